@@ -1,0 +1,42 @@
+# Everything needs only Python 3.11 or later and make; each target sets up what it uses.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+
+.PHONY: help install demo test test-long lint format docs bench clean
+.DEFAULT_GOAL := help
+
+help: ## list these targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/.ready: pyproject.toml
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(PY) -m pip install --quiet --group dev --editable .
+	@touch $@
+
+install: $(VENV)/.ready ## create .venv with the package and its development tools
+
+demo: install ## show what it does, on data made here
+	@$(PY) -m indextables.demo
+
+test: install lint ## run the linters and every test of the ordinary run
+	@$(PY) -m pytest -n 2 --dist worksteal
+
+test-long: install ## run the tests with many more random examples
+	@$(PY) -m pytest -n 2 --dist worksteal --long
+
+lint: install ## ruff and mypy --strict
+	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
+
+format: install ## let ruff fix and format
+	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
+
+docs: install ## generate the configuration page
+	@$(PY) docs/generate.py
+
+bench: install ## measure every speed claim, as ratios of one run
+	@$(PY) -m benchmarks
+
+clean: ## remove what the other targets made
+	@rm -rf $(VENV) .demo

@@ -1,0 +1,295 @@
+"""The actions of a log: what one version says about the table.
+
+A version file is a list of actions, each a JSON object with one key, the kind of the action.
+Attributes are the snake_case spelling of the protocol's names. Fields that this release does not
+know are kept in `extra` and written back; kinds that it does not know become `UnknownAction`.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from indextables.errors import CorruptLogError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """The common part. `kind` is the key in the log; subclasses name it."""
+
+    kind: ClassVar[str] = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The action as the log writes it; what is None is left out."""
+        body = {
+            name: value
+            for attribute, name in _JSON_NAMES[type(self)].items()
+            if (value := getattr(self, attribute)) is not None
+        }
+        return {self.kind: {**body, **self.extra}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitInfo(Action):
+    """Who committed, what and when. `txn_id` tells whether a version that exists is one's own.
+
+    Timestamps rise from version to version even when a clock goes backwards.
+    """
+
+    kind: ClassVar[str] = "commitInfo"
+    txn_id: str
+    timestamp: int
+    operation: str
+    operation_parameters: Mapping[str, Any] | None = None
+    operation_metrics: Mapping[str, Any] | None = None
+    read_version: int | None = None
+    engine_info: str | None = None
+    checksum: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol(Action):
+    """The least reader and writer that may touch the table."""
+
+    kind: ClassVar[str] = "protocol"
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata(Action):
+    """Schema, partitioning and properties of the table."""
+
+    kind: ClassVar[str] = "metaData"
+    id: str
+    schema_string: str
+    partition_columns: tuple[str, ...] = ()
+    format: Mapping[str, Any] = field(
+        default_factory=lambda: {"provider": "indextables", "options": {}}
+    )
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    description: str | None = None
+    created_time: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add(Action):
+    """A split that belongs to the table from this version on."""
+
+    kind: ClassVar[str] = "add"
+    path: str
+    partition_values: Mapping[str, str | None] = field(default_factory=dict)
+    size: int = 0
+    modification_time: int = 0
+    data_change: bool = True
+    stats: str | None = None
+    tags: Mapping[str, str] | None = None
+    min_values: Mapping[str, str] | None = None
+    max_values: Mapping[str, str] | None = None
+    num_records: int | None = None
+    footer_start_offset: int | None = None
+    footer_end_offset: int | None = None
+    hotcache_start_offset: int | None = None
+    hotcache_length: int | None = None
+    has_footer_offsets: bool = False
+    time_range_start: str | None = None
+    time_range_end: str | None = None
+    split_tags: tuple[str, ...] | None = None
+    delete_opstamp: int | None = None
+    num_merge_ops: int | None = None
+    doc_mapping_ref: str | None = None
+    doc_mapping_json: str | None = None
+    uncompressed_size_bytes: int | None = None
+    companion_source_files: tuple[str, ...] | None = None
+    companion_delta_version: int | None = None
+    companion_fast_field_mode: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove(Action):
+    """A split that no longer belongs to the table; the file itself stays until purge."""
+
+    kind: ClassVar[str] = "remove"
+    path: str
+    deletion_timestamp: int | None = None
+    data_change: bool = True
+    extended_file_metadata: bool | None = None
+    partition_values: Mapping[str, str | None] | None = None
+    size: int | None = None
+    tags: Mapping[str, str] | None = None
+    stats: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip(Action):
+    """A split that a job could not process. It stays readable; jobs leave it alone for a while."""
+
+    kind: ClassVar[str] = "mergeskip"
+    path: str
+    skip_timestamp: int
+    reason: str
+    operation: str
+    partition_values: Mapping[str, str | None] | None = None
+    size: int | None = None
+    retry_after: int | None = None
+    skip_count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddXRef(Action):
+    """A cross-reference index over some splits."""
+
+    kind: ClassVar[str] = "addXRef"
+    path: str
+    xref_id: str
+    source_split_paths: tuple[str, ...]
+    source_split_count: int
+    size: int
+    total_terms: int
+    footer_start_offset: int
+    footer_end_offset: int
+    created_time: int
+    build_duration_ms: int
+    max_source_splits: int
+    doc_mapping_json: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveXRef(Action):
+    """A cross-reference index that is no longer used."""
+
+    kind: ClassVar[str] = "removeXRef"
+    path: str
+    xref_id: str
+    deletion_timestamp: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownAction(Action):
+    """A kind of a later release or of another writer. Kept, never interpreted."""
+
+    name: str
+    body: Any
+
+    def to_json(self) -> dict[str, Any]:
+        return {self.name: self.body}
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedAction:
+    """An action with its version: actions are applied in the order of versions, wherever read."""
+
+    version: int
+    action: Action
+
+
+# --- from JSON -------------------------------------------------------------------------------
+
+_KINDS: tuple[type[Action], ...] = (
+    CommitInfo, Protocol, Metadata, Add, Remove, Skip, AddXRef, RemoveXRef,
+)  # fmt: skip
+
+
+def _camel(attribute: str) -> str:
+    first, *rest = attribute.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+_JSON_NAMES: dict[type[Action], dict[str, str]] = {
+    kind: {f.name: _camel(f.name) for f in fields(kind) if f.name != "extra"} for kind in _KINDS
+}
+
+
+def _checker(hint: Any) -> Callable[[Any], Any]:
+    """A function that converts a JSON value to the annotated type or raises TypeError."""
+    arguments = typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    if origin is types.UnionType:
+        inner = next(a for a in arguments if a is not type(None))
+        check = _checker(inner)
+        return lambda value: None if value is None else check(value)
+    if origin is tuple:
+        return _strings
+    if origin is Mapping:
+        return _plain_map if arguments[1] is Any else _string_map
+
+    def exact(value: Any) -> Any:
+        if type(value) is not hint:
+            raise TypeError(f"expected {hint.__name__}, found {type(value).__name__}")
+        return value
+
+    return exact
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    if type(value) is not list or not all(type(item) is str for item in value):
+        raise TypeError("expected a list of strings")
+    return tuple(value)
+
+
+def _string_map(value: Any) -> dict[str, str | None]:
+    if type(value) is not dict or not all(v is None or type(v) is str for v in value.values()):
+        raise TypeError("expected an object of strings")
+    return value
+
+
+def _plain_map(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise TypeError("expected an object")
+    return value
+
+
+def _decoder(kind: type[Action]) -> dict[str, tuple[str, Callable[[Any], Any], bool]]:
+    hints = typing.get_type_hints(kind)
+    return {
+        name: (
+            attribute,
+            _checker(hints[attribute]),
+            type(None) in typing.get_args(hints[attribute]),
+        )
+        for attribute, name in _JSON_NAMES[kind].items()
+    }
+
+
+_DECODERS = {kind.kind: (kind, _decoder(kind)) for kind in _KINDS}
+
+
+def action_from_json(document: Any, *, where: str) -> Action:
+    """One line of a log as an action.
+
+    >>> action_from_json({"remove": {"path": "a.split"}}, where="v1").path
+    'a.split'
+    """
+    if type(document) is not dict or len(document) != 1:
+        raise CorruptLogError(where, "an action is an object with one key")
+    ((name, body),) = document.items()
+    if name not in _DECODERS:
+        return UnknownAction(name=name, body=body)
+    return action_from_body(name, body, where=where)
+
+
+def action_from_body(name: str, body: Any, *, where: str) -> Action:
+    """The body of an action whose kind is known, as in `{kind: body}`."""
+    kind, decoder = _DECODERS[name]
+    if type(body) is not dict:
+        raise CorruptLogError(where, f"the body of '{name}' is no object")
+    values: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    try:
+        for key, value in body.items():
+            known = decoder.get(key)
+            if known is None:
+                extra[key] = value
+            elif value is not None or known[2]:  # null means "the default" to the Scala writer
+                values[known[0]] = known[1](value)
+        return kind(**values, extra=extra) if extra else kind(**values)
+    except TypeError as error:
+        raise CorruptLogError(where, f"'{name}' does not have its fields ({error})") from error

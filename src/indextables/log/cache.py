@@ -1,0 +1,136 @@
+"""What a process remembers of a log, so that it need not read it twice.
+
+Two kinds of caches. What never changes once it exists (a version file, a manifest, the snapshot
+of a version) is kept until its time is over. The newest snapshot depends on the version: a commit
+replaces it, and a reader asks the store for newer versions unless some staleness is tolerated.
+Hits and misses are counted as they happen.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+from cachetools import TTLCache
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.log.snapshot import Snapshot, VersionActions
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Hits and misses since the cache was made, and what it holds now."""
+
+    hits: int
+    misses: int
+    entries: int
+
+    @property
+    def hit_rate(self) -> float:
+        return self.hits / (self.hits + self.misses) if self.hits + self.misses else 0.0
+
+
+class CountedCache(MutableMapping[K, V], Generic[K, V]):
+    """A cache with a time to live, a largest number of entries, and counters. Thread-safe."""
+
+    def __init__(self, *, capacity: int, ttl_ms: int, timer: Callable[[], float]) -> None:
+        self._entries: TTLCache[K, V] = TTLCache(capacity, ttl_ms / 1000, timer)
+        self._lock = threading.Lock()
+        self._hits = 0
+        self._misses = 0
+
+    def __getitem__(self, key: K) -> V:
+        with self._lock:
+            try:
+                value = self._entries[key]
+            except KeyError:
+                self._misses += 1
+                raise
+            self._hits += 1
+            return value
+
+    def __setitem__(self, key: K, value: V) -> None:
+        with self._lock:
+            if self._entries.maxsize:  # zero: the cache is switched off
+                self._entries[key] = value
+
+    def peek(self, key: K) -> V | None:
+        """The value without counting a hit or a miss."""
+        with self._lock:
+            return self._entries.get(key)
+
+    def __delitem__(self, key: K) -> None:
+        with self._lock:
+            del self._entries[key]
+
+    def __iter__(self) -> Iterator[K]:
+        with self._lock:
+            return iter(list(self._entries))
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._entries)
+
+    def clear(self) -> None:
+        """Forget the entries; the counters stay."""
+        with self._lock:
+            self._entries.clear()
+
+    @property
+    def stats(self) -> CacheStats:
+        with self._lock:
+            return CacheStats(self._hits, self._misses, len(self._entries))
+
+
+class LogCache:
+    """The caches of one table."""
+
+    def __init__(self, config: Config, *, timer: Callable[[], float] = time.monotonic) -> None:
+        enabled = config[keys.TRANSACTION_CACHE_ENABLED]
+        ttl_ms = config[keys.TRANSACTION_CACHE_TTL]
+        self._timer = timer
+
+        def cache(capacity: int) -> CountedCache[K, V]:
+            return CountedCache(capacity=capacity if enabled else 0, ttl_ms=ttl_ms, timer=timer)
+
+        self.versions: CountedCache[int, VersionActions] = cache(1000)
+        self.manifests: CountedCache[str, pa.Table] = cache(64)
+        self.snapshots: CountedCache[int, Snapshot] = cache(8)
+        self._latest: CountedCache[str, tuple[Snapshot, float]] = cache(1)
+
+    def latest(self) -> tuple[Snapshot, float] | None:
+        """The newest snapshot this process saw, and how many milliseconds ago it was current."""
+        try:
+            snapshot, seen = self._latest["latest"]
+        except KeyError:
+            return None
+        return snapshot, (self._timer() - seen) * 1000
+
+    def remember_latest(self, snapshot: Snapshot) -> None:
+        """Keep the snapshot as the newest, unless a newer one is known."""
+        known = self._latest.peek("latest")
+        if known is None or known[0].version <= snapshot.version:
+            self._latest["latest"] = (snapshot, self._timer())
+            self.snapshots[snapshot.version] = snapshot
+
+    def invalidate(self) -> None:
+        """Forget everything."""
+        for cache in (self.versions, self.manifests, self.snapshots, self._latest):
+            cache.clear()
+
+    def stats(self) -> dict[str, CacheStats]:
+        """Counters by cache."""
+        return {
+            "versions": self.versions.stats,
+            "manifests": self.manifests.stats,
+            "snapshots": self.snapshots.stats,
+            "latest": self._latest.stats,
+        }

@@ -1,0 +1,160 @@
+"""The live files of a table as an Arrow table, one row a split.
+
+Planning over 100,000 splits is then a few vectorised calls. Column names are those of the log.
+A null partition value is an absent key; `__HIVE_DEFAULT_PARTITION__` is left as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.log.actions import Add, Remove
+from indextables.log.mapping_registry import mapping_hash
+
+_MAP = pa.map_(pa.string(), pa.string())
+_STRINGS = pa.list_(pa.string())
+
+FILES_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partitionValues", _MAP),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats", pa.string()),
+        ("minValues", _MAP),
+        ("maxValues", _MAP),
+        ("numRecords", pa.int64()),
+        ("footerStartOffset", pa.int64()),
+        ("footerEndOffset", pa.int64()),
+        ("hasFooterOffsets", pa.bool_()),
+        ("hotcacheStartOffset", pa.int64()),
+        ("hotcacheLength", pa.int64()),
+        ("timeRangeStart", pa.string()),
+        ("timeRangeEnd", pa.string()),
+        ("tags", _MAP),
+        ("splitTags", _STRINGS),
+        ("deleteOpstamp", pa.int64()),
+        ("numMergeOps", pa.int32()),
+        ("docMappingRef", pa.string()),
+        ("uncompressedSizeBytes", pa.int64()),
+        ("companionSourceFiles", _STRINGS),
+        ("companionDeltaVersion", pa.int64()),
+        ("companionFastFieldMode", pa.string()),
+        ("extra", pa.string()),
+        ("addedAtVersion", pa.int64()),
+        ("addedAtTimestamp", pa.int64()),
+    ]
+)
+
+# (column, attribute) of the fields an add action and a row of the table share.
+_SHARED = [
+    (name, "".join("_" + c.lower() if c.isupper() else c for c in name))
+    for name in FILES_SCHEMA.names
+    if name not in ("extra", "addedAtVersion", "addedAtTimestamp")
+]
+
+
+def empty_files() -> pa.Table:
+    """A table without files."""
+    return FILES_SCHEMA.empty_table()
+
+
+def files_from_adds(adds: Sequence[tuple[Add, int, int]]) -> pa.Table:
+    """Rows from add actions, each with the version and timestamp it was added at."""
+    columns: dict[str, list[Any]] = {}
+    for name, attribute in _SHARED:
+        values = [getattr(add, attribute) for add, _, _ in adds]
+        if FILES_SCHEMA.field(name).type == _MAP:
+            values = [None if v is None else _present_items(v) for v in values]
+        columns[name] = values
+    columns["extra"] = [
+        orjson.dumps(dict(add.extra)).decode() if add.extra else None for add, _, _ in adds
+    ]
+    columns["addedAtVersion"] = [version for _, version, _ in adds]
+    columns["addedAtTimestamp"] = [timestamp for _, _, timestamp in adds]
+    return pa.table(columns, schema=FILES_SCHEMA)
+
+
+def _present_items(values: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    return [(key, value) for key, value in values.items() if value is not None]
+
+
+def conform_files(table: pa.Table) -> pa.Table:
+    """Any table of file entries in the columns of `FILES_SCHEMA`; missing ones are null."""
+    columns = []
+    for column in FILES_SCHEMA:
+        if column.name in table.column_names:
+            columns.append(table.column(column.name).cast(column.type))
+        elif column.name == "hasFooterOffsets":
+            columns.append(pa.chunked_array([pa.repeat(False, table.num_rows)]))
+        else:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, column.type)]))
+    return pa.table(columns, schema=FILES_SCHEMA)
+
+
+def without_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
+    """The rows whose path is not among these."""
+    unwanted = pa.array(list(paths), pa.string())
+    if not len(unwanted) or not files.num_rows:
+        return files
+    return files.filter(pc.invert(pc.is_in(files["path"], value_set=unwanted)))
+
+
+def with_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
+    """The rows whose path is among these."""
+    wanted = pa.array(list(paths), pa.string())
+    return files.filter(pc.is_in(files["path"], value_set=wanted))
+
+
+def with_mapping_json(files: pa.Table, registry: Mapping[str, str]) -> pa.Table:
+    """The rows with `docMappingJson` restored from the registry, once per distinct mapping."""
+    references = files["docMappingRef"].combine_chunks().dictionary_encode()
+    if isinstance(references, pa.ChunkedArray):
+        references = references.combine_chunks()
+    texts = pa.array([registry.get(r.as_py()) for r in references.dictionary], pa.string())
+    restored = pa.DictionaryArray.from_arrays(references.indices, texts)
+    return files.append_column("docMappingJson", restored)
+
+
+def adds_from_files(files: pa.Table) -> list[Add]:
+    """Add actions from rows. For few files, or for writing a JSON checkpoint."""
+    adds = []
+    for row in files.to_pylist(maps_as_pydicts="strict"):
+        extra = row.pop("extra", None)
+        values = {attribute: row[name] for name, attribute in _SHARED}
+        for attribute in ("split_tags", "companion_source_files"):
+            if values[attribute] is not None:
+                values[attribute] = tuple(values[attribute])
+        adds.append(Add(**values, extra=orjson.loads(extra) if extra else {}))
+    return adds
+
+
+def removes_for(files: pa.Table, *, timestamp: int, data_change: bool) -> list[Remove]:
+    """Remove actions for these rows."""
+    rows = files.select(["path", "partitionValues", "size"])
+    return [
+        Remove(
+            path=row["path"],
+            deletion_timestamp=timestamp,
+            data_change=data_change,
+            partition_values=row["partitionValues"],
+            size=row["size"],
+        )
+        for row in rows.to_pylist(maps_as_pydicts="strict")
+    ]
+
+
+def intern_mapping(add: Add, mappings: dict[str, str]) -> Add:
+    """The add with its inline mapping replaced by a reference that `mappings` then holds."""
+    if add.doc_mapping_json is None:
+        return add
+    reference = mapping_hash(add.doc_mapping_json)
+    mappings[reference] = add.doc_mapping_json
+    return replace(add, doc_mapping_ref=reference, doc_mapping_json=None)

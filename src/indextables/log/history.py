@@ -1,0 +1,94 @@
+"""When each version was committed, by what, and which version was current at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from indextables.errors import VersionNotFoundError
+from indextables.log.actions import Add, Remove
+from indextables.log.listing import LogListing, list_log
+from indextables.log.reader import LogReader, earliest_readable
+from indextables.log.snapshot import VersionActions
+from indextables.storage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One version in the table's history."""
+
+    version: int
+    timestamp: int
+    operation: str | None
+    parameters: dict[str, Any]
+    metrics: dict[str, Any]
+    transaction_id: str | None
+    files_added: int
+    files_removed: int
+
+
+def history(store: Store, reader: LogReader, *, limit: int | None = None) -> list[HistoryEntry]:
+    """The retained versions, newest first. Versions that exist as states only have no operation."""
+    listing = list_log(store)
+    newest_first = sorted({*listing.versions, *listing.states}, reverse=True)[:limit]
+    entries = []
+    for version in newest_first:
+        if version in listing.versions:
+            entries.append(_entry(reader.read_version(version)))
+        else:
+            at = listing.states[version].modified_ms
+            entries.append(HistoryEntry(version, at, None, {}, {}, None, 0, 0))
+    return entries
+
+
+def _entry(version: VersionActions) -> HistoryEntry:
+    info = version.commit_info
+    return HistoryEntry(
+        version=version.version,
+        timestamp=version.timestamp,
+        operation=info.operation if info else None,
+        parameters=dict(info.operation_parameters or {}) if info else {},
+        metrics=dict(info.operation_metrics or {}) if info else {},
+        transaction_id=info.txn_id if info else None,
+        files_added=sum(isinstance(a, Add) for a in version.actions),
+        files_removed=sum(isinstance(a, Remove) for a in version.actions),
+    )
+
+
+def version_at(store: Store, reader: LogReader, timestamp_ms: int) -> int:
+    """The newest version that was committed at or before a time.
+
+    Our timestamps rise with the versions, so a binary search reads a handful of files. A version
+    of another writer counts with the age of its object.
+    """
+    listing = list_log(store)
+    earliest = earliest_readable(listing)
+    if earliest is None:
+        raise VersionNotFoundError(
+            store.uri, f"version at {timestamp_ms}", earliest=None, latest=None
+        )
+    low, high = earliest, listing.latest
+    if _timestamp(reader, listing, low) > timestamp_ms:
+        raise VersionNotFoundError(
+            store.uri,
+            f"version as old as {timestamp_ms} (milliseconds since 1970)",
+            earliest=low,
+            latest=high,
+        )
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _timestamp(reader, listing, middle) <= timestamp_ms:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _timestamp(reader: LogReader, listing: LogListing, version: int) -> int:
+    if version in listing.versions:
+        return reader.read_version(version).timestamp
+    return (
+        listing.states[version].modified_ms
+        if version in listing.states
+        else (reader.at(version).timestamp)
+    )

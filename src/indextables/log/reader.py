@@ -1,0 +1,271 @@
+"""From the files of a log to a snapshot.
+
+A snapshot is a checkpoint plus the version files after it. `_last_checkpoint` tells where to
+start looking and nothing more: when it is missing, damaged or behind, listings find the rest. A
+damaged checkpoint is passed over for an older one, in the end for the versions alone. A damaged
+version file is an error unless a checkpoint covers it, because nothing else knows what it said.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.errors import (
+    LogError,
+    NotATableError,
+    ObjectNotFoundError,
+    StorageError,
+    VersionGapError,
+    VersionNotFoundError,
+)
+from indextables.log.actions import Add, AddXRef, Remove
+from indextables.log.avro_state import PartitionBounds
+from indextables.log.cache import LogCache
+from indextables.log.checkpoints import CheckpointRef, load_checkpoint
+from indextables.log.last_checkpoint import read_last_checkpoint
+from indextables.log.listing import LogListing, list_log, list_log_after
+from indextables.log.names import check_paths, version_path
+from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
+from indextables.log.version_files import decode_actions
+from indextables.runner import LocalRunner, Runner
+from indextables.storage import Store
+
+logger = logging.getLogger(__name__)
+
+# After so many new versions found one by one, a listing is cheaper.
+_PROBES = 3
+
+KeepManifest = Callable[[Mapping[str, PartitionBounds]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadVersion:
+    """The task of reading one version file; picklable, so that any runner can do it."""
+
+    store: Store
+    version: int
+    limit: int
+
+    def __call__(self) -> VersionActions:
+        path = version_path(self.version)
+        actions = decode_actions(self.store.get(path), where=path, limit=self.limit)
+        named = [a.path for a in actions if isinstance(a, Add | Remove | AddXRef)]
+        check_paths(named, where=path)
+        version = VersionActions(self.version, tuple(actions), 0)
+        if version.commit_info is None:  # another writer's file: its age is all we have
+            modified = self.store.head(path).modified_ms
+            version = VersionActions(self.version, version.actions, modified)
+        return version
+
+
+def _run(task: ReadVersion) -> VersionActions:
+    return task()
+
+
+class LogReader:
+    """Reads one log. Safe to share between threads."""
+
+    def __init__(
+        self, store: Store, *, config: Config, cache: LogCache, runner: Runner | None = None
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._cache = cache
+        self._runner = runner or LocalRunner(config[keys.CHECKPOINT_PARALLELISM])
+
+    # --- snapshots ---------------------------------------------------------------------------
+
+    def latest(self, *, keep_manifest: KeepManifest | None = None) -> Snapshot:
+        """The newest snapshot; from the cache where that is as good."""
+        if not self._config[keys.TRANSACTION_USE_OPTIMIZED]:
+            return self.replay(None)
+        known = self._cache.latest()
+        if known is not None and known[1] < self._config[keys.TRANSACTION_MAX_STALENESS]:
+            return known[0]
+        if known is not None:
+            snapshot = self.refresh(known[0])
+        else:
+            snapshot = self.load(None, keep_manifest=keep_manifest)
+        if not snapshot.partial:
+            self._cache.remember_latest(snapshot)
+        return snapshot
+
+    def newest(self) -> Snapshot:
+        """The newest snapshot the store has, however stale a reader may be."""
+        if not self._config[keys.TRANSACTION_USE_OPTIMIZED]:
+            return self.replay(None)
+        known = self._cache.latest()
+        return self.refresh(known[0]) if known is not None else self.load(None)
+
+    def at(self, version: int) -> Snapshot:
+        """The snapshot of a version."""
+        if not self._config[keys.TRANSACTION_USE_OPTIMIZED]:
+            return self.replay(version)
+        try:
+            return self._cache.snapshots[version]
+        except KeyError:
+            snapshot = self.load(version)
+        self._cache.snapshots[version] = snapshot
+        return snapshot
+
+    def refresh(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot brought up to date. Costs one request when nothing is new."""
+        found: list[VersionActions] = []
+        version = snapshot.version + 1
+        while len(found) < _PROBES:
+            try:
+                found.append(self.read_version(version))
+            except ObjectNotFoundError:
+                break
+            version += 1
+        else:
+            listing = list_log_after(self._store, version)
+            if listing.versions:
+                found += self.read_versions(version, max(listing.versions))
+        if not found:
+            return self._refresh_from_states(snapshot)
+        return snapshot.advance(found)
+
+    def _refresh_from_states(self, snapshot: Snapshot) -> Snapshot:
+        """Versions that exist as Avro states only, as the Scala product writes them."""
+        if snapshot.version < 0 or not self._committed_by_state(snapshot.version):
+            return snapshot
+        if not list_log_after(self._store, snapshot.version + 1).states:
+            return snapshot
+        return self.load(None)
+
+    def _committed_by_state(self, version: int) -> bool:
+        try:
+            self.read_version(version)
+        except ObjectNotFoundError:
+            return True
+        return False
+
+    def load(self, version: int | None, *, keep_manifest: KeepManifest | None = None) -> Snapshot:
+        """A snapshot from the store, without the snapshot caches."""
+        hint = read_last_checkpoint(self._store)
+        if hint is not None and (version is None or hint.version <= version):
+            nearby = list_log_after(self._store, hint.version)
+            if hint.version in nearby.states or hint.version in nearby.checkpoints:
+                try:
+                    return self._build(nearby, version, keep_manifest, whole=False)
+                except (LogError, ObjectNotFoundError) as error:
+                    logger.warning("Reading the whole log of %s: %s", self._store.uri, error)
+        return self._build(list_log(self._store), version, keep_manifest, whole=True)
+
+    def replay(self, version: int | None) -> Snapshot:
+        """The snapshot from version files alone: no checkpoint, no cache. The reference."""
+        listing = list_log(self._store)
+        if not listing.versions:
+            raise NotATableError(self._store.uri)
+        last = max(listing.versions)
+        target = last if version is None else version
+        if target not in listing.versions:
+            raise self._not_found(f"version {target}", listing)
+        tasks = [self._task(v) for v in range(target + 1)]
+        return empty_snapshot(self._store.uri).advance(self._read(tasks))
+
+    def _build(
+        self,
+        listing: LogListing,
+        version: int | None,
+        keep_manifest: KeepManifest | None,
+        *,
+        whole: bool,
+    ) -> Snapshot:
+        if listing.latest < 0:
+            raise NotATableError(self._store.uri)
+        target = listing.latest if version is None else version
+        if target > listing.latest or target < 0:
+            raise self._not_found(f"version {target}", listing)
+        damage: Exception | None = None
+        for ref in _checkpoints_up_to(listing, target):
+            try:
+                base = self._load_checkpoint(ref, keep_manifest)
+            except (LogError, ObjectNotFoundError) as error:
+                logger.warning("Passing over checkpoint %d: %s", ref.version, error)
+                damage = error
+                continue
+            return base.advance(self.read_versions(base.version + 1, target))
+        if not whole:
+            raise damage or NotATableError(self._store.uri)
+        if 0 not in listing.versions:
+            raise damage or self._not_found(f"version {target}", listing)
+        return empty_snapshot(self._store.uri).advance(self.read_versions(0, target))
+
+    def _load_checkpoint(self, ref: CheckpointRef, keep_manifest: KeepManifest | None) -> Snapshot:
+        return load_checkpoint(
+            self._store,
+            ref,
+            config=self._config,
+            runner=LocalRunner(self._config[keys.STATE_READ_PARALLELISM]),
+            manifest_cache=self._cache.manifests,
+            keep_manifest=keep_manifest,
+        )
+
+    # --- version files -----------------------------------------------------------------------
+
+    def read_version(self, version: int) -> VersionActions:
+        """The actions of a version; ObjectNotFoundError where there is no such file."""
+        try:
+            return self._cache.versions[version]
+        except KeyError:
+            found = self._task(version)()
+        self._cache.versions[version] = found
+        return found
+
+    def read_versions(self, first: int, last: int) -> list[VersionActions]:
+        """Versions first to last, each one there, in order; those not cached in parallel."""
+        known: dict[int, VersionActions] = {}
+        for version in range(first, last + 1):
+            cached = self._cache.versions.get(version)
+            if cached is not None:
+                known[version] = cached
+        missing = [v for v in range(first, last + 1) if v not in known]
+        try:
+            for found in self._read([self._task(v) for v in missing]):
+                self._cache.versions[found.version] = found
+                known[found.version] = found
+        except ObjectNotFoundError as error:
+            lost = next(v for v in missing if error.path.endswith(version_path(v)))
+            raise VersionGapError(self._store.uri, missing=lost, found=last) from error
+        return [known[version] for version in range(first, last + 1)]
+
+    def _task(self, version: int) -> ReadVersion:
+        return ReadVersion(self._store, version, self._config[keys.TRANSACTION_MAX_FILE_SIZE])
+
+    def _read(self, tasks: Sequence[ReadVersion]) -> list[VersionActions]:
+        timeout = self._config[keys.CHECKPOINT_READ_TIMEOUT] if len(tasks) > 1 else None
+        try:
+            return self._runner.map(_run, tasks, timeout_s=timeout)
+        except TimeoutError as error:
+            raise StorageError(
+                f"Reading {len(tasks)} version files of '{self._store.uri}' took longer than "
+                f"{timeout} seconds. Write a checkpoint, or raise "
+                f"{keys.CHECKPOINT_READ_TIMEOUT.name}.",
+                path=self._store.uri,
+            ) from error
+
+    def _not_found(self, wanted: str, listing: LogListing) -> VersionNotFoundError:
+        return VersionNotFoundError(
+            self._store.uri, wanted, earliest=earliest_readable(listing), latest=listing.latest
+        )
+
+
+def _checkpoints_up_to(listing: LogListing, version: int) -> list[CheckpointRef]:
+    """Checkpoints not newer than the version, newest first; a state before a JSON one."""
+    refs = [CheckpointRef(v, "avro") for v in listing.states if v <= version]
+    refs += [CheckpointRef(v, "json") for v in listing.checkpoints if v <= version]
+    return sorted(refs, key=lambda ref: (-ref.version, ref.kind))
+
+
+def earliest_readable(listing: LogListing) -> int | None:
+    """The oldest version that can be rebuilt: version 0, or the oldest checkpoint."""
+    bases = [*listing.states, *listing.checkpoints]
+    if 0 in listing.versions:
+        bases.append(0)
+    return min(bases, default=None)

@@ -1,0 +1,208 @@
+"""A snapshot: the whole table as of one version.
+
+The files are an Arrow table plus the changes of later versions, which are folded in when
+somebody asks for the files. So a refresh after a commit costs what the commit costs, whatever
+the size of the table.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.log.actions import (
+    Action,
+    Add,
+    AddXRef,
+    CommitInfo,
+    Metadata,
+    Protocol,
+    Remove,
+    RemoveXRef,
+    Skip,
+)
+from indextables.log.files import (
+    empty_files,
+    files_from_adds,
+    intern_mapping,
+    with_mapping_json,
+    without_paths,
+)
+from indextables.log.mapping_registry import registry_of, with_mappings
+
+# Folding is one pass over the table; changes beyond this many are folded at once.
+_FOLD_AT = 4096
+
+LEGACY_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionActions:
+    """The actions of one version, with the time it was committed."""
+
+    version: int
+    actions: Sequence[Action]
+    modified_ms: int
+
+    @property
+    def commit_info(self) -> CommitInfo | None:
+        return next((a for a in self.actions if isinstance(a, CommitInfo)), None)
+
+    @property
+    def timestamp(self) -> int:
+        info = self.commit_info
+        return info.timestamp if info else self.modified_ms
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The table at `version`.
+
+    `files` has a row a split, in the columns of the log. `xrefs` and `skips` are by path.
+    """
+
+    uri: str
+    version: int
+    timestamp: int
+    protocol: Protocol
+    metadata: Metadata
+    xrefs: Mapping[str, AddXRef] = field(default_factory=dict)
+    skips: Mapping[str, Skip] = field(default_factory=dict)
+    base_files: pa.Table = field(default_factory=empty_files, repr=False)
+    # Path to (add, version, timestamp), or to None where the file is removed.
+    changes: Mapping[str, tuple[Add, int, int] | None] = field(default_factory=dict, repr=False)
+    # Versions whose removed bytes and tombstones are not known exist in foreign tables only.
+    partial: bool = False
+
+    @functools.cached_property
+    def entries(self) -> pa.Table:
+        """The live files, mappings by reference only (`files` restores them)."""
+        if not self.changes:
+            return self.base_files
+        added = [change for change in self.changes.values() if change is not None]
+        kept = without_paths(self.base_files, self.changes)
+        if not added:
+            return kept
+        return pa.concat_tables([kept, files_from_adds(added)])
+
+    @functools.cached_property
+    def files(self) -> pa.Table:
+        """The live files as an Arrow table; `docMappingJson` is restored."""
+        return with_mapping_json(self.entries, self.mappings)
+
+    @functools.cached_property
+    def mappings(self) -> dict[str, str]:
+        """The mappings of the table's splits by reference."""
+        return registry_of(self.metadata.configuration)
+
+    @property
+    def num_files(self) -> int:
+        return int(self.entries.num_rows)
+
+    @property
+    def total_bytes(self) -> int:
+        return pc.sum(self.entries["size"]).as_py() or 0
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return self.metadata.partition_columns
+
+    @functools.cached_property
+    def schema(self) -> pa.Schema:
+        """The table's schema in Arrow types, partition columns included."""
+        from indextables.schema import from_json
+
+        return from_json(self.metadata.schema_string)
+
+    def contains(self, paths: Iterable[str]) -> set[str]:
+        """Which of these paths are live."""
+        wanted = set(paths)
+        live = {path for path in wanted if self.changes.get(path) is not None}
+        rest = pa.array([path for path in wanted if path not in self.changes], pa.string())
+        if len(rest) and self.base_files.num_rows:
+            column = self.base_files["path"]
+            live.update(column.filter(pc.is_in(column, value_set=rest)).to_pylist())
+        return live
+
+    def advance(self, versions: Sequence[VersionActions]) -> Snapshot:
+        """The snapshot after these versions, which follow this one in ascending order."""
+        if not versions:
+            return self
+        state = _Replay(self)
+        for version in versions:
+            state.apply(version)
+        return state.snapshot()
+
+
+class _Replay:
+    """Actions applied one version after the other; within a version, in their order."""
+
+    def __init__(self, start: Snapshot) -> None:
+        folded = len(start.changes) > _FOLD_AT
+        self._start = start
+        self._base = start.entries if folded else start.base_files
+        self._changes = {} if folded else dict(start.changes)
+        self._xrefs = dict(start.xrefs)
+        self._skips = dict(start.skips)
+        self._mappings: dict[str, str] = {}
+        self._protocol = start.protocol
+        self._metadata = start.metadata
+        self._version = start.version
+        self._timestamp = start.timestamp
+
+    def apply(self, version: VersionActions) -> None:
+        self._version = version.version
+        # Other writers take their clock as it is; ours must not run backwards because of them.
+        self._timestamp = max(self._timestamp, version.timestamp)
+        for action in version.actions:
+            match action:
+                case Add():
+                    add = intern_mapping(action, self._mappings)
+                    self._changes[add.path] = (add, self._version, self._timestamp)
+                case Remove():
+                    self._changes[action.path] = None
+                    self._skips.pop(action.path, None)
+                case Skip():
+                    self._skips[action.path] = action
+                case AddXRef():
+                    self._xrefs[action.path] = action
+                case RemoveXRef():
+                    self._xrefs.pop(action.path, None)
+                case Protocol():
+                    self._protocol = action
+                case Metadata():
+                    self._metadata = action
+
+    def snapshot(self) -> Snapshot:
+        metadata = self._metadata
+        missing = self._mappings.keys() - registry_of(metadata.configuration).keys()
+        if missing:  # inline mappings of older writers
+            found = {reference: self._mappings[reference] for reference in missing}
+            metadata = replace(metadata, configuration=with_mappings(metadata.configuration, found))
+        return Snapshot(
+            uri=self._start.uri,
+            version=self._version,
+            timestamp=self._timestamp,
+            protocol=self._protocol,
+            metadata=metadata,
+            xrefs=self._xrefs,
+            skips=self._skips,
+            base_files=self._base,
+            changes=self._changes,
+            partial=self._start.partial,
+        )
+
+
+def empty_snapshot(uri: str) -> Snapshot:
+    """The table before its version 0."""
+    return Snapshot(
+        uri=uri,
+        version=-1,
+        timestamp=0,
+        protocol=LEGACY_PROTOCOL,
+        metadata=Metadata(id="", schema_string=""),
+    )

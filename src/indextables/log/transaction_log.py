@@ -1,0 +1,211 @@
+"""The transaction log of one table: snapshots out, commits in.
+
+::
+
+    log = TransactionLog.create(store, metadata)
+    log.commit(Transaction(operation=Operation.APPEND, actions=[Add(path="a.split", size=1)]))
+    log.snapshot().files
+
+A commit that succeeded stays successful whatever happens after it: checkpoints and clean-up come
+afterwards, and their failures are logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from indextables import config as keys
+from indextables.config import Config, known_keys
+from indextables.errors import IndexTablesError, ObjectNotFoundError, VersionGapError
+from indextables.log.actions import Metadata, Protocol
+from indextables.log.cache import CacheStats, LogCache
+from indextables.log.checkpoints import write_checkpoint
+from indextables.log.commit import Committed, Committer, Observer
+from indextables.log.history import HistoryEntry, history, version_at
+from indextables.log.last_checkpoint import LastCheckpoint
+from indextables.log.listing import list_log, list_states
+from indextables.log.protocol import check_readable
+from indextables.log.reader import KeepManifest, LogReader
+from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
+from indextables.log.skipped import skip_actions
+from indextables.log.snapshot import Snapshot, VersionActions
+from indextables.log.transaction import Operation, Transaction
+from indextables.runner import LocalRunner, Runner
+from indextables.storage import Store
+
+logger = logging.getLogger(__name__)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class TransactionLog:
+    """One table's log. Safe to share between threads.
+
+    `cache` may be shared by several logs of the same table; `runner` reads many version files;
+    `observer` is told the phases of a commit.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        config: Config | None = None,
+        cache: LogCache | None = None,
+        runner: Runner | None = None,
+        observer: Observer | None = None,
+        now_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        self.store = store
+        self.config = config or Config()
+        self.now_ms = now_ms
+        self._cache = cache or LogCache(self.config)
+        self._observer = observer or (lambda _phase: None)
+        self._reader = LogReader(store, config=self.config, cache=self._cache, runner=runner)
+        self._committer = Committer(
+            store, self._reader, self.config, observer=self._observer, now_ms=now_ms
+        )
+
+    @classmethod
+    def create(
+        cls,
+        store: Store,
+        metadata: Metadata,
+        *,
+        protocol: Protocol | None = None,
+        config: Config | None = None,
+        cache: LogCache | None = None,
+    ) -> TransactionLog:
+        """A new table: its version 0 is the protocol and the metadata."""
+        log = cls(store, config=config, cache=cache)
+        actions = [metadata] if protocol is None else [protocol, metadata]
+        log.commit(Transaction(operation=Operation.CREATE, actions=actions))
+        return log
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        timestamp_ms: int | None = None,
+        keep_manifest: KeepManifest | None = None,
+    ) -> Snapshot:
+        """The table now, at a version, or at a time.
+
+        `keep_manifest` gets the partition bounds of a manifest and says whether its files can
+        matter; the snapshot may then lack others (`partial`).
+        """
+        if timestamp_ms is not None:
+            version = version_at(self.store, self._reader, timestamp_ms)
+        if version is None:
+            snapshot = self._reader.latest(keep_manifest=keep_manifest)
+        else:
+            snapshot = self._reader.at(version)
+        check_readable(snapshot.protocol, uri=self.store.uri, config=self.config)
+        return snapshot
+
+    def history(self, *, limit: int | None = None) -> list[HistoryEntry]:
+        """The retained versions, newest first."""
+        return history(self.store, self._reader, limit=limit)
+
+    def actions(self, version: int) -> VersionActions:
+        """What one version file says."""
+        return self._reader.read_version(version)
+
+    def cache_stats(self) -> dict[str, CacheStats]:
+        """Hits and misses by cache."""
+        return self._cache.stats()
+
+    def invalidate(self) -> None:
+        """Forget everything cached; the next read asks the store."""
+        self._cache.invalidate()
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def commit(self, transaction: Transaction) -> Committed:
+        """Commit, then write a checkpoint and clean up if they are due."""
+        committed = self._committer.commit(transaction)
+        self._cache.remember_latest(committed.snapshot)
+        if committed.changed:
+            self._after_commit(committed)
+        return committed
+
+    def record_skips(self, reasons: Mapping[str, str], *, operation: str) -> Committed | None:
+        """Record files that a job could not process, each with its reason."""
+        config = self.config
+        if not config[keys.SKIPPED_FILES_TRACKING] or not reasons:
+            return None
+        return self.commit(
+            Transaction(
+                operation=Operation.SKIP,
+                transform=lambda snapshot: skip_actions(
+                    snapshot,
+                    reasons,
+                    operation=operation,
+                    now_ms=self.now_ms(),
+                    cooldown_hours=config[keys.SKIPPED_FILES_COOLDOWN],
+                ),
+            )
+        )
+
+    def checkpoint(self, *, force_compaction: bool = False) -> LastCheckpoint:
+        """Write a checkpoint of the newest version now."""
+        return self._write_checkpoint(self._reader.newest(), force_compaction=force_compaction)
+
+    def plan_cleanup(self) -> CleanupPlan:
+        """The log files whose time is over."""
+        return plan_log_cleanup(
+            self.store, list_log(self.store), now_ms=self.now_ms(), config=self._effective()
+        )
+
+    def cleanup(self) -> CleanupPlan:
+        """Delete the log files whose time is over."""
+        plan = self.plan_cleanup()
+        policy = self._effective()[keys.CLEANUP_FAILURE_POLICY]
+        apply_cleanup(self.store, plan, failure_policy=policy)
+        return plan
+
+    def _effective(self) -> Config:
+        return self.config.over(known_keys(self._reader.latest().metadata.configuration))
+
+    def _after_commit(self, committed: Committed) -> None:
+        snapshot = committed.snapshot
+        config = self.config.over(known_keys(snapshot.metadata.configuration))
+        due = snapshot.version > 0 and snapshot.version % config[keys.CHECKPOINT_INTERVAL] == 0
+        if not (config[keys.CHECKPOINT_ENABLED] and due):
+            return
+        self._observer("before_checkpoint")
+        try:
+            self._write_checkpoint(snapshot, force_compaction=False)
+            if config[keys.CLEANUP_ENABLED]:
+                self.cleanup()
+        except IndexTablesError as error:
+            # Never raised: a caller who sees an error writes the same rows again.
+            logger.warning(
+                "Version %d of %s is committed, but what follows a commit failed: %s",
+                snapshot.version,
+                self.store.uri,
+                error,
+            )
+
+    def _write_checkpoint(self, snapshot: Snapshot, *, force_compaction: bool) -> LastCheckpoint:
+        config = self.config.over(known_keys(snapshot.metadata.configuration))
+        return write_checkpoint(
+            self.store,
+            snapshot,
+            config=config,
+            runner=LocalRunner(config[keys.STATE_READ_PARALLELISM]),
+            read_versions=self._versions_if_there,
+            states=[v for v in list_states(self.store) if v <= snapshot.version],
+            force_compaction=force_compaction,
+        )
+
+    def _versions_if_there(self, first: int, last: int) -> list[VersionActions] | None:
+        try:
+            return self._reader.read_versions(first, last)
+        except (VersionGapError, ObjectNotFoundError):
+            return None

@@ -1,0 +1,314 @@
+"""A literal meets a column: the comparison in the column's own type, exactly.
+
+Evaluators compare values of one type. So `int_column > 5.5` becomes `int_column >= 6`, and
+`int_column = 5.5` becomes false for every value and null for null. No literal is rounded: either
+the comparison has an equal one in the column's type, or it is refused with a sentence. Text is
+read as the column's type (`'5'`, `'2024-01-15'`), as Spark does; a number is never read as text,
+because Spark would convert the whole column for that.
+
+Timestamps without a zone are meant in the session's time zone. A date beside a timestamp is its
+midnight there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import struct
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+
+import pyarrow as pa
+
+from indextables.errors import LiteralError
+from indextables.predicate.temporal import as_instant, as_local, parse_moment, time_zone
+from indextables.predicate.tree import (
+    FALSE,
+    NULL,
+    Column,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Operator,
+    Predicate,
+    Value,
+    false_unless_null,
+    true_unless_null,
+)
+
+_TRUE_WORDS = frozenset(("true", "t", "yes", "y", "1"))
+_FALSE_WORDS = frozenset(("false", "f", "no", "n", "0"))
+_DAY = datetime.timedelta(days=1)
+_EXACT = Context(prec=80)
+
+
+def compare(
+    op: Operator,
+    column: Column,
+    kind: pa.DataType,
+    literal: Value | None,
+    *,
+    timezone: str = "UTC",
+) -> Predicate:
+    """`column op literal`, where the column has the type `kind`.
+
+    >>> print(compare(">", Column(("n",)), pa.int32(), Decimal("5.5")))
+    n >= 6
+    """
+    if literal is None:
+        return IsNull(column) if op == "<=>" else NULL
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return _Comparison(op, column, kind, literal, time_zone(timezone)).fold()
+
+
+def is_in(
+    column: Column,
+    kind: pa.DataType,
+    literals: Sequence[Value | None],
+    *,
+    timezone: str = "UTC",
+) -> Predicate:
+    """`column IN (literals)`; values the column cannot hold are left out."""
+    has_null = any(literal is None for literal in literals)
+    values: dict[Value, None] = {}
+    for literal in literals:
+        if literal is None:
+            continue
+        folded = compare("=", column, kind, literal, timezone=timezone)
+        if isinstance(folded, Compare):
+            values[folded.value] = None
+    if not values:
+        return NULL if has_null else false_unless_null(column)
+    if len(values) == 1 and not has_null:
+        return Compare("=", column, next(iter(values)))
+    return In(column, tuple(values), has_null)
+
+
+class _Comparison:
+    def __init__(
+        self,
+        op: Operator,
+        column: Column,
+        kind: pa.DataType,
+        literal: Value,
+        zone: datetime.tzinfo,
+    ) -> None:
+        self.op = op
+        self.column = column
+        self.kind = kind
+        self.literal = literal
+        self.zone = zone
+
+    def fold(self) -> Predicate:
+        kind = self.kind
+        if pa.types.is_null(kind):
+            return FALSE if self.op == "<=>" else NULL
+        if pa.types.is_boolean(kind):
+            return self.boolean()
+        if pa.types.is_integer(kind):
+            bits = kind.bit_width
+            is_signed = pa.types.is_signed_integer(kind)
+            low = -(2 ** (bits - 1)) if is_signed else 0
+            return self.number(0, Decimal(low), Decimal(2 ** (bits - is_signed) - 1))
+        if pa.types.is_decimal(kind):
+            top = Decimal(10) ** (kind.precision - kind.scale) - Decimal(10) ** -kind.scale
+            return self.number(kind.scale, -top, top)
+        if pa.types.is_floating(kind):
+            return self.floating()
+        if _is_text(kind):
+            if isinstance(self.literal, str):
+                return self.same(self.literal)
+            raise self.refused("write the literal in quotes")
+        if _is_binary(kind):
+            if isinstance(self.literal, bytes):
+                return self.same(self.literal)
+            if isinstance(self.literal, str):
+                return self.same(self.literal.encode())
+            raise self.refused("write the bytes as X'1F' or in quotes")
+        if pa.types.is_date(kind):
+            return self.date()
+        if pa.types.is_timestamp(kind):
+            return self.timestamp()
+        raise self.refused("only IS NULL and IS NOT NULL work on this type")
+
+    # --- results
+
+    def refused(self, reason: str) -> LiteralError:
+        return LiteralError(str(self.column), str(self.kind), self.literal, reason)
+
+    def same(self, value: Value) -> Predicate:
+        return Compare(self.op, self.column, value)
+
+    def always(self, answer: bool) -> Predicate:
+        if self.op == "<=>":
+            return FALSE
+        return true_unless_null(self.column) if answer else false_unless_null(self.column)
+
+    def outside(self, *, above: bool) -> Predicate:
+        """The literal lies above, or below, every value of the type."""
+        return self.always(self.op == "<>" or (self.op in ("<", "<=")) == above)
+
+    def between(self, below: Value, above: Value) -> Predicate:
+        """The literal lies strictly between two neighbours of the type."""
+        if self.op in ("<", "<="):
+            return Compare("<=", self.column, below)
+        if self.op in (">", ">="):
+            return Compare(">=", self.column, above)
+        return self.always(self.op == "<>")
+
+    # --- types
+
+    def boolean(self) -> Predicate:
+        if isinstance(self.literal, bool):
+            return self.same(self.literal)
+        if isinstance(self.literal, str):
+            word = self.literal.strip().lower()
+            if word in _TRUE_WORDS or word in _FALSE_WORDS:
+                return self.same(word in _TRUE_WORDS)
+        raise self.refused("write TRUE or FALSE")
+
+    def number(self, scale: int, low: Decimal, high: Decimal) -> Predicate:
+        """An integer (scale 0) or a decimal column."""
+        value = self.as_decimal()
+        if not value.is_finite():
+            # NaN is greater than everything, as in Spark.
+            return self.outside(above=value.is_nan() or value > 0)
+        if value > high:
+            return self.outside(above=True)
+        if value < low:
+            return self.outside(above=False)
+        unit = Decimal(1).scaleb(-scale)
+        below = value.quantize(unit, ROUND_FLOOR, _EXACT)
+        above = value.quantize(unit, ROUND_CEILING, _EXACT)
+        if pa.types.is_integer(self.kind):
+            return self.same(int(below)) if below == above else self.between(int(below), int(above))
+        return self.same(below) if below == above else self.between(below, above)
+
+    def as_decimal(self) -> Decimal:
+        match self.literal:
+            case bool():
+                raise self.refused("a boolean is no number")
+            case int() | Decimal():
+                return Decimal(self.literal)
+            case float():
+                return Decimal(repr(self.literal))
+            case str():
+                text = self.literal.strip()
+                try:
+                    if "_" in text:
+                        raise InvalidOperation
+                    value = Decimal(text)
+                except InvalidOperation:
+                    raise self.refused("the text is no number") from None
+                if value.is_snan():
+                    raise self.refused("the text is no number")
+                return value
+            case _:
+                raise self.refused("write a number")
+
+    def floating(self) -> Predicate:
+        try:
+            value = float(self.as_decimal())
+        except OverflowError:
+            value = math.copysign(math.inf, self.as_decimal())
+        if math.isnan(value):
+            return self.same(math.nan)
+        # Zero has one sign in SQL.
+        value = value or 0.0
+        neighbours = _narrow(value, self.kind.bit_width)
+        return self.same(value) if neighbours is None else self.between(*neighbours)
+
+    def moment(self) -> datetime.date | datetime.datetime:
+        if isinstance(self.literal, datetime.date):
+            return self.literal
+        if isinstance(self.literal, str):
+            found = parse_moment(self.literal)
+            if found is not None:
+                return found
+            raise self.refused("the text is no date and no timestamp of at most microseconds")
+        raise self.refused("write a DATE '…' or TIMESTAMP '…'")
+
+    def date(self) -> Predicate:
+        moment = self.moment()
+        if not isinstance(moment, datetime.datetime):
+            return self.same(moment)
+        local = as_local(moment, self.zone)
+        day = local.date()
+        if local.time() == datetime.time():
+            return self.same(day)
+        if day == datetime.date.max:
+            return self.outside(above=True)
+        return self.between(day, day + _DAY)
+
+    def timestamp(self) -> Predicate:
+        assert isinstance(self.kind, pa.TimestampType)
+        try:
+            moment = self.moment()
+            value = (
+                as_local(moment, self.zone)
+                if self.kind.tz is None
+                else as_instant(moment, self.zone)
+            )
+            step = {"s": 1_000_000, "ms": 1_000}.get(self.kind.unit, 1)
+            rest = datetime.timedelta(microseconds=value.microsecond % step)
+            if not rest:
+                return self.same(value)
+            return self.between(value - rest, value - rest + datetime.timedelta(microseconds=step))
+        except OverflowError:
+            raise self.refused("the timestamp lies outside the years 1 to 9999") from None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def _narrow(value: float, bits: int) -> tuple[float, float] | None:
+    """The two neighbours of a double among narrower floats, if it is none of them itself."""
+    if bits == 64 or math.isinf(value):
+        return None
+    code, whole, largest = ("f", "I", 0x7F7FFFFF) if bits == 32 else ("e", "H", 0x7BFF)
+    top: float = struct.unpack(code, struct.pack(whole, largest))[0]
+    if abs(value) > top:
+        return (top, math.inf) if value > 0 else (-math.inf, -top)
+    # Packing rounds to the nearest; the other neighbour is one step of the bit pattern away.
+    nearest: float = struct.unpack(code, struct.pack(code, value))[0]
+    if nearest == value:
+        return None
+    away_from_zero = abs(nearest) < abs(value)
+    (pattern,) = struct.unpack(whole, struct.pack(code, abs(nearest)))
+    (other,) = struct.unpack(code, struct.pack(whole, pattern + (1 if away_from_zero else -1)))
+    other = math.copysign(other, value)
+    return min(nearest, other), max(nearest, other)
+
+
+def constant_compare(op: Operator, left: Value | None, right: Value | None) -> Constant | None:
+    """Two literals compared, as in `1 = 1`; `None` if they are not of one kind."""
+    if op == "<=>" and (left is None or right is None):
+        return Constant(left is right)
+    if left is None or right is None:
+        return NULL
+    numbers = (int, float, Decimal)
+    one_kind = type(left) is type(right) or (
+        isinstance(left, numbers)
+        and isinstance(right, numbers)
+        and not isinstance(left, bool)
+        and not isinstance(right, bool)
+    )
+    if not one_kind or isinstance(left, datetime.datetime):
+        return None
+    less, equal = left < right, left == right  # type: ignore[operator]
+    answers = {"=": equal, "<=>": equal, "<>": not equal, "<": less, "<=": less or equal}
+    return Constant(answers.get(op, not less and (op == ">=" or not equal)))

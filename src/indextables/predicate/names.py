@@ -1,0 +1,108 @@
+"""Names of columns and fields, found in a schema.
+
+SQL names come as parts (`user.name`, or `` `a.b` `` for one part with a dot). Search fields come as
+text with dots and need the schema to tell where the column's name ends. Either is looked up in its
+exact case first and then in any case, as Spark does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from indextables.errors import UnknownColumnError
+from indextables.predicate.render import sql_name
+from indextables.predicate.tree import Column
+
+
+def split_path(field: str) -> tuple[str, ...]:
+    """The parts of a search field; `\\.` is a dot inside a part.
+
+    >>> split_path("user.first\\\\.name")
+    ('user', 'first.name')
+    """
+    parts, escaped = [""], False
+    for c in field:
+        if escaped:
+            parts[-1] += c if c in ".\\" else "\\" + c
+            escaped = False
+        elif c == "\\":
+            escaped = True
+        elif c == ".":
+            parts.append("")
+        else:
+            parts[-1] += c
+    if escaped:
+        parts[-1] += "\\"
+    return tuple(parts)
+
+
+def resolve_field(field: str, schema: pa.Schema) -> tuple[str, tuple[str, ...]] | None:
+    """The column that a search field names and the path below it, or `None`.
+
+    The longest column name wins, so a column called `a.b` is found although `a` exists too. Below
+    a struct the path must exist; below anything else nobody can tell before looking.
+
+    >>> resolve_field("Meta.user.id", pa.schema([("meta", pa.string())]))
+    ('meta', ('user', 'id'))
+    """
+    parts = split_path(field)
+    for length in range(len(parts), 0, -1):
+        # An unescaped dot may be part of a column's name as well.
+        found = _matches(".".join(parts[:length]), schema.names)
+        if len(found) == 1:
+            below = _below(schema.field(found[0]).type, parts[length:])
+            if below is not None:
+                return found[0], below
+    return None
+
+
+def _below(kind: pa.DataType, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    if not path or not pa.types.is_struct(kind):
+        return path
+    found = _matches(path[0], [f.name for f in kind])
+    if len(found) != 1:
+        return None
+    rest = _below(kind.field(found[0]).type, path[1:])
+    return None if rest is None else (found[0], *rest)
+
+
+def resolve_column(parts: Sequence[str], schema: pa.Schema) -> tuple[Column, pa.DataType]:
+    """The column that SQL name parts mean, in the schema's spelling, and its type.
+
+    >>> resolve_column(["USER", "name"], pa.schema([("user", pa.struct([("name", pa.string())]))]))
+    (Column(path=('user', 'name')), DataType(string))
+    """
+    fields: list[pa.Field[pa.DataType]] = list(schema)
+    path: list[str] = []
+    for part in parts:
+        found = _matches(part, [f.name for f in fields])
+        if len(found) != 1:
+            shown = ".".join(map(sql_name, parts))
+            available = [".".join(map(sql_name, [*path, f.name])) for f in fields]
+            if not found and path and not fields:
+                available = schema.names
+            raise UnknownColumnError(shown, available=available, candidates=found)
+        path.append(found[0])
+        kind = next(f for f in fields if f.name == found[0]).type
+        fields = list(kind) if pa.types.is_struct(kind) else []
+    return Column(tuple(path)), kind
+
+
+def column_type(column: Column, schema: pa.Schema) -> pa.DataType:
+    """The type of a column that is already in the schema's spelling."""
+    kind: pa.DataType = schema.field(column.root).type
+    for name in column.path[1:]:
+        assert isinstance(kind, pa.StructType)
+        kind = kind.field(name).type
+    return kind
+
+
+def _matches(name: str, names: Sequence[str]) -> list[str]:
+    """The one exact match, else all that differ in case only."""
+    if name in names:
+        return [name]
+    return [other for other in names if other.lower() == name.lower()]

@@ -1,0 +1,165 @@
+"""What a search query asks, as a tree: the part of a predicate that an index answers.
+
+Every node may name a `field`; `None` means the field or fields of the `Search` that holds the
+query. A field is text as the user wrote it, possibly a path into JSON such as `user.name`, with a
+dot inside a key escaped as `\\.`. `indextables.predicate.names.resolve_field` turns it into a
+column and the rest of the path, once the schema is known. Words are raw text: whoever evaluates
+the tree runs the field's own analyzer on them.
+
+A search is true or false, never null: a row whose field is null has no words.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+class Jolly(enum.Enum):
+    """A placeholder in a wildcard pattern."""
+
+    MANY = "*"
+    """Any run of characters, the empty one too."""
+    ONE = "?"
+    """Exactly one character."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One word, or several after analysis (`wi-fi`): then all of them, as a phrase."""
+
+    field: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Words in order, moved apart by at most `slop`; with `prefix` the last word is a beginning."""
+
+    field: str | None
+    text: str
+    slop: int = 0
+    prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard:
+    """A term that matches literal text with placeholders between.
+
+    `parts` never has two strings in a row, nor an empty string: `da*a` is
+    `("da", Jolly.MANY, "a")`, and `a\\*b*` is `("a*b", Jolly.MANY)`.
+    """
+
+    field: str | None
+    parts: tuple[str | Jolly, ...]
+
+    @property
+    def prefix(self) -> str:
+        """The literal text before the first placeholder."""
+        first = self.parts[0]
+        return first if isinstance(first, str) else ""
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether this is literal text and one final `*`, as in `data*`."""
+        return len(self.parts) == 2 and self.parts[1] is Jolly.MANY and bool(self.prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Fuzzy:
+    """A term at most `distance` edits away; a swap of two neighbours is one edit."""
+
+    field: str | None
+    text: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Values between two bounds, as raw text; `None` is an open end."""
+
+    field: str | None
+    lower: str | None
+    upper: str | None
+    include_lower: bool = True
+    include_upper: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TermSet:
+    """Any of several exact terms: `field: IN [a b c]`."""
+
+    field: str | None
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The field has a value: `field:*`."""
+
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """A term that the whole pattern matches: `/regex/`."""
+
+    field: str | None
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """All of `must`, none of `must_not`; any of `should` when `must` is empty.
+
+    Beside `must`, `should` only raises the score. The parser never leaves `must` and `should` both
+    empty: it puts `All` into `must`, because an index answers a bare negation with nothing.
+    """
+
+    must: tuple[SearchNode, ...] = ()
+    should: tuple[SearchNode, ...] = ()
+    must_not: tuple[SearchNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Boost:
+    """The same rows, the score multiplied."""
+
+    child: SearchNode
+    factor: float
+
+
+FieldNode: TypeAlias = Term | Phrase | Wildcard | Fuzzy | Range | TermSet | Exists | Regex
+"""The nodes that have a field."""
+
+SearchNode: TypeAlias = FieldNode | All | Boolean | Boost
+
+
+def walk(query: SearchNode) -> Iterator[SearchNode]:
+    """Every node of a search query, parents first."""
+    yield query
+    match query:
+        case Boolean():
+            for child in (*query.must, *query.should, *query.must_not):
+                yield from walk(child)
+        case Boost():
+            yield from walk(query.child)
+        case _:
+            pass
+
+
+def fields(query: SearchNode) -> tuple[str | None, ...]:
+    """The fields a query names, each once, in order; `None` for the search's own.
+
+    >>> fields(Boolean(must=(Term(None, "a"), Term("title", "b"), Exists("title"))))
+    (None, 'title')
+    """
+    named = (n.field for n in walk(query) if not isinstance(n, (All, Boolean, Boost)))
+    return tuple(dict.fromkeys(named))

@@ -1,0 +1,449 @@
+"""The search syntax: text to a tree of `search` nodes.
+
+It is Tantivy's query language, and reads as follows::
+
+    query    = clause { ["AND" | "OR"] clause }        no operator means OR, AND binds tighter
+    clause   = ["+" | "-" | "NOT"] operand ["^" number]
+    operand  = "(" query ")" | [field ":"] value | field ":" "(" query ")" | "*"
+    value    = word | phrase | range | set | regex | "*"
+    phrase   = '"' words '"' ["~" slop | "*"]
+    range    = ("[" | "{") bound "TO" bound ("]" | "}") | (">" | ">=" | "<" | "<=") bound
+    set      = "IN" "[" { word | phrase } "]"
+    regex    = "/" pattern "/"
+
+A word may hold `*` and `?`, and may end in `~1` or `~2`. A backslash makes the next character
+literal unless that is a letter or a digit, so a Windows path needs no doubled backslashes.
+
+Why not Tantivy's own parser? It tells no positions, rejects `ts:2024-01-15T00:00:00Z`, leaves
+wildcards and fuzzy terms as raw text with half of the escapes gone, and a deeply nested query ends
+the process. The tests hold the two against each other: what Tantivy accepts has the same tree here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal, NoReturn, TypeAlias
+
+import pyarrow as pa
+
+from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
+from indextables.errors import QuerySyntaxError, UnknownFieldError
+from indextables.predicate.names import resolve_field
+from indextables.predicate.search import (
+    All,
+    Boolean,
+    Boost,
+    Exists,
+    Phrase,
+    Range,
+    Regex,
+    SearchNode,
+    TermSet,
+    fields,
+)
+from indextables.predicate.search_word import Character, literal_text, read_word
+
+_ENDS_WORD = frozenset('()[]{}"^')
+_NUMBER = re.compile(r"\d+(\.\d+)?|\.\d+")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d[^\s()\[\]{}\"^]*")
+_ADDRESS = re.compile(r"([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)(/\d+)?(?=[\s)^]|$)")
+
+_Occur: TypeAlias = Literal["must", "should", "must_not"]
+
+
+def parse_search(
+    text: str,
+    *,
+    field: str | None = None,
+    schema: pa.Schema | None = None,
+    max_length: int = INDEXQUERY_MAX_LENGTH.default,
+    max_depth: int = INDEXQUERY_MAX_DEPTH.default,
+) -> SearchNode:
+    """Parse a search query.
+
+    `field` is what the query is asked of, named in errors. With a `schema` every field the query
+    names must be in it.
+
+    >>> parse_search("spark AND data*")
+    Boolean(must=(Term(field=None, text='spark'), Wildcard(field=None, parts=('data', \
+<Jolly.MANY: '*'>))), should=(), must_not=())
+    """
+    if len(text) > max_length:
+        reason = (
+            f"it has {len(text):,} characters, more than the {max_length:,} that "
+            f"{INDEXQUERY_MAX_LENGTH.name} allows"
+        )
+        raise QuerySyntaxError(text, reason, field=field)
+    query = _Parser(text, field, schema, max_depth).parse()
+    if schema is not None:
+        for name in fields(query):
+            if name is not None and resolve_field(name, schema) is None:
+                raise UnknownFieldError(name, available=schema.names, query=text)
+    return query
+
+
+@dataclass(slots=True)
+class _Clause:
+    joiner: str | None
+    """AND, OR or nothing: what stands before the clause."""
+    occur: _Occur
+    node: SearchNode
+
+
+class _Parser:
+    def __init__(
+        self, text: str, field: str | None, schema: pa.Schema | None, max_depth: int
+    ) -> None:
+        self.text = text
+        self.at = 0
+        self.asked_field = field
+        self.schema = schema
+        self.max_depth = max_depth
+        self.depth = 0
+
+    def fail(self, reason: str, at: int | None = None) -> NoReturn:
+        position = self.at if at is None else at
+        raise QuerySyntaxError(self.text, reason, position=position, field=self.asked_field)
+
+    # --- characters
+
+    def peek(self, offset: int = 0) -> str:
+        return self.text[self.at + offset : self.at + offset + 1]
+
+    def skip_blanks(self) -> None:
+        while self.peek().isspace():
+            self.at += 1
+
+    def keyword(self, word: str) -> bool:
+        """Whether an operator stands here: the word, then a blank, a parenthesis or the end."""
+        after = self.peek(len(word))
+        return self.text.startswith(word, self.at) and (
+            after == "" or after.isspace() or after in "()"
+        )
+
+    def at_boundary(self) -> bool:
+        return self.peek() in ("", ")") or self.peek().isspace()
+
+    def enter(self) -> None:
+        self.depth += 1
+        if self.depth > self.max_depth:
+            self.fail(f"it is nested deeper than {INDEXQUERY_MAX_DEPTH.name} = {self.max_depth}")
+
+    # --- clauses
+
+    def parse(self) -> SearchNode:
+        self.skip_blanks()
+        if not self.peek():
+            raise QuerySyntaxError(self.text, "it is empty", field=self.asked_field)
+        query = self.clauses(None)
+        if self.peek():
+            self.fail("')' closes a parenthesis that was never opened")
+        return query
+
+    def clauses(self, field: str | None) -> SearchNode:
+        found: list[_Clause] = []
+        while True:
+            joiner = None
+            self.skip_blanks()
+            if self.peek() in ("", ")"):
+                break
+            for word in ("AND", "OR"):
+                if self.keyword(word):
+                    if not found:
+                        self.fail(f"{word} has nothing on its left")
+                    start, joiner = self.at, word
+                    self.at += len(word)
+                    self.skip_blanks()
+                    if self.peek() in ("", ")"):
+                        self.fail(f"{word} has nothing on its right", start)
+                    break
+            found.append(self.clause(field, joiner))
+        if not found:
+            self.fail("something to search for is missing")
+        return _combine(found)
+
+    def clause(self, field: str | None, joiner: str | None) -> _Clause:
+        occur: _Occur = "should"
+        start = self.at
+        if self.peek() in ("+", "-"):
+            occur = "must" if self.peek() == "+" else "must_not"
+            self.at += 1
+            if self.at_boundary() or self.peek() in ("+", "-"):
+                self.fail(f"'{self.text[start]}' must stand right before a term", start)
+        elif self.keyword("NOT"):
+            self.at += 3
+            self.skip_blanks()
+            if self.peek() in ("", ")"):
+                self.fail("NOT has nothing on its right", start)
+            self.enter()
+            inner = self.clause(field, None)
+            self.depth -= 1
+            return _Clause(joiner, "must_not", _combine([inner]))
+        return _Clause(joiner, occur, self.boosted(self.operand(field)))
+
+    def boosted(self, node: SearchNode) -> SearchNode:
+        if self.peek() == "^":
+            number = _NUMBER.match(self.text, self.at + 1)
+            if number is None or not math.isfinite(float(number[0])):
+                self.fail("'^' needs a number such as ^2 or ^0.5")
+            node = Boost(node, float(number[0]))
+            self.at = number.end()
+        if not self.at_boundary():
+            self.fail(f"a blank is missing before {self.peek()!r}")
+        return node
+
+    # --- operands
+
+    def operand(self, field: str | None) -> SearchNode:
+        if self.peek() == "(":
+            return self.group(field)
+        name = self.field_name()
+        if name is None:
+            return self.value(field)
+        start = self.at
+        self.skip_blanks()
+        if self.peek() in ("", ")"):
+            self.fail(f"the field '{name}' has no value", start)
+        return self.group(name) if self.peek() == "(" else self.value(name)
+
+    def group(self, field: str | None) -> SearchNode:
+        start = self.at
+        self.enter()
+        self.at += 1
+        node = self.clauses(field)
+        if self.peek() != ")":
+            self.fail("'(' is never closed", start)
+        self.at += 1
+        self.depth -= 1
+        return node
+
+    def field_name(self) -> str | None:
+        """Consume `name:` if it is there."""
+        if self.is_value_with_colon():
+            return None
+        start, name = self.at, ""
+        while (c := self.peek()) and not c.isspace() and c not in ":+^{}\"'[]()!*<>/":
+            if c == "\\":
+                c = self.peek(1)
+                name += "\\" + c if c in ".\\" or c.isalnum() else c
+                self.at += 1
+            else:
+                name += c
+            self.at += 1
+        end = self.at
+        self.skip_blanks()
+        if self.peek() != ":":
+            self.at = start
+            return None
+        if end == start:
+            self.fail("a field's name is missing before ':'")
+        self.at += 1
+        return name
+
+    def is_value_with_colon(self) -> bool:
+        """Whether a timestamp or an IPv6 address stands here, whose colons end no field name."""
+        if _TIMESTAMP.match(self.text, self.at):
+            return True
+        found = _ADDRESS.match(self.text, self.at)
+        if found is None:
+            return False
+        first = found[1].partition(":")[0]
+        if self.schema is not None and first in self.schema.names:
+            return False
+        try:
+            ipaddress.IPv6Address(found[1])
+        except ValueError:
+            return False
+        return True
+
+    def value(self, field: str | None) -> SearchNode:
+        c = self.peek()
+        if c in ('"', "'"):
+            return self.phrase(field)
+        if c in ("[", "{"):
+            return self.range(field)
+        if c in ("<", ">"):
+            return self.half_range(field)
+        if c == "/" and (regex := self.regex(field)) is not None:
+            return regex
+        if self.text.startswith("IN", self.at) and self.text[self.at + 2 :].lstrip()[:1] == "[":
+            return self.term_set(field)
+        for word in ("AND", "OR", "NOT"):
+            if self.keyword(word):
+                self.fail(f'{word} is an operator; write "{word}" to search for the word')
+        start = self.at
+        characters = self.word()
+        if all(c.is_special("*") for c in characters):
+            return All() if field is None else Exists(field)
+        return read_word(field, characters, fail=lambda reason: self.fail(reason, start))
+
+    def word(self, ends: frozenset[str] = _ENDS_WORD) -> list[Character]:
+        """Consume characters up to a blank or a delimiter."""
+        start, found = self.at, []
+        while (c := self.peek()) and not c.isspace() and c not in ends:
+            escaped = c == "\\" and self.peek(1) != "" and not self.peek(1).isalnum()
+            self.at += escaped
+            found.append(Character(self.peek(), escaped))
+            self.at += 1
+        if not found:
+            self.fail(
+                f"{self.peek()!r} has no meaning here" if self.peek() else "a word is missing"
+            )
+        if self.peek() and self.peek() in '([{"':
+            self.fail(
+                f"{self.peek()!r} stands inside the word "
+                f"{self.text[start : self.at]!r}; put a blank or a backslash before it"
+            )
+        return found
+
+    def quoted(self) -> str:
+        start, quote, found = self.at, self.peek(), ""
+        self.at += 1
+        while self.peek() != quote:
+            if not self.peek():
+                self.fail(f"the quote {quote} is never closed", start)
+            if self.peek() == "\\" and self.peek(1) and not self.peek(1).isalnum():
+                self.at += 1
+            found += self.peek()
+            self.at += 1
+        self.at += 1
+        return found
+
+    def phrase(self, field: str | None) -> SearchNode:
+        text, slop, prefix = self.quoted(), 0, False
+        if self.peek() == "~":
+            number = re.compile(r"\d{1,9}").match(self.text, self.at + 1)
+            if number is None:
+                self.fail("'~' after a phrase needs a number of words")
+            slop, self.at = int(number[0]), number.end()
+        elif self.peek() == "*":
+            prefix = True
+            self.at += 1
+        return Phrase(field, text, slop, prefix)
+
+    def bound(self, ends: frozenset[str]) -> str | None:
+        if self.peek() in ('"', "'"):
+            return self.quoted()
+        characters = self.word(ends)
+        if len(characters) == 1 and characters[0].is_special("*"):
+            return None
+        return literal_text(characters)
+
+    def range(self, field: str | None) -> SearchNode:
+        start = self.at
+        opening, ends = self.peek(), frozenset("]})")
+        self.at += 1
+        self.skip_blanks()
+        lower = self.bound(ends)
+        self.skip_blanks()
+        if not (self.text.startswith("TO", self.at) and self.peek(2).isspace()):
+            self.fail("TO is missing between the two bounds of a range")
+        self.at += 2
+        self.skip_blanks()
+        upper = self.bound(ends)
+        self.skip_blanks()
+        closing = self.peek()
+        if closing not in ("]", "}"):
+            self.fail(f"the range that begins with '{opening}' is never closed", start)
+        self.at += 1
+        if lower is None and upper is None:
+            return Exists(field)
+        return Range(field, lower, upper, opening == "[", closing == "]")
+
+    def half_range(self, field: str | None) -> SearchNode:
+        is_lower = self.peek() == ">"
+        self.at += 1
+        inclusive = self.peek() == "="
+        self.at += inclusive
+        self.skip_blanks()
+        bound = self.bound(_ENDS_WORD)
+        if bound is None:
+            return Exists(field)
+        return (
+            Range(field, bound, None, inclusive, True)
+            if is_lower
+            else Range(field, None, bound, True, inclusive)
+        )
+
+    def term_set(self, field: str | None) -> SearchNode:
+        start = self.at
+        self.at = self.text.index("[", self.at) + 1
+        values: list[str] = []
+        while True:
+            self.skip_blanks()
+            if self.peek() == "]":
+                self.at += 1
+                return TermSet(field, tuple(values))
+            if not self.peek():
+                self.fail("the set that begins with IN [ is never closed", start)
+            if self.peek() in ('"', "'"):
+                values.append(self.quoted())
+            else:
+                values.append(literal_text(self.word()))
+
+    def regex(self, field: str | None) -> Regex | None:
+        """A pattern between slashes; a path such as /usr/bin is a word."""
+        found = re.compile(r"/((?:[^/\\]|\\.)+)/(?=[\s)^]|$)", re.DOTALL).match(self.text, self.at)
+        if found is None:
+            return None
+        pattern = found[1].replace("\\/", "/")
+        if (problem := _regex_problem(pattern)) is not None:
+            self.fail(f"the regular expression does not compile ({problem})")
+        self.at = found.end()
+        return Regex(field, pattern)
+
+
+def _combine(clauses: list[_Clause]) -> SearchNode:
+    """One node from clauses in a row: AND binds tighter than OR and than nothing."""
+    runs: list[list[_Clause]] = []
+    for clause in clauses:
+        if clause.joiner == "AND":
+            runs[-1].append(clause)
+        else:
+            runs.append([clause])
+    if len(runs) == 1 and len(clauses) > 1:
+        return _conjunction(clauses)
+    must: list[SearchNode] = []
+    should: list[SearchNode] = []
+    must_not: list[SearchNode] = []
+    for i, run in enumerate(runs):
+        clause = run[0]
+        is_alternative = clause.joiner == "OR" or (
+            i + 1 < len(runs) and runs[i + 1][0].joiner == "OR"
+        )
+        if len(run) > 1 or (clause.occur == "must_not" and is_alternative):
+            should.append(_conjunction(run))
+        else:
+            {"must": must, "should": should, "must_not": must_not}[clause.occur].append(clause.node)
+    return _boolean(must, should, must_not)
+
+
+def _conjunction(clauses: list[_Clause]) -> SearchNode:
+    excluded = [clause.node for clause in clauses if clause.occur == "must_not"]
+    return _boolean([c.node for c in clauses if c.occur != "must_not"], [], excluded)
+
+
+def _boolean(
+    must: list[SearchNode], should: list[SearchNode], must_not: list[SearchNode]
+) -> SearchNode:
+    if not must_not and len(must) + len(should) == 1:
+        return (must or should)[0]
+    if not must and not should:
+        must = [All()]
+    return Boolean(tuple(must), tuple(should), tuple(must_not))
+
+
+def _regex_problem(pattern: str) -> str | None:
+    """Why the index's engine refuses a pattern; it knows best."""
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("field")
+    try:
+        tantivy.Query.regex_query(builder.build(), "field", pattern)
+    except ValueError as error:
+        return " ".join(str(error).partition("RegexQueryError: ")[2].strip("'").split())
+    return None

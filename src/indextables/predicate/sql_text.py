@@ -1,0 +1,316 @@
+"""SQL text to a predicate: Spark's dialect, the part of it that a table can answer.
+
+A condition compares columns with literals and combines the comparisons. sqlglot cuts and parses
+the text; this module resolves names, hands literals to `coercion` and builds the tree. Everything
+else that is SQL, such as arithmetic or a comparison of two columns, is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError, TokenError
+
+from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
+from indextables.errors import (
+    PredicateSyntaxError,
+    UnknownColumnError,
+    UnsupportedPredicateError,
+)
+from indextables.predicate.coercion import compare, constant_compare, is_in
+from indextables.predicate.like import like
+from indextables.predicate.names import resolve_column, resolve_field
+from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
+from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.sql_literals import NotALiteralError, literal_value
+from indextables.predicate.tree import (
+    NULL,
+    Column,
+    Constant,
+    Contains,
+    EndsWith,
+    IsNull,
+    Operator,
+    Predicate,
+    Search,
+    StartsWith,
+    Value,
+    conjunction,
+    disjunction,
+    negation,
+)
+
+_COMPARISONS: dict[type[exp.Expr], Operator] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
+    exp.NullSafeNEQ: "<=>",
+}
+_FLIPPED: dict[Operator, Operator] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TEXT_FUNCTIONS: dict[type[exp.Expr], type[StartsWith | EndsWith | Contains]] = {
+    exp.StartsWith: StartsWith,
+    exp.EndsWith: EndsWith,
+    exp.Contains: Contains,
+}
+_SEARCH_FUNCTIONS = ("indexquery", "tantivy4spark_indexquery")
+_SEARCH_ALL_FUNCTIONS = ("indexqueryall", "tantivy4spark_indexqueryall")
+
+
+def parse_predicate(
+    sql: str,
+    schema: pa.Schema,
+    *,
+    timezone: str = "UTC",
+    max_query_length: int = INDEXQUERY_MAX_LENGTH.default,
+    max_query_depth: int = INDEXQUERY_MAX_DEPTH.default,
+) -> Predicate:
+    """Parse a condition against the columns of a schema.
+
+    >>> schema = pa.schema([("n", pa.int64()), ("title", pa.string())])
+    >>> print(parse_predicate("3 < N AND title indexquery 'spark'", schema))
+    (n > 3 AND title indexquery 'spark')
+    """
+    reader = _Reader(schema, timezone, max_query_length, max_query_depth)
+    try:
+        dialect = Spark()
+        rewritten = rewrite_operators(sql)
+        tokens = _joined_strings(rewritten, dialect.tokenize(rewritten))
+        parsed = dialect.parser().parse_into(exp.Condition, tokens, rewritten)
+        if len(parsed) != 1 or parsed[0] is None:
+            raise PredicateSyntaxError(sql, "write one condition, such as n > 3.")
+        return reader.predicate(parsed[0])
+    except TokenError as error:
+        reason = "a quote, a back-tick or a comment is never closed."
+        raise PredicateSyntaxError(sql, reason) from error
+    except SqlglotError as error:
+        raise PredicateSyntaxError(sql, _reason(error)) from error
+    except RecursionError:
+        raise PredicateSyntaxError(sql, "it is nested too deep.") from None
+
+
+def _reason(error: SqlglotError) -> str:
+    if isinstance(error, ParseError) and error.errors:
+        first = error.errors[0]
+        near = str(first.get("highlight") or "").strip()
+        described = str(first.get("description") or "").strip(". ")
+        return described + (f" near {near!r}" if near else "") + "."
+    return "it is not a condition in Spark's SQL."
+
+
+def _joined_strings(sql: str, tokens: Sequence[Token]) -> list[Token]:
+    """Strings in a row as one: `'it''s'` is a doubled quote, `'a' 'b'` is `'ab'`."""
+    joined: list[Token] = []
+    for token in tokens:
+        last = joined[-1] if joined else None
+        if last is None or not last.token_type == token.token_type == TokenType.STRING:
+            joined.append(token)
+            continue
+        touches = last.end + 1 == token.start and sql[last.end] == sql[token.start]
+        joined[-1] = Token(
+            TokenType.STRING,
+            last.text + (sql[token.start] if touches else "") + token.text,
+            line=token.line,
+            col=token.col,
+            start=last.start,
+            end=token.end,
+        )
+    return joined
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    schema: pa.Schema
+    timezone: str
+    max_query_length: int
+    max_query_depth: int
+
+    def predicate(self, node: exp.Expr) -> Predicate:
+        if node.args.get("negate"):
+            node = node.copy()
+            node.set("negate", None)
+            return negation(self.predicate(node))
+        if isinstance(node, exp.Paren):
+            return self.predicate(node.this)
+        if isinstance(node, exp.And):
+            return conjunction(*map(self.predicate, node.flatten()))
+        if isinstance(node, exp.Or):
+            return disjunction(*map(self.predicate, node.flatten()))
+        if isinstance(node, exp.Not):
+            return negation(self.predicate(node.this))
+        if isinstance(node, exp.Boolean):
+            return Constant(bool(node.this))
+        if isinstance(node, exp.Null):
+            return NULL
+        if type(node) in _COMPARISONS:
+            return self.comparison(node)
+        if isinstance(node, exp.Between):
+            if node.args.get("symmetric"):
+                raise _unsupported(node, "SYMMETRIC is not Spark's SQL")
+            return conjunction(
+                self.against(">=", node.this, node.args["low"]),
+                self.against("<=", node.this, node.args["high"]),
+            )
+        if isinstance(node, exp.In):
+            return self.is_in(node)
+        if isinstance(node, exp.Is):
+            return self.is_(node)
+        if isinstance(node, (exp.Like, exp.Escape)):
+            return self.like(node)
+        if type(node) in _TEXT_FUNCTIONS:
+            column = self.text_column(node, node.this)
+            text = self.text(node, node.args["expression"])
+            return NULL if text is None else _TEXT_FUNCTIONS[type(node)](column, text)
+        if isinstance(node, exp.Anonymous):
+            return self.function(node)
+        if isinstance(node, (exp.Column, exp.Dot)):
+            column, kind = self.column(node)
+            if not pa.types.is_boolean(kind):
+                raise _unsupported(node, f"the column is of type {kind} and no condition")
+            return compare("=", column, kind, True)
+        raise _unsupported(node, "it is not a comparison of a column with a literal")
+
+    # --- names
+
+    def column(self, node: exp.Expr) -> tuple[Column, pa.DataType]:
+        if not isinstance(node, (exp.Column, exp.Dot)):
+            raise _unsupported(node, "a column must stand here")
+        return resolve_column([part.name for part in node.parts], self.schema)
+
+    def text_column(self, node: exp.Expr, name: exp.Expr) -> Column:
+        column, kind = self.column(name)
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if not (
+            pa.types.is_string(kind)
+            or pa.types.is_large_string(kind)
+            or pa.types.is_string_view(kind)
+        ):
+            raise _unsupported(node, f"'{column}' is of type {kind} and no text")
+        return column
+
+    def text(self, node: exp.Expr, literal: exp.Expr) -> str | None:
+        value = self.literal(node, literal)
+        if value is not None and not isinstance(value, str):
+            raise _unsupported(node, "a text in quotes must stand on the right")
+        return value
+
+    def literal(self, node: exp.Expr, literal: exp.Expr) -> Value | None:
+        try:
+            return literal_value(literal, timezone=self.timezone)
+        except NotALiteralError as error:
+            raise _unsupported(node, str(error)) from None
+
+    # --- comparisons
+
+    def comparison(self, node: exp.Expr) -> Predicate:
+        op = _COMPARISONS[type(node)]
+        left, right = node.this, node.expression
+        if not _is_name(left) and _is_name(right):
+            left, right, op = right, left, _FLIPPED.get(op, op)
+        if _is_name(left) and _is_name(right):
+            raise _unsupported(node, "it compares two columns")
+        found: Predicate | None
+        if _is_name(left):
+            found = self.against(op, left, right)
+        else:
+            found = constant_compare(op, self.literal(node, left), self.literal(node, right))
+            if found is None:
+                raise _unsupported(node, "it compares two literals of different types")
+        return negation(found) if isinstance(node, exp.NullSafeNEQ) else found
+
+    def against(self, op: Operator, name: exp.Expr, literal: exp.Expr) -> Predicate:
+        column, kind = self.column(name)
+        value = self.literal(literal.parent or literal, literal)
+        return compare(op, column, kind, value, timezone=self.timezone)
+
+    def is_in(self, node: exp.In) -> Predicate:
+        if not node.expressions or node.args.get("query") or node.args.get("unnest"):
+            raise _unsupported(node, "IN needs a list of literals")
+        column, kind = self.column(node.this)
+        values = [self.literal(node, literal) for literal in node.expressions]
+        return is_in(column, kind, values, timezone=self.timezone)
+
+    def is_(self, node: exp.Is) -> Predicate:
+        inner = node.this
+        if isinstance(node.expression, exp.Boolean):
+            column, kind = self.column(inner)
+            return compare("<=>", column, kind, bool(node.expression.this))
+        if not isinstance(node.expression, exp.Null):
+            raise _unsupported(node, "IS takes NULL, TRUE or FALSE")
+        return IsNull(self.column(inner)[0])
+
+    def like(self, node: exp.Expr) -> Predicate:
+        escape: str | None = "\\"
+        inner = node
+        if isinstance(node, exp.Escape):
+            escape = self.text(node, node.expression)
+            inner = node.this
+            if not isinstance(inner, exp.Like) or escape is None or len(escape) != 1:
+                raise _unsupported(node, "ESCAPE takes one character after LIKE")
+            if inner.args.get("negate"):
+                inner = inner.copy()
+                inner.set("negate", None)
+                return negation(self.like(exp.Escape(this=inner, expression=node.expression)))
+        column = self.text_column(node, inner.this)
+        if isinstance(inner.expression, (exp.Any, exp.All, exp.Tuple)):
+            raise _unsupported(node, "LIKE takes one pattern; combine several with OR or AND")
+        pattern = self.text(node, inner.expression)
+        return NULL if pattern is None else like(column, pattern, escape=escape or "\\")
+
+    # --- functions
+
+    def function(self, node: exp.Anonymous) -> Predicate:
+        name, arguments = node.name.lower(), node.expressions
+        if name in ("isnull", "isnotnull") and len(arguments) == 1:
+            is_null = IsNull(self.column(arguments[0])[0])
+            return is_null if name == "isnull" else negation(is_null)
+        if name in _SEARCH_FUNCTIONS and len(arguments) == 2:
+            return self.search(node, self.searched(node, arguments[0]), arguments[1])
+        if name in _SEARCH_ALL_FUNCTIONS and len(arguments) == 1:
+            return self.search(node, None, arguments[0])
+        raise _unsupported(node, f"the function {node.name} is not known here")
+
+    def searched(self, node: exp.Expr, name: exp.Expr) -> Column | None:
+        """The column of a search; its name may be given as text."""
+        if isinstance(name, (exp.Column, exp.Dot)):
+            if name.sql().lower() == ALL_FIELDS:
+                return None
+            return self.column(name)[0]
+        text = self.text(node, name)
+        if text is None:
+            raise _unsupported(node, "the column of a search cannot be NULL")
+        if text.lower() == ALL_FIELDS:
+            return None
+        found = resolve_field(text, self.schema)
+        if found is None:
+            raise UnknownColumnError(text, available=self.schema.names)
+        return Column((found[0], *found[1]))
+
+    def search(self, node: exp.Expr, column: Column | None, literal: exp.Expr) -> Predicate:
+        text = self.text(node, literal)
+        if text is None:
+            raise _unsupported(node, "a search query cannot be NULL")
+        query = parse_search(
+            text,
+            field=ALL_FIELDS if column is None else str(column),
+            schema=self.schema,
+            max_length=self.max_query_length,
+            max_depth=self.max_query_depth,
+        )
+        return Search(column, query, text)
+
+
+def _is_name(node: exp.Expr) -> bool:
+    return isinstance(node, (exp.Column, exp.Dot))
+
+
+def _unsupported(node: exp.Expr, reason: str) -> UnsupportedPredicateError:
+    return UnsupportedPredicateError(node.sql(dialect="spark"), reason)

@@ -1,0 +1,348 @@
+"""The predicate: one immutable tree for SQL conditions and for searches.
+
+A predicate is true, false or null for a row, by SQL's three-valued logic; a row is kept when it is
+true. Comparisons have a column on the left and a Python value on the right that is already of the
+column's type (`coercion` did that), so evaluators never convert. A `Search` is a leaf like any
+other, but it is never null.
+
+Nodes are hashable and can be pickled. `str()` gives SQL that parses back to the same tree::
+
+    >>> a, b = Column(("a",)), Column(("user", "first name"))
+    >>> print(Or((Compare(">", a, 5), Not(IsNull(b)))))
+    (a > 5 OR user.`first name` IS NOT NULL)
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal, TypeAlias, get_args
+
+from indextables.predicate.render import like_text, sql_literal, sql_name
+from indextables.predicate.search import SearchNode
+
+Value: TypeAlias = bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime
+"""A literal: timestamps with a time zone are aware and in UTC, those without are naive."""
+
+Operator = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
+OPERATORS: tuple[Operator, ...] = get_args(Operator)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column or a field nested in it. A dot inside a name is part of that one element."""
+
+    path: tuple[str, ...]
+
+    @property
+    def root(self) -> str:
+        """The table's column that holds the value."""
+        return self.path[0]
+
+    def __str__(self) -> str:
+        return ".".join(map(sql_name, self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """TRUE, FALSE or NULL for every row."""
+
+    value: bool | None
+
+    def __str__(self) -> str:
+        return "NULL" if self.value is None else str(self.value).upper()
+
+
+TRUE, FALSE, NULL = Constant(True), Constant(False), Constant(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A column against a value that is not null. `<=>` is false, not null, for a null column."""
+
+    op: Operator
+    column: Column
+    value: Value
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.op} {sql_literal(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """The column is one of the values. With `has_null` the list held NULL too: never false."""
+
+    column: Column
+    values: tuple[Value, ...]
+    has_null: bool = False
+
+    def __str__(self) -> str:
+        shown = [sql_literal(v) for v in self.values] + (["NULL"] if self.has_null else [])
+        return f"{self.column} IN ({', '.join(shown)})"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """The column is null. Never null itself."""
+
+    column: Column
+
+    def __str__(self) -> str:
+        return f"{self.column} IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """LIKE: `%` is any run of characters, `_` is one, `escape` makes the next one literal."""
+
+    column: Column
+    pattern: str
+    escape: str = "\\"
+
+    def __str__(self) -> str:
+        escape = "" if self.escape == "\\" else f" ESCAPE {sql_literal(self.escape)}"
+        return f"{self.column} LIKE {sql_literal(self.pattern)}{escape}"
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """The column begins with the text."""
+
+    column: Column
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.column} LIKE {sql_literal(like_text(self.text) + '%')}"
+
+
+@dataclass(frozen=True, slots=True)
+class EndsWith:
+    """The column ends with the text."""
+
+    column: Column
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.column} LIKE {sql_literal('%' + like_text(self.text))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """The column holds the text somewhere."""
+
+    column: Column
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.column} LIKE {sql_literal('%' + like_text(self.text) + '%')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search query over one column, or over all indexed ones (`column` is `None`).
+
+    `text` is the query as it was written, `query` is what it means.
+    """
+
+    column: Column | None
+    query: SearchNode
+    text: str
+
+    def __str__(self) -> str:
+        column = "_indexall" if self.column is None else self.column
+        return f"{column} indexquery {sql_literal(self.text)}"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of two or more."""
+
+    children: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return "(" + " AND ".join(map(str, self.children)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any of two or more."""
+
+    children: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return "(" + " OR ".join(map(str, self.children)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite; null stays null."""
+
+    child: Predicate
+
+    def __str__(self) -> str:
+        match self.child:
+            case IsNull(column=column):
+                return f"{column} IS NOT NULL"
+            case In(column=column):
+                return str(self.child).replace(f"{column} IN", f"{column} NOT IN", 1)
+            case And() | Or():
+                return f"NOT {self.child}"
+            case _:
+                return f"NOT ({self.child})"
+
+
+Leaf: TypeAlias = (
+    Constant | Compare | In | IsNull | Like | StartsWith | EndsWith | Contains | Search
+)
+Predicate: TypeAlias = Leaf | And | Or | Not
+
+
+# --- building --------------------------------------------------------------------------------
+
+
+def conjunction(*children: Predicate) -> Predicate:
+    """AND, flat and without constants that decide nothing.
+
+    >>> print(conjunction(TRUE, IsNull(Column(("a",)))))
+    a IS NULL
+    """
+    flat: list[Predicate] = []
+    for child in children:
+        flat.extend(child.children if isinstance(child, And) else (child,))
+    if FALSE in flat:
+        return FALSE
+    kept = tuple(dict.fromkeys(child for child in flat if child != TRUE))
+    return And(kept) if len(kept) > 1 else kept[0] if kept else TRUE
+
+
+def disjunction(*children: Predicate) -> Predicate:
+    """OR, flat and without constants that decide nothing."""
+    flat: list[Predicate] = []
+    for child in children:
+        flat.extend(child.children if isinstance(child, Or) else (child,))
+    if TRUE in flat:
+        return TRUE
+    kept = tuple(dict.fromkeys(child for child in flat if child != FALSE))
+    return Or(kept) if len(kept) > 1 else kept[0] if kept else FALSE
+
+
+def negation(child: Predicate) -> Predicate:
+    """NOT, without a double one and without a constant below."""
+    match child:
+        case Not(child=inner):
+            return inner
+        case Constant(value=value):
+            return NULL if value is None else FALSE if value else TRUE
+        case _:
+            return Not(child)
+
+
+def false_unless_null(column: Column) -> Predicate:
+    """What `int_column = 5.5` means: false for every value, null for null."""
+    return And((IsNull(column), NULL))
+
+
+def true_unless_null(column: Column) -> Predicate:
+    """What `int_column < 1e30` means: true for every value, null for null."""
+    return Or((Not(IsNull(column)), NULL))
+
+
+# --- looking ---------------------------------------------------------------------------------
+
+
+def walk(node: Predicate) -> Iterator[Predicate]:
+    """Every node, parents first."""
+    yield node
+    match node:
+        case And(children=children) | Or(children=children):
+            for child in children:
+                yield from walk(child)
+        case Not(child=child):
+            yield from walk(child)
+        case _:
+            pass
+
+
+def columns(node: Predicate) -> tuple[Column, ...]:
+    """The columns that SQL conditions compare, each once, in order.
+
+    Searches are not among them: `searches` lists those, and `search.fields` what each one names.
+    """
+    found = (n.column for n in walk(node) if not isinstance(n, (Constant, And, Or, Not, Search)))
+    return tuple(dict.fromkeys(found))
+
+
+def searches(node: Predicate) -> tuple[Search, ...]:
+    """The searches of a predicate, each once, in order."""
+    return tuple(dict.fromkeys(n for n in walk(node) if isinstance(n, Search)))
+
+
+def conjuncts(node: Predicate) -> tuple[Predicate, ...]:
+    """The conditions that must all be true; none for TRUE."""
+    match conjunction(node):
+        case And(children=children):
+            return tuple(leaf for child in children for leaf in conjuncts(child))
+        case Constant(value=True):
+            return ()
+        case single:
+            return (single,)
+
+
+# --- changing --------------------------------------------------------------------------------
+
+
+def transform(node: Predicate, change: Callable[[Predicate], Predicate]) -> Predicate:
+    """Rebuild a tree from the leaves up; `change` sees each node with its new children."""
+    match node:
+        case And(children=children):
+            return change(conjunction(*(transform(child, change) for child in children)))
+        case Or(children=children):
+            return change(disjunction(*(transform(child, change) for child in children)))
+        case Not(child=child):
+            return change(negation(transform(child, change)))
+        case _:
+            return change(node)
+
+
+_OPPOSITE: dict[Operator, Operator] = {
+    "=": "<>",
+    "<>": "=",
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+}
+
+
+def negate(node: Predicate) -> Predicate:
+    """The opposite with NOT pushed down to the leaves, where it is absorbed if it can be.
+
+    >>> print(negate(And((Compare("<", Column(("a",)), 3), IsNull(Column(("b",)))))))
+    (a >= 3 OR b IS NOT NULL)
+    """
+    match node:
+        case And(children=children):
+            return disjunction(*map(negate, children))
+        case Or(children=children):
+            return conjunction(*map(negate, children))
+        case Not(child=child):
+            return normalise(child)
+        case Compare(op=op, column=column, value=value) if op in _OPPOSITE:
+            return Compare(_OPPOSITE[op], column, value)
+        case _:
+            return negation(node)
+
+
+def normalise(node: Predicate) -> Predicate:
+    """An equal predicate, flat, with NOT only on leaves: what a planner likes to look at."""
+    match node:
+        case And(children=children):
+            return conjunction(*map(normalise, children))
+        case Or(children=children):
+            return disjunction(*map(normalise, children))
+        case Not(child=child):
+            return negate(child)
+        case _:
+            return node

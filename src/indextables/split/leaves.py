@@ -1,0 +1,139 @@
+"""The values inside a column: what a nested or JSON column holds at a path, and for which row.
+
+A struct is entered by the names of its fields, a map by its keys, a list has many values for one
+row, and a string of JSON is parsed. What is found is typed Arrow again, with the row of each
+value, so that one comparison serves columns and leaves alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Column: TypeAlias = Any
+"""An Arrow array. The stubs of pyarrow do not know what nested arrays can do."""
+Rows: TypeAlias = npt.NDArray[np.int64]
+Path: TypeAlias = tuple[str, ...]
+
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Values that are not null, and the row that each belongs to, in ascending order."""
+
+    values: Column
+    rows: Rows
+
+
+def leaves(column: Column, path: Path = (), *, parse_json: bool = False) -> list[Leaves]:
+    """The leaves of a column below a path, one item for each type that occurs.
+
+    >>> column = pa.array([{"a": [1, 2]}, None, {"a": [3]}])
+    >>> [(x.values.to_pylist(), x.rows.tolist()) for x in leaves(column, ("a",))]
+    [([1, 2, 3], [0, 0, 2])]
+    """
+    rows = np.arange(len(column), dtype=np.int64)
+    return [found for found in _descend(column, rows, path, parse_json) if len(found.rows)]
+
+
+def _descend(array: Column, rows: Rows, path: Path, parse_json: bool) -> Iterator[Leaves]:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        children = array.flatten()
+        for index, field in enumerate(kind.fields):
+            if not path or field.name == path[0]:
+                yield from _descend(children[index], rows, path[1:], parse_json)
+    elif pa.types.is_map(kind):
+        # Compute functions for lists abort the process on maps, so it becomes a list first.
+        entries = pa.struct([kind.key_field, kind.item_field])
+        array = array.cast(pa.list_(entries))
+        parents = rows[_parents(array)]
+        flat: Column = pc.list_flatten(array)
+        keys, values = flat.flatten()
+        if path:
+            keep: Column = pc.equal(keys.cast(pa.string()), pa.scalar(path[0]))
+            parents = parents[keep.to_numpy(zero_copy_only=False)]
+            values = values.filter(keep)
+        yield from _descend(values, parents, path[1:], parse_json)
+    elif pa.types.is_list(kind):
+        yield from _descend(pc.list_flatten(array), rows[_parents(array)], path, parse_json)
+    else:
+        if array.null_count:
+            valid = array.is_valid()
+            array, rows = array.filter(valid), rows[valid.to_numpy(zero_copy_only=False)]
+        if parse_json and pa.types.is_string(kind):
+            yield from _parsed(array.to_pylist(), rows.tolist(), path)
+        elif not path:
+            yield Leaves(array, rows)
+
+
+def _parents(array: Column) -> Rows:
+    parents: Column = pc.list_parent_indices(array)
+    return np.asarray(parents, dtype=np.int64)
+
+
+def _parsed(texts: list[str], rows: list[int], path: Path) -> Iterator[Leaves]:
+    found: dict[pa.DataType, tuple[list[Any], list[int]]] = {}
+    for text, row in zip(texts, rows, strict=True):
+        for value in _json_leaves(text, path):
+            kind = _json_type(value)
+            values, owners = found.setdefault(kind, ([], []))
+            values.append(float(value) if kind == pa.float64() else value)
+            owners.append(row)
+    for kind, (values, owners) in found.items():
+        yield Leaves(pa.array(values, kind), np.array(owners, dtype=np.int64))
+
+
+def _json_type(value: object) -> pa.DataType:
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, str):
+        return pa.string()
+    return pa.int64() if isinstance(value, int) and value in _INT64 else pa.float64()
+
+
+def _json_leaves(text: str, path: Path) -> Iterator[str | int | float | bool]:
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        # Text that is no JSON is still text.
+        if not path:
+            yield text
+        return
+    stack: list[tuple[Any, Path]] = [(document, path)]
+    while stack:
+        value, below = stack.pop()
+        if isinstance(value, dict):
+            inner: Iterable[Any] = (
+                value.values() if not below else [value[below[0]]] if below[0] in value else ()
+            )
+            stack.extend((item, below[1:]) for item in reversed(list(inner)))
+        elif isinstance(value, list):
+            stack.extend((item, below) for item in reversed(value))
+        elif value is not None and not below:
+            yield value
+
+
+def leaf_texts(column: Column, *, parse_json: bool = False) -> list[list[str] | None]:
+    """Every leaf of each row as text, for a row that has any."""
+    texts: list[str] = []
+    owners: list[Rows] = []
+    for found in leaves(column, parse_json=parse_json):
+        if not pa.types.is_binary(found.values.type):
+            texts.extend(found.values.cast(pa.string()).to_pylist())
+            owners.append(found.rows)
+    result: list[list[str] | None] = [None] * len(column)
+    for row, text in zip(np.concatenate(owners).tolist() if owners else (), texts, strict=True):
+        if (known := result[row]) is None:
+            result[row] = [text]
+        else:
+            known.append(text)
+    return result

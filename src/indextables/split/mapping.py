@@ -1,0 +1,276 @@
+"""The mapping: how each column of a table is searched.
+
+A column of text is indexed by Tantivy: as `text` (words), `string` (the whole value), `json` (the
+words of every leaf; nested columns always) or `ip`. Numbers, booleans, dates, timestamps and
+decimals are compared in their Parquet column, which is exact and costs the index nothing; a *fast*
+field is indexed as well. Binary columns are stored only.
+
+Columns get names of their own inside the index (`f0`, `f1` …), so that a column may be called
+anything. The log keeps the mapping as `docMappingJson`, in the shape of the Scala product plus our
+keys. `fingerprint` identifies the words an index holds: a query may use an index only if it would
+produce the same ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import orjson
+import pyarrow as pa
+import tantivy
+
+from indextables.errors import SchemaError
+from indextables.split.analyzer import MAX_TOKEN_LENGTH, PIPELINE_VERSION, Analyzer
+
+Kind = Literal[
+    "text", "string", "json", "ip", "i64", "f64", "bool", "date", "timestamp", "decimal", "bytes"
+]
+Record = Literal["position", "freq", "basic"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+RECORDS: tuple[Record, ...] = get_args(Record)
+WORDS: frozenset[Kind] = frozenset(("text", "string", "json"))
+"""Kinds that are words in the index."""
+
+ROW_FIELD = "_row"
+"""Present in every index: the row number, so that the order of segments can be proved."""
+
+_SCALA_TYPES: dict[Kind, str] = {
+    "string": "text", "json": "object", "date": "datetime", "timestamp": "datetime",
+    "decimal": "f64",
+}  # fmt: skip
+MAX_FAST_DECIMAL = 18
+"""Decimals with more digits do not fit the index's 64-bit integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMapping:
+    """How one column is searched.
+
+    `field` is its name in the index, empty if the index does not hold it. A column that is not
+    `indexed` is not searched at all; one in a `partition` is the same value for a whole split.
+    """
+
+    name: str
+    kind: Kind
+    field: str = ""
+    indexed: bool = True
+    fast: bool = False
+    tokenizer: str = ""
+    token_length: int = MAX_TOKEN_LENGTH
+    record: Record = "basic"
+    partition: bool = False
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """The analyzer of a field of words."""
+        return Analyzer(self.tokenizer or "raw", self.token_length)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether the column is searched by words."""
+        return self.kind in WORDS
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for two mappings of a column exactly when their indexes hold the same words."""
+        pipeline = self.analyzer.pipeline if self.has_words else ""
+        canonical = f"{PIPELINE_VERSION}|{self.kind}|{self.indexed}|{pipeline}"
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def to_document(self) -> dict[str, Any]:
+        """The entry of `docMappingJson`."""
+        document: dict[str, Any] = {
+            "name": self.name,
+            "type": _SCALA_TYPES.get(self.kind, self.kind),
+            "fast": self.fast,
+            "indexed": self.indexed,
+            "stored": not self.partition,
+            "kind": self.kind,
+        }
+        if self.field:
+            document["field"] = self.field
+        if self.partition:
+            document["partition"] = True
+        if self.has_words:
+            document |= {
+                "tokenizer": self.tokenizer,
+                "record": self.record,
+                "tokenLength": self.token_length,
+                "fingerprint": self.fingerprint,
+            }
+        return document
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """How the columns of a table or of one split are searched, in the order of its schema."""
+
+    fields: tuple[FieldMapping, ...]
+
+    @functools.cached_property
+    def by_name(self) -> Map[str, FieldMapping]:
+        """The fields by their column's exact name."""
+        return {f.name: f for f in self.fields}
+
+    @property
+    def searchable(self) -> tuple[FieldMapping, ...]:
+        """What `_indexall` means: every indexed field that is no partition column."""
+        return tuple(f for f in self.fields if f.indexed and not f.partition)
+
+    @property
+    def indexed(self) -> tuple[FieldMapping, ...]:
+        """The fields that the Tantivy index holds, in the order of their number there."""
+        return tuple(sorted((f for f in self.fields if f.field), key=lambda f: int(f.field[1:])))
+
+    def to_json(self) -> str:
+        """The `docMappingJson` of the log."""
+        return orjson.dumps([f.to_document() for f in self.fields]).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Mapping:
+        """Read a `docMappingJson`, ours or the Scala product's."""
+        try:
+            document = orjson.loads(text)
+            entries = document["field_mappings"] if isinstance(document, dict) else document
+            return cls(tuple(_field_from_document(entry) for entry in entries))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SchemaError(f"The mapping in the log cannot be read: {error!r}.") from None
+
+    def select(self, names: Iterable[str]) -> Mapping:
+        """The mapping of some columns, in the mapping's order."""
+        wanted = set(names)
+        return Mapping(tuple(f for f in self.fields if f.name in wanted))
+
+    def tantivy_schema(self) -> tantivy.Schema:
+        """The schema of the index.
+
+        The row number comes first and fields follow by number, so that the schema of a table with
+        added columns begins with the old one: segments of both can then be searched as one index.
+        """
+        builder = tantivy.SchemaBuilder()
+        builder.add_unsigned_field(ROW_FIELD, fast=True)
+        for field in self.indexed:
+            match field.kind:
+                case "text" | "string" | "json":
+                    builder.add_text_field(
+                        field.field,
+                        fast=field.fast,
+                        tokenizer_name=tokenizer_name(field),
+                        index_option=field.record,
+                    )
+                case "ip":
+                    builder.add_ip_addr_field(field.field, indexed=True, fast=field.fast)
+                case "f64":
+                    builder.add_float_field(field.field, indexed=True, fast=field.fast)
+                case _:
+                    builder.add_integer_field(field.field, indexed=True, fast=field.fast)
+        return builder.build()
+
+    def register(self, index: tantivy.Index) -> tantivy.Index:
+        """Give an index its analyzers: Tantivy does not store them."""
+        for field in self.indexed:
+            if field.has_words:
+                index.register_tokenizer(tokenizer_name(field), field.analyzer.build())
+        return index
+
+
+def tokenizer_name(field: FieldMapping) -> str:
+    """The name of a field's analyzer in the index, the same for equal analyzers."""
+    digest = hashlib.sha256(field.analyzer.pipeline.encode()).hexdigest()[:8]
+    return f"{field.tokenizer.partition('(')[0]}_{digest}"
+
+
+def compatible(index: Mapping, query: Mapping, names: Iterable[str]) -> bool:
+    """Whether a split's index answers a query that was made for another mapping.
+
+    If not, the rows have to be scanned: the index holds other words than the query looks for.
+    """
+    return all(
+        (here := index.by_name.get(name)) is not None
+        and (there := query.by_name.get(name)) is not None
+        and here.fingerprint == there.fingerprint
+        for name in names
+    )
+
+
+def _field_from_document(entry: Map[str, Any]) -> FieldMapping:
+    kind: Kind | None = entry.get("kind")
+    tokenizer = entry.get("tokenizer")
+    if kind is None:
+        by_type: dict[str, Kind] = {"object": "json", "datetime": "timestamp"}
+        kind = by_type.get(entry["type"], entry["type"])
+        if kind == "text" and tokenizer == "raw":
+            kind = "string"
+    if kind not in KINDS:
+        raise ValueError(f"no such kind of field: {kind}")
+    words = kind in WORDS
+    return FieldMapping(
+        name=entry["name"],
+        kind=kind,
+        field=_checked(entry.get("field", "")),
+        indexed=bool(entry.get("indexed", True)),
+        fast=bool(entry.get("fast", False)),
+        tokenizer=(tokenizer or "default") if words else "",
+        token_length=int(entry.get("tokenLength", MAX_TOKEN_LENGTH)),
+        record=entry.get("record", "position") if words else "basic",
+        partition=bool(entry.get("partition", False)),
+    )
+
+
+def _checked(field: str) -> str:
+    if field and not (field[0] == "f" and field[1:].isdecimal()):
+        raise ValueError(f"{field!r} is no name of a field in the index")
+    return field
+
+
+def natural_kind(kind: pa.DataType) -> Kind:
+    """How a column of a type is searched when nobody chooses.
+
+    >>> natural_kind(pa.list_(pa.int32())), natural_kind(pa.map_(pa.string(), pa.string()))
+    ('i64', 'json')
+    """
+    types = pa.types
+    if types.is_list(kind):
+        inner = natural_kind(kind.value_type)
+        return "json" if inner in ("json", "bytes") else inner
+    if types.is_integer(kind):
+        return "i64"
+    if types.is_floating(kind):
+        return "f64"
+    if types.is_boolean(kind):
+        return "bool"
+    if types.is_date(kind):
+        return "date"
+    if types.is_timestamp(kind):
+        return "timestamp"
+    if types.is_decimal(kind):
+        return "decimal"
+    if types.is_binary(kind):
+        return "bytes"
+    return "text" if types.is_string(kind) else "json"
+
+
+def numbered(fields: Iterable[FieldMapping], *, base: Mapping | None = None) -> Mapping:
+    """Give the fields that need one a name in the index; those of `base` keep theirs."""
+    taken = {f.name: f.field for f in (base.fields if base else ()) if f.field}
+    last = max((int(f[1:]) for f in taken.values()), default=-1)
+    result = []
+    for field in fields:
+        name = ""
+        if (
+            field.indexed
+            and not field.partition
+            and (field.fast or field.has_words or field.kind == "ip")
+        ):
+            name = taken.get(field.name, "")
+            if not name:
+                last += 1
+                name = f"f{last}"
+        result.append(replace(field, field=name))
+    return Mapping(tuple(result))

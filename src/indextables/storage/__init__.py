@@ -1,0 +1,45 @@
+"""Where tables are kept: one `Store` interface, opened by URI.
+
+>>> store = open_store("memory://example/docs")
+>>> store.put_if_absent("a/b.txt", b"one")
+>>> [meta.path for meta in store.list("a")], open_store("memory://example").get("docs/a/b.txt")
+(['a/b.txt'], b'one')
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from indextables.errors import StorageOptionError
+from indextables.storage.location import canonical_uri, parse_location
+from indextables.storage.options import redact
+from indextables.storage.store import ObjectMeta, Store
+
+__all__ = ["ObjectMeta", "Store", "canonical_uri", "open_store", "redact"]
+
+
+def open_store(
+    uri: str | os.PathLike[str], storage_options: Mapping[str, object] | None = None
+) -> Store:
+    """Open the store below a URI or a local path. Nothing is created or contacted yet.
+
+    `storage_options` are credentials, endpoints and timeouts; see `indextables.storage.options`.
+    """
+    location = parse_location(uri)
+    options = dict(storage_options or {})
+    if location.scheme == "file":
+        from indextables.storage.local import LocalStore
+
+        for name in options:
+            raise StorageOptionError(
+                name, uri=location.uri, reason="a local folder takes no options."
+            )
+        return LocalStore(location.uri)
+    if location.scheme == "hdfs":
+        from indextables.storage.arrow_filesystem import open_hdfs
+
+        return open_hdfs(location, options)
+    from indextables.storage.remote import open_remote
+
+    return open_remote(location, options)

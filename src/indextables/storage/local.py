@@ -1,0 +1,300 @@
+"""Objects as files in a local folder, under their literal names.
+
+Spark and other tools read the same files, so a name on disk is the object's name, character by
+character. A file is written under a dot-name beside its target, flushed to the disk, and published
+in one step: by rename over the old one, or by a hard link, which the kernel refuses when the target
+exists. No reader ever sees half a file, and of any number of racing writers one wins.
+
+An empty folder is no folder, as in an object store: deleting its last object removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from indextables.errors import ObjectExistsError, ObjectNotFoundError, StorageError
+from indextables.storage.ranges import read_ranges
+from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix
+
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_PUBLISH_ATTEMPTS = 100
+
+
+class LocalStore(Store):
+    """A folder of the local disk, or of a file system mounted there."""
+
+    def __init__(self, root: str) -> None:
+        self.uri = root
+        self._root = Path(root)
+
+    def __reduce__(self) -> tuple[type[LocalStore], tuple[str]]:
+        return LocalStore, (self.uri,)
+
+    def get(self, path: str) -> bytes:
+        return self.get_with_etag(path)[0]
+
+    def get_with_etag(self, path: str) -> tuple[bytes, str | None]:
+        with self._reading(path) as file:
+            return file.read(), _etag(os.fstat(file.fileno()))
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        return self.get_ranges(path, [(start, end)])[0]
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        with self._reading(path) as file:
+            return read_ranges(
+                ranges,
+                lambda blocks: [_read_block(file, start, end) for start, end in blocks],
+                shown=self._shown(path),
+            )
+
+    def head(self, path: str) -> ObjectMeta:
+        target = self._target(path)
+        try:
+            status = target.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise ObjectNotFoundError(self._shown(path)) from None
+        except OSError as error:
+            raise self._failed("read", path, error) from error
+        if not stat.S_ISREG(status.st_mode):
+            raise ObjectNotFoundError(self._shown(path))
+        return _meta(path, status)
+
+    def list_directory(self, prefix: str) -> tuple[list[ObjectMeta], list[str]]:
+        prefix = check_prefix(prefix)
+        objects, folders = [], []
+        for name, entry in self._entries(prefix):
+            if name.endswith("/"):
+                if next(self._walk(_join(prefix, entry.name), "", ()), None) is not None:
+                    folders.append(entry.name)
+            elif meta := self._described(_join(prefix, name), entry):
+                objects.append(meta)
+        return objects, sorted(folders)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._write(path, lambda file: _write_all(file, data), os.replace)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        # Spares a loser the write; the publishing step decides.
+        if self._target(path).exists():
+            raise ObjectExistsError(self._shown(path))
+        self._write(path, lambda file: _write_all(file, data), self._publish_new)
+
+    def put_if_match(self, path: str, data: bytes, etag: str | None) -> None:
+        if etag is None:
+            self.put_if_absent(path, data)
+            return
+        with self._locked(self._target(path)):
+            try:
+                current = self.head(path).etag
+            except ObjectNotFoundError:
+                current = None
+            if current != etag:
+                raise ObjectExistsError(self._shown(path))
+            self.put(path, data)
+
+    def put_file(self, path: str, source: Path) -> None:
+        def copy(file: BinaryIO) -> None:
+            with source.open("rb") as original:
+                shutil.copyfileobj(original, file, 1 << 20)
+
+        self._write(path, copy, os.replace)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        parents = set()
+        for path in paths:
+            target = self._target(path)
+            try:
+                target.unlink()
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                continue
+            except OSError as error:
+                raise self._failed("delete", path, error) from error
+            parents.add(target.parent)
+        for parent in parents:
+            self._remove_empty(parent)
+
+    def local_path(self, path: str) -> Path | None:
+        return self._target(path)
+
+    def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        return self._walk(check_prefix(prefix), start_after or "", ())
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _target(self, path: str) -> Path:
+        return self._root / check_path(path)
+
+    def _shown(self, path: str) -> str:
+        return f"{self.uri}/{path}"
+
+    def _failed(self, verb: str, path: str, error: OSError) -> StorageError:
+        reason = error.strerror or type(error).__name__
+        return StorageError(
+            f"Cannot {verb} {self._shown(path)}: {reason}. Check the permissions and the disk.",
+            path=self._shown(path),
+        )
+
+    @contextlib.contextmanager
+    def _reading(self, path: str) -> Iterator[BinaryIO]:
+        target = self._target(path)
+        try:
+            with target.open("rb") as file:
+                yield file
+        except StorageError:  # an OSError as well
+            raise
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise ObjectNotFoundError(self._shown(path)) from None
+        except OSError as error:
+            raise self._failed("read", path, error) from error
+
+    def _walk(
+        self, prefix: str, after: str, ancestors: tuple[tuple[int, int], ...]
+    ) -> Iterator[ObjectMeta]:
+        """Depth first, ordered by whole path; sub-trees that end before `after` are skipped."""
+        for name, entry in self._entries(prefix):
+            path = _join(prefix, name)
+            if name.endswith("/"):
+                if path < after and not after.startswith(path):
+                    continue
+                inner = ancestors
+                if entry.is_symlink():  # a link to a folder above would never end
+                    status = entry.stat()
+                    if (status.st_dev, status.st_ino) in ancestors:
+                        continue
+                    inner = (*ancestors, (status.st_dev, status.st_ino))
+                yield from self._walk(path[:-1], after, inner)
+            elif path > after and (meta := self._described(path, entry)):
+                yield meta
+
+    def _entries(self, prefix: str) -> Sequence[tuple[str, os.DirEntry[str]]]:
+        """A folder's entries by name; a sub-folder's name ends in '/', which makes paths sort."""
+        try:
+            with os.scandir(self._root / prefix) as found:
+                named = [(e.name + "/" if e.is_dir() else e.name, e) for e in found]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise self._failed("list", prefix, error) from error
+        return sorted((n for n in named if not n[0].startswith(".")), key=lambda n: n[0])
+
+    def _described(self, path: str, entry: os.DirEntry[str]) -> ObjectMeta | None:
+        try:
+            return _meta(path, entry.stat())
+        except FileNotFoundError:  # deleted since, or a dangling link
+            return None
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def _write(
+        self,
+        path: str,
+        fill: Callable[[BinaryIO], None],
+        publish: Callable[[Path, Path], object],
+    ) -> None:
+        target = self._target(path)
+        temporary = target.parent / f".tmp-{uuid.uuid4().hex}"
+        for attempt in range(_PUBLISH_ATTEMPTS):
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with temporary.open("xb") as file:
+                    fill(file)
+                    file.flush()
+                    # The kernel's own clock ticks every few milliseconds; the etag needs more.
+                    now = time.time_ns()
+                    os.utime(file.fileno(), ns=(now, now))
+                    os.fsync(file.fileno())
+                publish(temporary, target)
+                _sync_folder(target.parent)
+                return
+            except StorageError:
+                raise
+            except FileNotFoundError as error:
+                # Somebody deleted the last object of the folder, and the folder with it.
+                if attempt == _PUBLISH_ATTEMPTS - 1 or target.parent.is_dir():
+                    raise self._failed("write", path, error) from error
+            except OSError as error:
+                raise self._failed("write", path, error) from error
+            finally:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+
+    def _publish_new(self, temporary: Path, target: Path) -> None:
+        shown = self._shown(target.relative_to(self._root).as_posix())
+        try:
+            target.hardlink_to(temporary)
+        except FileExistsError:
+            raise ObjectExistsError(shown) from None
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            # Some file systems have no hard links. There every writer comes this way.
+            with self._locked(target):
+                if target.exists():
+                    raise ObjectExistsError(shown) from None
+                temporary.replace(target)
+
+    @contextlib.contextmanager
+    def _locked(self, target: Path) -> Iterator[None]:
+        """Hold the object's lock file. It stays: deleting it would let two holders in."""
+        digest = hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            lock = (target.parent / f".lock-{digest}").open("ab")
+        except OSError as error:
+            raise self._failed("lock", target.name, error) from error
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _remove_empty(self, folder: Path) -> None:
+        while folder != self._root and self._root in folder.parents:
+            try:
+                folder.rmdir()
+            except OSError:  # not empty, or gone
+                return
+            folder = folder.parent
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _etag(status: os.stat_result) -> str:
+    return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+
+
+def _meta(path: str, status: os.stat_result) -> ObjectMeta:
+    return ObjectMeta(path, status.st_size, status.st_mtime_ns // 1_000_000, _etag(status))
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+
+
+def _read_block(file: BinaryIO, start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(end - start)
+
+
+def _sync_folder(folder: Path) -> None:
+    # A published name survives a power failure only if its folder is flushed too.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # not every file system can
+            raise
+    finally:
+        os.close(descriptor)

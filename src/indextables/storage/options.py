@@ -1,0 +1,146 @@
+"""Storage options: credentials, endpoints, timeouts; and how to keep them out of messages.
+
+Options have the names of the object_store library (`aws_access_key_id`, `endpoint`, `allow_http`,
+`azure_storage_account_name`, `google_service_account`, `timeout`, …). The Hadoop names that Spark
+users have at hand (`fs.s3a.access.key`, …) are translated. Environment variables that the vendors'
+own tools read are the default. An option that a store does not know is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from indextables.config import parse_duration_ms
+from indextables.errors import InvalidValueError, StorageOptionError
+
+_SECRET = re.compile(r"secret|key|token|credential|password|sas|signature", re.IGNORECASE)
+_URL_QUERY = re.compile(r"(https?://[^\s\"'?)>]*)\?[^\s\"')>]*")
+
+_S3A = {
+    "fs.s3a.access.key": "aws_access_key_id",
+    "fs.s3a.secret.key": "aws_secret_access_key",
+    "fs.s3a.session.token": "aws_session_token",
+    "fs.s3a.endpoint.region": "aws_region",
+}
+_AZURE_KEY = re.compile(r"fs\.azure\.account\.key\.([^.]+)\..+", re.IGNORECASE)
+
+# One request may take two minutes (a whole split over a slow line), but a server that says nothing
+# for half a minute is given up. All retries of a request end after a minute and a half.
+_CLIENT_DEFAULTS = {"timeout": "120s", "connect_timeout": "5s", "read_timeout": "30s"}
+_RETRY_DEFAULTS: dict[str, object] = {
+    "max_retries": 5,
+    "retry_timeout": "90s",
+    "init_backoff": "100ms",
+    "max_backoff": "10s",
+}
+
+
+def redact(options: Mapping[str, object]) -> dict[str, object]:
+    """The same mapping with the values of secret keys hidden.
+
+    >>> redact({"aws_secret_access_key": "abc", "region": "eu-west-1"})
+    {'aws_secret_access_key': '***', 'region': 'eu-west-1'}
+    """
+    return {k: "***" if _SECRET.search(k) else v for k, v in options.items()}
+
+
+def scrub(message: str, options: Mapping[str, object]) -> str:
+    """A library's message without secret values and without query strings, on one short line.
+
+    >>> scrub("GET https://a/b?sig=x failed", {})
+    'GET https://a/b?… failed'
+    """
+    for key, value in options.items():
+        if _SECRET.search(key) and len(str(value)) > 2:
+            message = message.replace(str(value), "***")
+    # What follows the first paragraph is the library's debug print of the same error.
+    first = message.split("\n\nDebug source", 1)[0]
+    return " ".join(_URL_QUERY.sub(r"\1?…", first).split())[:500]
+
+
+def client_settings(
+    options: Mapping[str, object], *, uri: str
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Split options into the store's configuration and the retry policy, both with defaults."""
+    config: dict[str, str] = dict(_CLIENT_DEFAULTS)
+    retry = dict(_RETRY_DEFAULTS)
+    for name, value in _translated(options, uri=uri).items():
+        if name in _RETRY_DEFAULTS:
+            retry[name] = value
+        else:
+            config[name] = value
+    return config, {
+        "max_retries": _count("max_retries", retry["max_retries"], uri=uri),
+        "retry_timeout": _duration("retry_timeout", retry["retry_timeout"], uri=uri),
+        "backoff": {
+            "init_backoff": _duration("init_backoff", retry["init_backoff"], uri=uri),
+            "max_backoff": _duration("max_backoff", retry["max_backoff"], uri=uri),
+            "base": 2,
+        },
+    }
+
+
+def original_name(key: str, options: Mapping[str, object]) -> str:
+    """The user's spelling of a translated option, for a message."""
+    return next((o for o in options if key in (o.lower(), _S3A.get(o.lower()))), key)
+
+
+def _translated(options: Mapping[str, object], *, uri: str) -> dict[str, str]:
+    """Hadoop names become object_store names; everything else passes in lower case."""
+    lowered = {name.strip().lower(): value for name, value in options.items()}
+    plain = {name: _text(value) for name, value in lowered.items() if not name.startswith("fs.")}
+    for name in (n for n in lowered if n.startswith("fs.")):
+        value = _text(lowered[name])
+        if name in _S3A and uri.startswith("s3:"):
+            plain[_S3A[name]] = value
+        elif name == "fs.s3a.path.style.access":
+            plain["aws_virtual_hosted_style_request"] = _text(not _flag(name, value, uri=uri))
+        elif name == "fs.s3a.endpoint":
+            secure = _flag(name, lowered.get("fs.s3a.connection.ssl.enabled", True), uri=uri)
+            if "://" not in value:
+                value = f"{'https' if secure else 'http'}://{value}"
+            plain["aws_endpoint"] = value
+            # Hadoop needs no second switch for a plain-text endpoint.
+            if value.startswith("http://"):
+                plain.setdefault("allow_http", "true")
+        elif name == "fs.s3a.connection.ssl.enabled" and "fs.s3a.endpoint" in lowered:
+            continue
+        elif (match := _AZURE_KEY.fullmatch(name)) and f"@{match[1]}." in uri:
+            plain["azure_storage_account_key"] = value
+        else:
+            raise StorageOptionError(
+                name,
+                uri=uri,
+                reason="no store reads it. Use the names of object_store or of Hadoop's S3A.",
+            )
+    return plain
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _flag(name: str, value: object, *, uri: str) -> bool:
+    text = _text(value).lower()
+    if text not in ("true", "false"):
+        raise StorageOptionError(name, uri=uri, reason="expected true or false.")
+    return text == "true"
+
+
+def _count(name: str, value: object, *, uri: str) -> int:
+    text = str(value)
+    if not text.isdecimal():
+        raise StorageOptionError(name, uri=uri, reason="expected a number of 0 or more.")
+    return int(text)
+
+
+def _duration(name: str, value: object, *, uri: str) -> timedelta:
+    try:
+        return timedelta(milliseconds=parse_duration_ms(value, name=name))
+    except InvalidValueError:
+        raise StorageOptionError(
+            name, uri=uri, reason="expected a duration such as 500ms, 30s or 2m."
+        ) from None

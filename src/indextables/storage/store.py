@@ -1,0 +1,134 @@
+"""What the package asks of a place where bytes are kept.
+
+A store is a flat map from paths to objects below one root: a folder, a bucket prefix, a container.
+A table is one store, and every path in its log is a path of that store. Objects are written whole
+and become visible whole. Two writes are conditional, and the transaction log rests on them:
+
+- `put_if_absent` succeeds for exactly one of any number of racing writers;
+- `put_if_match` replaces an object only if nobody else did so since it was read.
+
+A path is relative to the root and separated by '/'. Its characters are literal: `a%20b` and `a b`
+are two objects. Path segments that start with a dot are not objects; stores keep their own
+temporary and lock files under such names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from indextables.errors import StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMeta:
+    """What a store knows of an object without reading it. `path` is relative to the root."""
+
+    path: str
+    size: int
+    modified_ms: int
+    etag: str | None
+
+
+class Store(ABC):
+    """Objects below one root. Safe to share between threads; pickled as URI and options.
+
+    `uri` is the canonical URI of the root, without secrets.
+    """
+
+    uri: str
+
+    @abstractmethod
+    def get(self, path: str) -> bytes:
+        """Read a whole object. `ObjectNotFoundError` if it is not there."""
+
+    @abstractmethod
+    def get_with_etag(self, path: str) -> tuple[bytes, str | None]:
+        """Read a whole object together with the tag that `put_if_match` compares."""
+
+    @abstractmethod
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        """Read the bytes from `start` up to, not including, `end`.
+
+        A range that leaves the object is a `StorageError`: whoever asks for it believes in
+        another object than the one that is there.
+        """
+
+    @abstractmethod
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read several ranges at once, neighbours with one request; results in the same order."""
+
+    @abstractmethod
+    def head(self, path: str) -> ObjectMeta:
+        """Describe one object. `ObjectNotFoundError` if it is not there."""
+
+    @abstractmethod
+    def list_directory(self, prefix: str) -> tuple[list[ObjectMeta], list[str]]:
+        """The objects directly in a folder, and the names of its sub-folders, both sorted."""
+
+    @abstractmethod
+    def put(self, path: str, data: bytes) -> None:
+        """Write an object, over whatever is there."""
+
+    @abstractmethod
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Write a new object atomically. `ObjectExistsError` if one is there."""
+
+    @abstractmethod
+    def put_if_match(self, path: str, data: bytes, etag: str | None) -> None:
+        """Replace the object that has this tag; None means that there must be none.
+
+        `ObjectExistsError` if the object is another one by now, or has vanished.
+        """
+
+    @abstractmethod
+    def put_file(self, path: str, source: Path) -> None:
+        """Write an object from a local file, in pieces, over whatever is there."""
+
+    @abstractmethod
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects, many at once. One that is not there is no error."""
+
+    @abstractmethod
+    def local_path(self, path: str) -> Path | None:
+        """The local file that is the object, to map it into memory; None in a remote store."""
+
+    # Last, because its name hides the built-in type in the annotations that follow.
+    @abstractmethod
+    def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        """All objects below a folder, recursively, sorted by path.
+
+        `prefix` matches whole path segments. With `start_after` only objects whose path is
+        greater are listed; it is a whole path, not one relative to `prefix`. A folder that does
+        not exist is an empty one.
+        """
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+
+def check_path(path: str) -> str:
+    """Return the path of an object, or refuse one that is empty, absolute or leaves the root.
+
+    >>> check_path("splits/a b.split")
+    'splits/a b.split'
+    """
+    segments = path.split("/")
+    if any(not s or s.startswith(".") for s in segments) or "\0" in path:
+        raise StorageError(
+            f"{path!r} is no path of an object. Use a relative path whose segments are not empty "
+            "and do not start with a dot.",
+            path=path,
+        )
+    return path
+
+
+def check_prefix(prefix: str) -> str:
+    """Return a folder's path without a trailing slash; the empty one is the root.
+
+    >>> check_prefix("a/b/")
+    'a/b'
+    """
+    return check_path(prefix.removesuffix("/")) if prefix else ""
