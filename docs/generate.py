@@ -1,4 +1,4 @@
-"""Write the pages that are generated from code: `make docs`. A test checks that they are current."""
+"""Write the pages that are generated from code, with `make docs`; a test checks them."""
 
 from __future__ import annotations
 

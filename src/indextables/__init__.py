@@ -1,3 +1,38 @@
-"""Full-text search tables: Parquet splits with a Tantivy index inside, under a transaction log."""
+"""Full-text search tables: Parquet splits with a Tantivy index inside, under a transaction log.
+
+::
+
+    import indextables as it
+
+    table = it.Table.create("docs", schema)
+    table.append(rows)
+    table.search("machine learning", limit=10)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from indextables import errors
+from indextables.errors import IndexTablesError
+
+if TYPE_CHECKING:
+    from indextables.table import Table
 
 __version__ = "0.1.0"
+__all__ = ["IndexTablesError", "Table", "__version__", "errors"]
+
+# Loaded when first used, so that importing the package costs milliseconds.
+_LAZY = {"Table": "indextables.table"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'indextables' has no attribute '{name}'")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

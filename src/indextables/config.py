@@ -397,7 +397,7 @@ INDEXQUERY_MAX_DEPTH = _integer(
     100,
     "How deep parentheses and NOT may be nested in a search query.",
     low=1,
-    high=200,
+    high=150,
 )
 
 _section = "Indexing"
@@ -440,8 +440,8 @@ TEXT_MAX_TOKEN_LENGTH = _text(
 FAST_FIELDS = _text(
     "indexing.fastfields",
     "",
-    "Fields, separated by commas, that the index also keeps as a column: ranges and equality on "
-    "numbers, dates and booleans and `field:*` are then answered without reading rows.",
+    "Numbers, dates, booleans and addresses, separated by commas, that the index also keeps as a "
+    "column: equality, ranges and `field:*` are then answered without reading rows.",
 )
 STORE_ONLY_FIELDS = _text(
     "indexing.storeonlyfields",
@@ -488,8 +488,7 @@ _section = "Search"
 MAX_EXPANSIONS = _integer(
     "indexquery.maxExpansions",
     100_000,
-    "How many different words one wildcard, regular expression, fuzzy term or range of words may "
-    "match in a split.",
+    "How many different words one wildcard, phrase prefix or range of words may match in a split.",
     low=1,
 )
 MAX_OPEN_SPLITS = _integer(
@@ -510,6 +509,27 @@ CACHE_DISK_MAX_SIZE = _size(
     "cache.disk.maxSize",
     "20G",
     "How much that folder may hold; the least recently used copies are deleted.",
+)
+
+_section = "Reading"
+
+READ_PARALLELISM = _integer(
+    "read.parallelism", 8, "How many splits one process reads at once.", low=1
+)
+
+_section = "Writing"
+
+WRITE_MAX_SPLIT_SIZE = _size(
+    "write.maxSplitSize",
+    "1G",
+    "A writer begins another split when the rows of one have this size in Parquet.",
+    low=1 << 10,
+)
+WRITE_MAX_OPEN_SPLITS = _integer(
+    "write.maxOpenSplits",
+    16,
+    "How many partitions one writer keeps open at once; the one written least lately is closed.",
+    low=1,
 )
 
 _section = ""

@@ -492,7 +492,7 @@ class SplitWriteError(SplitError, OSError):
 
 
 class TooManyExpansionsError(QueryError):
-    """A wildcard, regular expression or fuzzy term matches more words than allowed."""
+    """A wildcard, phrase prefix or range of words matches more words than allowed."""
 
     def __init__(self, text: str, *, field: str, found: int, limit: int) -> None:
         self.text = text

@@ -6,7 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from racing import create_all, increment, race_processes, race_threads
+from racing import create_all, create_all_meeting, increment, race_processes, race_threads
 
 from indextables.errors import ObjectExistsError, ObjectNotFoundError, StorageError
 from indextables.storage import Store, open_store
@@ -184,7 +184,9 @@ def test_a_folder_ends_with_its_last_object(store: Store) -> None:
 
 def test_more_objects_than_one_page(store: Store) -> None:
     names = [f"p/{i:05}" for i in range(1_100)]
-    race_threads(lambda some: [store.put(n, b"") for n in some], [(names[i::8],) for i in range(8)])
+    race_threads(
+        lambda some: [store.put(n, b"x") for n in some], [(names[i::8],) for i in range(8)]
+    )
     assert paths(store) == paths(store, "p") == names
     assert paths(store, "p", start_after=names[3]) == names[4:]
     assert paths(store, start_after=names[1_050]) == names[1_051:]
@@ -253,9 +255,7 @@ def test_local_path(store: Store, kind: str) -> None:
 def test_of_many_threads_one_creates(store: Store, kind: str) -> None:
     count = 8
     names = [f"v/{i:020}.json" for i in range(10)]
-    won = race_threads(
-        create_all, [(store, names, bytes([i]) * 10_000, True) for i in range(count)]
-    )
+    won = race_threads(create_all, [(store, names, bytes([i]) * 10_000) for i in range(count)])
     assert sorted(n for some in won for n in some) == names
 
 
@@ -270,7 +270,7 @@ def test_of_many_processes_one_creates(store: Store, kind: str) -> None:
     count = 16 if kind == "local" else 4
     names = [f"v/{i:020}.json" for i in range(50 if kind == "local" else 15)]
     won = race_processes(
-        create_all, [(store, names, bytes([i]) * 300_000, True) for i in range(count)]
+        create_all_meeting, [(store, names, bytes([i]) * 300_000) for i in range(count)]
     )
     assert sorted(n for some in won for n in some) == names
     assert paths(store) == names

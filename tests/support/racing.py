@@ -40,18 +40,28 @@ def race_threads(task: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -
         return list(pool.map(lambda a: task(*a), arguments))
 
 
-def create_all(store: Store, paths: Sequence[str], data: bytes, readers: bool) -> list[str]:
-    """Try to create every path; return those won. Between two tries read what is there."""
+def create_all(store: Store, paths: Sequence[str], data: bytes, *, meet: bool = False) -> list[str]:
+    """Try to create every path; return those won. Read what is there after each one lost.
+
+    With `meet` the processes of a race wait for each other before every path.
+    """
     won = []
     for path in paths:
+        if meet:
+            assert _barrier is not None
+            _barrier.wait(60)
         try:
             store.put_if_absent(path, data)
             won.append(path)
         except ObjectExistsError:
-            if readers:
-                seen = store.get(path)
-                assert len(seen) == len(data) and len(set(seen)) == 1, "half an object was visible"
+            seen = store.get(path)
+            assert len(seen) == len(data) and len(set(seen)) == 1, "half an object was visible"
     return won
+
+
+def create_all_meeting(store: Store, paths: Sequence[str], data: bytes) -> list[str]:
+    """`create_all` for processes that start on every path at the same moment."""
+    return create_all(store, paths, data, meet=True)
 
 
 def increment(store: Store, path: str, times: int) -> int:

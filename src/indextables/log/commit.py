@@ -158,4 +158,5 @@ class Committer:
     def _pause_s(self, attempt: int) -> float:
         base = self.config[keys.TRANSACTION_RETRY_BASE_DELAY]
         longest = self.config[keys.TRANSACTION_RETRY_MAX_DELAY]
-        return min(longest, base * 2 ** min(attempt - 1, 32)) / 1000 * self.jitter(0.75, 1.25)
+        pause = min(longest, base * 2.0 ** min(attempt - 1, 32)) / 1000
+        return pause * self.jitter(0.75, 1.25)

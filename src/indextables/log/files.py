@@ -99,6 +99,13 @@ def conform_files(table: pa.Table) -> pa.Table:
     return pa.table(columns, schema=FILES_SCHEMA)
 
 
+def paths_of(files: pa.Table) -> list[str]:
+    """The paths of the rows."""
+    column: Any = files["path"]
+    found: list[str] = column.to_pylist()
+    return found
+
+
 def without_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
     """The rows whose path is not among these."""
     unwanted = pa.array(list(paths), pa.string())

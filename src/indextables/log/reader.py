@@ -178,7 +178,7 @@ class LogReader:
         whole: bool,
     ) -> Snapshot:
         if listing.latest < 0:
-            raise NotATableError(self._store.uri)
+            return self._build_unlisted(version)
         target = listing.latest if version is None else version
         if target > listing.latest or target < 0:
             raise self._not_found(f"version {target}", listing)
@@ -196,6 +196,16 @@ class LogReader:
         if 0 not in listing.versions:
             raise damage or self._not_found(f"version {target}", listing)
         return empty_snapshot(self._store.uri).advance(self.read_versions(0, target))
+
+    def _build_unlisted(self, version: int | None) -> Snapshot:
+        """A listing may be behind and show nothing; only version 0 itself can tell."""
+        try:
+            first = empty_snapshot(self._store.uri).advance([self.read_version(0)])
+        except ObjectNotFoundError:
+            raise NotATableError(self._store.uri) from None
+        if version is None:
+            return self.refresh(first)
+        return first.advance(self.read_versions(1, version))
 
     def _load_checkpoint(self, ref: CheckpointRef, keep_manifest: KeepManifest | None) -> Snapshot:
         return load_checkpoint(

@@ -133,7 +133,7 @@ def _metadata_action(
     asked = next((a for a in wanted if isinstance(a, Metadata)), None)
     metadata = asked or snapshot.metadata
     # The registry only grows: splits of every retained version refer to it.
-    configuration = with_mappings(metadata.configuration, {**snapshot.mappings, **mappings})
+    configuration = with_mappings(metadata.configuration, {**mappings, **snapshot.mappings})
     if configuration != dict(metadata.configuration):
         return replace(metadata, configuration=configuration)
     return asked

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -124,7 +125,7 @@ class Snapshot:
         live = {path for path in wanted if self.changes.get(path) is not None}
         rest = pa.array([path for path in wanted if path not in self.changes], pa.string())
         if len(rest) and self.base_files.num_rows:
-            column = self.base_files["path"]
+            column: Any = self.base_files["path"]
             live.update(column.filter(pc.is_in(column, value_set=rest)).to_pylist())
         return live
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 
 from indextables import config as keys
 from indextables.config import Config, known_keys
-from indextables.errors import IndexTablesError, ObjectNotFoundError, VersionGapError
+from indextables.errors import ObjectNotFoundError, VersionGapError
 from indextables.log.actions import Metadata, Protocol
 from indextables.log.cache import CacheStats, LogCache
 from indextables.log.checkpoints import write_checkpoint
@@ -183,7 +183,7 @@ class TransactionLog:
             self._write_checkpoint(snapshot, force_compaction=False)
             if config[keys.CLEANUP_ENABLED]:
                 self.cleanup()
-        except IndexTablesError as error:
+        except Exception as error:
             # Never raised: a caller who sees an error writes the same rows again.
             logger.warning(
                 "Version %d of %s is committed, but what follows a commit failed: %s",

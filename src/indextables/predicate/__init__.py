@@ -26,10 +26,12 @@ from indextables.predicate.search import fields as search_fields
 from indextables.predicate.tree import (
     FALSE,
     NULL,
+    OPERATORS,
     TRUE,
     And,
     Column,
     Compare,
+    Condition,
     Constant,
     Contains,
     EndsWith,
@@ -60,6 +62,7 @@ from indextables.predicate.tree import (
 __all__ = [
     "FALSE",
     "NULL",
+    "OPERATORS",
     "TRUE",
     "All",
     "And",
@@ -67,6 +70,7 @@ __all__ = [
     "Boost",
     "Column",
     "Compare",
+    "Condition",
     "Constant",
     "Contains",
     "EndsWith",

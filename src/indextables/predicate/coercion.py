@@ -148,7 +148,8 @@ class _Comparison:
 
     def outside(self, *, above: bool) -> Predicate:
         """The literal lies above, or below, every value of the type."""
-        return self.always(self.op == "<>" or (self.op in ("<", "<=")) == above)
+        met = ("<>", "<", "<=") if above else ("<>", ">", ">=")
+        return self.always(self.op in met)
 
     def between(self, below: Value, above: Value) -> Predicate:
         """The literal lies strictly between two neighbours of the type."""

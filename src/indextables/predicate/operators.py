@@ -15,8 +15,9 @@ import re
 from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
+
+from indextables.predicate.spark_tokens import tokenize
 
 OPERATOR = "indexquery"
 ALL_FIELDS = "_indexall"
@@ -42,7 +43,7 @@ def rewrite_operators(sql: str) -> str:
     if OPERATOR not in sql.lower():
         return sql
     try:
-        tokens = Spark().tokenize(sql)
+        tokens = tokenize(sql)
     except TokenError:
         return sql
     edits: list[tuple[int, int, str]] = []
@@ -134,10 +135,8 @@ def _is_name(sql: str, token: Token) -> bool:
 
 
 def _is_word(sql: str, token: Token, word: str) -> bool:
-    return (
-        token.token_type is not TokenType.IDENTIFIER
-        and sql[token.start : token.end + 1].lower() == word
-    )
+    # The slice of a quoted name has its quotes and is no word.
+    return sql[token.start : token.end + 1].lower() == word
 
 
 def _spliced(sql: str, edits: Sequence[tuple[int, int, str]]) -> str:

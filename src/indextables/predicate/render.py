@@ -24,10 +24,11 @@ _WORDS = frozenset(
         "select semi session_user set show similar some sort struct substring table "
         "tablesample then time timestamp timestamp_ltz timestamp_ntz to trailing trim true "
         "try_cast union unique unknown unnest unpivot update use using values when where "
-        "window with within xor ",
+        "window with within xor alter grant notnull partitioned_by returning revoke "
+        "rollback serdeproperties uncache",
     )
 )
-_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"}
 _ESCAPED = re.compile(r"[\\'\n\r\t\0]")
 
 

@@ -12,8 +12,8 @@ A search is true or false, never null: a row whose field is null has no words.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 
@@ -163,3 +163,28 @@ def fields(query: SearchNode) -> tuple[str | None, ...]:
     """
     named = (n.field for n in walk(query) if not isinstance(n, (All, Boolean, Boost)))
     return tuple(dict.fromkeys(named))
+
+
+def over_fields(query: SearchNode, names: Sequence[str]) -> SearchNode:
+    """The query with every node that names no field asked of each of these columns.
+
+    >>> print(over_fields(Term(None, "a"), ["x", "y"]))
+    Boolean(must=(), should=(Term(field='x', text='a'), Term(field='y', text='a')), must_not=())
+    """
+    match query:
+        case All():
+            return query
+        case Boost(child=child, factor=factor):
+            return Boost(over_fields(child, names), factor)
+        case Boolean(must=must, should=should, must_not=must_not):
+            return Boolean(
+                tuple(over_fields(child, names) for child in must),
+                tuple(over_fields(child, names) for child in should),
+                tuple(over_fields(child, names) for child in must_not),
+            )
+        case _ if query.field is not None:
+            return query
+        case _:
+            # A dot in a column's name is no path.
+            each = tuple(replace(query, field=name.replace(".", "\\.")) for name in names)
+            return each[0] if len(each) == 1 else Boolean(should=each)

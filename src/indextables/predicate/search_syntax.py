@@ -24,8 +24,6 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
-from dataclasses import dataclass
-from typing import Literal, NoReturn, TypeAlias
 
 import pyarrow as pa
 
@@ -34,7 +32,6 @@ from indextables.errors import QuerySyntaxError, UnknownFieldError
 from indextables.predicate.names import resolve_field
 from indextables.predicate.search import (
     All,
-    Boolean,
     Boost,
     Exists,
     Phrase,
@@ -44,14 +41,13 @@ from indextables.predicate.search import (
     TermSet,
     fields,
 )
-from indextables.predicate.search_word import Character, literal_text, read_word
+from indextables.predicate.search_clauses import Clause, Occur, combine
+from indextables.predicate.search_scanner import ENDS_WORD, Scanner, literal_text
+from indextables.predicate.search_word import read_word
 
-_ENDS_WORD = frozenset('()[]{}"^')
 _NUMBER = re.compile(r"\d+(\.\d+)?|\.\d+")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d[^\s()\[\]{}\"^]*")
 _ADDRESS = re.compile(r"([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)(/\d+)?(?=[\s)^]|$)")
-
-_Occur: TypeAlias = Literal["must", "should", "must_not"]
 
 
 def parse_search(
@@ -85,47 +81,14 @@ def parse_search(
     return query
 
 
-@dataclass(slots=True)
-class _Clause:
-    joiner: str | None
-    """AND, OR or nothing: what stands before the clause."""
-    occur: _Occur
-    node: SearchNode
-
-
-class _Parser:
+class _Parser(Scanner):
     def __init__(
         self, text: str, field: str | None, schema: pa.Schema | None, max_depth: int
     ) -> None:
-        self.text = text
-        self.at = 0
-        self.asked_field = field
+        super().__init__(text, asked_field=field)
         self.schema = schema
         self.max_depth = max_depth
         self.depth = 0
-
-    def fail(self, reason: str, at: int | None = None) -> NoReturn:
-        position = self.at if at is None else at
-        raise QuerySyntaxError(self.text, reason, position=position, field=self.asked_field)
-
-    # --- characters
-
-    def peek(self, offset: int = 0) -> str:
-        return self.text[self.at + offset : self.at + offset + 1]
-
-    def skip_blanks(self) -> None:
-        while self.peek().isspace():
-            self.at += 1
-
-    def keyword(self, word: str) -> bool:
-        """Whether an operator stands here: the word, then a blank, a parenthesis or the end."""
-        after = self.peek(len(word))
-        return self.text.startswith(word, self.at) and (
-            after == "" or after.isspace() or after in "()"
-        )
-
-    def at_boundary(self) -> bool:
-        return self.peek() in ("", ")") or self.peek().isspace()
 
     def enter(self) -> None:
         self.depth += 1
@@ -144,7 +107,7 @@ class _Parser:
         return query
 
     def clauses(self, field: str | None) -> SearchNode:
-        found: list[_Clause] = []
+        found: list[Clause] = []
         while True:
             joiner = None
             self.skip_blanks()
@@ -163,10 +126,10 @@ class _Parser:
             found.append(self.clause(field, joiner))
         if not found:
             self.fail("something to search for is missing")
-        return _combine(found)
+        return combine(found)
 
-    def clause(self, field: str | None, joiner: str | None) -> _Clause:
-        occur: _Occur = "should"
+    def clause(self, field: str | None, joiner: str | None) -> Clause:
+        occur: Occur = "should"
         start = self.at
         if self.peek() in ("+", "-"):
             occur = "must" if self.peek() == "+" else "must_not"
@@ -181,8 +144,8 @@ class _Parser:
             self.enter()
             inner = self.clause(field, None)
             self.depth -= 1
-            return _Clause(joiner, "must_not", _combine([inner]))
-        return _Clause(joiner, occur, self.boosted(self.operand(field)))
+            return Clause(joiner, "must_not", combine([inner]))
+        return Clause(joiner, occur, self.boosted(self.operand(field)))
 
     def boosted(self, node: SearchNode) -> SearchNode:
         if self.peek() == "^":
@@ -280,38 +243,6 @@ class _Parser:
             return All() if field is None else Exists(field)
         return read_word(field, characters, fail=lambda reason: self.fail(reason, start))
 
-    def word(self, ends: frozenset[str] = _ENDS_WORD) -> list[Character]:
-        """Consume characters up to a blank or a delimiter."""
-        start, found = self.at, []
-        while (c := self.peek()) and not c.isspace() and c not in ends:
-            escaped = c == "\\" and self.peek(1) != "" and not self.peek(1).isalnum()
-            self.at += escaped
-            found.append(Character(self.peek(), escaped))
-            self.at += 1
-        if not found:
-            self.fail(
-                f"{self.peek()!r} has no meaning here" if self.peek() else "a word is missing"
-            )
-        if self.peek() and self.peek() in '([{"':
-            self.fail(
-                f"{self.peek()!r} stands inside the word "
-                f"{self.text[start : self.at]!r}; put a blank or a backslash before it"
-            )
-        return found
-
-    def quoted(self) -> str:
-        start, quote, found = self.at, self.peek(), ""
-        self.at += 1
-        while self.peek() != quote:
-            if not self.peek():
-                self.fail(f"the quote {quote} is never closed", start)
-            if self.peek() == "\\" and self.peek(1) and not self.peek(1).isalnum():
-                self.at += 1
-            found += self.peek()
-            self.at += 1
-        self.at += 1
-        return found
-
     def phrase(self, field: str | None) -> SearchNode:
         text, slop, prefix = self.quoted(), 0, False
         if self.peek() == "~":
@@ -359,7 +290,7 @@ class _Parser:
         inclusive = self.peek() == "="
         self.at += inclusive
         self.skip_blanks()
-        bound = self.bound(_ENDS_WORD)
+        bound = self.bound(ENDS_WORD)
         if bound is None:
             return Exists(field)
         return (
@@ -394,46 +325,6 @@ class _Parser:
             self.fail(f"the regular expression does not compile ({problem})")
         self.at = found.end()
         return Regex(field, pattern)
-
-
-def _combine(clauses: list[_Clause]) -> SearchNode:
-    """One node from clauses in a row: AND binds tighter than OR and than nothing."""
-    runs: list[list[_Clause]] = []
-    for clause in clauses:
-        if clause.joiner == "AND":
-            runs[-1].append(clause)
-        else:
-            runs.append([clause])
-    if len(runs) == 1 and len(clauses) > 1:
-        return _conjunction(clauses)
-    must: list[SearchNode] = []
-    should: list[SearchNode] = []
-    must_not: list[SearchNode] = []
-    for i, run in enumerate(runs):
-        clause = run[0]
-        is_alternative = clause.joiner == "OR" or (
-            i + 1 < len(runs) and runs[i + 1][0].joiner == "OR"
-        )
-        if len(run) > 1 or (clause.occur == "must_not" and is_alternative):
-            should.append(_conjunction(run))
-        else:
-            {"must": must, "should": should, "must_not": must_not}[clause.occur].append(clause.node)
-    return _boolean(must, should, must_not)
-
-
-def _conjunction(clauses: list[_Clause]) -> SearchNode:
-    excluded = [clause.node for clause in clauses if clause.occur == "must_not"]
-    return _boolean([c.node for c in clauses if c.occur != "must_not"], [], excluded)
-
-
-def _boolean(
-    must: list[SearchNode], should: list[SearchNode], must_not: list[SearchNode]
-) -> SearchNode:
-    if not must_not and len(must) + len(should) == 1:
-        return (must or should)[0]
-    if not must and not should:
-        must = [All()]
-    return Boolean(tuple(must), tuple(should), tuple(must_not))
 
 
 def _regex_problem(pattern: str) -> str | None:

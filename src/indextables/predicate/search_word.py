@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from indextables.predicate.search import Fuzzy, Jolly, SearchNode, Term, Wildcard
+from indextables.predicate.search_scanner import Character, literal_text
 
 MAX_DISTANCE = 2
 """More edits than this no index answers."""
 
 _DEFAULT_DISTANCE = 1
-
-
-class Character(NamedTuple):
-    """A character of a word; an escaped one means only itself."""
-
-    text: str
-    escaped: bool = False
-
-    def is_special(self, text: str) -> bool:
-        """Whether this is the given sign with its special meaning."""
-        return self.text == text and not self.escaped
-
-
-def literal_text(characters: Sequence[Character]) -> str:
-    """The characters as they read, special ones too."""
-    return "".join(c.text for c in characters)
 
 
 def read_word(

@@ -52,7 +52,7 @@ def literal_value(node: exp.Expr, *, timezone: str) -> Value | None:
         case exp.Column() | exp.Dot():
             raise NotALiteralError("a literal must stand where a column's name does")
         case _:
-            raise NotALiteralError("the right side is not a literal")
+            raise NotALiteralError(f"{node.sql('spark')!r} is neither a column nor a literal")
 
 
 def _number(text: str) -> Value:

@@ -7,11 +7,10 @@ else that is SQL, such as arithmetic or a comparison of two columns, is refused 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from sqlglot import Token, TokenType, exp
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
@@ -26,6 +25,7 @@ from indextables.predicate.like import like
 from indextables.predicate.names import resolve_column, resolve_field
 from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
 from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.spark_tokens import join_strings, tokenize
 from indextables.predicate.sql_literals import NotALiteralError, literal_value
 from indextables.predicate.tree import (
     NULL,
@@ -80,10 +80,9 @@ def parse_predicate(
     """
     reader = _Reader(schema, timezone, max_query_length, max_query_depth)
     try:
-        dialect = Spark()
         rewritten = rewrite_operators(sql)
-        tokens = _joined_strings(rewritten, dialect.tokenize(rewritten))
-        parsed = dialect.parser().parse_into(exp.Condition, tokens, rewritten)
+        tokens = join_strings(rewritten, tokenize(rewritten))
+        parsed = Spark().parser().parse_into(exp.Condition, tokens, rewritten)
         if len(parsed) != 1 or parsed[0] is None:
             raise PredicateSyntaxError(sql, "write one condition, such as n > 3.")
         return reader.predicate(parsed[0])
@@ -101,28 +100,11 @@ def _reason(error: SqlglotError) -> str:
         first = error.errors[0]
         near = str(first.get("highlight") or "").strip()
         described = str(first.get("description") or "").strip(". ")
-        return described + (f" near {near!r}" if near else "") + "."
+        if described.startswith("Required keyword"):
+            described = "Something is missing"
+        place = f" near {near!r}" if near else ""
+        return f"{described}{place}. A name that is a word of SQL needs back-ticks."
     return "it is not a condition in Spark's SQL."
-
-
-def _joined_strings(sql: str, tokens: Sequence[Token]) -> list[Token]:
-    """Strings in a row as one: `'it''s'` is a doubled quote, `'a' 'b'` is `'ab'`."""
-    joined: list[Token] = []
-    for token in tokens:
-        last = joined[-1] if joined else None
-        if last is None or not last.token_type == token.token_type == TokenType.STRING:
-            joined.append(token)
-            continue
-        touches = last.end + 1 == token.start and sql[last.end] == sql[token.start]
-        joined[-1] = Token(
-            TokenType.STRING,
-            last.text + (sql[token.start] if touches else "") + token.text,
-            line=token.line,
-            col=token.col,
-            start=last.start,
-            end=token.end,
-        )
-    return joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,10 +193,9 @@ class Not:
                 return f"NOT ({self.child})"
 
 
-Leaf: TypeAlias = (
-    Constant | Compare | In | IsNull | Like | StartsWith | EndsWith | Contains | Search
-)
-Predicate: TypeAlias = Leaf | And | Or | Not
+Condition: TypeAlias = Compare | In | IsNull | Like | StartsWith | EndsWith | Contains
+"""A leaf that asks something of one column."""
+Predicate: TypeAlias = Constant | Condition | Search | And | Or | Not
 
 
 # --- building --------------------------------------------------------------------------------

@@ -1,17 +1,15 @@
-"""Feeding rows to Tantivy, so that a document's number is its row's number.
+"""Feeding rows to Tantivy.
 
-Tantivy numbers documents in the order they come, as long as one thread writes and nothing merges.
-A full heap closes a segment and begins another, and eight segments start a merge that scrambles
-the order. So rows go into a fresh index before the heap is full (a *chunk*), and the segments of
-all chunks are listed by a `meta.json` of our own, in the order of their rows. The `_row` column in
-every segment proves that order.
+Every document carries the number of its row in the column `_row`, and that is what a search asks
+for. Tantivy may so do what it likes with the order of documents: begin a new segment when the heap
+is full, and merge segments in the background. Memory is bounded by the heap, whatever the number
+of rows.
 """
 
 from __future__ import annotations
 
 import decimal
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,116 +22,56 @@ import tantivy
 
 from indextables.errors import SplitError
 from indextables.split.ip_address import parse_address, show_address
-from indextables.split.leaves import Column, leaf_texts
+from indextables.split.leaves import ArrowColumn, leaf_texts
 from indextables.split.mapping import ROW_FIELD, FieldMapping, Mapping
 
 MIN_HEAP = 15_000_000
 MAX_HEAP = 4_000_000_000
 
-# What a document takes of the heap, measured: about 100 bytes and 4 a word. Both are rounded up,
-# because a chunk that ends early costs one more segment and nothing else.
-_BYTES_PER_DOCUMENT = 160
-_BYTES_PER_CHARACTER = 2
-
 
 @dataclass(frozen=True, slots=True)
 class IndexFiles:
-    """A finished index: a directory of files with one `meta.json`."""
+    """A finished index: its files, `meta.json` among them, and its segments in order."""
 
-    directory: Path
-    segments: tuple[int, ...]
-    """How many rows each segment holds, in order."""
-
-    @property
-    def files(self) -> list[Path]:
-        """The files, in a fixed order."""
-        return sorted(p for p in self.directory.iterdir() if not p.name.startswith("."))
+    files: tuple[Path, ...]
+    segments: tuple[str, ...]
 
 
 class Indexer:
     """Builds the index of a split from record batches, in bounded memory."""
 
     def __init__(self, mapping: Mapping, directory: Path, *, heap_size: int) -> None:
-        self._mapping = mapping
+        self._fields = mapping.indexed
         self._directory = directory
-        self._schema = mapping.tantivy_schema()
-        self._heap = min(max(heap_size, MIN_HEAP), MAX_HEAP)
-        self._chunks: list[Path] = []
-        self._writer: tantivy.IndexWriter | None = None
-        self._used = 0
         self._rows = 0
+        index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
+        heap = min(max(heap_size, MIN_HEAP), MAX_HEAP)
+        # One thread: a second one would not help, because Python feeds it from one.
+        self._writer = mapping.register(index).writer(heap_size=heap, num_threads=1)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Index the rows of a batch; small batches bound the memory."""
-        if self._used > self._heap:
-            self._finish_chunk()
-        fields = self._mapping.indexed
-        columns = [document_values(batch.column(f.name), f) for f in fields]
-        self._used += batch.num_rows * _BYTES_PER_DOCUMENT + _BYTES_PER_CHARACTER * sum(
-            batch.column(f.name).nbytes for f in fields
+        """Index the rows of a batch."""
+        columns = [document_values(batch.column(f.name), f) for f in self._fields]
+        add_documents(
+            self._writer, self._fields, columns, first_row=self._rows, rows=batch.num_rows
         )
-        if self._writer is None:
-            self._writer = self._new_chunk()
-        add_documents(self._writer, fields, columns, first_row=self._rows, rows=batch.num_rows)
         self._rows += batch.num_rows
 
-    def _new_chunk(self) -> tantivy.IndexWriter:
-        path = self._directory / f"chunk-{len(self._chunks)}"
-        path.mkdir()
-        self._chunks.append(path)
-        index = self._mapping.register(tantivy.Index(self._schema, path=str(path), reuse=False))
-        return index.writer(heap_size=self._heap, num_threads=1)
-
-    def _finish_chunk(self) -> None:
-        if self._writer is not None:
-            self._writer.commit()
-            self._writer.wait_merging_threads()
-        self._writer, self._used = None, 0
-
     def finish(self) -> IndexFiles:
-        """Close the last chunk and join all of them into one index."""
-        if not self._chunks:
-            self._writer = self._new_chunk()
-        self._finish_chunk()
-        joined = self._directory / "index"
-        joined.mkdir()
-        metas = [orjson.loads((chunk / "meta.json").read_bytes()) for chunk in self._chunks]
-        segments: list[dict[str, Any]] = []
-        for chunk, meta in zip(self._chunks, metas, strict=True):
-            segments += self._ordered(chunk, meta["segments"], sum(s["max_doc"] for s in segments))
-            for file in chunk.iterdir():
-                if not file.name.startswith(".") and file.suffix != ".json":
-                    file.rename(joined / file.name)
-            shutil.rmtree(chunk)
-        if sum(s["max_doc"] for s in segments) != self._rows:
+        """Write what is left, wait for merges, and name the files that belong to the index."""
+        self._writer.commit()
+        self._writer.wait_merging_threads()
+        meta_file = self._directory / "meta.json"
+        segments = orjson.loads(meta_file.read_bytes())["segments"]
+        if sum(s["max_doc"] for s in segments) != self._rows or any(s["deletes"] for s in segments):
             raise SplitError(f"The index holds other rows than the {self._rows} that were written.")
-        meta = metas[0] | {"segments": segments}
-        (joined / "meta.json").write_bytes(orjson.dumps(meta))
-        (joined / ".managed.json").unlink(missing_ok=True)
-        return IndexFiles(joined, tuple(s["max_doc"] for s in segments))
+        names = tuple(s["segment_id"].replace("-", "") for s in segments)
+        files = (p for p in self._directory.iterdir() if p.name.partition(".")[0] in names)
+        return IndexFiles((meta_file, *sorted(files)), names)
 
-    def _ordered(
-        self, chunk: Path, segments: list[dict[str, Any]], first_row: int
-    ) -> list[dict[str, Any]]:
-        """The segments of a chunk in the order of their rows, with the proof that they are."""
-        if not segments:
-            return []
-        searcher = tantivy.Index.open(str(chunk)).searcher()
-        ends = [
-            tantivy.DocAddress(i, doc)
-            for i, segment in enumerate(segments)
-            for doc in (0, segment["max_doc"] - 1)
-        ]
-        rows: list[Any] = searcher.fast_field_values(ROW_FIELD, ends)
-        found = sorted(zip(rows[::2], rows[1::2], range(len(segments)), strict=True))
-        for start, end, ordinal in found:
-            if start != first_row or end != first_row + segments[ordinal]["max_doc"] - 1:
-                raise SplitError(
-                    "Tantivy merged segments while a split was written and the order of rows is "
-                    "lost. Raise spark.indextables.indexWriter.heapSize."
-                )
-            first_row = end + 1
-        return [segments[ordinal] for _, _, ordinal in found]
+    def abort(self) -> None:
+        """Stop the writer's thread; the files are the caller's to delete."""
+        self._writer.rollback()
 
 
 # --- documents -------------------------------------------------------------------------------
@@ -174,14 +112,14 @@ _ADDERS: dict[str, Callable[[tantivy.Document, str, Any], None]] = {
 }
 
 
-def document_values(column: Column, field: FieldMapping) -> list[Any]:
+def document_values(column: ArrowColumn, field: FieldMapping) -> list[Any]:
     """The values of a column as the index takes them."""
     if field.kind == "json":
         return leaf_texts(column, parse_json=pa.types.is_string(column.type))
     if pa.types.is_list(column.type):
         inner = document_values(pc.list_flatten(column), field)
         result: list[Any] = [None] * len(column)
-        parents: Column = pc.list_parent_indices(column)
+        parents: ArrowColumn = pc.list_parent_indices(column)
         for row, value in zip(parents.to_pylist(), inner, strict=True):
             if value is not None:
                 if result[row] is None:
@@ -202,7 +140,7 @@ def document_values(column: Column, field: FieldMapping) -> list[Any]:
     return list(as_integers(column).to_pylist())
 
 
-def as_integers(column: Column) -> Column:
+def as_integers(column: ArrowColumn) -> ArrowColumn:
     """A column of whole numbers, booleans, dates, timestamps or short decimals as integers."""
     if pa.types.is_decimal(column.type):
         scale = column.type.scale
@@ -213,7 +151,7 @@ def as_integers(column: Column) -> Column:
     return column.cast(pa.int64())
 
 
-def _addresses(column: Column) -> list[Any]:
+def _addresses(column: ArrowColumn) -> list[Any]:
     """Valid addresses only: text that is none has no address to be found by."""
     encoded = column.dictionary_encode()
     known = [

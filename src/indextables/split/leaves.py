@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Column: TypeAlias = Any
+ArrowColumn: TypeAlias = Any
 """An Arrow array. The stubs of pyarrow do not know what nested arrays can do."""
 Rows: TypeAlias = npt.NDArray[np.int64]
 Path: TypeAlias = tuple[str, ...]
@@ -29,11 +29,11 @@ _INT64 = range(-(2**63), 2**63)
 class Leaves:
     """Values that are not null, and the row that each belongs to, in ascending order."""
 
-    values: Column
+    values: ArrowColumn
     rows: Rows
 
 
-def leaves(column: Column, path: Path = (), *, parse_json: bool = False) -> list[Leaves]:
+def leaves(column: ArrowColumn, path: Path = (), *, parse_json: bool = False) -> list[Leaves]:
     """The leaves of a column below a path, one item for each type that occurs.
 
     >>> column = pa.array([{"a": [1, 2]}, None, {"a": [3]}])
@@ -44,7 +44,7 @@ def leaves(column: Column, path: Path = (), *, parse_json: bool = False) -> list
     return [found for found in _descend(column, rows, path, parse_json) if len(found.rows)]
 
 
-def _descend(array: Column, rows: Rows, path: Path, parse_json: bool) -> Iterator[Leaves]:
+def _descend(array: ArrowColumn, rows: Rows, path: Path, parse_json: bool) -> Iterator[Leaves]:
     kind = array.type
     if pa.types.is_struct(kind):
         children = array.flatten()
@@ -56,10 +56,10 @@ def _descend(array: Column, rows: Rows, path: Path, parse_json: bool) -> Iterato
         entries = pa.struct([kind.key_field, kind.item_field])
         array = array.cast(pa.list_(entries))
         parents = rows[_parents(array)]
-        flat: Column = pc.list_flatten(array)
+        flat: ArrowColumn = pc.list_flatten(array)
         keys, values = flat.flatten()
         if path:
-            keep: Column = pc.equal(keys.cast(pa.string()), pa.scalar(path[0]))
+            keep: ArrowColumn = pc.equal(keys.cast(pa.string()), pa.scalar(path[0]))
             parents = parents[keep.to_numpy(zero_copy_only=False)]
             values = values.filter(keep)
         yield from _descend(values, parents, path[1:], parse_json)
@@ -75,8 +75,8 @@ def _descend(array: Column, rows: Rows, path: Path, parse_json: bool) -> Iterato
             yield Leaves(array, rows)
 
 
-def _parents(array: Column) -> Rows:
-    parents: Column = pc.list_parent_indices(array)
+def _parents(array: ArrowColumn) -> Rows:
+    parents: ArrowColumn = pc.list_parent_indices(array)
     return np.asarray(parents, dtype=np.int64)
 
 
@@ -122,7 +122,7 @@ def _json_leaves(text: str, path: Path) -> Iterator[str | int | float | bool]:
             yield value
 
 
-def leaf_texts(column: Column, *, parse_json: bool = False) -> list[list[str] | None]:
+def leaf_texts(column: ArrowColumn, *, parse_json: bool = False) -> list[list[str] | None]:
     """Every leaf of each row as text, for a row that has any."""
     texts: list[str] = []
     owners: list[Rows] = []

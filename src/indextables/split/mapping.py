@@ -160,7 +160,6 @@ class Mapping:
                 case "text" | "string" | "json":
                     builder.add_text_field(
                         field.field,
-                        fast=field.fast,
                         tokenizer_name=tokenizer_name(field),
                         index_option=field.record,
                     )

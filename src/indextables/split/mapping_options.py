@@ -28,6 +28,7 @@ from indextables.split.analyzer import MAX_TOKEN_LENGTH, check_tokenizer, parse_
 from indextables.split.mapping import (
     MAX_FAST_DECIMAL,
     RECORDS,
+    WORDS,
     FieldMapping,
     Kind,
     Mapping,
@@ -153,7 +154,8 @@ class _Options:
             self.problems.append(f"{key}: '{column}' is {natural}, not text, and cannot be {kind}")
         elif chosen.get(column, kind) != kind:
             self.problems.append(f"{key}: '{column}' is {chosen[column]} by another option")
-        chosen[column] = kind
+        else:
+            chosen[column] = kind
 
     def _start(
         self, column: pa.Field[Any], chosen: Kind | None, store_only: bool, fast: bool
@@ -185,6 +187,11 @@ class _Options:
         decimal = column.type.value_type if pa.types.is_list(column.type) else column.type
         if kind == "bytes":
             self.problems.append(f"{FAST_FIELDS.name}: '{column.name}' is binary, not indexed")
+        elif kind in WORDS:
+            self.problems.append(
+                f"{FAST_FIELDS.name}: '{column.name}' is {kind}; only numbers, dates, booleans and "
+                "addresses gain from a column in the index"
+            )
         elif kind == "decimal" and decimal.precision > MAX_FAST_DECIMAL:
             self.problems.append(
                 f"{FAST_FIELDS.name}: '{column.name}' has more than {MAX_FAST_DECIMAL} digits"

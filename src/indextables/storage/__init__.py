@@ -25,9 +25,10 @@ def open_store(
     """Open the store below a URI or a local path. Nothing is created or contacted yet.
 
     `storage_options` are credentials, endpoints and timeouts; see `indextables.storage.options`.
+    An option that is None counts as not given.
     """
     location = parse_location(uri)
-    options = dict(storage_options or {})
+    options = {k: v for k, v in (storage_options or {}).items() if v is not None}
     if location.scheme == "file":
         from indextables.storage.local import LocalStore
 

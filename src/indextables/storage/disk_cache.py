@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import shutil
 import tempfile
@@ -25,18 +24,16 @@ import threading
 import uuid
 import warnings
 import weakref
-import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from indextables.config import CACHE_DISK_MAX_SIZE, CACHE_DISK_PATH, Config
 from indextables.errors import StorageError
+from indextables.storage.download import Download, checksum_like
 from indextables.storage.store import Store
 
-_PIECE = 8 << 20
 _ATTEMPTS = 5
 _UNUSABLE = {
     errno.EACCES,
@@ -67,7 +64,7 @@ class DiskCache:
         self.max_bytes = max_bytes
         self._statistics = CacheStatistics()
         self._mutex = threading.Lock()
-        self._verified: set[tuple[str, int, int]] = set()
+        self._verified: set[tuple[str, int]] = set()
         self._private = False
 
     @classmethod
@@ -101,24 +98,14 @@ class DiskCache:
         local = store.local_path(path)
         if local is not None:
             return local
-        identity = "\0".join((store.uri, path, str(size), etag or ""))
-        key = hashlib.sha256(identity.encode()).hexdigest()
+        wanted = Download(store, path, size, etag, checksum)
         for attempt in range(_ATTEMPTS):
             try:
-                return self._fetch(store, path, size, etag, checksum, key)
-            except StorageError:
+                return self._fetch(wanted)
+            except StorageError:  # an OSError as well
                 raise
-            except FileNotFoundError:  # a flush or a sweep removed the folder under us
-                if attempt == _ATTEMPTS - 1:
-                    raise
             except OSError as error:
-                if error.errno not in _UNUSABLE or self._private:
-                    raise StorageError(
-                        f"Cannot keep a copy of {store.uri}/{path} in {self.folder}: "
-                        f"{error.strerror}. Choose another spark.indextables.cache.disk.path.",
-                        path=path,
-                    ) from error
-                self._fall_back(error)
+                self._recover(error, wanted, attempt)
         raise AssertionError("unreachable")
 
     def open(
@@ -142,23 +129,30 @@ class DiskCache:
 
     def flush(self) -> None:
         """Forget all copies, for every process that uses the folder."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        old = self._generation()
-        self._name_generation()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            old = self._generation()
+            self._name_generation()
+        except StorageError:
+            raise
+        except OSError as error:
+            raise StorageError(
+                f"Cannot flush the cache folder {self.folder}: {error.strerror}. Check its owner "
+                "and permissions."
+            ) from error
         shutil.rmtree(old, ignore_errors=True)
 
     # --- one object --------------------------------------------------------------------------
 
-    def _fetch(
-        self, store: Store, path: str, size: int, etag: str | None, checksum: str | None, key: str
-    ) -> Path:
+    def _fetch(self, wanted: Download) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        key = wanted.key()
         entry = self._generation() / key
-        if self._usable(entry, size, checksum):
+        if self._usable(entry, wanted):
             self._count(hits=1)
             return entry
         with self._locked(f"lock-{key[:2]}"):
-            if self._usable(entry, size, checksum):  # somebody else was faster
+            if self._usable(entry, wanted):  # somebody else was faster
                 self._count(hits=1)
                 return entry
             entry.parent.mkdir(exist_ok=True, mode=0o700)
@@ -166,56 +160,75 @@ class DiskCache:
             try:
                 with temporary.open("x+b") as file:
                     fcntl.flock(file, fcntl.LOCK_SH)
-                    _download(store, path, size, file)
-                    _check_object(store, path, file, etag=etag, checksum=checksum)
-                    file.flush()
+                    wanted.copy_to(file)
+                    wanted.check(file)
                     os.fsync(file.fileno())
                     temporary.replace(entry)
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise
-        self._count(misses=1, bytes_fetched=size)
-        self._evict(keep=entry)
+        self._count(misses=1, bytes_fetched=wanted.size)
+        self._evict(keep=entry, limit=self.max_bytes)
         return entry
 
-    def _usable(self, entry: Path, size: int, checksum: str | None) -> bool:
+    def _usable(self, entry: Path, wanted: Download) -> bool:
         try:
-            if entry.stat().st_size != size:
+            if entry.stat().st_size != wanted.size:
                 return False
             os.utime(entry)  # the order of eviction
-            if checksum is None:
+            if wanted.checksum is None:
                 return True
-            status = entry.stat()
-            mark = (f"{entry}\0{checksum}", status.st_ino, status.st_size)
+            mark = (f"{entry}\0{wanted.checksum}", entry.stat().st_ino)
             if mark not in self._verified:
                 with entry.open("rb") as file:
-                    if _digest(file, checksum) != checksum:
+                    if checksum_like(file, wanted.checksum) != wanted.checksum:
                         return False
                 self._verified.add(mark)
             return True
         except FileNotFoundError:
             return False
 
+    def _recover(self, error: OSError, wanted: Download, attempt: int) -> None:
+        """Make the next attempt possible, or give up."""
+        last = attempt == _ATTEMPTS - 1
+        if isinstance(error, FileNotFoundError) and not last:
+            return  # a flush or a sweep removed a file under us
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and attempt == 0:
+            with contextlib.suppress(OSError):
+                self._evict(keep=None, limit=0)
+            return
+        if error.errno not in _UNUSABLE or self._private or last:
+            raise StorageError(
+                f"Cannot keep a copy of {wanted.shown} in {self.folder}: {error.strerror}. Choose "
+                "another spark.indextables.cache.disk.path.",
+                path=wanted.shown,
+            ) from error
+        self._fall_back(error)
+
     # --- the folder --------------------------------------------------------------------------
 
     def _generation(self) -> Path:
         """The folder of the current generation."""
-        for _ in range(_ATTEMPTS):
-            with contextlib.suppress(FileNotFoundError):
-                name = (self.folder / "generation").read_text("ascii", "replace").strip()
-                if name.isalnum():
-                    return self.folder / f"copies-{name}"
+        name = self._stamp()
+        if name is None:
             with self._locked("lock-generation"):
-                if not (self.folder / "generation").exists():
-                    self._name_generation()
-                    continue
-            self._name_generation()  # unreadable: nothing below it can be trusted
-        raise StorageError(f"The cache folder {self.folder} keeps changing. Choose another one.")
+                name = self._stamp() or self._name_generation()
+        return self.folder / f"copies-{name}"
 
-    def _name_generation(self) -> None:
-        temporary = self.folder / f"tmp-{uuid.uuid4().hex}"
-        temporary.write_text(uuid.uuid4().hex, "ascii")
+    def _stamp(self) -> str | None:
+        """The current generation's name; None if there is none, or a damaged one."""
+        try:
+            name = (self.folder / "generation").read_text("ascii", "replace")
+        except FileNotFoundError:
+            return None
+        return name if name.isalnum() else None
+
+    def _name_generation(self) -> str:
+        name = uuid.uuid4().hex
+        temporary = self.folder / f"stamp-{name}"  # not a tmp-: nobody sweeps it
+        temporary.write_text(name, "ascii")
         temporary.replace(self.folder / "generation")
+        return name
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
@@ -223,7 +236,7 @@ class DiskCache:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _evict(self, *, keep: Path) -> None:
+    def _evict(self, *, keep: Path | None, limit: int) -> None:
         with self._locked("lock-eviction"):
             self._sweep()
             copies = []
@@ -235,7 +248,7 @@ class DiskCache:
             total = sum(size for _, size, _ in copies)
             evicted = 0
             for _, size, copy in sorted(copies):
-                if total <= self.max_bytes:
+                if total <= limit:
                     break
                 if copy != keep:
                     copy.unlink(missing_ok=True)
@@ -279,52 +292,11 @@ class DiskCache:
 
 def default_folder() -> Path:
     """The user's cache folder for copies of splits."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "indextables" / "objects"
-
-
-def _download(store: Store, path: str, size: int, file: BinaryIO) -> None:
-    """Copy the object into the file, a few pieces at once."""
-    descriptor = file.fileno()
-    file.truncate(size)
-
-    def copy(start: int) -> None:
-        data = store.get_range(path, start, min(start + _PIECE, size))
-        os.pwrite(descriptor, data, start)
-
-    starts = range(0, size, _PIECE)
-    if len(starts) <= 1:
-        for start in starts:
-            copy(start)
-        return
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(copy, starts))
-
-
-def _check_object(
-    store: Store, path: str, file: BinaryIO, *, etag: str | None, checksum: str | None
-) -> None:
-    """Refuse an object that is not the one the caller means."""
-    shown = f"{store.uri}/{path}"
-    if etag is not None and store.head(path).etag != etag:
-        raise StorageError(f"{shown} was replaced since it was listed. List it again.", path=shown)
-    if checksum is not None and _digest(file, checksum) != checksum:
-        raise StorageError(
-            f"{shown} is damaged: its {checksum.partition(':')[0]} checksum is not the recorded "
-            "one. Restore it from a backup.",
-            path=shown,
-        )
-
-
-def _digest(file: BinaryIO, checksum: str) -> str:
-    """The file's checksum of the same kind as the given one."""
-    kind = checksum.partition(":")[0]
-    file.seek(0)
-    if kind == "sha256":
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-    if kind == "crc32":
-        value = 0
-        while piece := file.read(_PIECE):
-            value = zlib.crc32(piece, value)
-        return f"crc32:{value:08x}"
-    raise ValueError(f"Unknown checksum {kind!r}: expected sha256:<hex> or crc32:<hex>.")
+    with contextlib.suppress(RuntimeError):
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(base) / "indextables" / "objects"
+    # A container may run under a user without a home. Somebody else's folder is never trusted.
+    shared = Path(tempfile.gettempdir()) / f"indextables-{os.geteuid()}"
+    shared.mkdir(exist_ok=True, mode=0o700)
+    trusted = shared.stat().st_uid == os.geteuid()
+    return shared if trusted else Path(tempfile.mkdtemp(prefix="indextables-"))

@@ -28,7 +28,7 @@ from indextables.storage.ranges import read_ranges
 from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_PUBLISH_ATTEMPTS = 100
+_FOLDER_ATTEMPTS = 100
 
 
 class LocalStore(Store):
@@ -204,31 +204,38 @@ class LocalStore(Store):
         publish: Callable[[Path, Path], object],
     ) -> None:
         target = self._target(path)
-        temporary = target.parent / f".tmp-{uuid.uuid4().hex}"
-        for attempt in range(_PUBLISH_ATTEMPTS):
-            try:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with temporary.open("xb") as file:
+        try:
+            with self._temporary(target.parent) as file:
+                temporary = Path(file.name)
+                try:
                     fill(file)
                     file.flush()
                     # The kernel's own clock ticks every few milliseconds; the etag needs more.
                     now = time.time_ns()
                     os.utime(file.fileno(), ns=(now, now))
                     os.fsync(file.fileno())
-                publish(temporary, target)
-                _sync_folder(target.parent)
-                return
-            except StorageError:
-                raise
-            except FileNotFoundError as error:
-                # Somebody deleted the last object of the folder, and the folder with it.
-                if attempt == _PUBLISH_ATTEMPTS - 1 or target.parent.is_dir():
-                    raise self._failed("write", path, error) from error
-            except OSError as error:
-                raise self._failed("write", path, error) from error
-            finally:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
+                    publish(temporary, target)
+                finally:
+                    with contextlib.suppress(OSError):
+                        temporary.unlink()
+            _sync_folder(target.parent)
+        except StorageError:  # an OSError as well
+            raise
+        except OSError as error:
+            raise self._failed("write", path, error) from error
+
+    def _temporary(self, folder: Path) -> BinaryIO:
+        """A new dot-file, which keeps the folder from being removed.
+
+        Until it exists, whoever deletes the last object of the folder removes the folder as well.
+        """
+        name = folder / f".tmp-{uuid.uuid4().hex}"
+        for _ in range(_FOLDER_ATTEMPTS):
+            with contextlib.suppress(FileNotFoundError, FileExistsError):
+                folder.mkdir(parents=True, exist_ok=True)
+                return name.open("xb")
+        folder.mkdir(parents=True, exist_ok=True)
+        return name.open("xb")
 
     def _publish_new(self, temporary: Path, target: Path) -> None:
         shown = self._shown(target.relative_to(self._root).as_posix())
@@ -250,8 +257,9 @@ class LocalStore(Store):
         """Hold the object's lock file. It stays: deleting it would let two holders in."""
         digest = hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
             lock = (target.parent / f".lock-{digest}").open("ab")
+        except FileNotFoundError:  # no folder, hence no object that could match
+            raise ObjectExistsError(f"{target}") from None
         except OSError as error:
             raise self._failed("lock", target.name, error) from error
         with lock:
@@ -290,7 +298,10 @@ def _read_block(file: BinaryIO, start: int, end: int) -> bytes:
 
 def _sync_folder(folder: Path) -> None:
     # A published name survives a power failure only if its folder is flushed too.
-    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:  # the object was deleted since, and its folder with it
+        return
     try:
         os.fsync(descriptor)
     except OSError as error:

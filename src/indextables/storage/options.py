@@ -58,7 +58,7 @@ def scrub(message: str, options: Mapping[str, object]) -> str:
             message = message.replace(str(value), "***")
     # What follows the first paragraph is the library's debug print of the same error.
     first = message.split("\n\nDebug source", 1)[0]
-    return " ".join(_URL_QUERY.sub(r"\1?…", first).split())[:500]
+    return " ".join(_URL_QUERY.sub(r"\1?…", first).split())[:500].rstrip(".")
 
 
 def client_settings(
@@ -91,13 +91,13 @@ def original_name(key: str, options: Mapping[str, object]) -> str:
 def _translated(options: Mapping[str, object], *, uri: str) -> dict[str, str]:
     """Hadoop names become object_store names; everything else passes in lower case."""
     lowered = {name.strip().lower(): value for name, value in options.items()}
-    plain = {name: _text(value) for name, value in lowered.items() if not name.startswith("fs.")}
+    plain = {name: text_of(value) for name, value in lowered.items() if not name.startswith("fs.")}
     for name in (n for n in lowered if n.startswith("fs.")):
-        value = _text(lowered[name])
+        value = text_of(lowered[name])
         if name in _S3A and uri.startswith("s3:"):
             plain[_S3A[name]] = value
         elif name == "fs.s3a.path.style.access":
-            plain["aws_virtual_hosted_style_request"] = _text(not _flag(name, value, uri=uri))
+            plain["aws_virtual_hosted_style_request"] = text_of(not _flag(name, value, uri=uri))
         elif name == "fs.s3a.endpoint":
             secure = _flag(name, lowered.get("fs.s3a.connection.ssl.enabled", True), uri=uri)
             if "://" not in value:
@@ -119,12 +119,13 @@ def _translated(options: Mapping[str, object], *, uri: str) -> dict[str, str]:
     return plain
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """An option's value as the text that stores read."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _flag(name: str, value: object, *, uri: str) -> bool:
-    text = _text(value).lower()
+    text = text_of(value).lower()
     if text not in ("true", "false"):
         raise StorageOptionError(name, uri=uri, reason="expected true or false.")
     return text == "true"

@@ -10,25 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore import exceptions
-from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from indextables.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
-    StorageOptionError,
 )
+from indextables.storage.clients import client_of
 from indextables.storage.location import Location, parse_location
-from indextables.storage.options import client_settings, original_name, scrub
+from indextables.storage.options import scrub
 from indextables.storage.ranges import read_ranges
 from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix
 
@@ -36,11 +34,12 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta as ForeignMeta
     from obstore.store import ObjectStore
 
-_UNKNOWN_KEY = re.compile(r"(?:Configuration|Invalid) key: '?([^'\s]+?)'?(?: is not|\.|$)")
 _PART_BYTES = 8 << 20
 _MAX_PARTS = 9_000  # S3 allows 10,000
 
-_memory_stores: dict[str, MemoryStore] = {}
+# A process id may be used again; this name of a process is not.
+_PROCESS = uuid.uuid4().hex
+_runtime_process: int | None = None
 
 
 class RemoteStore(Store):
@@ -53,14 +52,25 @@ class RemoteStore(Store):
         self._location = location
         self._options = dict(options)
         self._client = client
+        self._foreign = False
         self._base = location.prefix + "/" if location.prefix else ""
         # Azure with a hierarchical namespace and S3 directory buckets list in an order of their
         # own, and the latter cannot start in the middle.
         self._sorted = location.scheme != "az" and not location.container.endswith("--x-s3")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        process = os.getpid() if self._location.scheme == "memory" else None
+        process = _PROCESS if self._location.scheme == "memory" else None
+        if self._foreign:
+            process = "foreign"
         return _rebuild, (self.uri, self._options, process)
+
+    @property
+    def identity(self) -> str:
+        if self._location.scheme == "memory":
+            return f"{self.uri}\0{_PROCESS}"
+        places = ("endpoint", "account_name")
+        told = [(k, v) for k, v in self._options.items() if any(p in k.lower() for p in places)]
+        return "\0".join((self.uri, *sorted(f"{k}={v}" for k, v in told)))
 
     def get(self, path: str) -> bytes:
         return self.get_with_etag(path)[0]
@@ -94,7 +104,9 @@ class RemoteStore(Store):
         with self._errors("list", prefix):
             found = obstore.list_with_delimiter(self._client, folder)
         inside = len(folder) + 1 if folder else 0
-        objects = [self._meta(m) for m in found["objects"] if not _hidden(m["path"][inside:])]
+        named = ((m["path"][inside:], m) for m in found["objects"])
+        # An empty name is the folder itself: the marker some tools write for one.
+        objects = [self._meta(m) for name, m in named if name and not _hidden(name)]
         names = {p.rstrip("/")[inside:] for p in found["common_prefixes"]}
         return (
             sorted(objects, key=lambda m: m.path),
@@ -152,10 +164,31 @@ class RemoteStore(Store):
         with contextlib.suppress(ObjectNotFoundError), self._errors("delete", path):
             obstore.delete(self._client, self._key(path))
 
+    def _require_own_process(self) -> None:
+        """Refuse what would otherwise find nothing, or wait for ever."""
+        global _runtime_process  # noqa: PLW0603
+        if self._foreign:
+            raise StorageError(
+                f"'{self.uri}' lives in the memory of another process. Use a local folder or an "
+                "object store when several processes work on a table.",
+                path=self.uri,
+            )
+        # obstore's threads do not survive a fork; a request in the child would never end.
+        if _runtime_process is None:
+            _runtime_process = os.getpid()
+        elif _runtime_process != os.getpid():
+            raise StorageError(
+                f"Cannot use '{self.uri}' in a forked process after its parent used a store. "
+                "Start processes with the method 'spawn' or 'forkserver'.",
+                path=self.uri,
+            )
+
     def _key(self, path: str) -> str:
+        self._require_own_process()
         return self._base + check_path(path)
 
     def _folder(self, prefix: str) -> str | None:
+        self._require_own_process()
         return (self._base + check_prefix(prefix)).rstrip("/") or None
 
     def _shown(self, path: str) -> str:
@@ -186,13 +219,13 @@ class RemoteStore(Store):
             raise ObjectExistsError(shown) from None
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
             raise StorageError(
-                f"Not allowed to {verb} {shown}: {scrub(str(error), self._options)} "
+                f"Not allowed to {verb} {shown}: {scrub(str(error), self._options)}. "
                 "Check the credentials in storage_options or the environment.",
                 path=shown,
             ) from None
         except (exceptions.BaseError, ValueError, OSError) as error:
             raise StorageError(
-                f"Cannot {verb} {shown}: {scrub(str(error), self._options)} "
+                f"Cannot {verb} {shown}: {scrub(str(error), self._options)}. "
                 "Check the endpoint, the network and the storage_options.",
                 path=shown,
             ) from None
@@ -216,73 +249,34 @@ class RemoteStore(Store):
                 page = next(pages, None)
             if page is None:
                 return
-            for meta in page:
-                # The root itself may be an object: the marker some tools write for a folder.
-                if meta["path"].startswith(inside) and not _hidden(meta["path"][len(inside) :]):
-                    yield self._meta(meta)
+            for foreign in page:
+                path = foreign["path"]
+                if path.startswith(inside) and not _hidden(path[len(inside) :]):
+                    meta = self._meta(foreign)
+                    if meta.size > 0 or not self._is_folder_marker(meta):
+                        yield meta
+
+    def _is_folder_marker(self, meta: ObjectMeta) -> bool:
+        """Hadoop and web consoles write empty objects `a/`, which obstore lists as `a`."""
+        if self._location.scheme == "memory":
+            return False
+        try:
+            self.head(meta.path)
+        except ObjectNotFoundError:
+            return True
+        return False
 
 
 def open_remote(location: Location, options: Mapping[str, object]) -> RemoteStore:
-    """The store of a parsed URI. Stores of one bucket with equal options share a client."""
-    if location.scheme == "memory":
-        for name in options:
-            raise StorageOptionError(
-                name, uri=location.uri, reason="a store in memory takes no options."
-            )
-        return RemoteStore(
-            location, {}, _memory_stores.setdefault(location.container, MemoryStore())
-        )
-    fixed = tuple(sorted((str(k), v) for k, v in options.items()))
-    root = Location(
-        location.uri.removesuffix("/" + location.prefix) if location.prefix else location.uri,
-        location.scheme,
-        location.container,
-        "",
-        location.azure_account,
-        location.azure_suffix,
-    )
-    return RemoteStore(location, options, _client(root, fixed))
+    """The store of a parsed URI."""
+    return RemoteStore(location, options, client_of(location, options))
 
 
-@lru_cache(maxsize=64)
-def _client(root: Location, fixed: tuple[tuple[str, object], ...]) -> ObjectStore:
-    # Reading the system's certificates takes longer than many a request; hence the cache.
-    options = dict(fixed)
-    config, retry = client_settings(options, uri=root.uri)
-    kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
-    if root.azure_account:
-        if not any(k.endswith("account_name") for k in config):
-            config["azure_storage_account_name"] = root.azure_account
-        if root.azure_suffix != "core.windows.net" and not any(
-            k.endswith("endpoint") for k in config
-        ):
-            config["endpoint"] = f"https://{root.azure_account}.blob.{root.azure_suffix}"
-    try:
-        store: ObjectStore = kinds[root.scheme](root.container, config=config, retry_config=retry)
-    except (exceptions.BaseError, ValueError, TypeError) as error:
-        if match := _UNKNOWN_KEY.search(str(error)):
-            raise StorageOptionError(
-                original_name(match[1], options),
-                uri=root.uri,
-                reason="the store does not know it. See docs/configuration.md.",
-            ) from None
-        raise StorageError(
-            f"Cannot open '{root.uri}': a storage option has no usable value "
-            f"(given: {', '.join(sorted(options)) or 'none'}; read from the environment as well).",
-            path=root.uri,
-        ) from None
+def _rebuild(uri: str, options: Mapping[str, object], process: str | None) -> RemoteStore:
+    store = open_remote(parse_location(uri), options)
+    # Not an error yet: one that is raised while a worker unpickles its task breaks the pool.
+    store._foreign = process not in (None, _PROCESS)
     return store
-
-
-def _rebuild(uri: str, options: Mapping[str, object], process: int | None) -> RemoteStore:
-    location = parse_location(uri)
-    if process is not None and process != os.getpid():
-        raise StorageError(
-            f"'{uri}' lives in the memory of another process. Use a local folder or an object "
-            "store when several processes work on a table.",
-            path=uri,
-        )
-    return open_remote(location, options)
 
 
 def _hidden(path: str) -> bool:

@@ -40,6 +40,11 @@ class Store(ABC):
 
     uri: str
 
+    @property
+    def identity(self) -> str:
+        """What tells two stores apart that have the same URI, such as the endpoint; no secrets."""
+        return self.uri
+
     @abstractmethod
     def get(self, path: str) -> bytes:
         """Read a whole object. `ObjectNotFoundError` if it is not there."""

@@ -1,0 +1,37 @@
+"""Run the benchmarks: `python -m benchmarks [--output FILE] [NAME …]`.
+
+Each module measures its peers side by side in one run and gives ratios. Without names, all run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from benchmarks.measure import HEADER, machine
+
+MODULES = ["transaction_log"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"which ones; all of {', '.join(MODULES)}")
+    parser.add_argument("--output", type=Path, help="write the Markdown table to this file too")
+    arguments = parser.parse_args()
+    lines = [f"Measured on: {machine()}", "", HEADER]
+    print(*lines, sep="\n", flush=True)
+    failed = 0
+    for name in arguments.names or MODULES:
+        for result in importlib.import_module(f"benchmarks.{name}").run():
+            failed += not result.holds
+            lines.append(result.row())
+            print(lines[-1], flush=True)
+    if arguments.output:
+        arguments.output.write_text("\n".join(lines) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""The transaction log at 100,000 files and at 1,000 versions, beside JSON and Delta."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from benchmarks.measure import Result, best_of
+from indextables.config import Config
+from indextables.log.actions import Add, Metadata
+from indextables.log.transaction import Operation, Transaction
+from indextables.log.transaction_log import TransactionLog
+from indextables.storage import open_store
+
+FILES = 100_000
+VERSIONS = 1_000
+MAPPING = '[{"name":"id","type":"i64"},{"name":"message","type":"text","tokenizer":"default"}]'
+
+
+def adds(count: int, *, start: int = 0) -> list[Add]:
+    """Files as a log table has them: a partition, statistics of three columns, a mapping."""
+    found = []
+    for n in range(start, start + count):
+        day = f"2024-{n % 12 + 1:02d}-{n % 28 + 1:02d}"
+        name = hashlib.md5(str(n).encode()).hexdigest()
+        found.append(
+            Add(
+                path=f"date={day}/splits/split-{name}.split",
+                partition_values={"date": day},
+                size=n * 1000,
+                modification_time=1_704_067_200_000 + n,
+                min_values={"id": str(n), "level": "DEBUG", "ts": str(1_704_067_200_000_000 + n)},
+                max_values={
+                    "id": str(n + 9),
+                    "level": "WARN",
+                    "ts": str(1_704_067_200_000_900 + n),
+                },
+                num_records=1000,
+                has_footer_offsets=True,
+                footer_start_offset=n * 900,
+                footer_end_offset=n * 1000,
+                doc_mapping_json=MAPPING,
+            )
+        )
+    return found
+
+
+def make_table(folder: Path, files: int, options: dict[str, object]) -> TransactionLog:
+    """A table whose files came in ten commits, with a checkpoint at the last."""
+    columns = [
+        {"name": n, "type": "string", "nullable": True, "metadata": {}} for n in ("id", "date")
+    ]
+    schema = orjson.dumps({"type": "struct", "fields": columns}).decode()
+    metadata = Metadata(id="b", schema_string=schema, partition_columns=("date",))
+    log = TransactionLog.create(open_store(folder), metadata, config=Config(options))
+    for part in range(10):
+        each = files // 10
+        actions = adds(each, start=part * each)
+        log.commit(Transaction(operation=Operation.APPEND, actions=actions))
+    return log
+
+
+def open_files(folder: Path) -> int:
+    """What a process does that has never seen the table."""
+    return int(TransactionLog(open_store(folder)).snapshot().files.num_rows)
+
+
+def make_delta(folder: Path) -> None:
+    """A Delta table with as many files and the same statistics, checkpointed."""
+    from deltalake import DeltaTable
+
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    fields = [
+        {"name": n, "type": t, "nullable": True, "metadata": {}}
+        for n, t in (("id", "long"), ("level", "string"), ("ts", "long"), ("date", "string"))
+    ]
+    lines = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {
+            "metaData": {
+                "id": "b", "format": {"provider": "parquet", "options": {}},
+                "schemaString": orjson.dumps({"type": "struct", "fields": fields}).decode(),
+                "partitionColumns": ["date"], "configuration": {}, "createdTime": 1,
+            }
+        },
+    ]  # fmt: skip
+    for add in adds(FILES):
+        low, high = dict(add.min_values or {}), dict(add.max_values or {})
+        for bounds in (low, high):
+            bounds.update(id=int(bounds["id"]), ts=int(bounds["ts"]))  # type: ignore[call-overload]
+        stats = {"numRecords": 1000, "minValues": low, "maxValues": high, "nullCount": {}}
+        lines.append(
+            {
+                "add": {
+                    "path": add.path, "partitionValues": add.partition_values, "size": add.size,
+                    "modificationTime": add.modification_time, "dataChange": True,
+                    "stats": orjson.dumps(stats).decode(),
+                }
+            }
+        )  # fmt: skip
+    (log / f"{0:020d}.json").write_bytes(b"\n".join(orjson.dumps(line) for line in lines))
+    DeltaTable(folder).create_checkpoint()
+    (log / f"{0:020d}.json").unlink()
+
+
+def open_delta(folder: Path) -> int:
+    from deltalake import DeltaTable
+
+    return int(DeltaTable(folder).get_add_actions(flatten=True).num_rows)
+
+
+_MEMORY = """
+import gc, sys
+from pathlib import Path
+from indextables.log.transaction_log import TransactionLog
+from indextables.storage import open_store
+
+def resident():
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+TransactionLog(open_store(sys.argv[1])).snapshot().files  # loads the libraries
+before = resident()
+snapshot = TransactionLog(open_store(sys.argv[2])).snapshot()
+assert snapshot.files.num_rows == int(sys.argv[3])
+print(resident() - before)
+"""
+
+
+def snapshot_megabytes(small: Path, large: Path) -> float:
+    """What a process grows by when it opens the table and keeps the snapshot."""
+    command = [sys.executable, "-c", _MEMORY, str(small), str(large), str(FILES)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def bytes_written(log: TransactionLog, folder: Path) -> int:
+    """What a commit of 100 files writes, its checkpoint included, apart from the pointer list."""
+    before = {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
+    new = adds(100, start=10**7)
+    log.commit(Transaction(operation=Operation.APPEND, actions=new))
+    after = {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
+    return sum(
+        size
+        for path, size in after.items()
+        if before.get(path) != size and path.name not in ("_last_checkpoint", "_manifest.avro")
+    )
+
+
+def run() -> Iterator[Result]:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        yield from _opening(root)
+        yield from _versions(root)
+        yield from _commits(root)
+
+
+def _opening(root: Path) -> Iterator[Result]:
+    make_table(root / "avro", FILES, {})
+    one_json = {
+        "spark.indextables.state.format": "json",
+        "spark.indextables.checkpoint.actionsPerPart": 10**6,
+    }
+    make_table(root / "json", FILES, one_json)
+    make_delta(root / "delta")
+    for folder in ("avro", "json"):
+        assert open_files(root / folder) == FILES
+    assert open_delta(root / "delta") == FILES
+    avro = best_of(5, lambda: open_files(root / "avro"))
+    json = best_of(3, lambda: open_files(root / "json"))
+    delta = best_of(5, lambda: open_delta(root / "delta"))
+    yield Result(
+        f"Opening {FILES:,} files from Avro state is faster than from JSON",
+        json / avro, 5, "at least", f"JSON checkpoint {json:.3f} s / Avro state {avro:.3f} s",
+    )  # fmt: skip
+    yield Result(
+        f"Opening {FILES:,} files takes about what Delta takes",
+        avro / delta, 1.5, "at most", f"{avro:.3f} s / deltalake get_add_actions {delta:.3f} s",
+    )  # fmt: skip
+    make_table(root / "tiny", 10, {})
+    megabytes = snapshot_megabytes(root / "tiny", root / "avro")
+    yield Result(
+        f"A snapshot of {FILES:,} files is small",
+        megabytes, 100, "at most", "megabytes that the process grows by",
+    )  # fmt: skip
+
+
+def _versions(root: Path) -> Iterator[Result]:
+    for name, options in (
+        ("with", {}),
+        ("without", {"spark.indextables.checkpoint.enabled": False}),
+    ):
+        log = make_table(root / name, 10, options)
+        for n in range(VERSIONS - 10):
+            new = adds(1, start=10**6 + n)
+            log.commit(Transaction(operation=Operation.APPEND, actions=new))
+    with_ = best_of(5, lambda: open_files(root / "with"))
+    without = best_of(3, lambda: open_files(root / "without"))
+    yield Result(
+        f"{VERSIONS:,} versions open faster with checkpoints",
+        without / with_, 10, "at least", f"without {without:.3f} s / with {with_:.3f} s",
+    )  # fmt: skip
+
+
+def _commits(root: Path) -> Iterator[Result]:
+    small = make_table(root / "small", 100, {})
+    large = TransactionLog(open_store(root / "avro"))
+
+    def refresh_time(log: TransactionLog, folder: Path, start: int) -> float:
+        reader = TransactionLog(open_store(folder))
+        reader.snapshot()
+        times = []
+        for n in range(7):
+            new = adds(1, start=start + n)
+            log.commit(Transaction(operation=Operation.APPEND, actions=new))
+            times.append(best_of(1, reader.snapshot))
+        return sorted(times)[3]
+
+    slow = refresh_time(large, root / "avro", 2 * 10**7)
+    quick = refresh_time(small, root / "small", 2 * 10**7)
+    yield Result(
+        "A refresh after one commit does not depend on the table's size",
+        slow / quick, 1.5, "at most",
+        f"{FILES:,} files {slow * 1000:.2f} ms / 100 files {quick * 1000:.2f} ms",
+    )  # fmt: skip
+    big, little = bytes_written(large, root / "avro"), bytes_written(small, root / "small")
+    yield Result(
+        "A commit of 100 files writes what it adds",
+        big / little, 1.1, "at most", f"{big:,} bytes on {FILES:,} files / {little:,} on 100",
+    )  # fmt: skip

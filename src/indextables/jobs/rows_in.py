@@ -1,0 +1,83 @@
+"""Rows that a caller hands over, in whatever form, as Arrow batches of the table's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.errors import SchemaError
+from indextables.schema import conform, normalize, type_name
+
+
+def as_reader(data: Any) -> pa.RecordBatchReader:
+    """Arrow tables, batches, readers and datasets; pandas, Polars and others by Arrow's interface.
+
+    >>> as_reader(pa.table({"a": [1]})).read_all().num_rows
+    1
+    """
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if hasattr(data, "scanner"):  # a pyarrow dataset
+        reader: pa.RecordBatchReader = data.scanner().to_reader()
+        return reader
+    if isinstance(data, Iterable):
+        return _from_batches(iter(data))
+    raise _not_rows(data)
+
+
+def _from_batches(batches: Iterator[Any]) -> pa.RecordBatchReader:
+    first = next(batches, None)
+    if first is None:
+        raise SchemaError("An empty list of batches has no schema. Pass a table or a reader.")
+    if not isinstance(first, pa.RecordBatch):
+        raise _not_rows(first)
+
+    def chained() -> Iterator[pa.RecordBatch]:
+        yield first
+        yield from batches
+
+    return pa.RecordBatchReader.from_batches(first.schema, chained())
+
+
+def _not_rows(data: object) -> SchemaError:
+    return SchemaError(
+        f"Cannot take rows from {type(data).__name__}. Pass a pyarrow Table, RecordBatch or "
+        "reader, an iterable of record batches, or a pandas or Polars DataFrame."
+    )
+
+
+def check_fits(incoming: pa.Schema, table: pa.Schema) -> None:
+    """Refuse rows whose columns the table does not have, or that cannot be null in it."""
+    incoming = normalize(incoming)
+    problems = [
+        f"column '{f.name}' ({type_name(f.type)}) is not in the table"
+        for f in incoming
+        if f.name not in table.names
+    ]
+    problems += [
+        f"column '{f.name}' ({type_name(f.type)}) is missing and must not be null"
+        for f in table
+        if f.name not in incoming.names and not f.nullable
+    ]
+    if problems:
+        raise SchemaError(
+            "The rows do not fit the table: "
+            + "; ".join(problems)
+            + ". The table has: "
+            + ", ".join(f"{f.name} {type_name(f.type)}" for f in table)
+            + ". To add columns, write with merge_schema=True."
+        )
+
+
+def conformed(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The reader's batches in the table's schema."""
+    for batch in reader:
+        yield conform(batch, schema)

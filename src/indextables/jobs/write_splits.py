@@ -1,0 +1,160 @@
+"""Rows in, splits in the store out: what every write does before it commits.
+
+One split is open per partition. Splits that are finished are stored at once, under names that
+nobody else uses; until a commit names them they are invisible, and a write that fails deletes
+what it stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.errors import IndexTablesError
+from indextables.log.actions import Add
+from indextables.split.mapping import Mapping
+from indextables.split.partitioning import partition_folder, split_by_partition
+from indextables.split.writer import SplitWriter, WrittenSplit
+from indextables.storage import Store
+
+logger = logging.getLogger(__name__)
+
+SPLITS_FOLDER = "splits"
+
+# Told how many rows were written since the last call.
+Progress = Callable[[int], None]
+
+
+class SplitSink:
+    """Takes record batches of the table's schema and stores them as splits.
+
+    A context manager: leaving it by an exception removes every trace.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        schema: pa.Schema,
+        partition_columns: Sequence[str],
+        mapping: Mapping,
+        config: Config,
+        data_change: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        self._store = store
+        self._schema = pa.schema([f for f in schema if f.name not in partition_columns])
+        self._partition_columns = tuple(partition_columns)
+        self._mapping = mapping
+        self._max_open = config[keys.WRITE_MAX_OPEN_SPLITS]
+        self._max_size = config[keys.WRITE_MAX_SPLIT_SIZE]
+        self._config = _with_shared_heap(config) if partition_columns else config
+        self._data_change = data_change
+        self._progress = progress or (lambda _rows: None)
+        # In the order of their last use.
+        self._open: dict[tuple[tuple[str, str], ...], SplitWriter] = {}
+        self._adds: list[Add] = []
+
+    def __enter__(self) -> SplitSink:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.abort()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows, whatever partitions they belong to."""
+        for values, rows in split_by_partition(batch, self._partition_columns):
+            key = tuple(values.items())
+            writer = self._open.pop(key, None) or self._begin(values)
+            self._open[key] = writer
+            writer.write(rows)
+            if writer.bytes_written >= self._max_size:
+                self._finish(key)
+        self._progress(batch.num_rows)
+
+    def _begin(self, values: dict[str, str]) -> SplitWriter:
+        if len(self._open) >= self._max_open:
+            self._finish(next(iter(self._open)))
+        partition_values = {name: values.get(name) for name in self._partition_columns}
+        return SplitWriter(
+            self._schema, self._mapping, self._config, partition_values=partition_values
+        )
+
+    def _finish(self, key: tuple[tuple[str, str], ...]) -> None:
+        writer = self._open[key]
+        if not writer.rows:
+            writer.abort()
+        else:
+            written = writer.close()
+            try:
+                self._adds.append(self._stored(written))
+            finally:
+                written.delete()
+        del self._open[key]
+
+    def _stored(self, written: WrittenSplit) -> Add:
+        values = {k: v for k, v in written.partition_values.items() if v is not None}
+        folder = partition_folder(values, self._partition_columns)
+        path = "/".join(filter(None, (folder, SPLITS_FOLDER, written.path.name)))
+        self._store.put_file(path, written.path)
+        return add_action(written, path=path, data_change=self._data_change)
+
+    def finish(self) -> list[Add]:
+        """Store what is still open; gives an add action for every split."""
+        for key in list(self._open):
+            self._finish(key)
+        return self._adds
+
+    def abort(self) -> None:
+        """Remove the temporary files, and the splits that were stored."""
+        for writer in self._open.values():
+            writer.abort()
+        self._open.clear()
+        discard(self._store, self._adds)
+
+
+def add_action(written: WrittenSplit, *, path: str, data_change: bool) -> Add:
+    """The log entry of a stored split."""
+    return Add(
+        path=path,
+        partition_values=written.partition_values,
+        size=written.size,
+        modification_time=time.time_ns() // 1_000_000,
+        data_change=data_change,
+        stats=written.stats_json,
+        min_values=written.statistics.min_values,
+        max_values=written.statistics.max_values,
+        num_records=written.num_records,
+        has_footer_offsets=True,
+        footer_start_offset=written.footer_start,
+        footer_end_offset=written.footer_end,
+        doc_mapping_json=written.mapping.to_json(),
+        uncompressed_size_bytes=written.uncompressed_size,
+        num_merge_ops=0,
+    )
+
+
+def discard(store: Store, adds: Sequence[Add]) -> None:
+    """Delete splits that no commit will ever name. Purge finds what this cannot."""
+    with contextlib.suppress(IndexTablesError):
+        store.delete([add.path for add in adds])
+
+
+def _with_shared_heap(config: Config) -> Config:
+    """Open splits share the memory that one may have."""
+    share = config[keys.WRITER_HEAP_SIZE] // config[keys.WRITE_MAX_OPEN_SPLITS]
+    smallest = 15_000_000  # Tantivy's own limit
+    return Config({keys.WRITER_HEAP_SIZE.name: max(share, smallest)}).over(config)

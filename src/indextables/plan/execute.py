@@ -1,0 +1,134 @@
+"""Running a plan in this process: splits in parallel, results in the order of the plan."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.errors import SchemaError
+from indextables.log.snapshot import Snapshot
+from indextables.plan.scan import ScanPlan, SplitTask
+from indextables.plan.split_rows import SplitRows
+from indextables.split.mapping import Mapping
+from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
+from indextables.storage import Store
+
+MAPPING_PROPERTY = "indextables.mapping"
+"""The table property that holds the mapping of the table's columns."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What it takes to read splits of a table: its store, open indexes, schema and mapping."""
+
+    store: Store
+    pool: IndexPool
+    context: SearchContext
+    parallelism: int
+
+    @classmethod
+    def of(cls, store: Store, snapshot: Snapshot, config: Config) -> Environment:
+        """The environment of a snapshot in this process."""
+        context = SearchContext(
+            snapshot.schema,
+            mapping_of(snapshot),
+            zone=ZoneInfo("UTC"),
+            max_expansions=config[keys.MAX_EXPANSIONS],
+        )
+        pool = _shared_pool(
+            config[keys.CACHE_DISK_PATH],
+            config[keys.CACHE_DISK_MAX_SIZE],
+            config[keys.MAX_OPEN_SPLITS],
+        )
+        return cls(store, pool, context, config[keys.READ_PARALLELISM])
+
+    def searcher(self, task: SplitTask) -> SplitSearcher:
+        """The split of a task, opened when it is first used."""
+        split = SplitFile(self.store, task.path, task.size, task.footer_start, task.footer_end)
+        return SplitSearcher(split, self.pool, self.context, task.partition)
+
+    def rows(self, task: SplitTask) -> SplitRows:
+        """The rows of a task's split under its predicate."""
+        return SplitRows(self.searcher(task), task.predicate)
+
+    def map(
+        self, work: Callable[[SplitTask], Result], tasks: Sequence[SplitTask]
+    ) -> Iterator[Result]:
+        """Results in order, computed a few splits ahead of whoever takes them."""
+        if len(tasks) <= 1 or self.parallelism == 1:
+            yield from map(work, tasks)
+            return
+        with ThreadPoolExecutor(min(self.parallelism, len(tasks))) as pool:
+            ahead: deque[Future[Result]] = deque()
+            try:
+                for task in tasks:
+                    ahead.append(pool.submit(work, task))
+                    if len(ahead) >= self.parallelism:
+                        yield ahead.popleft().result()
+                while ahead:
+                    yield ahead.popleft().result()
+            finally:
+                for future in ahead:
+                    future.cancel()
+
+
+@functools.lru_cache(maxsize=8)
+def _shared_pool(path: str, max_bytes: int, max_open: int) -> IndexPool:
+    """Open indexes are shared by all tables and queries of a process."""
+    return IndexPool.from_config(
+        Config(
+            {
+                keys.CACHE_DISK_PATH.name: path,
+                keys.CACHE_DISK_MAX_SIZE.name: max_bytes,
+                keys.MAX_OPEN_SPLITS.name: max_open,
+            }
+        )
+    )
+
+
+def mapping_of(snapshot: Snapshot) -> Mapping:
+    """How the table's columns are searched."""
+    text = snapshot.metadata.configuration.get(MAPPING_PROPERTY)
+    if text is None:
+        raise SchemaError(
+            f"'{snapshot.uri}' was not written by this product: its log can be read, its splits "
+            "cannot. Read it with the product that wrote it, and write the rows to a new table."
+        )
+    return Mapping.from_json(text)
+
+
+def run_scan(plan: ScanPlan, environment: Environment) -> Iterator[pa.Table]:
+    """The rows of a plan, piece by piece, in the order of its splits."""
+    left = plan.limit
+    if left == 0:
+        return
+
+    def read(task: SplitTask) -> list[pa.Table]:
+        return list(environment.rows(task).read(plan.columns, limit=plan.limit))
+
+    for pieces in environment.map(read, plan.tasks):
+        for piece in pieces:
+            if left is None:
+                yield piece
+                continue
+            yield piece.slice(0, left)
+            left -= min(left, piece.num_rows)
+        if left == 0:
+            return
+
+
+def result_schema(plan: ScanPlan) -> pa.Schema:
+    """The schema of the rows that a plan gives."""
+    schema = plan.snapshot.schema
+    return pa.schema([schema.field(name).with_nullable(True) for name in plan.columns])

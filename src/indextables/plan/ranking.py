@@ -1,0 +1,109 @@
+"""The best rows for a search: BM25 over all live splits, whatever way rows are laid out in them.
+
+Statistics of words are those of the whole table, so a score depends on the rows of the table
+only. Conditions (`where`) leave rows out and change nobody's score. Ties are broken by the values
+of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.config import Config
+from indextables.errors import QueryError
+from indextables.log.snapshot import Snapshot
+from indextables.plan.execute import Environment
+from indextables.plan.scan import plan_scan, split_tasks
+from indextables.plan.split_rows import Mask, SplitRows
+from indextables.predicate import TRUE, Predicate, Search
+from indextables.split.memory_index import Rows
+from indextables.split.scoring import CombinedSearcher, break_ties
+from indextables.split.search import SearchContext, SplitSearcher
+from indextables.split.snippet import snippet
+
+SCORE = "_score"
+
+
+def top_rows(
+    snapshot: Snapshot,
+    environment: Environment,
+    search: Search,
+    *,
+    predicate: Predicate = TRUE,
+    columns: Sequence[str],
+    limit: int | None,
+    config: Config,
+) -> pa.Table:
+    """The best rows, best first, with their scores in the last column."""
+    tasks = split_tasks(snapshot, snapshot.entries, TRUE)
+    searchers = [environment.searcher(task) for task in tasks]
+    kept = {t.path: t.predicate for t in plan_scan(snapshot, predicate=predicate).tasks}
+    within = None
+    if predicate != TRUE:
+        within = [
+            _mask(searcher, kept.get(task.path))
+            for task, searcher in zip(tasks, searchers, strict=True)
+        ]
+    total = sum(task.num_records or searcher.split.info.rows
+                for task, searcher in zip(tasks, searchers, strict=True))  # fmt: skip
+    wanted = total if limit is None else limit
+    with CombinedSearcher(searchers, search, config) as combined:
+        found = combined.top(wanted, within=within)
+
+        def read(name: str, splits: Rows, rows: Rows) -> pa.Array:  # type: ignore[type-arg]
+            table = _read_hits(searchers, splits, rows, [name], snapshot.schema)
+            return table.column(name).combine_chunks()
+
+        hits = break_ties(found, wanted, read, snapshot.schema)
+        table = _read_hits(searchers, hits.splits, hits.rows, columns, snapshot.schema)
+    return table.append_column(SCORE, pa.array(hits.scores, pa.float32()))
+
+
+def _mask(searcher: SplitSearcher, predicate: Predicate | None) -> Mask:
+    rows = searcher.split.info.rows
+    if predicate is None:
+        return np.zeros(rows, dtype=np.bool_)
+    matching = SplitRows(searcher, predicate).matching()
+    mask = np.full(rows, matching is None)
+    if matching is not None:
+        mask[matching] = True
+    return mask
+
+
+def _read_hits(
+    searchers: Sequence[SplitSearcher],
+    splits: Rows,
+    rows: Rows,
+    columns: Sequence[str],
+    schema: pa.Schema,
+) -> pa.Table:
+    """Rows of several splits in the order of the hits."""
+    wanted = pa.schema([schema.field(name).with_nullable(True) for name in columns])
+    parts, places = [], []
+    for ordinal in np.unique(splits):
+        here = np.flatnonzero(splits == ordinal)
+        parts.append(searchers[ordinal].read_rows(rows[here], columns))
+        places.append(here)
+    if not parts:
+        return wanted.empty_table()
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return pa.concat_tables(parts).take(order)
+
+
+def with_snippets(
+    table: pa.Table, search: Search, columns: Sequence[str], context: SearchContext
+) -> pa.Table:
+    """The rows with a column `_snippet_<name>` for each of these columns."""
+    for name in columns:
+        texts = table.column(name)
+        if not pa.types.is_string(texts.type):
+            raise QueryError(f"A snippet shows text; the column '{name}' is {texts.type}.")
+        marked = [
+            snippet(text, search, name, mapping=context.mapping, schema=context.schema)
+            for text in texts.to_pylist()
+        ]
+        table = table.append_column(f"_snippet_{name}", pa.array(marked, pa.string()))
+    return table

@@ -1,0 +1,325 @@
+"""Which files can hold a matching row: a predicate on partition values and statistics.
+
+For every node of the predicate and every file this asks three questions at once: may a row of the
+file make it true, may one make it false, may one make it null? NOT swaps the first two, so it is
+as safe as the rest. Partition values are exact. Statistics only bound: a file is left out when
+its bounds prove that no row can match, and what is missing or unreadable proves nothing.
+
+Statistics mislead in ways that are known, and each is allowed for:
+
+- a maximum may be cut to a prefix without a mark, so a long one stands for all that begin with it;
+- minima and maxima of floats leave NaN out, and NaN is greater than every number;
+- text may have been ordered by UTF-16 units, which differs from UTF-8 from U+E000 on;
+- bounds in the wrong order were not made by our rules at all.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.plan.statistics import NULL_PARTITION, Flags, decode, flags, lookup
+from indextables.plan.value_range import Possible, ValueRange, value_range
+from indextables.predicate import (
+    And,
+    Column,
+    Compare,
+    Condition,
+    Constant,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    Search,
+    columns,
+    conjunction,
+    conjuncts,
+    searches,
+)
+from indextables.predicate.names import column_type
+from indextables.split.row_filter import evaluate
+
+TRUNCATION_LENGTH = 32
+"""From this many characters on, a maximum may be a prefix of the real one."""
+
+Counts: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+_NUMBER_LIKE = re.compile(r"\s*[+-]?[\d.]+([eE][+-]?\d+)?\s*")
+
+
+class Verdict(NamedTuple):
+    """What is known about the rows of each file."""
+
+    keep: Flags
+    """Some row may match. Only files where this is false may be left out."""
+    whole: Flags
+    """Every row matches, so that the file's `numRecords` is its count."""
+
+
+class Bounds(Protocol):
+    """The least and the greatest value of a partition column, as text."""
+
+    @property
+    def min(self) -> str | None: ...
+    @property
+    def max(self) -> str | None: ...
+
+
+def judge(
+    predicate: Predicate,
+    files: pa.Table,
+    *,
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    truncation_length: int = TRUNCATION_LENGTH,
+) -> Verdict:
+    """Judge every file of a snapshot.
+
+    `files` has the columns of the log: `partitionValues`, `minValues` and `maxValues` as maps of
+    text, `numRecords`, and `stats`: JSON with `nullCount` by column and, where it is not zero,
+    `nanCount`.
+    """
+    source = _Files(files, schema, frozenset(partition_columns), truncation_length, counts_all=True)
+    possible = _possible(predicate, source, files.num_rows)
+    return Verdict(possible.true, ~possible.false & ~possible.null)
+
+
+def keep_mask(
+    predicate: Predicate,
+    files: pa.Table,
+    *,
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    truncation_length: int = TRUNCATION_LENGTH,
+) -> Flags:
+    """True where a file may hold a matching row: `judge` without what only counting needs.
+
+    Conditions on partition values come first, so that statistics are read of few files only.
+    """
+    parts = frozenset(partition_columns)
+    by_partition = [c for c in conjuncts(predicate) if partition_only(c, partition_columns)]
+    by_statistics = [c for c in conjuncts(predicate) if not partition_only(c, partition_columns)]
+    source = _Files(files, schema, parts, truncation_length)
+    keep = _possible(conjunction(*by_partition), source, files.num_rows).true.copy()
+    if by_statistics and keep.any():
+        kept = files if keep.all() else files.filter(pa.array(keep))
+        source = _Files(kept, schema, parts, truncation_length)
+        keep[keep] = _possible(conjunction(*by_statistics), source, kept.num_rows).true
+    return keep
+
+
+def partition_only(predicate: Predicate, partition_columns: Sequence[str]) -> bool:
+    """Whether partition values alone decide a predicate, so that no row need be read.
+
+    >>> partition_only(IsNull(Column(("day",))), ["day"])
+    True
+    """
+    return not searches(predicate) and all(
+        column.path[1:] == () and column.root in partition_columns for column in columns(predicate)
+    )
+
+
+def bounds_may_match(
+    predicate: Predicate,
+    bounds: Mapping[str, Bounds | None] | None,
+    *,
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+) -> bool:
+    """Whether files of a manifest may match, by the `min` and `max` of its partition values."""
+    if not bounds:
+        return True
+    source = _Bounds(bounds, schema, frozenset(partition_columns))
+    return bool(_possible(predicate, source, 1).true[0])
+
+
+# --- the tree --------------------------------------------------------------------------------
+
+
+class _Source(Protocol):
+    """Where conditions on columns are answered from."""
+
+    def condition(self, node: Condition) -> Possible: ...
+
+
+def _possible(node: Predicate, source: _Source, count: int) -> Possible:
+    match node:
+        case And(children=children):
+            found = [_possible(child, source, count) for child in children]
+            is_false = _some(f.false & ~f.true & ~f.null for f in found)
+            return Possible(
+                _every(f.true for f in found),
+                _some(f.false for f in found),
+                _some(f.null for f in found) & ~is_false,
+            )
+        case Or(children=children):
+            found = [_possible(child, source, count) for child in children]
+            is_true = _some(f.true & ~f.false & ~f.null for f in found)
+            return Possible(
+                _some(f.true for f in found),
+                _every(f.false for f in found),
+                _some(f.null for f in found) & ~is_true,
+            )
+        case Not(child=child):
+            inner = _possible(child, source, count)
+            return Possible(inner.false, inner.true, inner.null)
+        case Constant(value=value):
+            return Possible(*(np.full(count, value is answer) for answer in (True, False, None)))
+        case Search():
+            return Possible(_yes(count), _yes(count), ~_yes(count))
+        case _:
+            return source.condition(node)
+
+
+def _every(answers: Iterable[Flags]) -> Flags:
+    found: Flags = np.logical_and.reduce(list(answers))
+    return found
+
+
+def _some(answers: Iterable[Flags]) -> Flags:
+    found: Flags = np.logical_or.reduce(list(answers))
+    return found
+
+
+def _yes(count: int) -> Flags:
+    return np.ones(count, np.bool_)
+
+
+def _anything(count: int) -> Possible:
+    return Possible(_yes(count), _yes(count), _yes(count))
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Files:
+    files: pa.Table
+    schema: pa.Schema
+    partition_columns: frozenset[str]
+    truncation_length: int
+    counts_all: bool = False
+    """Whether null counts are wanted where they cannot make a file skippable."""
+    ranges: dict[tuple[str, bool], ValueRange] = field(default_factory=dict)
+
+    def condition(self, node: Condition) -> Possible:
+        column = node.column
+        if column.path[1:]:
+            # Statistics have flat names; a nested field could be mistaken for a dotted column.
+            return _anything(self.files.num_rows)
+        if column.root in self.partition_columns:
+            return self.exact(node)
+        return self.bounded(node)
+
+    def exact(self, node: Condition) -> Possible:
+        """A partition value is the value of every row."""
+        name = node.column.root
+        texts: Any = lookup(self.files, "partitionValues", name)
+        decoded = decode(texts, column_type(node.column, self.schema), zone=datetime.UTC)
+        is_marked = flags(pc.fill_null(pc.equal(texts, pa.scalar(NULL_PARTITION)), False))
+        is_unknown = ~decoded.is_known & ~flags(pc.is_null(texts)) & ~is_marked
+        if pa.types.is_string(decoded.values.type):
+            # Some writers mean null by it; a row may also hold these very characters.
+            is_unknown = is_unknown | is_marked
+        answer: Any = evaluate(node, pa.table({name: decoded.values}))
+        return Possible(
+            flags(pc.fill_null(answer, False)) | is_unknown,
+            flags(pc.fill_null(pc.invert(answer), False)) | is_unknown,
+            flags(pc.is_null(answer)) | is_unknown,
+        )
+
+    def bounded(self, node: Condition) -> Possible:
+        name = node.column.root
+        asks_for_null = isinstance(node, IsNull) or (isinstance(node, Compare) and node.op == "<=>")
+        key = (name, self.counts_all or asks_for_null)
+        if key not in self.ranges:
+            self.ranges[key] = self.range_of(node.column, counts_all=key[1])
+        return self.ranges[key].possible(node)
+
+    def range_of(self, column: Column, *, counts_all: bool) -> ValueRange:
+        name, kind = column.root, column_type(column, self.schema)
+        lower = decode(lookup(self.files, "minValues", name), kind)
+        upper = decode(lookup(self.files, "maxValues", name), kind)
+        # Where nobody asks for nulls, they matter only if a file may have nothing else.
+        wanted = ~lower.is_known & ~upper.is_known
+        if counts_all or pa.types.is_floating(kind):
+            wanted = _yes(self.files.num_rows)
+        nulls, records = self.counts("nullCount", name, wanted), self.records()
+        # Who counts nulls counts NaN as well and leaves a zero out.
+        nans = np.where(nulls < 0, -1, np.maximum(self.counts("nanCount", name, wanted), 0))
+        return value_range(
+            kind,
+            lower,
+            upper,
+            truncation_length=self.truncation_length,
+            may_be_value=(nulls < 0) | (records < 0) | (nulls < records),
+            may_be_null=nulls != 0,
+            may_be_nan=nans != 0,
+        )
+
+    def records(self) -> Counts:
+        """How many rows each file has, -1 if that is not known."""
+        if "numRecords" not in self.files.schema.names:
+            return np.full(self.files.num_rows, -1, np.int64)
+        column: Any = self.files.column("numRecords")
+        return np.asarray(pc.fill_null(column, -1).to_numpy(), np.int64)
+
+    def counts(self, kind: str, name: str, wanted: Flags) -> Counts:
+        """A count from the statistics' JSON for the wanted files, -1 if that is not known."""
+        found = np.full(self.files.num_rows, -1, np.int64)
+        if "stats" not in self.files.schema.names:
+            return found
+        texts: Any = self.files.column("stats")
+        has_count = pc.and_(pc.match_substring(texts, f'"{kind}"'), pa.array(wanted))
+        numbers = np.flatnonzero(flags(pc.fill_null(has_count, False)))
+        counts = [_count(text, kind, name) for text in texts.take(pa.array(numbers)).to_pylist()]
+        found[numbers] = counts
+        return found
+
+
+def _count(text: str, kind: str, name: str) -> int:
+    try:
+        count = orjson.loads(text)[kind][name]
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return -1
+    is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**63
+    return count if is_count else -1
+
+
+# --- manifests -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    bounds: Mapping[str, Bounds | None]
+    schema: pa.Schema
+    partition_columns: frozenset[str]
+
+    def condition(self, node: Condition) -> Possible:
+        name = node.column.root
+        bounds = self.bounds.get(name)
+        if node.column.path[1:] or name not in self.partition_columns or bounds is None:
+            return _anything(1)
+        kind = column_type(node.column, self.schema)
+        texts = [bounds.min, bounds.max]
+        if pa.types.is_string(kind) and any(t is None or _NUMBER_LIKE.fullmatch(t) for t in texts):
+            # Some writers order text that looks like numbers as numbers.
+            return _anything(1)
+        lower, upper = (decode(pa.array([t], pa.string()), kind) for t in texts)
+        return value_range(
+            kind,
+            lower,
+            upper,
+            truncation_length=TRUNCATION_LENGTH,
+            may_be_value=_yes(1),
+            may_be_null=_yes(1),
+            may_be_nan=_yes(1),
+        ).possible(node)

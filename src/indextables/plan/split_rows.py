@@ -1,0 +1,207 @@
+"""Which rows of one split match a predicate, and their values.
+
+The index proposes: searches are answered exactly, equality on text by the rows that hold the
+words. Where that leaves a question open, the columns of the predicate are read for the proposed
+rows and the row filter decides. Where the index has nothing to say, all rows are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from indextables.errors import DamagedIndexError
+from indextables.predicate import (
+    TRUE,
+    And,
+    Column,
+    Compare,
+    Constant,
+    In,
+    Not,
+    Or,
+    Predicate,
+    Search,
+    Term,
+    columns,
+)
+from indextables.split.memory_index import Rows
+from indextables.split.query import Leaf
+from indextables.split.row_filter import evaluate
+from indextables.split.search import SplitSearcher
+
+Mask = npt.NDArray[np.bool_]
+
+# Rows that are read at once: enough to be fast, few enough to be small.
+_PIECE = 131_072
+_PIECE_GROUPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Rows that may match. `exact` means that they do and no others."""
+
+    mask: Mask
+    exact: bool
+
+
+@dataclass(slots=True)
+class SplitRows:
+    """One split under one predicate, in which partition columns are already decided."""
+
+    searcher: SplitSearcher
+    predicate: Predicate
+    _answers: dict[Search, Mask] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return self.searcher.split.info.rows
+
+    def matching(self) -> Rows | None:
+        """The numbers of the matching rows in ascending order; None means all of them."""
+        if self.predicate == TRUE:
+            return None
+        proposal = self._propose(self.predicate)
+        if proposal is not None and proposal.exact:
+            return np.flatnonzero(proposal.mask)
+        candidates = None if proposal is None else np.flatnonzero(proposal.mask)
+        found = [rows[self._decide(rows, table)] for rows, table in self._candidates(candidates)]
+        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+    def count(self) -> int:
+        """How many rows match."""
+        if isinstance(self.predicate, Search):
+            return self.searcher.count(self.predicate)
+        rows = self.matching()
+        return self.total if rows is None else len(rows)
+
+    def read(self, wanted: Sequence[str], *, limit: int | None = None) -> Iterator[pa.Table]:
+        """The matching rows with these columns, in pieces, in the order of the split."""
+        rows = self.matching()
+        if rows is None and limit is None:
+            here = [n for n in wanted if n in self.searcher.split.rows.schema.names]
+            for _, table in self.searcher.split.rows.batches(here):
+                yield self.searcher.complete(table, wanted)
+            return
+        if rows is None:
+            rows = np.arange(min(self.total, limit or 0))
+        rows = rows[:limit]
+        for start in range(0, len(rows), _PIECE):
+            yield self.searcher.read_rows(rows[start : start + _PIECE], wanted)
+
+    # --- what the index says -----------------------------------------------------------------
+
+    def _propose(self, node: Predicate) -> Proposal | None:
+        match node:
+            case Search():
+                return Proposal(self._answer(node), exact=True)
+            case Constant(value=value):
+                # NOT NULL is null, not true: the complement of such a proposal means nothing.
+                return Proposal(np.full(self.total, value is True), exact=value is not None)
+            case Not(child=child):
+                inner = self._propose(child)
+                if inner is None or not inner.exact:
+                    return None
+                return Proposal(~inner.mask, exact=True)
+            case And(children=children):
+                return self._propose_all(children)
+            case Or(children=children):
+                return self._propose_any(children)
+            case Compare(op="=", column=column, value=str(text)):
+                return self._holding(column, (text,))
+            case In(column=column, values=values):
+                texts = tuple(value for value in values if isinstance(value, str))
+                return self._holding(column, texts) if len(texts) == len(values) else None
+            case _:
+                return None
+
+    def _propose_all(self, children: Sequence[Predicate]) -> Proposal | None:
+        found: Proposal | None = None
+        exact = True
+        for child in children:
+            proposal = self._propose(child)
+            if proposal is None:
+                exact = False
+                continue
+            exact = exact and proposal.exact
+            found = proposal if found is None else Proposal(found.mask & proposal.mask, False)
+            if not found.mask.any():
+                break
+        return None if found is None else replace(found, exact=exact)
+
+    def _propose_any(self, children: Sequence[Predicate]) -> Proposal | None:
+        mask = np.zeros(self.total, dtype=np.bool_)
+        exact = True
+        for child in children:
+            proposal = self._propose(child)
+            if proposal is None:
+                return None
+            mask |= proposal.mask
+            exact = exact and proposal.exact
+        return Proposal(mask, exact)
+
+    def _answer(self, search: Search) -> Mask:
+        if search not in self._answers:
+            self._answers[search] = self._mask(self.searcher.search(search))
+        return self._answers[search]
+
+    def _holding(self, column: Column, texts: Sequence[str]) -> Proposal | None:
+        """Rows that hold all words of one of these texts: those that equal one are among them.
+
+        The split's own analyzer is used, so this is true whatever the table's mapping says now.
+        """
+        mapped = self.searcher.split.info.mapping.by_name.get(column.root)
+        if column.path[1:] or mapped is None or mapped.kind not in ("text", "string"):
+            return None
+        if column.root in self.searcher.partition or not mapped.field:
+            return None
+        kind = self.searcher.split.rows.schema.field(column.root).type
+        if not pa.types.is_string(kind):
+            return None  # an array: equality of whole arrays is not a question of words
+        try:
+            source = self.searcher.source()
+            mask = np.zeros(self.total, dtype=np.bool_)
+            for text in texts:
+                # Without positions the compiler asks for all words, wherever they stand.
+                leaf = Leaf(replace(mapped, record="basic"), Term(None, text))
+                query = source.compiler.candidates(leaf)
+                if query is None:
+                    return None
+                mask |= self._mask(source.index_rows(query))
+        except DamagedIndexError:
+            return None
+        return Proposal(mask, exact=False)
+
+    def _mask(self, rows: Rows) -> Mask:
+        mask = np.zeros(self.total, dtype=np.bool_)
+        mask[rows] = True
+        return mask
+
+    # --- what the rows say -------------------------------------------------------------------
+
+    def _candidates(self, rows: Rows | None) -> Iterator[tuple[Rows, pa.Table]]:
+        """The columns of the predicate, of these rows, in pieces."""
+        schema = self.searcher.context.schema
+        needed = {column.root for column in columns(self.predicate)}
+        names = [name for name in schema.names if name in needed]
+        if rows is None:
+            here = [n for n in names if n in self.searcher.split.rows.schema.names]
+            pieces = self.searcher.split.rows.batches(here, groups_at_once=_PIECE_GROUPS)
+            for first, table in pieces:
+                numbers = np.arange(first, first + table.num_rows)
+                yield numbers, self.searcher.complete(table, names)
+            return
+        for start in range(0, len(rows), _PIECE):
+            piece = rows[start : start + _PIECE]
+            yield piece, self.searcher.read_rows(piece, names)
+
+    def _decide(self, rows: Rows, table: pa.Table) -> Mask:
+        answer: Any = evaluate(
+            self.predicate, table, search=lambda search: self._answer(search)[rows]
+        )
+        return np.asarray(answer.fill_null(False))

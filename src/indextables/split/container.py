@@ -1,0 +1,290 @@
+"""The file of a split: a Parquet file that also carries an index.
+
+::
+
+    PAR1 | row groups | index files | term lists | seal | page index, footer | length | PAR1
+
+Parquet readers follow the footer's offsets and never see what lies between the row groups and the
+footer. The footer's key-value metadata holds one JSON document (`SplitInfo`) that names every
+section with offset, length and checksum. Parquet does not protect its own footer, so the *seal*
+before it holds a checksum of all that follows. A reader that knows where the seal begins opens a
+remote split with one request.
+
+Sections that compress are compressed; `size` and `crc` are those of the content.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Callable
+from collections.abc import Mapping as Map
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from indextables.errors import DamagedIndexError, DamagedSplitError, ForeignSplitError, SchemaError
+from indextables.split.mapping import Mapping
+
+FORMAT_VERSION = 1
+INFO_KEY = b"indextables.split"
+
+_MAGIC = b"PAR1"
+_SEAL = struct.Struct("<8sII")
+_SEAL_MAGIC = b"ITSPLIT1"
+_TRAILER = 8
+_FIRST_GUESS = 256 << 10
+_MAX_FOOTER = 256 << 20
+_MAX_SECTION = 16 << 30
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_PIECE = 1 << 20
+_WORTH_COMPRESSING = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A run of bytes in the file: an index file (`kind` index) or a term list (`kind` terms)."""
+
+    kind: str
+    name: str
+    offset: int
+    length: int
+    size: int
+    crc: int
+    codec: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the log keeps about the columns of a split, in the log's spelling."""
+
+    min_values: Map[str, str] = field(default_factory=dict)
+    max_values: Map[str, str] = field(default_factory=dict)
+    null_counts: Map[str, int] = field(default_factory=dict)
+    nan_counts: Map[str, int] = field(default_factory=dict)
+
+    def to_json(self, num_records: int) -> str:
+        """The `stats` string of an add action."""
+        document: dict[str, Any] = {"numRecords": num_records, "nullCount": self.null_counts}
+        if self.nan_counts:
+            document["nanCount"] = self.nan_counts
+        return orjson.dumps(document).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment of the index. A row's number is `base` plus the `_row` of its document."""
+
+    name: str
+    base: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SplitInfo:
+    """What a split says about itself, enough to rebuild its entry in the log."""
+
+    rows: int
+    mapping: Mapping
+    sections: tuple[Section, ...]
+    segments: tuple[Segment, ...]
+    partition_values: Map[str, str | None]
+    statistics: Statistics
+    uncompressed_size: int
+    term_counts: Map[str, int] = field(default_factory=dict)
+    """How many different words each field of words has, where that was counted."""
+
+    def index_sections(self) -> tuple[Section, ...]:
+        """The files of the Tantivy index."""
+        return tuple(s for s in self.sections if s.kind == "index")
+
+    def to_json(self) -> bytes:
+        """The document in the footer."""
+        return orjson.dumps(
+            {
+                "version": FORMAT_VERSION,
+                "rows": self.rows,
+                "mapping": orjson.loads(self.mapping.to_json()),
+                "sections": [asdict(s) for s in self.sections],
+                "segments": [asdict(s) for s in self.segments],
+                "partitionValues": self.partition_values,
+                "statistics": asdict(self.statistics),
+                "uncompressedSize": self.uncompressed_size,
+                "termCounts": self.term_counts,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: bytes, *, path: str) -> SplitInfo:
+        """Read the document; the path is for messages."""
+        try:
+            document = orjson.loads(text)
+            if document["version"] != FORMAT_VERSION:
+                raise DamagedSplitError(
+                    path, f"format {document['version']} is newer than this release; upgrade"
+                )
+            return cls(
+                rows=int(document["rows"]),
+                mapping=Mapping.from_json(orjson.dumps(document["mapping"])),
+                sections=tuple(Section(**s) for s in document["sections"]),
+                segments=tuple(Segment(**s) for s in document["segments"]),
+                partition_values=document["partitionValues"],
+                statistics=Statistics(**document["statistics"]),
+                uncompressed_size=int(document["uncompressedSize"]),
+                term_counts=document["termCounts"],
+            )
+        except (KeyError, TypeError, ValueError, SchemaError) as error:
+            raise DamagedSplitError(path, f"its description cannot be read ({error})") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The opened end of a split."""
+
+    info: SplitInfo
+    parquet: pq.FileMetaData
+    start: int
+    end: int
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+class Sink(Protocol):
+    """An open file that knows where it is."""
+
+    def write(self, data: Any, /) -> Any: ...
+    def tell(self) -> int: ...
+
+
+def write_file_section(sink: Sink, source: Path, *, kind: str) -> Section:
+    """Append a file as a section, compressed if a sample of it compresses."""
+    with source.open("rb") as file:
+        first = file.read(_PIECE)
+        packed = zstandard.compress(first, 3)
+        codec = "zstd" if len(packed) < _WORTH_COMPRESSING * len(first) else ""
+        offset, size, crc = sink.tell(), 0, 0
+        compressor = zstandard.ZstdCompressor(level=3).compressobj()
+        piece = first
+        while piece:
+            size, crc = size + len(piece), zlib.crc32(piece, crc)
+            sink.write(compressor.compress(piece) if codec else piece)
+            piece = file.read(_PIECE)
+        if codec:
+            sink.write(compressor.flush())
+    return Section(kind, source.name, offset, sink.tell() - offset, size, crc, codec)
+
+
+def write_bytes_section(sink: Sink, data: bytes, *, kind: str, name: str) -> Section:
+    """Append bytes as a section, as they are."""
+    offset = sink.tell()
+    sink.write(data)
+    return Section(kind, name, offset, len(data), len(data), zlib.crc32(data))
+
+
+def write_seal(sink: Sink) -> int:
+    """Reserve the seal; everything after it is the footer. Returns its offset."""
+    offset = sink.tell()
+    sink.write(_SEAL.pack(_SEAL_MAGIC, 0, 0))
+    return offset
+
+
+def close_seal(file: Path, offset: int) -> None:
+    """Fill in the seal of a finished file."""
+    with file.open("r+b") as stream:
+        stream.seek(offset + _SEAL.size)
+        footer = stream.read()
+        stream.seek(offset)
+        stream.write(_SEAL.pack(_SEAL_MAGIC, zlib.crc32(footer), len(footer)))
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+ReadRange = Callable[[int, int], bytes]
+"""Reads the bytes of a file from a start to an end."""
+
+
+def read_footer(
+    read: ReadRange, size: int, *, path: str, start: int | None = None, end: int | None = None
+) -> Footer:
+    """Open the end of a split, with one request if the log says where it is."""
+    if start is None or not 0 <= start < size or end != size:
+        start = max(0, size - _FIRST_GUESS)
+    if size < _SEAL.size + _TRAILER + len(_MAGIC):
+        raise _unreadable(read, size, path, "it is too short")
+    tail = read(start, size)
+    if tail[-4:] != _MAGIC:
+        raise _unreadable(read, size, path, "it does not end as a split does")
+    length = int.from_bytes(tail[-8:-4], "little")
+    seal = _find_seal(tail)
+    if seal is None and length < min(size, _MAX_FOOTER):
+        # The page index lies between the seal and the footer and may be longer than the guess.
+        start = max(0, size - 4 * length - _FIRST_GUESS * 16)
+        tail = read(start, size)
+        seal = _find_seal(tail)
+    if seal is None:
+        raise DamagedSplitError(path, "the seal of its footer is missing or wrong")
+    try:
+        parquet: pq.FileMetaData = pq.ParquetFile(pa.BufferReader(tail[seal:])).metadata
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedSplitError(path, f"its Parquet footer cannot be read ({error})") from None
+    text = (parquet.metadata or {}).get(INFO_KEY)
+    if text is None:
+        raise DamagedSplitError(path, "it is a Parquet file without a split's description")
+    info = SplitInfo.from_json(text, path=path)
+    _check_sections(info, limit=start + seal, path=path)
+    if parquet.num_rows != info.rows:
+        raise DamagedSplitError(path, f"it has {parquet.num_rows} rows instead of {info.rows}")
+    return Footer(info, parquet, start + seal, size)
+
+
+def _find_seal(tail: bytes) -> int | None:
+    """Where the seal is that fits what follows it; the last such place."""
+    position = len(tail)
+    while (position := tail.rfind(_SEAL_MAGIC, 0, position)) >= 0:
+        after = position + _SEAL.size
+        if after <= len(tail):
+            _, crc, length = _SEAL.unpack_from(tail, position)
+            if length == len(tail) - after and zlib.crc32(tail[after:]) == crc:
+                return position
+    return None
+
+
+def _unreadable(read: ReadRange, size: int, path: str, reason: str) -> Exception:
+    if size >= len(_MAGIC) and read(0, len(_MAGIC)) != _MAGIC:
+        return ForeignSplitError(path)
+    return DamagedSplitError(path, reason)
+
+
+def _check_sections(info: SplitInfo, *, limit: int, path: str) -> None:
+    """A section stays inside the file, and its name stays inside the folder it is copied to."""
+    for section in info.sections:
+        if (
+            not _NAME.fullmatch(section.name)
+            or section.offset < len(_MAGIC)
+            or section.length < 0
+            or section.offset + section.length > limit
+            or not 0 <= section.size <= _MAX_SECTION
+            or section.codec not in ("", "zstd")
+        ):
+            raise DamagedSplitError(path, f"the section {section.name!r} is impossible")
+
+
+def read_section(read: ReadRange, section: Section, *, path: str) -> bytes:
+    """The content of a section, checked."""
+    data = read(section.offset, section.offset + section.length)
+    if section.codec:
+        try:
+            stream = zstandard.ZstdDecompressor().stream_reader(data)
+            # One byte more than promised tells a bomb from an honest section.
+            data = stream.read(section.size + 1)
+        except zstandard.ZstdError as error:
+            raise DamagedIndexError(path, f"{section.name} does not decompress ({error})") from None
+    if len(data) != section.size or zlib.crc32(data) != section.crc:
+        raise DamagedIndexError(path, f"the checksum of {section.name} is wrong")
+    return data

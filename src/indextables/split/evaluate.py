@@ -1,0 +1,169 @@
+"""Which rows match a search: the index answers what it can, the rows answer the rest.
+
+A query that the index can answer exactly is one Tantivy search. Otherwise the largest parts that
+it can answer are searched first, and leaves about rows are asked only for rows that are still in
+question. The same evaluation serves a split on disk and rows in memory: both are a `Source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import tantivy
+
+from indextables.predicate import Phrase, Term, TermSet
+from indextables.split.compile import Compiler
+from indextables.split.leaves import ArrowColumn, Path
+from indextables.split.memory_index import Rows
+from indextables.split.query import Boosted, Combined, Every, Leaf, Query
+from indextables.split.rowwise import Mask, rowwise
+from indextables.split.typed import intervals
+
+
+class Source(Protocol):
+    """Rows with an index over them."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+
+    @property
+    def compiler(self) -> Compiler:
+        """Compiles queries for the index."""
+
+    def index_rows(self, query: tantivy.Query) -> Rows:
+        """The rows that match, in ascending order."""
+
+    def column(self, name: str, rows: Rows | None) -> ArrowColumn:
+        """A column, of all rows or of some."""
+
+
+def matching(query: Query, source: Source) -> Rows:
+    """The rows that match a query, in ascending order."""
+    compiled = source.compiler.compile(query)
+    if compiled is not None:
+        return source.index_rows(compiled)
+    everything = np.ones(source.num_rows, dtype=np.bool_)
+    return np.flatnonzero(_evaluate(query, source, everything))
+
+
+def _evaluate(query: Query, source: Source, within: Mask) -> Mask:
+    """The rows of `within` that match."""
+    compiled = source.compiler.compile(query)
+    if compiled is not None:
+        return within & _mask(source.index_rows(compiled), source)
+    match query:
+        case Leaf():
+            return leaf_rows(query, source, within)
+        case Boosted(child=child):
+            return _evaluate(child, source, within)
+        case Combined():
+            return _combined(query, source, within)
+        case Every():
+            return within
+
+
+def _combined(query: Combined, source: Source, within: Mask) -> Mask:
+    result = within
+    if query.must:
+        for child in _cheapest_first(query.must, source):
+            result = _evaluate(child, source, result)
+    elif query.should:
+        result = np.zeros_like(within)
+        for child in _cheapest_first(query.should, source):
+            result = result | _evaluate(child, source, within & ~result)
+    else:
+        return np.zeros_like(within)
+    for child in _cheapest_first(query.must_not, source):
+        result = result & ~_evaluate(child, source, result)
+    return result
+
+
+def _cheapest_first(children: Sequence[Query], source: Source) -> list[Query]:
+    return sorted(children, key=lambda child: source.compiler.compile(child) is None)
+
+
+def leaf_rows(leaf: Leaf, source: Source, within: Mask) -> Mask:
+    """The rows of `within` that match a leaf which the index cannot decide."""
+    compiler = source.compiler
+    if leaf.field.partition:
+        # One value for the whole split: ask once.
+        first = source.column(leaf.field.name, np.zeros(min(1, len(within)), dtype=np.int64))
+        same = rowwise(leaf, first, zone=compiler.zone, max_expansions=compiler.max_expansions)
+        return within if same.any() else np.zeros_like(within)
+    if not leaf.field.has_words and leaf.field.kind != "ip" and _asks_nothing(leaf, compiler):
+        return np.zeros_like(within)
+    if may_propose(leaf, compiler.types(leaf.field.name)):
+        proposal = compiler.candidates(leaf)
+        if proposal is not None:
+            within = within & _mask(source.index_rows(proposal), source)
+    rows = np.flatnonzero(within)
+    result = np.zeros_like(within)
+    if len(rows):
+        some = None if len(rows) == source.num_rows else rows
+        found = rowwise(
+            leaf,
+            source.column(leaf.field.name, some),
+            zone=compiler.zone,
+            max_expansions=compiler.max_expansions,
+        )
+        result[rows[found]] = True
+    return result
+
+
+def _asks_nothing(leaf: Leaf, compiler: Compiler) -> bool:
+    """Whether no value of the column's type can match, so that it need not be read."""
+    kind = compiler.types(leaf.field.name)
+    while pa.types.is_list(kind):
+        kind = kind.value_type
+    return intervals(leaf.node, kind, compiler.zone) == []
+
+
+def may_propose(leaf: Leaf, kind: pa.DataType) -> bool:
+    """Whether every row that matches a leaf also has the leaf's words in the index.
+
+    A number in JSON equals `42.0` without holding that text, so for words that could mean a typed
+    value only a path that is known to lead to text will do.
+    """
+    if not leaf.path:
+        return True
+    if _type_at(kind, leaf.path) == pa.string():
+        return True
+    match leaf.node:
+        case Term(text=text) | Phrase(text=text):
+            return not _could_be_typed((text,))
+        case TermSet(values=values):
+            return not _could_be_typed(values)
+        case _:
+            # Patterns and the like never match a typed value.
+            return True
+
+
+def _could_be_typed(texts: Sequence[str]) -> bool:
+    kinds = (pa.float64(), pa.bool_(), pa.timestamp("us"))
+    return any(intervals(Term(None, text), kind) for text in texts for kind in kinds)
+
+
+def _type_at(kind: pa.DataType, path: Path) -> pa.DataType | None:
+    """The type at a path, if the schema tells."""
+    for name in path:
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        if pa.types.is_map(kind):
+            kind = kind.item_type
+        elif pa.types.is_struct(kind) and kind.get_field_index(name) >= 0:
+            kind = kind.field(name).type
+        else:
+            return None
+    while pa.types.is_list(kind):
+        kind = kind.value_type
+    return kind
+
+
+def _mask(rows: Rows, source: Source) -> Mask:
+    mask = np.zeros(source.num_rows, dtype=np.bool_)
+    mask[rows] = True
+    return mask

@@ -1,0 +1,188 @@
+"""Opening the index inside a split.
+
+Tantivy wants a folder of files that it maps into memory. The sections of a split are copied, once
+and checked, into the disk cache; a temporary folder of links to the copies is opened and removed
+at once, because the files stay mapped. Segments of several splits linked into one folder are one
+index, with the statistics of all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import tantivy
+
+from indextables.errors import DamagedIndexError, StorageError
+from indextables.split.container import Section, SplitInfo, read_section
+from indextables.split.mapping import Mapping
+from indextables.storage.disk_cache import DiskCache
+from indextables.storage.store import ObjectMeta, Store
+
+_ATTEMPTS = 3
+_META = "meta.json"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIndex:
+    """An index that is ready to be searched."""
+
+    schema: tantivy.Schema
+    searcher: tantivy.Searcher
+
+
+@dataclass(frozen=True)
+class IndexFolder:
+    """The index files of one split, wherever they come from."""
+
+    store: Store
+    path: str
+    info: SplitInfo
+    cache: DiskCache
+
+    def meta(self) -> dict[str, Any]:
+        """Tantivy's description of the index."""
+        section = next((s for s in self.info.index_sections() if s.name == _META), None)
+        if section is None:
+            raise DamagedIndexError(self.path, "it has no index")
+        data = read_section(self._read, section, path=self.path)
+        try:
+            document: dict[str, Any] = orjson.loads(data)
+            names = [s["segment_id"].replace("-", "") for s in document["segments"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedIndexError(self.path, f"its {_META} cannot be read ({error})") from None
+        if names != [s.name for s in self.info.segments]:
+            raise DamagedIndexError(self.path, "its segments are not those that were written")
+        return document
+
+    def link(self, folder: Path) -> None:
+        """Link all files but the description into a folder."""
+        sections = [s for s in self.info.index_sections() if s.name != _META]
+        with ThreadPoolExecutor(4) as pool:
+            for section, copy in zip(sections, pool.map(self._copy, sections), strict=True):
+                (folder / section.name).symlink_to(copy)
+
+    def _copy(self, section: Section) -> Path:
+        source = _SectionStore(self, section)
+        try:
+            return self.cache.fetch(
+                source, source.key, section.size, checksum=f"crc32:{section.crc:08x}"
+            ).absolute()
+        except StorageError as error:
+            if "checksum" in str(error).lower():
+                raise DamagedIndexError(
+                    self.path, f"the checksum of {section.name} is wrong"
+                ) from None
+            raise
+
+    def _read(self, start: int, end: int) -> bytes:
+        return self.store.get_range(self.path, start, end)
+
+
+def open_index(
+    folders: Sequence[IndexFolder], mapping: Mapping, *, schema: list[Any] | None = None
+) -> OpenIndex:
+    """Open the indexes of several splits as one, in their order.
+
+    `schema` describes all of them, if theirs are beginnings of it.
+    """
+    metas = [folder.meta() for folder in folders]
+    description = metas[0] | {"segments": [s for meta in metas for s in meta["segments"]]}
+    if schema is not None:
+        description["schema"] = schema
+    for attempt in range(_ATTEMPTS):
+        with _temporary_folder() as place:
+            for folder in folders:
+                folder.link(place)
+            (place / _META).write_bytes(orjson.dumps(description))
+            try:
+                index = mapping.register(tantivy.Index.open(str(place)))
+                index.config_reader("manual")
+                return OpenIndex(index.schema, index.searcher())
+            except (ValueError, OSError) as error:
+                # Another process may have evicted a copy between the link and the mapping.
+                gone = any(not link.exists() for link in place.iterdir())
+                if not gone or attempt == _ATTEMPTS - 1:
+                    raise DamagedIndexError(
+                        folders[0].path, f"Tantivy cannot open its index ({error})"
+                    ) from None
+    raise AssertionError("unreachable")
+
+
+@functools.lru_cache(maxsize=64)
+def _schema_json(mapping: Mapping) -> bytes:
+    with _temporary_folder() as place:
+        tantivy.Index(mapping.tantivy_schema(), path=str(place))
+        return (place / _META).read_bytes()
+
+
+def schema_document(mapping: Mapping) -> list[Any]:
+    """The schema of a mapping's index as Tantivy writes it."""
+    document: list[Any] = orjson.loads(_schema_json(mapping))["schema"]
+    return document
+
+
+def is_beginning(folder: IndexFolder, schema: list[Any]) -> bool:
+    """Whether an index can be opened together with those of a schema: it has no other fields."""
+    own = folder.meta()["schema"]
+    return bool(own == schema[: len(own)])
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="indextables-index-"))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+class _SectionStore(Store):
+    """One section of a split as an object, so that the disk cache can keep a copy of it."""
+
+    def __init__(self, folder: IndexFolder, section: Section) -> None:
+        self.uri = folder.store.uri
+        self.folder = folder
+        self.section = section
+        self.key = f"{folder.path}#{section.name}#{section.offset}#{section.crc:08x}"
+        self._content: bytes | None = None
+
+    @property
+    def identity(self) -> str:
+        return self.folder.store.identity
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        if not self.section.codec:
+            offset = self.section.offset
+            return self.folder.store.get_range(self.folder.path, offset + start, offset + end)
+        return self.get(path)[start:end]
+
+    def get(self, path: str) -> bytes:  # noqa: ARG002 - there is one object only
+        if self._content is None:
+            self._content = read_section(self.folder._read, self.section, path=self.folder.path)
+        return self._content
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.get_range(path, start, end) for start, end in ranges]
+
+    def head(self, path: str) -> ObjectMeta:
+        return ObjectMeta(path, self.section.size, 0, None)
+
+    def get_with_etag(self, path: str) -> tuple[bytes, str | None]:
+        return self.get(path), None
+
+    def local_path(self, path: str) -> Path | None:  # noqa: ARG002 - as above
+        return None
+
+    def _read_only(self, *_: object, **__: object) -> Any:
+        raise StorageError("A section of a split cannot be changed.", path=self.key)
+
+    list_directory = put = put_if_absent = put_if_match = put_file = delete = list = _read_only

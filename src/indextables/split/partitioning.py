@@ -1,0 +1,100 @@
+"""Hive-style partitions: which rows belong together, and how a partition is spelled.
+
+A partition value is text in the log and in the folder's name. In the log it is exact and a null
+is an absent key; in the folder's name special characters are escaped the way Spark escapes them,
+and a null is `__HIVE_DEFAULT_PARTITION__`. Nothing is ever read back from a folder's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import SchemaError
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = {*map(chr, range(0x20)), "\x7f", *"\"#%'*/:=?\\{[]^"}
+
+
+def check_partition_columns(columns: Sequence[str], schema: pa.Schema) -> None:
+    """Refuse partition columns that are unknown, repeated, nested, or all there is."""
+    problems = []
+    for name in dict.fromkeys(columns):
+        if name not in schema.names:
+            problems.append(
+                f"Partition column '{name}' not found in schema. "
+                f"Available columns: {', '.join(schema.names)}."
+            )
+        elif pa.types.is_nested(schema.field(name).type) or pa.types.is_binary(
+            schema.field(name).type
+        ):
+            problems.append(
+                f"Column '{name}' of type {schema.field(name).type} cannot be a partition column."
+            )
+    if len(set(columns)) != len(columns):
+        problems.append(f"A partition column is named twice: {', '.join(columns)}.")
+    if columns and not set(schema.names) - set(columns):
+        problems.append("At least one column must not be a partition column.")
+    if problems:
+        raise SchemaError(" ".join(problems))
+
+
+def split_by_partition(
+    batch: pa.RecordBatch, columns: Sequence[str]
+) -> Iterator[tuple[dict[str, str], pa.RecordBatch]]:
+    """The batch's rows by partition, in their order, without the partition columns."""
+    rest = batch.select([name for name in batch.schema.names if name not in columns])
+    if not columns or not batch.num_rows:
+        if batch.num_rows:
+            yield {}, rest
+        return
+    texts = [partition_text(batch.column(name)) for name in columns]
+    codes = [
+        t.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
+        for t in texts
+    ]
+    _, first, group = np.unique(
+        np.stack(codes, axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    order = np.argsort(group, kind="stable")
+    bounds = np.searchsorted(group[order], np.arange(len(first) + 1))
+    sorted_rows = rest.take(order) if len(first) > 1 else rest
+    for number in np.argsort(first):  # partitions in the order of their first row
+        values = {
+            name: text
+            for name, column in zip(columns, texts, strict=True)
+            if (text := column[int(first[number])].as_py()) is not None
+        }
+        start, end = int(bounds[number]), int(bounds[number + 1])
+        yield values, sorted_rows.slice(start, end - start)
+
+
+def partition_text(column: pa.Array[Any]) -> pa.Array[Any]:
+    """Partition values as the log spells them: ISO dates and instants, plain numbers."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        pattern = "%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else "")
+        return pc.strftime(column, format=pattern)
+    if pa.types.is_floating(kind):
+        return pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
+    return column.cast(pa.string())
+
+
+def partition_folder(values: Mapping[str, str], columns: Sequence[str]) -> str:
+    """The folder of a partition.
+
+    >>> partition_folder({"day": "2024-01-01", "tag": "a/b"}, ["day", "tag", "none"])
+    'day=2024-01-01/tag=a%2Fb/none=__HIVE_DEFAULT_PARTITION__'
+    """
+    return "/".join(
+        f"{_escape(name)}={_escape(values[name]) if name in values else NULL_FOLDER}"
+        for name in columns
+    )
+
+
+def _escape(text: str) -> str:
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)

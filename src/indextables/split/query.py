@@ -1,0 +1,166 @@
+"""A search bound to the columns of a table: every leaf knows its field, its path and its question.
+
+`resolve` turns the `Search` of a predicate into this tree. A leaf without a field of its own goes
+to the search's column; over all columns it becomes one leaf per field, any of which may match, so
+that booleans combine per row. A field that cannot hold what a leaf asks for drops out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from indextables.errors import QueryError, UnknownFieldError
+from indextables.predicate import (
+    All,
+    Boolean,
+    Boost,
+    FieldNode,
+    Search,
+    SearchNode,
+)
+from indextables.predicate.names import resolve_field
+from indextables.split.leaves import Path
+from indextables.split.mapping import FieldMapping, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One question to one field, or to what lies at a path inside its column."""
+
+    field: FieldMapping
+    node: FieldNode
+    path: Path = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """All rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """As `Boolean`: all of `must`, none of `must_not`, any of `should` unless there is a `must`.
+
+    With neither `must` nor `should` it matches nothing.
+    """
+
+    must: tuple[Query, ...] = ()
+    should: tuple[Query, ...] = ()
+    must_not: tuple[Query, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Boosted:
+    """The same rows, the score multiplied."""
+
+    child: Query
+    factor: float
+
+
+Query: TypeAlias = Leaf | Every | Combined | Boosted
+NOTHING = Combined()
+
+
+def resolve(search: Search, mapping: Mapping, schema: pa.Schema) -> Query:
+    """Bind a search to the fields of a mapping; an unknown field is an error."""
+    return _Resolver(search, mapping, schema).bind(search.query)
+
+
+class _Resolver:
+    def __init__(self, search: Search, mapping: Mapping, schema: pa.Schema) -> None:
+        self.search = search
+        self.mapping = mapping
+        self.schema = schema
+        if search.column is None:
+            self.targets: Sequence[tuple[FieldMapping, Path]] = [
+                (field, ()) for field in mapping.searchable
+            ]
+        else:
+            root, *path = search.column.path
+            self.targets = [(self._field(root), tuple(path))]
+
+    def bind(self, node: SearchNode) -> Query:
+        match node:
+            case All():
+                return Every()
+            case Boost(child=child, factor=factor):
+                return Boosted(self.bind(child), factor)
+            case Boolean(must=must, should=should, must_not=must_not):
+                if must_not and not must and not should:
+                    return Combined((Every(),), (), self._bind_all(must_not))
+                return Combined(
+                    self._bind_all(must), self._bind_all(should), self._bind_all(must_not)
+                )
+            case _ if node.field is None:
+                return any_of([Leaf(field, node, path) for field, path in self.targets])
+            case _:
+                return Leaf(*self._named(node))
+
+    def _bind_all(self, nodes: Sequence[SearchNode]) -> tuple[Query, ...]:
+        return tuple(self.bind(node) for node in nodes)
+
+    def _named(self, node: FieldNode) -> tuple[FieldMapping, FieldNode, Path]:
+        found = resolve_field(node.field or "", self.schema)
+        if found is None:
+            raise UnknownFieldError(
+                node.field or "", available=self.schema.names, query=self.search.text
+            )
+        name, path = found
+        return self._field(name), node, path
+
+    def _field(self, name: str) -> FieldMapping:
+        field = self.mapping.by_name.get(name)
+        if field is None:
+            raise UnknownFieldError(name, available=self.schema.names, query=self.search.text)
+        if not field.indexed:
+            raise QueryError(
+                f"The field '{name}' is stored only and cannot be searched. Compare it with SQL "
+                "conditions, or take it out of spark.indextables.indexing.storeonlyfields."
+            )
+        return field
+
+
+def any_of(queries: Sequence[Query]) -> Query:
+    """The rows of any of several queries."""
+    return queries[0] if len(queries) == 1 else Combined(should=tuple(queries))
+
+
+def with_fields(query: Query, mapping: Mapping) -> Query:
+    """The same query for the fields of another mapping; a column it lacks is null."""
+    match query:
+        case Leaf(field=field, node=node, path=path):
+            known = mapping.by_name.get(field.name)
+            return NOTHING if known is None else Leaf(known, node, path)
+        case Boosted(child=child, factor=factor):
+            return Boosted(with_fields(child, mapping), factor)
+        case Combined(must=must, should=should, must_not=must_not):
+            return Combined(
+                tuple(with_fields(child, mapping) for child in must),
+                tuple(with_fields(child, mapping) for child in should),
+                tuple(with_fields(child, mapping) for child in must_not),
+            )
+        case Every():
+            return query
+
+
+def leaves_of(query: Query) -> Iterator[Leaf]:
+    """Every leaf, from left to right."""
+    match query:
+        case Leaf():
+            yield query
+        case Combined(must=must, should=should, must_not=must_not):
+            for child in (*must, *should, *must_not):
+                yield from leaves_of(child)
+        case Boosted(child=child):
+            yield from leaves_of(child)
+        case _:
+            pass
+
+
+def columns_of(query: Query) -> tuple[str, ...]:
+    """The columns a query looks at, each once."""
+    return tuple(dict.fromkeys(leaf.field.name for leaf in leaves_of(query)))

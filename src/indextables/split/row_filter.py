@@ -1,0 +1,222 @@
+"""A predicate evaluated on rows, exactly: the evaluator that has the last word.
+
+An index, statistics and partition values propose; this decides. Everything is Arrow compute on
+whole columns, with Spark's rules: NULL is unknown, NaN equals NaN and is greater than every other
+number, zero has one sign, text is ordered by its UTF-8 bytes.
+
+A search is answered by whoever knows how, through a callback: the index of the split, or the flat
+evaluator that tokenises the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import QueryError, UnknownColumnError
+from indextables.predicate import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    Contains,
+    EndsWith,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    Predicate,
+    Search,
+    StartsWith,
+    Value,
+)
+from indextables.predicate.like import pattern_regex
+
+SearchAnswer: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]] | pa.BooleanArray"
+_Column: TypeAlias = Any
+"""An Arrow array, chunked or not. The stubs of pyarrow do not know which kernels take both."""
+
+_UNKNOWN: Any = pa.scalar(None, pa.bool_())
+_COMPARE = {
+    "=": "equal",
+    "<=>": "equal",
+    "<>": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+
+
+def no_search(search: Search) -> SearchAnswer:
+    """The callback for predicates without a search."""
+    raise QueryError(f"The search {str(search)!r} cannot be answered here: there is no index.")
+
+
+def evaluate(
+    predicate: Predicate,
+    rows: pa.Table | pa.RecordBatch,
+    *,
+    search: Callable[[Search], SearchAnswer] = no_search,
+) -> pa.BooleanArray:
+    """True, false or null for each row; keep those that are true.
+
+    `search` answers a search for all rows at once, in their order. `rows` must have every column
+    that the predicate names; one that a split does not have yet is the caller's to add as nulls.
+
+    >>> rows = pa.table({"n": [1, None, 3]})
+    >>> evaluate(Compare(">", Column(("n",)), 2), rows).to_pylist()
+    [False, None, True]
+    """
+    return _Evaluation(rows, search).answer(predicate)
+
+
+class _Evaluation:
+    def __init__(
+        self, rows: pa.Table | pa.RecordBatch, search: Callable[[Search], SearchAnswer]
+    ) -> None:
+        self.rows = rows
+        self.search = search
+        self.columns: dict[Column, _Column] = {}
+
+    def answer(self, node: Predicate) -> pa.BooleanArray:
+        match node:
+            case And(children=children):
+                found = self.answer(children[0])
+                for child in children[1:]:
+                    found = pc.and_kleene(found, self.answer(child))
+                return found
+            case Or(children=children):
+                found = self.answer(children[0])
+                for child in children[1:]:
+                    found = pc.or_kleene(found, self.answer(child))
+                return found
+            case Not(child=child):
+                return pc.invert(self.answer(child))
+            case Constant(value=value):
+                return _repeated(value, self.rows.num_rows)
+            case Search():
+                return self.searched(node)
+            case _:
+                return _flat(_leaf(node, self.column(node.column)))
+
+    def searched(self, node: Search) -> pa.BooleanArray:
+        found = self.search(node)
+        answer: Any = found if isinstance(found, pa.BooleanArray) else pa.array(found, pa.bool_())
+        if len(answer) != self.rows.num_rows:
+            raise QueryError(
+                f"The search {str(node)!r} was answered for {len(answer)} rows instead of "
+                f"{self.rows.num_rows}. This is a mistake in the evaluator."
+            )
+        # A search is never null: no words, no match.
+        never_null: pa.BooleanArray = pc.fill_null(answer, False)
+        return never_null
+
+    def column(self, column: Column) -> _Column:
+        if column not in self.columns:
+            self.columns[column] = _plain(_nested(self.rows, column))
+        return self.columns[column]
+
+
+def _nested(rows: pa.Table | pa.RecordBatch, column: Column) -> _Column:
+    if column.root not in rows.schema.names:
+        raise UnknownColumnError(str(column), available=rows.schema.names)
+    values: _Column = rows.column(column.root)
+    for name in column.path[1:]:
+        # A field of a null struct is null: the kernel sees to it.
+        values = pc.struct_field(values, name)
+    return values
+
+
+def _plain(values: _Column) -> _Column:
+    """The same values in a type that every kernel takes."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        values = pc.cast(values, kind.value_type)
+        kind = values.type
+    if pa.types.is_string_view(kind):
+        return pc.cast(values, pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return pc.cast(values, pa.large_binary())
+    if pa.types.is_float16(kind):
+        return pc.cast(values, pa.float32())
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return pc.cast(values, pa.decimal128(kind.precision, kind.scale))
+    return values
+
+
+def _leaf(node: Predicate, values: _Column) -> _Column:
+    match node:
+        case IsNull():
+            return pc.is_null(values)
+        case Compare(op="<=>", value=value):
+            return pc.fill_null(_compare("=", values, value), False)
+        case Compare(op=op, value=value):
+            return _compare(op, values, value)
+        case In(values=wanted, has_null=has_null):
+            return _is_in(values, wanted, has_null=has_null)
+        case StartsWith(text=text):
+            return pc.starts_with(values, text)
+        case EndsWith(text=text):
+            return pc.ends_with(values, text)
+        case Contains(text=text):
+            return pc.match_substring(values, text)
+        case Like(pattern=pattern, escape=escape):
+            return pc.match_substring_regex(values, pattern_regex(pattern, escape=escape))
+        case _:
+            raise QueryError(f"Cannot evaluate {node} on rows.")
+
+
+def _compare(op: str, values: _Column, value: Value) -> _Column:
+    if pa.types.is_null(values.type):
+        return _repeated(None, len(values))
+    if isinstance(value, float):
+        return _compare_float(op, values, value)
+    return getattr(pc, _COMPARE[op])(values, pa.scalar(value, values.type))
+
+
+def _compare_float(op: str, values: _Column, value: float) -> _Column:
+    """IEEE calls every comparison with NaN false; SQL orders NaN after all numbers."""
+    is_nan: _Column = pc.is_nan(values)
+    if math.isnan(value):
+        match op:
+            case "=" | ">=":
+                return is_nan
+            case "<>" | "<":
+                return pc.invert(is_nan)
+            case _:
+                # Nothing is greater and everything is at most NaN; null stays null.
+                always = pc.or_(is_nan, pc.invert(is_nan))
+                return always if op == "<=" else pc.invert(always)
+    found = getattr(pc, _COMPARE[op])(values, pa.scalar(value, values.type))
+    return pc.or_(found, is_nan) if op in (">", ">=") else found
+
+
+def _is_in(values: _Column, wanted: tuple[Value, ...], *, has_null: bool) -> _Column:
+    if pa.types.is_null(values.type):
+        return _repeated(None, len(values))
+    value_set: _Column = pa.array(wanted, values.type)
+    if pa.types.is_floating(values.type):
+        # Adding zero gives zero its one sign; the kernel takes NaN for equal to itself already.
+        zero: Any = pa.scalar(0.0, values.type)
+        values, value_set = pc.add(values, zero), pc.add(value_set, zero)
+    found: _Column = pc.is_in(values, value_set=value_set)
+    # Not found in a list that holds NULL: nobody knows.
+    return pc.if_else(found if has_null else pc.is_valid(values), found, _UNKNOWN)
+
+
+def _repeated(value: bool | None, length: int) -> pa.BooleanArray:
+    return pa.repeat(pa.scalar(value, pa.bool_()), length)
+
+
+def _flat(values: _Column) -> pa.BooleanArray:
+    """One array: booleans are small."""
+    flat: Any = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    found: pa.BooleanArray = flat
+    return found

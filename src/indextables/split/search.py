@@ -1,0 +1,281 @@
+"""An opened split: search it, count, and read the rows that were found.
+
+A split is searched for a table: by the table's mapping and schema. Where the split's index holds
+other words than that mapping wants, lacks a column that was added later, or is damaged, the rows
+are searched instead, with the same result.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import tantivy
+
+from indextables.config import MAX_EXPANSIONS, MAX_OPEN_SPLITS, Config
+from indextables.errors import DamagedIndexError
+from indextables.predicate import Search
+from indextables.schema import conform
+from indextables.split.compile import Compiler
+from indextables.split.container import Footer, SplitInfo, read_footer, read_section
+from indextables.split.evaluate import matching
+from indextables.split.flat import search_rows
+from indextables.split.leaves import ArrowColumn
+from indextables.split.mapping import WORDS, Mapping, compatible
+from indextables.split.memory_index import Rows, matching_rows
+from indextables.split.open_index import IndexFolder, OpenIndex, open_index
+from indextables.split.query import Query, columns_of, resolve, with_fields
+from indextables.split.rows import RowReader
+from indextables.split.typed import UTC
+from indextables.split.writer import read_terms
+from indextables.storage.disk_cache import DiskCache
+from indextables.storage.store import Store
+
+
+@dataclass(frozen=True)
+class SplitFile:
+    """A split in a store, as the log describes it."""
+
+    store: Store
+    path: str
+    size: int
+    footer_start: int | None = None
+    footer_end: int | None = None
+
+    @cached_property
+    def footer(self) -> Footer:
+        """The opened end of the file."""
+        return read_footer(
+            lambda start, end: self.store.get_range(self.path, start, end),
+            self.size,
+            path=self.path,
+            start=self.footer_start,
+            end=self.footer_end,
+        )
+
+    @property
+    def info(self) -> SplitInfo:
+        """What the split says about itself."""
+        return self.footer.info
+
+    @cached_property
+    def rows(self) -> RowReader:
+        """The split's rows."""
+        return RowReader(self.store, self.path, self.footer)
+
+    def terms(self, column: str) -> pa.ChunkedArray[pa.StringScalar] | None:
+        """The sorted words of a column, if the split keeps a list of them."""
+        mapped = self.info.mapping.by_name.get(column)
+        wanted = [
+            s for s in self.info.sections if mapped and s.kind == "terms" and s.name == mapped.field
+        ]
+        if not wanted or not wanted[0].name:
+            return None
+        data = read_section(
+            lambda start, end: self.store.get_range(self.path, start, end),
+            wanted[0],
+            path=self.path,
+        )
+        return read_terms(data)
+
+
+class IndexPool:
+    """Open indexes, the most recently used ones. Safe between threads."""
+
+    def __init__(self, cache: DiskCache, *, max_open: int = MAX_OPEN_SPLITS.default) -> None:
+        self.cache = cache
+        self.max_open = max_open
+        self._open: OrderedDict[tuple[str, str], OpenIndex] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_config(cls, config: Config) -> IndexPool:
+        """The pool that the configuration describes."""
+        return cls(DiskCache.from_config(config), max_open=config[MAX_OPEN_SPLITS])
+
+    def folder(self, split: SplitFile) -> IndexFolder:
+        """The index files of a split."""
+        return IndexFolder(split.store, split.path, split.info, self.cache)
+
+    def get(self, split: SplitFile) -> OpenIndex:
+        """The index of a split, opened now or before."""
+        key = (split.store.identity, split.path)
+        with self._lock:
+            found = self._open.get(key)
+            if found is not None:
+                self._open.move_to_end(key)
+                return found
+        # Two threads may open the same index; one of the two is then dropped.
+        opened = open_index([self.folder(split)], split.info.mapping)
+        with self._lock:
+            self._open[key] = opened
+            while len(self._open) > self.max_open:
+                self._open.popitem(last=False)
+        return opened
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+@dataclass(frozen=True)
+class SearchContext:
+    """What a table means by a search: its schema and mapping, a time zone and limits."""
+
+    schema: pa.Schema
+    mapping: Mapping
+    zone: ZoneInfo = UTC
+    max_expansions: int = MAX_EXPANSIONS.default
+
+
+@dataclass(frozen=True)
+class SplitSearcher:
+    """One split, searched for one table."""
+
+    split: SplitFile
+    pool: IndexPool
+    context: SearchContext
+    partition: dict[str, Any] = field(default_factory=dict)
+    """The values of partition columns, as Arrow scalars of the columns' types."""
+
+    def search(self, search: Search) -> Rows:
+        """The numbers of the rows that match, in ascending order."""
+        query = resolve(search, self.context.mapping, self.context.schema)
+        if self.can_use_index(query):
+            try:
+                return matching(self.bound(query), self.source())
+            except DamagedIndexError as error:
+                warnings.warn(f"{error} Its rows are scanned instead.", stacklevel=2)
+        return self.scan(search, query)
+
+    def count(self, search: Search) -> int:
+        """How many rows match."""
+        query = resolve(search, self.context.mapping, self.context.schema)
+        if self.can_use_index(query):
+            try:
+                source = self.source()
+                compiled = source.compiler.compile(self.bound(query))
+                if compiled is not None:
+                    result: Any = source.index.searcher.search(compiled, 1, count=True)
+                    return int(result.count)
+            except DamagedIndexError:
+                pass
+        return len(self.search(search))
+
+    def can_use_index(self, query: Query) -> bool:
+        """Whether the split's index holds the words that the table's mapping wants.
+
+        What the index does not hold, typed columns and partition values, needs no agreement, and a
+        column that the split does not have is null.
+        """
+        here, wanted = self.split.info.mapping, self.context.mapping
+        names = [n for n in columns_of(query) if n in here.by_name]
+        words = [n for n in names if wanted.by_name[n].kind in WORDS | {"ip"}]
+        return compatible(here, wanted, words)
+
+    def bound(self, query: Query) -> Query:
+        """The query for the fields of this split's index."""
+        here = self.split.info.mapping
+        fields = []
+        for wanted in self.context.mapping.fields:
+            own = here.by_name.get(wanted.name)
+            if own is not None and own.fingerprint == wanted.fingerprint:
+                fields.append(own)
+            elif own is not None or wanted.name in self.partition:
+                fields.append(replace(wanted, field=""))
+        return with_fields(query, Mapping(tuple(fields)))
+
+    def source(self) -> SplitSource:
+        """The split as something to evaluate queries on."""
+        return SplitSource(self, self.pool.get(self.split))
+
+    def scan(self, search: Search, query: Query) -> Rows:
+        """Search without the index, a piece of the rows at a time."""
+        here = self.split.rows.schema.names
+        needed = [name for name in columns_of(query) if name in here]
+        found = []
+        for first, table in self.split.rows.batches(needed, groups_at_once=8):
+            mask = search_rows(
+                search,
+                self.complete(table),
+                self.context.mapping,
+                schema=self.context.schema,
+                zone=self.context.zone,
+                max_expansions=self.context.max_expansions,
+            )
+            found.append(np.flatnonzero(mask) + first)
+        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+    def complete(self, table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+        """Rows of this split with partition columns, in the table's types; others stay out."""
+        schema = self.context.schema
+        names = columns or [
+            n for n in schema.names if n in table.schema.names or n in self.partition
+        ]
+        for name, value in self.partition.items():
+            if name in names:
+                column: Any = pa.repeat(value, table.num_rows)
+                table = table.append_column(pa.field(name, value.type), column)
+        wanted = pa.schema([schema.field(name).with_nullable(True) for name in names])
+        if not names:
+            return table.select([])
+        return conform(table, wanted)
+
+    def read_rows(self, rows: Rows, columns: Sequence[str]) -> pa.Table:
+        """Rows by number, in the table's schema: added columns are null, types are widened."""
+        here = self.split.rows.schema.names
+        table = self.split.rows.read_rows(rows, [name for name in columns if name in here])
+        return self.complete(table, columns)
+
+    def column(self, name: str, rows: Rows | None) -> ArrowColumn:
+        """One column in the table's type, of all rows or of some."""
+        count = self.split.info.rows if rows is None else len(rows)
+        kind = self.context.schema.field(name).type
+        if name in self.partition:
+            return pa.repeat(self.partition[name], count)
+        if name not in self.split.rows.schema.names:
+            return pa.nulls(count, kind)
+        column = self.split.rows.read_column(name, rows)
+        return column if column.type.equals(kind) else column.cast(kind)
+
+
+@dataclass(frozen=True)
+class SplitSource:
+    """A split as something to evaluate queries on."""
+
+    searcher: SplitSearcher
+    index: OpenIndex
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return self.searcher.split.info.rows
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        """Compiles queries for the split's index."""
+        context = self.searcher.context
+        return Compiler(
+            self.index.schema,
+            self.index.searcher,
+            lambda name: context.schema.field(name).type,
+            zone=context.zone,
+            max_expansions=context.max_expansions,
+            term_counts=dict(self.searcher.split.info.term_counts),
+        )
+
+    def index_rows(self, query: tantivy.Query) -> Rows:
+        """The rows that match, in ascending order."""
+        bases = [segment.base for segment in self.searcher.split.info.segments]
+        return matching_rows(self.index.searcher, query, bases=bases)
+
+    def column(self, name: str, rows: Rows | None) -> ArrowColumn:
+        """A column, of all rows or of some."""
+        return self.searcher.column(name, rows)

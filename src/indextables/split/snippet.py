@@ -1,0 +1,133 @@
+"""Snippets: the part of a text that shows why it was found, with the words marked.
+
+The words of the text are found with the field's analyzer, so their places are exact even where the
+index holds stems. What the query asks for decides which words are marked; patterns are matched by
+Tantivy, as in the index. The result is HTML in which the text is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from indextables.predicate import Fuzzy, Phrase, Search, Term, TermSet
+from indextables.split.analyzer import Word
+from indextables.split.compile import Compiler
+from indextables.split.mapping import FieldMapping, Mapping
+from indextables.split.memory_index import MemoryIndex
+from indextables.split.query import Boosted, Combined, Leaf, Query, resolve
+
+DEFAULT_LENGTH = 150
+
+
+def snippet(
+    text: str | None,
+    search: Search,
+    column: str,
+    *,
+    mapping: Mapping,
+    schema: pa.Schema,
+    length: int = DEFAULT_LENGTH,
+) -> str:
+    """About `length` characters of a text with the words that a search asks for in `<b>`.
+
+    Empty if the text has none of them.
+    """
+    field = mapping.by_name[column]
+    if text is None or not field.has_words:
+        return ""
+    words = field.analyzer.words(text)
+    query = resolve(search, mapping, schema)
+    wanted = _wanted(query, field, sorted({word.text for word in words}))
+    marked = [word for word in words if word.text in wanted]
+    if not marked:
+        return ""
+    start, end = _window(text, marked, length)
+    return _mark(text, [w for w in marked if start <= w.start and w.end <= end], start, end)
+
+
+def _positive(query: Query, field: FieldMapping) -> Iterator[Leaf]:
+    """Leaves about a field that a row is found by, not those it must not match."""
+    match query:
+        case Leaf() if query.field.name == field.name:
+            yield query
+        case Boosted(child=child):
+            yield from _positive(child, field)
+        case Combined(must=must, should=should):
+            for child in (*must, *should):
+                yield from _positive(child, field)
+        case _:
+            pass
+
+
+def _wanted(query: Query, field: FieldMapping, vocabulary: list[str]) -> set[str]:
+    """Which words of a vocabulary the query asks for."""
+    wanted: set[str] = set()
+    for leaf in _positive(query, field):
+        match leaf.node:
+            case Term(text=text) | Phrase(text=text, prefix=False):
+                wanted |= {word.text for word in field.analyzer.words(text)}
+            case Phrase(text=text):
+                *whole, last = field.analyzer.words(text) or [Word("", 0, 0, 0)]
+                wanted |= {word.text for word in whole}
+                wanted |= {w for w in vocabulary if last.text and w.startswith(last.text)}
+            case TermSet(values=values):
+                wanted |= {word.text for text in values for word in field.analyzer.words(text)}
+            case Fuzzy(text=text, distance=distance):
+                for word in field.analyzer.words(text):
+                    wanted |= _matched(
+                        field, Leaf(field, Fuzzy(None, word.text, distance)), vocabulary
+                    )
+            case _:
+                wanted |= _matched(field, leaf, vocabulary)
+    return wanted
+
+
+def _matched(field: FieldMapping, leaf: Leaf, vocabulary: list[str]) -> set[str]:
+    """The words that a pattern matches. Each word is a document of its own."""
+    # Patterns are lowered by the field's analyzer; words are in its form already.
+    target = replace(field, field="f0", kind="text", record="basic", fast=False)
+    documents = replace(target, tokenizer="raw")
+    index = MemoryIndex.build([documents], [vocabulary], rows=len(vocabulary))
+    compiler = Compiler(index.schema, index.searcher, lambda _: pa.string())
+    if isinstance(leaf.node, Fuzzy):
+        target = documents
+    query = compiler.leaf(Leaf(target, leaf.node))
+    return set() if query is None else {vocabulary[row] for row in index.rows(query).tolist()}
+
+
+def _window(text: str, marked: list[Word], length: int) -> tuple[int, int]:
+    """The stretch of text that shows the most different words, the first of the best."""
+    best, best_count, last = marked[0], 0, 0
+    for at, first in enumerate(marked):
+        last = max(last, at)
+        while last + 1 < len(marked) and marked[last + 1].end - first.start <= length:
+            last += 1
+        count = len({word.text for word in marked[at : last + 1]})
+        if count > best_count:
+            best, best_count = first, count
+    inside = [w for w in marked if w.start >= best.start and w.end - best.start <= length]
+    spare = max(0, length - (max(w.end for w in inside or [best]) - best.start))
+    start = max(0, best.start - spare // 2)
+    end = min(len(text), max(start + length, best.end))
+    # A word is not cut in two, if a blank is near.
+    if start > 0 and (blank := text.find(" ", start, best.start)) >= 0:
+        start = blank + 1
+    final = max(w.end for w in inside or [best])
+    if end < len(text) and (blank := text.rfind(" ", final, end)) >= 0:
+        end = blank
+    return start, end
+
+
+def _mark(text: str, words: list[Word], start: int, end: int) -> str:
+    parts, at = [], start
+    for word in words:
+        if word.start < at:
+            continue
+        parts += [html.escape(text[at : word.start]), "<b>"]
+        parts += [html.escape(text[word.start : word.end]), "</b>"]
+        at = word.end
+    return "".join([*parts, html.escape(text[at:end])])

@@ -1,0 +1,213 @@
+"""Typed comparison: what the words of a query mean for numbers, dates and their like.
+
+A word of a query is text; for a typed column it is an interval of values, because a date covers a
+whole day of a timestamp. Whole numbers, decimals (by their unscaled value), booleans, dates (days)
+and timestamps (microseconds) are integers, and every question about them is one closed interval.
+Floats keep their open ends. Text that is no value of the type matches nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.predicate import FieldNode, Phrase, Range, Term, TermSet
+from indextables.split.leaves import ArrowColumn
+
+UTC = ZoneInfo("UTC")
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_EPOCH = datetime.datetime(1970, 1, 1)
+_DAY = 86_400_000_000
+_BOOLEANS = {"true": 1, "false": 0}
+_BOUNDS: dict[pa.DataType, tuple[int, int]] = {
+    pa.int8(): (-(2**7), 2**7 - 1),
+    pa.int16(): (-(2**15), 2**15 - 1),
+    pa.int32(): (-(2**31), 2**31 - 1),
+    pa.int64(): (-(2**63), 2**63 - 1),
+}
+_INT64 = _BOUNDS[pa.int64()]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Values from `low` to `high`. Integers are always inclusive."""
+
+    low: int | float
+    high: int | float
+    include_low: bool = True
+    include_high: bool = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value can be inside."""
+        return self.low > self.high
+
+
+def intervals(node: FieldNode, kind: pa.DataType, zone: ZoneInfo = UTC) -> list[Interval] | None:
+    """What a node asks of values of a type; `None` if it asks for words instead.
+
+    >>> intervals(Range(None, "2.5", "10", include_upper=False), pa.int32())
+    [Interval(low=3, high=9, include_low=True, include_high=True)]
+    """
+    match node:
+        case Term(text=text) | Phrase(text=text):
+            found = [_value(text, kind, zone)]
+        case TermSet(values=values):
+            found = [_value(text, kind, zone) for text in values]
+        case Range():
+            found = [_range(node, kind, zone)]
+        case _:
+            return None
+    return [interval for interval in found if interval is not None and not interval.is_empty]
+
+
+def _value(text: str, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
+    """The values that one word means, possibly an empty interval."""
+    text = text.strip()
+    if pa.types.is_boolean(kind):
+        truth = _BOOLEANS.get(text.lower())
+        return None if truth is None else Interval(truth, truth)
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return _moment(text, kind, zone)
+    if not _NUMBER.fullmatch(text):
+        return None
+    if pa.types.is_floating(kind):
+        with np.errstate(over="ignore"):
+            number = float(np.float32(text)) if kind == pa.float32() else float(text)
+        return Interval(number, number)
+    exact = decimal.Decimal(text)
+    if not exact:
+        return Interval(0, 0)
+    if exact.adjusted() > 100:
+        # Larger than every value: only its sign matters, in a range.
+        large = math.inf if exact > 0 else -math.inf
+        return Interval(large, large)
+    if exact.adjusted() < -100:
+        # Between zero and its neighbour, so it is no value itself.
+        return Interval(1, 0) if exact > 0 else Interval(0, -1)
+    with decimal.localcontext() as context:
+        context.prec = 250
+        scaled = exact.scaleb(kind.scale if pa.types.is_decimal(kind) else 0)
+        return Interval(
+            int(scaled.to_integral_value(decimal.ROUND_CEILING)),
+            int(scaled.to_integral_value(decimal.ROUND_FLOOR)),
+        )
+
+
+def _moment(text: str, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
+    try:
+        if _DATE.fullmatch(text):
+            day = datetime.date.fromisoformat(text)
+            if pa.types.is_date(kind):
+                number = (day - _EPOCH.date()).days
+                return Interval(number, number)
+            start = datetime.datetime.combine(day, datetime.time())
+            if day == datetime.date.max:
+                return Interval(_micros(start, kind, zone), _micros(start, kind, zone) + _DAY - 1)
+            after = start + datetime.timedelta(days=1)
+            # In a zone with summer time a day may have 23 or 25 hours.
+            return Interval(_micros(start, kind, zone), _micros(after, kind, zone) - 1)
+        if pa.types.is_date(kind):
+            return None
+        moment = _micros(datetime.datetime.fromisoformat(text), kind, zone)
+        return Interval(moment, moment)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _micros(moment: datetime.datetime, kind: Any, zone: ZoneInfo) -> int:
+    if kind.tz is None:
+        plain = moment.replace(tzinfo=None)
+    else:
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        offset = aware.utcoffset() or datetime.timedelta()
+        plain = aware.replace(tzinfo=None) - offset
+    return (plain - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def _range(node: Range, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
+    low = None if node.lower is None else _value(node.lower, kind, zone)
+    high = None if node.upper is None else _value(node.upper, kind, zone)
+    if (low is None and node.lower is not None) or (high is None and node.upper is not None):
+        return None
+    if pa.types.is_floating(kind):
+        return Interval(
+            -math.inf if low is None else low.low,
+            math.inf if high is None else high.high,
+            low is None or node.include_lower,
+            high is None or node.include_upper,
+        )
+    # A word may mean a whole day: an exclusive bound leaves all of it out.
+    return Interval(
+        -math.inf if low is None else low.low if node.include_lower else low.high + 1,
+        math.inf if high is None else high.high if node.include_upper else high.low - 1,
+    )
+
+
+def clip(interval: Interval, limits: tuple[int, int] = _INT64) -> Interval | None:
+    """A closed interval of integers within limits, or `None` if nothing is left."""
+    low = limits[0] if interval.low <= limits[0] else interval.low
+    high = limits[1] if interval.high >= limits[1] else interval.high
+    return Interval(int(low), int(high)) if low <= high else None
+
+
+def matches(values: ArrowColumn, wanted: list[Interval]) -> npt.NDArray[np.bool_]:
+    """Which values lie in one of the intervals; null and NaN never do."""
+    result = np.zeros(len(values), dtype=np.bool_)
+    for interval in wanted:
+        found = (
+            _in_float_interval(values, interval)
+            if pa.types.is_floating(values.type)
+            else _in_integer_interval(values, interval)
+        )
+        if found is not None:
+            result |= np.asarray(pc.fill_null(found, False))
+    return result
+
+
+def _in_float_interval(values: ArrowColumn, interval: Interval) -> ArrowColumn:
+    above = pc.greater_equal if interval.include_low else pc.greater
+    below = pc.less_equal if interval.include_high else pc.less
+    low, high = (pa.scalar(bound, values.type) for bound in (interval.low, interval.high))
+    return pc.and_(above(values, low), below(values, high))
+
+
+def _in_integer_interval(values: ArrowColumn, interval: Interval) -> ArrowColumn | None:
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        limit = 10**kind.precision - 1
+        clipped = clip(interval, (-limit, limit))
+    else:
+        if pa.types.is_date(kind):
+            values = values.cast(pa.int32())
+        elif pa.types.is_timestamp(kind):
+            values = values.cast(pa.int64())
+        elif pa.types.is_boolean(kind):
+            values = values.cast(pa.int8())
+        clipped = clip(interval, _BOUNDS[values.type])
+    if clipped is None:
+        return None
+    low, high = (_bound(bound, values.type) for bound in (clipped.low, clipped.high))
+    if clipped.low == clipped.high:
+        return pc.equal(values, low)
+    return pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+
+
+def _bound(number: int | float, kind: Any) -> Any:
+    if pa.types.is_decimal(kind):
+        with decimal.localcontext() as context:
+            context.prec = 100
+            return pa.scalar(decimal.Decimal(int(number)).scaleb(-kind.scale), kind)
+    return pa.scalar(int(number), kind)

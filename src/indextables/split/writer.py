@@ -1,0 +1,292 @@
+"""Writing a split: rows to Parquet and to Tantivy at once, in bounded memory.
+
+Rows are gathered into groups of about 8,000, small enough that a few scattered rows are cheap to
+fetch. While Parquet encodes a group in a second thread, the same rows are fed to the index. Both
+write temporary files. `close` puts the index behind the rows and hands over one finished file;
+until then, and whenever something fails, nothing exists but a temporary folder, which is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from collections.abc import Mapping as Map
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tantivy
+
+from indextables.config import WRITER_HEAP_SIZE, WRITER_TEMP_DIRECTORY, Config
+from indextables.errors import SplitError, SplitWriteError
+from indextables.schema import conform
+from indextables.split.container import (
+    INFO_KEY,
+    Section,
+    Segment,
+    SplitInfo,
+    Statistics,
+    close_seal,
+    write_bytes_section,
+    write_file_section,
+    write_seal,
+)
+from indextables.split.indexer import Indexer, IndexFiles
+from indextables.split.mapping import Mapping
+from indextables.split.statistics import StatisticsCollector
+
+ROW_GROUP_ROWS = 8_192
+ROW_GROUP_BYTES = 32 << 20
+_MAX_TERM_FILES = 64 << 20
+"""Above this size of its term files an index gets no term list: it would not fit in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSplit:
+    """A finished split in a temporary folder, and what the log says about it."""
+
+    path: Path
+    size: int
+    num_records: int
+    statistics: Statistics
+    footer_start: int
+    footer_end: int
+    uncompressed_size: int
+    mapping: Mapping
+    partition_values: Map[str, str | None]
+
+    @property
+    def stats_json(self) -> str:
+        """The `stats` of the add action."""
+        return self.statistics.to_json(self.num_records)
+
+    def delete(self) -> None:
+        """Remove the temporary folder, once the file is stored elsewhere."""
+        shutil.rmtree(self.path.parent, ignore_errors=True)
+
+
+class SplitWriter:
+    """Writes one split. A context manager: leaving it by an exception removes every trace."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        mapping: Mapping,
+        config: Config,
+        *,
+        partition_values: Map[str, str | None] | None = None,
+    ) -> None:
+        """Begin a split of rows with `schema`; partition columns are not stored in it."""
+        self._partition_values = dict(partition_values or {})
+        self.schema = pa.schema([f for f in schema if f.name not in self._partition_values])
+        if not self.schema.names:
+            raise SplitError("A split needs a column that is no partition column.")
+        self._mapping = mapping.select(self.schema.names)
+        self._statistics = StatisticsCollector(schema, config, partition_by=self._partition_values)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._pending_bytes = 0
+        self._rows = self._uncompressed = 0
+        self._parent = config[WRITER_TEMP_DIRECTORY] or tempfile.gettempdir()
+        self._finished = False
+        with self._failures(), contextlib.ExitStack() as undo:
+            self._folder = Path(tempfile.mkdtemp(prefix="indextables-split-", dir=self._parent))
+            undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            self._file = self._folder / f"split-{uuid.uuid4()}.split"
+            self._sink = pa.OSFile(str(self._file), "wb")
+            self._parquet = _parquet_writer(self._sink, self.schema, self._mapping)
+            index_folder = self._folder / "index"
+            index_folder.mkdir()
+            self._indexer = Indexer(self._mapping, index_folder, heap_size=config[WRITER_HEAP_SIZE])
+            self._encoder = ThreadPoolExecutor(1, thread_name_prefix="indextables-parquet")
+            self._encoding: Future[None] | None = None
+            undo.pop_all()
+
+    def __enter__(self) -> SplitWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._finished:
+            self.abort()
+
+    @property
+    def rows(self) -> int:
+        """How many rows were written so far."""
+        return self._rows + self._pending_rows
+
+    @property
+    def bytes_written(self) -> int:
+        """How large the rows are in Parquet so far, for deciding when to begin another split."""
+        return self._sink.tell()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Any size of batch will do; memory holds one row group.
+
+        Partition columns are left out: their one value is in the log.
+        """
+        with self._failures():
+            kept = [n for n in batch.schema.names if n not in self._partition_values]
+            batch = conform(batch.select(kept), self.schema)
+            # A batch of huge rows is cut by its bytes, before it is cut by its rows.
+            step = max(1, min(ROW_GROUP_ROWS, _rows_for(batch, ROW_GROUP_BYTES)))
+            for start in range(0, batch.num_rows, step):
+                self._gather(batch.slice(start, step))
+
+    def _gather(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            piece = batch.slice(0, ROW_GROUP_ROWS - self._pending_rows)
+            batch = batch.slice(piece.num_rows)
+            self._pending.append(piece)
+            self._pending_rows += piece.num_rows
+            self._pending_bytes += piece.nbytes
+            if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
+                self._write_group()
+
+    def _write_group(self) -> None:
+        if not self._pending_rows:
+            return
+        group = pa.Table.from_batches(self._pending).combine_chunks()
+        (batch,) = group.to_batches()
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        self._rows += batch.num_rows
+        self._uncompressed += batch.nbytes
+        self._join_encoder()
+        self._encoding = self._encoder.submit(self._parquet.write_batch, batch)
+        self._statistics.add(batch)
+        self._indexer.add(batch)
+
+    def _join_encoder(self) -> None:
+        if self._encoding is not None:
+            self._encoding.result()
+            self._encoding = None
+
+    def close(self) -> WrittenSplit:
+        """Finish the file. The caller stores it and then calls `delete` on the result."""
+        with self._failures():
+            self._write_group()
+            self._join_encoder()
+            self._encoder.shutdown()
+            index = self._indexer.finish()
+            statistics = self._statistics.finish()
+            sections = [write_file_section(self._sink, f, kind="index") for f in index.files]
+            counts: dict[str, int] = {}
+            for name, terms in _term_lists(self._mapping, index):
+                counts[name] = len(terms)
+                sections.append(_write_terms(self._sink, name, terms))
+            info = SplitInfo(
+                rows=self._rows,
+                mapping=self._mapping,
+                sections=tuple(sections),
+                segments=tuple(Segment(name) for name in index.segments),
+                partition_values=self._partition_values,
+                statistics=statistics,
+                uncompressed_size=self._uncompressed,
+                term_counts=counts,
+            )
+            self._parquet.add_key_value_metadata({INFO_KEY.decode(): info.to_json().decode()})
+            seal = write_seal(self._sink)
+            self._parquet.close()
+            self._sink.close()
+            close_seal(self._file, seal)
+            shutil.rmtree(self._folder / "index")
+            size = self._file.stat().st_size
+        self._finished = True
+        return WrittenSplit(
+            path=self._file,
+            size=size,
+            num_records=self._rows,
+            statistics=statistics,
+            footer_start=seal,
+            footer_end=size,
+            uncompressed_size=self._uncompressed,
+            mapping=self._mapping,
+            partition_values=self._partition_values,
+        )
+
+    def abort(self) -> None:
+        """Give up: stop the threads and remove the temporary folder."""
+        self._finished = True
+        self._encoder.shutdown(cancel_futures=True)
+        # Whatever these say, the files they complain about are about to go.
+        for stop in (self._indexer.abort, self._parquet.close, self._sink.close):
+            with contextlib.suppress(Exception):
+                stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn what disks and Tantivy say into one error."""
+        if self._finished:
+            raise SplitError("This split is finished; begin another one.")
+        try:
+            yield
+        except SplitError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, ValueError) and not isinstance(error, OSError):
+                raise
+            raise SplitWriteError(str(self._parent), str(error)) from error
+
+
+def _rows_for(batch: pa.RecordBatch, size: int) -> int:
+    return batch.num_rows * size // max(1, batch.nbytes)
+
+
+def _parquet_writer(sink: pa.OSFile, schema: pa.Schema, mapping: Mapping) -> pq.ParquetWriter:
+    # The least and the greatest text of a row group are long, tell nothing, and every reader of
+    # the footer would have to load them.
+    ordered = [f.name for f in mapping.fields if f.kind not in ("text", "json", "bytes")]
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        write_statistics=ordered or False,
+        write_page_index=True,
+        write_page_checksum=True,
+        store_schema=True,
+    )
+
+
+# --- term lists ------------------------------------------------------------------------------
+
+
+def _term_lists(mapping: Mapping, index: IndexFiles) -> Iterator[tuple[str, list[str]]]:
+    """The sorted words of each field of words. Whole values are in the Parquet column already."""
+    fields = [f for f in mapping.indexed if f.kind in ("text", "json")]
+    size = sum(f.stat().st_size for f in index.files if f.suffix == ".term")
+    if not fields or size > _MAX_TERM_FILES:
+        return
+    searcher = tantivy.Index.open(str(index.files[0].parent)).searcher()
+    for field in fields:
+        yield field.field, sorted(term for term, _ in searcher.terms_with_prefix(field.field, ""))
+
+
+def _write_terms(sink: pa.OSFile, name: str, terms: list[str]) -> Section:
+    """A one-column Parquet file: its delta encoding keeps only how a word differs from the last."""
+    buffer = io.BytesIO()
+    pq.write_table(
+        pa.table({"term": pa.array(terms, pa.string())}),
+        buffer,
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding="DELTA_BYTE_ARRAY",
+        write_statistics=False,
+        store_schema=False,
+    )
+    return write_bytes_section(sink, buffer.getvalue(), kind="terms", name=name)
+
+
+def read_terms(data: bytes) -> pa.ChunkedArray[pa.StringScalar]:
+    """The words of a term list."""
+    return pq.read_table(pa.BufferReader(data)).column("term")

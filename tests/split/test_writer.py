@@ -1,0 +1,280 @@
+"""Writing splits: every type comes back, in every reader, in bounded memory; failures clean up."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+import textwrap
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import configuration, query
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indextables.config import Config
+from indextables.errors import SchemaError, SplitError, SplitWriteError
+from indextables.split import writer as writer_module
+from indextables.split.mapping_options import build_mapping
+from indextables.split.statistics import truncate_high, truncate_low
+from indextables.split.writer import SplitWriter
+
+TYPES = pa.table(
+    {
+        "byte": pa.array([1, None, -128], pa.int8()),
+        "short": pa.array([1, None, 2**15 - 1], pa.int16()),
+        "int": pa.array([1, None, -(2**31)], pa.int32()),
+        "long": pa.array([1, None, 2**63 - 1], pa.int64()),
+        "float": pa.array([1.5, None, float("nan")], pa.float32()),
+        "double": pa.array([1e300, None, float("-inf")], pa.float64()),
+        "small": pa.array([Decimal("1.25"), None, Decimal("-9.99")], pa.decimal128(9, 2)),
+        "big": pa.array([Decimal(10**37), None, Decimal(-1)], pa.decimal128(38, 0)),
+        "text": ["héllo 😀", None, ""],
+        "blob": pa.array([b"\x00\xff", None, b""], pa.binary()),
+        "bool": [True, None, False],
+        "day": pa.array([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)], pa.date32()),
+        "ts": pa.array([dt.datetime(1900, 1, 1), None, dt.datetime(2100, 1, 1, 1, 2, 3, 4)],
+                       pa.timestamp("us", tz="UTC")),
+        "ntz": pa.array([dt.datetime(1900, 1, 1), None, dt.datetime(2100, 1, 1)],
+                        pa.timestamp("us")),
+        "struct": pa.array([{"a": 1, "b": {"c": "x"}}, None, {"a": None, "b": None}]),
+        "list": pa.array([["a", None], None, []]),
+        "structs": pa.array([[{"x": 1}, None], None, []]),
+        "map": pa.array([[("k", 1), ("l", None)], None, []], pa.map_(pa.string(), pa.int64())),
+        "int map": pa.array([[(1, "a")], None, []], pa.map_(pa.int32(), pa.string())),
+        "a.b c`": ["x", None, "y"],
+    }
+)  # fmt: skip
+
+
+def write(table: pa.Table, options: dict[str, object] | None = None, **arguments):
+    config = configuration(**(options or {}))
+    mapping = build_mapping(table.schema, config)
+    with SplitWriter(table.schema, mapping, config, **arguments) as writer:
+        for batch in table.to_batches():
+            writer.write(batch)
+        return writer.close()
+
+
+def same(left: pa.Table, right: pa.Table) -> bool:
+    """Equal, NaN included."""
+    return left.schema.equals(right.schema) and repr(left.to_pylist()) == repr(right.to_pylist())
+
+
+def test_every_type_comes_back_identical_in_every_reader(tmp_path):
+    written = write(TYPES)
+    path = str(written.path)
+    assert same(pq.read_table(path), TYPES)
+    assert pl.read_parquet(path).equals(pl.from_arrow(TYPES))
+    back = duckdb.sql(f"SELECT * FROM read_parquet('{path}')")
+    original = TYPES  # found by DuckDB by its name
+    assert repr(back.fetchall()) == repr(duckdb.sql("SELECT * FROM original").fetchall())
+    assert original.num_rows == written.num_records
+    written.delete()
+    assert not written.path.parent.exists()
+
+
+def test_rows_come_back_through_the_reader_and_are_searchable(make):
+    searcher = make(TYPES)
+    names = TYPES.schema.names
+    assert same(searcher.read_rows(np.array([2, 0]), names), TYPES.take([2, 0]))
+    assert searcher.read_rows(np.array([], dtype=np.int64), names).num_rows == 0
+    assert searcher.read_rows(np.array([1]), []).num_rows == 1
+    assert searcher.search(query("text:* AND NOT bool:true")).tolist() == [2]
+
+
+@pytest.mark.parametrize("batch", [1, 700, 50_000])
+def test_row_groups_do_not_depend_on_batches(make, batch):
+    rows = 20_000
+    table = pa.table({"id": range(rows), "body": [f"w{i % 100} x" for i in range(rows)]})
+    searcher = make(table.slice(0, 300) if batch == 1 else table, batch=batch)
+    parquet = searcher.split.footer.parquet
+    sizes = [parquet.row_group(i).num_rows for i in range(parquet.num_row_groups)]
+    assert sizes == ([300] if batch == 1 else [8_192, 8_192, 3_616])
+    scattered = np.array([17, 299, 3]) if batch == 1 else np.array([19_999, 0, 8_192, 8_191, 8_192])
+    assert searcher.read_rows(scattered, ["id"])["id"].to_pylist() == scattered.tolist()
+
+
+def test_huge_rows_make_smaller_row_groups(make, monkeypatch):
+    monkeypatch.setattr(writer_module, "ROW_GROUP_BYTES", 10_000)
+    table = pa.table({"body": ["x" * 3_000 for _ in range(20)]})
+    searcher = make(table)
+    assert searcher.split.footer.parquet.num_row_groups >= 4
+    assert searcher.split.rows.read_column("body").to_pylist() == table["body"].to_pylist()
+    footer = searcher.split.footer
+    assert footer.end - footer.start < 10_000, "long texts do not belong into the footer"
+
+
+def test_statistics_are_typed_and_counted():
+    written = write(TYPES)
+    low, high = written.statistics.min_values, written.statistics.max_values
+    assert (low["long"], high["long"]) == ("1", str(2**63 - 1))
+    assert (low["float"], high["float"]) == ("1.5", "1.5")
+    assert (low["double"], high["double"]) == ("-inf", "1e+300")
+    assert (low["small"], high["small"]) == ("-9.99", "1.25")
+    assert high["big"] == "1" + "0" * 37
+    assert (low["bool"], high["bool"]) == ("false", "true")
+    assert (low["day"], high["day"]) == ("0001-01-01", "9999-12-31")
+    assert low["ts"] == str(-2_208_988_800 * 10**6)
+    stats = json.loads(written.stats_json)
+    assert stats["numRecords"] == 3
+    assert stats["nullCount"]["text"] == 1
+    assert stats["nanCount"] == {"float": 1}
+    assert not {"struct", "list", "map", "blob"} & (low.keys() | stats["nullCount"].keys())
+    written.delete()
+
+
+def test_statistics_of_a_column_of_nulls_have_no_bounds():
+    written = write(pa.table({"a": pa.nulls(2, pa.string()), "b": [float("nan")] * 2}))
+    assert written.statistics.min_values == written.statistics.max_values == {}
+    assert written.statistics.null_counts == {"a": 2, "b": 0}
+    assert written.statistics.nan_counts == {"b": 2}
+    written.delete()
+
+
+LONG = pa.table({"a": ["b" * 40, "c" * 40], "b": ["9", "10"], "c": [1, 2]})
+STATISTICS_OPTIONS = [
+    ({}, {"a": ("b" * 32, "c" * 31 + "d"), "b": ("10", "9"), "c": ("1", "2")}),
+    ({"stats.truncation.maxLength": "2"}, {"a": ("bb", "cd"), "b": ("10", "9"), "c": ("1", "2")}),
+    ({"stats.truncation.enabled": "false", "dataSkippingNumIndexedCols": 1},
+     {"a": ("b" * 40, "c" * 40)}),
+    ({"dataSkippingNumIndexedCols": 2}, {"a": ("b" * 32, "c" * 31 + "d"), "b": ("10", "9")}),
+    ({"dataSkippingNumIndexedCols": -1, "dataSkippingStatsColumns": "C"}, {"c": ("1", "2")}),
+    ({"dataSkippingNumIndexedCols": 0}, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "expected"), STATISTICS_OPTIONS)
+def test_options_of_statistics(options, expected):
+    written = write(LONG, options)
+    found = {
+        name: (low, written.statistics.max_values[name])
+        for name, low in written.statistics.min_values.items()
+    }
+    assert found == expected
+    written.delete()
+
+
+def test_statistics_of_an_unknown_column_are_refused():
+    with pytest.raises(SchemaError, match="there is no field ghost"):
+        write(LONG, {"dataSkippingStatsColumns": "ghost,a"})
+
+
+@given(st.text(), st.integers(1, 5))
+def test_a_truncated_text_still_bounds_the_whole(text, longest):
+    low, high = truncate_low(text, longest), truncate_high(text, longest)
+    assert low.encode() <= text.encode("utf-8", "surrogatepass")
+    assert len(low) <= longest
+    if high is not None:
+        assert high.encode("utf-8", "surrogatepass") >= text.encode("utf-8", "surrogatepass")
+        assert len(high) <= longest
+
+
+def test_a_maximum_that_cannot_be_raised_is_dropped():
+    assert truncate_high("\U0010ffff" * 4, 3) is None
+    assert truncate_high("a\U0010ffffx", 2) == "b"
+    assert truncate_high("\ud7ffxx", 1) == "\ue000"
+
+
+def test_partition_columns_are_not_stored():
+    table = pa.table({"body": ["a"], "year": [2024]})
+    written = write(table, partition_values={"year": "2024"})
+    assert pq.read_schema(written.path).names == ["body"]
+    assert written.partition_values == {"year": "2024"}
+    written.delete()
+    with pytest.raises(SplitError, match="no partition column"):
+        write(table, partition_values={"year": "2024", "body": "a"})
+
+
+def test_wrong_rows_are_refused_and_leave_nothing(tmp_path):
+    config = configuration(**{"indexWriter.tempDirectoryPath": str(tmp_path)})
+    schema = pa.schema([("a", pa.int32())])
+    with (
+        pytest.raises(SchemaError, match="'b' is no column"),
+        SplitWriter(schema, build_mapping(schema, config), config) as writer,
+    ):
+        writer.write(pa.record_batch({"a": pa.array([1], pa.int32()), "b": [1]}))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_finished_split_takes_no_more_rows():
+    config = Config()
+    writer = SplitWriter(TYPES.schema, build_mapping(TYPES.schema, config), config)
+    writer.close().delete()
+    with pytest.raises(SplitError, match="finished"):
+        writer.write(TYPES.to_batches()[0])
+
+
+def test_a_missing_temporary_directory_is_a_sentence(tmp_path):
+    config = configuration(**{"indexWriter.tempDirectoryPath": str(tmp_path / "none")})
+    with pytest.raises(SplitWriteError, match="tempDirectoryPath"):
+        SplitWriter(TYPES.schema, build_mapping(TYPES.schema, config), config)
+
+
+PROGRAM = textwrap.dedent(
+    """
+    import resource, sys
+    import pyarrow as pa
+    from indextables.config import Config
+    from indextables.errors import SplitWriteError
+    from indextables.split.mapping_options import build_mapping
+    from indextables.split.writer import SplitWriter
+
+    def batches(rows):
+        for start in range(0, rows, 10_000):
+            ids = range(start, start + 10_000)
+            yield pa.record_batch(
+                {"id": pa.array(ids), "body": [f"w{i % 977} x{i % 31} word{i}" for i in ids]}
+            )
+
+    def write(rows, **options):
+        config = Config({"spark.indextables." + k: v for k, v in options.items()})
+        schema = pa.schema([("id", pa.int64()), ("body", pa.string())])
+        with SplitWriter(schema, build_mapping(schema, config), config) as writer:
+            for batch in batches(rows):
+                writer.write(batch)
+            return writer.close()
+    """
+)
+
+
+def run(program: str, *arguments: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM + textwrap.dedent(program), *arguments],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+@pytest.mark.parametrize("limit", [100_000, 1_000_000, 2_000_000])
+def test_a_disk_that_fills_up_leaves_nothing_behind(tmp_path, limit):
+    program = """
+        import signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+        try:
+            write(300_000, **{"indexWriter.tempDirectoryPath": sys.argv[1],
+                              "indexWriter.heapSize": "15000000"})
+        except SplitWriteError as error:
+            print("refused:", error)
+    """
+    out = run(program, str(tmp_path), str(limit))
+    assert out.startswith("refused: Cannot write a split under")
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_does_not_grow_with_the_rows():
+    program = """
+        write(int(sys.argv[1]), **{"indexWriter.heapSize": "15000000"}).delete()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """
+    few, many = (int(run(program, str(rows))) for rows in (100_000, 400_000))
+    assert many < 1.5 * few

@@ -1,0 +1,95 @@
+"""What is special about services: unsorted listings, folder markers, threads and forks."""
+
+from __future__ import annotations
+
+import http.client
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import pytest
+from servers import Server
+
+from indextables.errors import StorageError
+from indextables.storage import open_store, remote
+
+KEY = {"azure_storage_account_key": "aGVsbG8="}
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "sorts"),
+    [
+        ("abfss://box@acme.dfs.core.windows.net/docs", KEY, True),
+        ("s3://fast--use1-az4--x-s3/docs", {}, True),
+        ("s3://bucket/docs", {}, False),
+    ],
+)
+def test_listings_are_sorted_where_the_service_does_not(
+    uri: str, options: dict[str, object], sorts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def listing(client: object, folder: str, **arguments: object) -> Iterator[list[object]]:
+        asked.append(arguments["offset"])
+        for name in ("a/1", "a-b", "b") if sorts else ("a-b", "a/1", "b"):
+            yield [
+                {
+                    "path": f"docs/{name}",
+                    "size": 1,
+                    "last_modified": datetime(2024, 1, 1, tzinfo=UTC),
+                    "e_tag": None,
+                }
+            ]
+
+    monkeypatch.setattr(remote.obstore, "list", listing)
+    store = open_store(uri, options)
+    assert [m.path for m in store.list()] == ["a-b", "a/1", "b"]
+    assert [m.path for m in store.list(start_after="a-b")] == ["a/1", "b"]
+    # Where the order is unknown, nothing may be skipped by the service.
+    assert asked == [None, None if sorts else "docs/a-b"]
+    assert next(store.list()).modified_ms == 1_704_067_200_000
+
+
+def test_folder_markers_are_no_objects(s3: Server) -> None:
+    connection = http.client.HTTPConnection(urlsplit(s3.options["aws_endpoint"]).netloc)
+    for key in ("markers/", "markers/sub/", "markers/sub/x", "markers/sub-1", "markers/empty"):
+        connection.request("PUT", f"/tables/{key}", body=b"1" if key.endswith("x") else b"")
+        assert connection.getresponse().read() == b""
+    connection.close()
+    store = open_store(f"{s3.uri}/markers", s3.options)
+    assert [m.path for m in store.list()] == ["empty", "sub-1", "sub/x"]
+    assert [m.path for m in store.list("sub")] == ["sub/x"]
+    objects, folders = store.list_directory("")
+    assert ([m.path for m in objects], folders) == (["empty", "sub-1"], ["sub"])
+    assert [m.path for m in store.list_directory("sub")[0]] == ["sub/x"]
+    above = open_store(s3.uri, s3.options)
+    assert [m.path for m in above.list("markers")] == [
+        "markers/empty",
+        "markers/sub-1",
+        "markers/sub/x",
+    ]
+
+
+def test_a_foreign_key_that_is_no_path_is_an_error(s3: Server) -> None:
+    connection = http.client.HTTPConnection(urlsplit(s3.options["aws_endpoint"]).netloc)
+    connection.request("PUT", "/tables/odd//x", body=b"1")
+    assert connection.getresponse().read() == b""
+    connection.close()
+    with pytest.raises(StorageError, match="empty path segment"):
+        list(open_store(f"{s3.uri}/odd", s3.options).list())
+
+
+def test_a_forked_process_is_told_instead_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store("memory://forked")
+    store.put("x", b"1")
+    monkeypatch.setattr(remote, "_runtime_process", os.getpid() + 1)
+    for call in (lambda: store.get("x"), lambda: list(store.list()), lambda: store.delete(["x"])):
+        with pytest.raises(StorageError, match="spawn"):
+            call()
+
+
+def test_none_is_not_given(s3: Server) -> None:
+    store = open_store(f"{s3.uri}/none", {**s3.options, "aws_session_token": None})
+    store.put("x", b"1")
+    assert store.get("x") == b"1"
