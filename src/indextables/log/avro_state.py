@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,12 +22,12 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import CorruptLogError
 from indextables.log.actions import Metadata
-from indextables.log.avro_container import Container, read_container
+from indextables.log.avro_container import read_container
 from indextables.log.files import conform_files, without_paths
+from indextables.log.manifest_entries import INLINE, Records, decode_manifest, tables_of
 from indextables.log.mapping_registry import mapping_hash, with_mappings
 from indextables.log.names import (
     LOG_DIRECTORY,
-    check_path_column,
     check_paths,
     state_path,
 )
@@ -56,9 +54,9 @@ __all__ = [
 ManifestCache = MutableMapping[str, pa.Table]
 KeepManifest = Callable[[Mapping[str, PartitionBounds]], bool]
 
+# Fewer entries than this are read from a disk before threads have started.
+_WORTH_THREADS = 20_000
 _CONTENT_NAME = re.compile(r"manifest-([0-9a-f]{32})\.avro")
-_REQUIRED = ("path", "partitionValues", "size", "modificationTime", "dataChange")
-_INLINE = "docMappingJson"
 
 
 def load_state(
@@ -81,6 +79,8 @@ def load_state(
     tables = load_manifests(store, kept, config=config, runner=runner, cache=manifest_cache)
     mappings = dict(state.schema_registry)
     files = _live_files(tables, state.tombstones, mappings)
+    # Decoding needs several times the memory of its result; the allocator would keep it.
+    pa.default_memory_pool().release_unused()
     partial = len(kept) < len(state.manifests)
     # Other writers' totals drift; ours are counted, and a difference is damage.
     if state.protocol is not None and not partial and files.num_rows != state.num_files:
@@ -129,7 +129,7 @@ class ReadManifest:
     info: ManifestInfo
     limit: int
 
-    def __call__(self) -> pa.Table:
+    def __call__(self) -> pa.Table | Records:
         path = f"{LOG_DIRECTORY}/{self.info.path}"
         data = self.store.get(path)
         _verify_digest(data, self.info, where=path)
@@ -138,10 +138,10 @@ class ReadManifest:
             raise CorruptLogError(
                 path, f"it has {container.count} entries instead of {self.info.num_entries}"
             )
-        return _decode_entries(container, where=path)
+        return decode_manifest(container, where=path)
 
 
-def _run(task: ReadManifest) -> pa.Table:
+def _run(task: ReadManifest) -> pa.Table | Records:
     return task()
 
 
@@ -162,7 +162,12 @@ def load_manifests(
         known = {i.path: table for i in infos if (table := cache.get(i.path)) is not None}
     limit = config[keys.TRANSACTION_MAX_FILE_SIZE]
     tasks = [ReadManifest(store, info, limit) for info in infos if info.path not in known]
-    for task, table in zip(tasks, runner.map(_run, tasks), strict=True):
+    entries = sum(task.info.num_entries for task in tasks)
+    if store.local_path(LOG_DIRECTORY) is not None and entries < _WORTH_THREADS:
+        decoded = [task() for task in tasks]  # done before threads have started
+    else:
+        decoded = runner.map(_run, tasks)
+    for task, table in zip(tasks, tables_of(decoded), strict=True):
         known[task.info.path] = table
         if cache is not None:
             cache[task.info.path] = table
@@ -176,42 +181,6 @@ def _verify_digest(data: bytes, info: ManifestInfo, *, where: str) -> None:
     digest = hashlib.sha256(data).hexdigest()
     if info.checksum not in (None, digest) or (name and not digest.startswith(name[1])):
         raise CorruptLogError(where, "its content is not the one its name or its state promises")
-
-
-def _decode_entries(container: Container, *, where: str) -> pa.Table:
-    if not container.count:
-        return conform_files(pa.table({"path": pa.array([], pa.string())}))
-    try:
-        table = _decode_to_arrow(container.plain)
-        entries = conform_files(table)
-        if _INLINE in table.column_names and table[_INLINE].null_count < table.num_rows:
-            entries = entries.append_column(_INLINE, table[_INLINE].cast(pa.string()))
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise CorruptLogError(where, f"its entries do not decode ({error})") from error
-    if entries.num_rows != container.count:
-        raise CorruptLogError(where, f"{entries.num_rows} of its {container.count} entries decode")
-    for column in _REQUIRED:
-        if entries[column].null_count:
-            raise CorruptLogError(where, f"an entry has no {column}")
-    check_path_column(entries["path"], where=where)
-    return entries.combine_chunks()
-
-
-def _decode_to_arrow(plain: bytes) -> pa.Table:
-    """Decode with DataFusion, 20 times faster than record by record; it reads files only."""
-    import datafusion
-
-    with tempfile.TemporaryDirectory(prefix="indextables-") as folder:
-        file = Path(folder, "manifest.avro")
-        file.write_bytes(plain)
-        # One partition keeps the order of the entries.
-        context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
-        try:
-            return context.read_avro(str(file)).to_arrow_table()
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # a panic of the decoder is no Exception
-            raise ValueError(str(error)) from error
 
 
 # --- entries ---------------------------------------------------------------------------------
@@ -233,14 +202,14 @@ def _live_files(
 
 def _interned(entries: pa.Table, mappings: dict[str, str]) -> pa.Table:
     """The entries with inline mappings replaced by references that `mappings` then holds."""
-    if _INLINE not in entries.column_names:
+    if INLINE not in entries.column_names:
         return entries
-    inline = entries[_INLINE].combine_chunks().dictionary_encode()
+    inline = entries[INLINE].combine_chunks().dictionary_encode()
     texts: list[Any] = inline.dictionary.to_pylist()
     references = [mapping_hash(text) for text in texts]
     mappings.update(zip(references, texts, strict=True))
     named = pa.DictionaryArray.from_arrays(inline.indices, pa.array(references, pa.string()))
     column: Any = pc.coalesce(named.cast(pa.string()), entries["docMappingRef"])
-    entries = entries.drop_columns([_INLINE])
+    entries = entries.drop_columns([INLINE])
     at = entries.schema.get_field_index("docMappingRef")
     return entries.set_column(at, entries.schema.field(at), column)

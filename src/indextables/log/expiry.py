@@ -1,4 +1,4 @@
-"""Which files of a log may go, and deleting them.
+"""Which files of a log may go.
 
 Every file is kept unless all of its gates are open.
 
@@ -22,7 +22,6 @@ backwards, keeps the file.
 from __future__ import annotations
 
 import bisect
-import logging
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -32,10 +31,7 @@ from indextables.log.checkpoints import CheckpointRef
 from indextables.log.listing import LogListing
 from indextables.storage import ObjectMeta
 
-logger = logging.getLogger(__name__)
-
 _HOUR_MS = 3_600_000
-_DELETE_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)

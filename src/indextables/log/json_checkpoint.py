@@ -43,9 +43,6 @@ from indextables.log.version_files import decode_lines
 from indextables.runner import Runner
 from indextables.storage import Store
 
-_NO_CHECKSUM = "00000000"
-_LINES_AT_ONCE = 4096
-
 
 def load_json_checkpoint(store: Store, version: int, *, config: Config, runner: Runner) -> Snapshot:
     """The snapshot of a version from its JSON checkpoint, whatever its shape."""

@@ -165,8 +165,9 @@ class TransactionLog:
     def cleanup(self) -> CleanupPlan:
         """Delete the log files whose time is over."""
         plan = self.plan_cleanup()
-        policy = self._effective()[keys.CLEANUP_FAILURE_POLICY]
-        apply_cleanup(self.store, plan, failure_policy=policy)
+        config = self._effective()
+        policy = config[keys.CLEANUP_FAILURE_POLICY]
+        apply_cleanup(self.store, plan, failure_policy=policy, config=config)
         return plan
 
     def _effective(self) -> Config:
@@ -202,6 +203,7 @@ class TransactionLog:
             read_versions=self._versions_if_there,
             states=[v for v in list_states(self.store) if v <= snapshot.version],
             force_compaction=force_compaction,
+            manifest_cache=self._cache.manifests,
         )
 
     def _versions_if_there(self, first: int, last: int) -> list[VersionActions] | None:
