@@ -21,10 +21,10 @@ demo: install ## show what it does, on data made here
 	@$(PY) -m indextables.demo
 
 test: install lint ## run the linters and every test of the ordinary run
-	@$(PY) -m pytest -n 2 --dist worksteal
+	@$(PY) -m pytest -n 2 --dist loadgroup
 
 test-long: install ## run the tests with many more random examples
-	@$(PY) -m pytest -n 2 --dist worksteal --long
+	@$(PY) -m pytest -n 2 --dist loadgroup --long
 
 lint: install ## ruff and mypy --strict
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy

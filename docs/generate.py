@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from indextables.config import FAMILIES, KEYS
+from indextables.log.conflicts import MATRIX, Change, Rule
+from indextables.log.transaction import Operation
 
-PAGE = Path(__file__).parent / "configuration.md"
+HERE = Path(__file__).parent
 
 _INTRODUCTION = """# Configuration
 
@@ -51,5 +53,37 @@ def _shown(kind: str, value: object) -> str:
     return str(value)
 
 
+_CONFLICTS = """# Concurrent commits
+
+Generated from `src/indextables/log/conflicts.py` by `make docs`; do not edit.
+
+A commit writes the next version file if it is absent. Who loses that race reads what won, asks
+this table whether its own commit can still be true after the winner's, and tries the next version
+or raises a named error. Rows are the operation that wants to commit, columns what the winner
+changed.
+
+An operation whose actions are computed again from the newest snapshot on every attempt (a
+*transform*, as `Table.overwrite` without a condition) follows whatever was committed and needs no
+check. The table is for operations that were planned on a version.
+
+"""
+
+
+def conflicts_page() -> str:
+    """The Markdown of the conflict matrix."""
+    operations = [o for o in Operation if o is not Operation.CREATE]
+    signs = {Rule.OK: "✓", Rule.CONFLICT: "✗", Rule.IN_SCOPE: "rows", Rule.SAME_FILES: "files"}
+    head = "| | " + " | ".join(change.value for change in Change) + " |"
+    lines = [head, "| --- " * (len(Change) + 1) + "|"]
+    for operation in operations:
+        cells = [signs[MATRIX[operation, change]] for change in Change]
+        lines.append(f"| **{operation.value}** | " + " | ".join(cells) + " |")
+    legend = [f"- {sign}: {rule.value}" for rule, sign in signs.items()]
+    return _CONFLICTS + "\n".join(lines) + "\n\n" + "\n".join(legend) + "\n"
+
+
+PAGES = {"configuration.md": configuration_page, "concurrency.md": conflicts_page}
+
 if __name__ == "__main__":
-    PAGE.write_text(configuration_page())
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page())

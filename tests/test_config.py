@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import functools
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -118,3 +120,19 @@ def test_errors_survive_pickling():
     assert isinstance(error, ConfigError)
     assert error.nearest == ("b",)
     assert "Did you mean b?" in str(error)
+
+
+@pytest.mark.parametrize(
+    "key", [*keys.KEYS.values(), *keys.FAMILIES.values()], ids=lambda key: key.name
+)
+def test_every_key_is_named_in_a_test_of_its_effect(key):
+    short = key.name.removeprefix(keys.PREFIX).rstrip(".")
+    constant = next(name for name, value in vars(keys).items() if value is key)
+    spellings = (short, short.replace(".", "_"), constant)
+    assert any(spelling in text for text in _other_tests() for spelling in spellings)
+
+
+@functools.cache
+def _other_tests():
+    here = Path(__file__)
+    return [p.read_text() for p in here.parent.rglob("test_*.py") if p != here]

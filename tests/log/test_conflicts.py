@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from logs import add, append, new_log, paths, schema_string
+from logs import add, append, new_log, paths, schema_string, xref
 
 from indextables.errors import (
     ConcurrentAppendError,
@@ -15,7 +15,7 @@ from indextables.errors import (
     MetadataChangedError,
     ProtocolChangedError,
 )
-from indextables.log.actions import Add, AddXRef, Metadata, Protocol, Remove, Skip
+from indextables.log.actions import Add, Metadata, Protocol, Remove, Skip
 from indextables.log.conflicts import MATRIX, Change
 from indextables.log.transaction import Operation, Transaction, everything
 
@@ -40,14 +40,6 @@ EXPECTED = {
     Operation.SKIP: {},
     Operation.RESTORE: _PLANNED | _WRITES_ROWS | {Change.COLUMNS: META, Change.PROPERTIES: META},
 }
-
-
-def xref(name: str) -> AddXRef:
-    return AddXRef(
-        path=f"_xrefsplits/aaaa/xref-{name}.split", xref_id=name, source_split_paths=(SHARED,),
-        source_split_count=1, size=1, total_terms=1, footer_start_offset=0, footer_end_offset=1,
-        created_time=1, build_duration_ms=1, max_source_splits=10,
-    )  # fmt: skip
 
 
 def skip(path: str) -> Skip:

@@ -8,7 +8,7 @@ import uuid
 import orjson
 
 from indextables.config import Config
-from indextables.log.actions import Add, Metadata, Remove
+from indextables.log.actions import Add, AddXRef, Metadata, Remove
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import Store, open_store
@@ -63,3 +63,11 @@ def paths(snapshot) -> set[str]:
     found = snapshot.files["path"].to_pylist()
     assert len(found) == len(set(found)), "a file is doubled"
     return set(found)
+
+
+def xref(name: str, *sources: str) -> AddXRef:
+    return AddXRef(
+        path=f"_xrefsplits/aaaa/xref-{name}.split", xref_id=name, source_split_paths=sources,
+        source_split_count=len(sources), size=1, total_terms=1, footer_start_offset=0,
+        footer_end_offset=1, created_time=1, build_duration_ms=1, max_source_splits=10,
+    )  # fmt: skip

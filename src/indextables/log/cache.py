@@ -4,13 +4,18 @@ Two kinds of caches. What never changes once it exists (a version file, a manife
 of a version) is kept until its time is over. The newest snapshot depends on the version: a commit
 replaces it, and a reader asks the store for newer versions unless some staleness is tolerated.
 Hits and misses are counted as they happen.
+
+Each log has its caches. A process knows all that are alive, so that it can forget what it knows
+of a table whoever has it open. Nobody shares a cache unasked: a table that was dropped and made
+anew at the same place must not be read from what is remembered of the old one.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, MutableMapping
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -134,3 +139,30 @@ class LogCache:
             "snapshots": self.snapshots.stats,
             "latest": self._latest.stats,
         }
+
+
+_live: weakref.WeakKeyDictionary[LogCache, str] = weakref.WeakKeyDictionary()
+_live_lock = threading.Lock()
+
+
+def tracked(cache: LogCache, identity: str) -> LogCache:
+    """The cache, known to this process as one of the store with this identity."""
+    with _live_lock:
+        _live[cache] = identity
+    return cache
+
+
+def live_caches(identity: str | None = None) -> list[LogCache]:
+    """The caches of a store's logs that are alive in this process, or of all stores."""
+    with _live_lock:
+        return [cache for cache, of in _live.items() if identity in (None, of)]
+
+
+def total_stats(caches: Iterable[LogCache]) -> CacheStats:
+    """The counters of several caches, added up."""
+    every = [stats for cache in caches for stats in cache.stats().values()]
+    return CacheStats(
+        hits=sum(s.hits for s in every),
+        misses=sum(s.misses for s in every),
+        entries=sum(s.entries for s in every),
+    )

@@ -20,7 +20,7 @@ from indextables import config as keys
 from indextables.config import Config, known_keys
 from indextables.errors import ObjectNotFoundError, VersionGapError
 from indextables.log.actions import Metadata, Protocol
-from indextables.log.cache import CacheStats, LogCache
+from indextables.log.cache import CacheStats, LogCache, tracked
 from indextables.log.checkpoints import write_checkpoint
 from indextables.log.commit import Committed, Committer, Observer
 from indextables.log.history import HistoryEntry, history, version_at
@@ -62,7 +62,7 @@ class TransactionLog:
         self.store = store
         self.config = config or Config()
         self.now_ms = now_ms
-        self._cache = cache or LogCache(self.config)
+        self._cache = tracked(cache or LogCache(self.config), store.identity)
         self._observer = observer or (lambda _phase: None)
         self._reader = LogReader(store, config=self.config, cache=self._cache, runner=runner)
         self._committer = Committer(
