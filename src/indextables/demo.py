@@ -27,10 +27,14 @@ from rich.table import Table as Grid
 from indextables.table import Table
 
 PLACE = Path(".demo")
-_TEXT = pa.string()
-SCHEMA = pa.schema(
-    {"module": _TEXT, "name": _TEXT, "kind": _TEXT, "lines": pa.int32(), "code": _TEXT}
-)
+_COLUMNS: dict[str, pa.DataType] = {
+    "module": pa.string(),
+    "name": pa.string(),
+    "kind": pa.string(),
+    "lines": pa.int32(),
+    "code": pa.string(),
+}
+SCHEMA = pa.schema(_COLUMNS)
 QUERY = '"context manager" AND (socket OR thread*)'
 
 console = Console()
