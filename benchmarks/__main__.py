@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.measure import HEADER, machine
 
-MODULES = ["transaction_log"]
+MODULES = ["transaction_log", "splits"]
 
 
 def main() -> int:

@@ -44,6 +44,28 @@ def best_of(times: int, work: Callable[[], object]) -> float:
     return min(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Time:
+    """The shortest time of several runs, and the least processor time of one."""
+
+    seconds: float
+    cpu: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.3g} s ({self.cpu:.3g} s of processor)"
+
+
+def race(times: int, *works: Callable[[], object]) -> list[Time]:
+    """Time several works in turns, so that whatever disturbs the machine disturbs all of them."""
+    found: list[list[tuple[float, float]]] = [[] for _ in works]
+    for _ in range(times):
+        for work, past in zip(works, found, strict=True):
+            start, cpu = time.perf_counter(), time.process_time()
+            work()
+            past.append((time.perf_counter() - start, time.process_time() - cpu))
+    return [Time(min(s for s, _ in past), min(c for _, c in past)) for past in found]
+
+
 def machine() -> str:
     """The machine and the versions that the figures were taken with."""
     packages = ("pyarrow", "tantivy", "obstore", "datafusion", "deltalake", "duckdb", "orjson")

@@ -194,6 +194,7 @@ BAD_ROWS = [
     (pa.array([1], pa.timestamp("ns")), pa.timestamp("us"), "would lose data"),
     (pa.array([1], pa.timestamp("us")), pa.timestamp("us", tz="UTC"), "no point in time"),
     (pa.array([Decimal("1.234")]), pa.decimal128(10, 2), "cannot become decimal"),
+    (pa.array([[{"a": 1, "b": 2}]]), pa.list_(pa.struct([("a", pa.int64())])), "has no 'b'"),
 ]
 
 

@@ -17,13 +17,32 @@ from indextables import errors
 from indextables.errors import IndexTablesError
 
 if TYPE_CHECKING:
+    from indextables.spark.functions import indexquery, indexqueryall, snippet
+    from indextables.spark.session import enable, session
     from indextables.table import Table
 
 __version__ = "0.1.0"
-__all__ = ["IndexTablesError", "Table", "__version__", "errors"]
+__all__ = [
+    "IndexTablesError",
+    "Table",
+    "__version__",
+    "enable",
+    "errors",
+    "indexquery",
+    "indexqueryall",
+    "session",
+    "snippet",
+]
 
 # Loaded when first used, so that importing the package costs milliseconds.
-_LAZY = {"Table": "indextables.table"}
+_LAZY = {
+    "Table": "indextables.table",
+    "enable": "indextables.spark.session",
+    "indexquery": "indextables.spark.functions",
+    "indexqueryall": "indextables.spark.functions",
+    "session": "indextables.spark.session",
+    "snippet": "indextables.spark.functions",
+}
 
 
 def __getattr__(name: str) -> Any:

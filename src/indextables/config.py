@@ -350,6 +350,19 @@ STATE_RETENTION_HOURS = _integer(
 STATE_GC_MIN_MANIFEST_AGE_HOURS = _integer(
     "state.gc.minManifestAgeHours", 1, "A manifest younger than this is never deleted, in hours."
 )
+PURGE_RETENTION_HOURS = _integer(
+    "purge.defaultRetentionHours",
+    168,
+    "How old a split must be that no retained version names before purge deletes it, in hours.",
+)
+PURGE_RETENTION_CHECK = _boolean(
+    "purge.retentionCheckEnabled",
+    True,
+    "Refuse to purge splits younger than 24 hours, which a running write may still commit.",
+)
+PURGE_MAX_FILES = _integer(
+    "purge.maxFilesToDelete", 1_000_000, "How many splits one purge deletes at the most.", low=1
+)
 CLEANUP_ENABLED = _boolean(
     "cleanup.enabled", True, "Delete expired log files after a checkpoint, within all safety gates."
 )
@@ -530,6 +543,85 @@ WRITE_MAX_OPEN_SPLITS = _integer(
     16,
     "How many partitions one writer keeps open at once; the one written least lately is closed.",
     low=1,
+)
+
+_section = "Spark: optimized write"
+
+OPTIMIZE_WRITE = _boolean(
+    "write.optimizeWrite.enabled",
+    False,
+    "Let Spark bring rows together before they are written, so that a write makes few, large "
+    "splits: by partition columns, or by the first column of a table without any.",
+)
+WRITE_DISTRIBUTION = _choice(
+    "write.optimizeWrite.distributionMode",
+    "hash",
+    ("hash", "balanced", "none"),
+    "hash: rows of a partition in one task, tasks of the target size. balanced: the same in as "
+    "many tasks as there are cores. none: rows stay where they are.",
+)
+WRITE_TARGET_SPLIT_SIZE = _size(
+    "write.optimizeWrite.targetSplitSize",
+    "1G",
+    "The size that an optimized write aims for.",
+    low=1 << 10,
+)
+WRITE_SAMPLING_RATIO = _number(
+    "write.optimizeWrite.samplingRatio",
+    1.1,
+    "Without a history: how much larger rows are in a shuffle than in a split.",
+    low=0.01,
+    high=100.0,
+)
+WRITE_MIN_ROWS_FOR_ESTIMATE = _integer(
+    "write.optimizeWrite.minRowsForEstimation",
+    10_000,
+    "A table with fewer rows is no history to estimate sizes from.",
+)
+
+_section = "Spark: reading"
+
+DRIVER_MAX_ROWS = _integer(
+    "read.driver.maxRows",
+    10_000,
+    "A query whose search finds at most so many rows is answered on the driver, without a Spark "
+    "job. 0 never does that.",
+)
+DRIVER_MAX_SPLITS = _integer(
+    "read.driver.maxSplits",
+    64,
+    "A query that has to look at more splits is never answered on the driver.",
+)
+NATIVE_SCAN = _boolean(
+    "read.nativeScan.enabled",
+    True,
+    "Let Spark's own Parquet reader read splits where no index helps and the table is on a "
+    "local disk.",
+)
+
+_section = "Spark: distributed log"
+
+DISTRIBUTED_LOG = _boolean(
+    "transaction.distributed.enabled",
+    True,
+    "Read version files of tables in object stores on executors. Local disks are read by the "
+    "driver, which is faster there.",
+)
+DISTRIBUTED_MIN_FILES = _integer(
+    "transaction.distributed.minFiles",
+    10,
+    "With fewer version files to read, the driver reads them.",
+    low=1,
+)
+DISTRIBUTED_PARALLELISM = _integer(
+    "transaction.distributed.parallelism",
+    0,
+    "How many tasks read version files; 0 is Spark's default parallelism.",
+)
+DISTRIBUTED_ADAPTIVE = _boolean(
+    "transaction.distributed.adaptiveParallelism",
+    True,
+    "Start fewer tasks for few files and, beyond a hundred files, up to twice as many.",
 )
 
 _section = ""

@@ -507,3 +507,44 @@ class TooManyExpansionsError(QueryError):
 
 class SchemaError(IndexTablesError, ValueError):
     """Rows, a mapping or a change of schema that does not fit the table."""
+
+
+# --- SQL statements --------------------------------------------------------------------------
+
+
+class StatementError(IndexTablesError, ValueError):
+    """A statement of ours that cannot be carried out as it is written."""
+
+
+class StatementSyntaxError(StatementError):
+    """A statement of ours that does not parse. `position` counts characters from 0."""
+
+    def __init__(
+        self,
+        sql: str,
+        *,
+        position: int,
+        found: str | None,
+        expected: Sequence[str],
+        forms: Sequence[str],
+    ) -> None:
+        self.sql = sql
+        self.position = position
+        self.expected = tuple(expected)
+        self.forms = tuple(forms)
+        there = "the statement ends" if found is None else f"there is {found[:50]!r}"
+        super().__init__(
+            f"Cannot read the statement at position {position}: expected "
+            f"{' or '.join(expected)}, but {there}. Write {' or '.join(forms)}"
+        )
+
+
+class SearchCallError(QueryError):
+    """A search in SQL whose arguments cannot be used."""
+
+    def __init__(self, function: str, reason: str, *, position: int | None = None) -> None:
+        self.function = function
+        self.reason = reason
+        self.position = position
+        where = "" if position is None else f" at position {position}"
+        super().__init__(f"{function}{where} {reason}")

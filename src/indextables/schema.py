@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.errors import SchemaError
 
@@ -409,6 +410,8 @@ def conform(rows: Rows, schema: pa.Schema) -> Rows:
 def _cast(column: Any, kind: Type) -> Any:
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.cast(column.type.storage_type)
+    if pa.types.is_dictionary(column.type):
+        column = _decoded(column)
     if column.type.equals(kind):
         return column
     if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind):
@@ -416,9 +419,74 @@ def _cast(column: Any, kind: Type) -> Any:
         if bool(column.type.tz) != bool(kind.tz):
             raise pa.ArrowInvalid("a timestamp without time zone is no point in time")
         return column.cast(kind)
-    if pa.types.is_string(kind) and not _holds_text(column.type):
-        raise pa.ArrowInvalid(f"{column.type} is no text")
-    return column.cast(kind)
+    if not _is_kin(column.type, kind):
+        wanted = "text" if pa.types.is_string(kind) else type_name(kind)
+        raise pa.ArrowInvalid(f"{column.type} is no {wanted}")
+    if lost := list(_lost_fields(column.type, kind)):
+        raise pa.ArrowInvalid(f"it has no {', '.join(lost)}")
+    cast = column.cast(kind)
+    if pa.types.is_floating(column.type) and kind == pa.float32():
+        back = cast.cast(column.type)
+        same = pc.or_(pc.equal(back, column), pc.is_nan(column))
+        if pc.all(same).as_py() is False:
+            raise pa.ArrowInvalid("some numbers would lose digits")
+    return cast
+
+
+def _decoded(column: Any) -> Any:
+    """The values of a dictionary. Arrow takes nothing from views, which is what Polars has."""
+    kind = _normalize_type(column.type.value_type, "", [])
+    chunks: list[Any] = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    plain = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in chunks]
+    return pa.chunked_array(plain, kind) if isinstance(column, pa.ChunkedArray) else plain[0]
+
+
+def _is_kin(given: Type, kind: Type) -> bool:
+    """Whether values of a type can be values of another one without being read as something else.
+
+    Arrow would make a number of a text, a date of a time, and a truth of any number.
+    """
+    types = pa.types
+    if types.is_dictionary(given) or types.is_run_end_encoded(given):
+        return _is_kin(given.value_type, kind)
+    if types.is_null(given):
+        return True
+    if types.is_string(kind):
+        return _holds_text(given)
+    if given.equals(kind):
+        return True
+    if types.is_boolean(kind) or types.is_date(kind):
+        return given.id == kind.id or (types.is_date(kind) and types.is_date(given))
+    if types.is_timestamp(kind):
+        same_clock = types.is_timestamp(given) and bool(given.tz) == bool(kind.tz)
+        return same_clock or (types.is_date(given) and kind.tz is None)
+    if types.is_integer(kind) or types.is_floating(kind):
+        return types.is_integer(given) or types.is_floating(given)
+    if types.is_decimal(kind):
+        return types.is_decimal(given) or types.is_integer(given)
+    if _is_list(kind):
+        return _is_list(given) and _is_kin(given.value_type, kind.value_type)
+    if types.is_map(kind) and types.is_map(given):
+        return _is_kin(given.key_type, kind.key_type) and _is_kin(given.item_type, kind.item_type)
+    if types.is_struct(kind) and types.is_struct(given):
+        known = {f.name: f.type for f in kind.fields}
+        return all(_is_kin(f.type, known.get(f.name, f.type)) for f in given.fields)
+    return True
+
+
+def _lost_fields(given: Type, kind: Type) -> Iterator[str]:
+    """Nested fields that a cast would drop without a word."""
+    if pa.types.is_struct(given) and pa.types.is_struct(kind):
+        kept = {f.name: f.type for f in kind.fields}
+        for field in given.fields:
+            if field.name not in kept:
+                yield f"'{field.name}'"
+            else:
+                yield from _lost_fields(field.type, kept[field.name])
+    elif _is_list(given) and _is_list(kind):
+        yield from _lost_fields(given.value_type, kind.value_type)
+    elif pa.types.is_map(given) and pa.types.is_map(kind):
+        yield from _lost_fields(given.item_type, kind.item_type)
 
 
 def _holds_text(kind: Type) -> bool:
@@ -430,9 +498,3 @@ def _holds_text(kind: Type) -> bool:
         or pa.types.is_string_view(kind)
         or pa.types.is_null(kind)
     )
-
-
-def batches(rows: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The record batches of rows, empty ones left out."""
-    found = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
-    return (batch for batch in found if batch.num_rows)

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config, known_keys
-from indextables.errors import ConfigError, SchemaError
+from indextables.errors import ConfigError, NotATableError, SchemaError
 from indextables.jobs import write_rows
 from indextables.jobs.restore import restore
 from indextables.jobs.write_rows import Written
@@ -42,15 +42,16 @@ from indextables.plan.execute import (
     run_scan,
 )
 from indextables.plan.explain import explain_scan
-from indextables.plan.ranking import top_rows, with_snippets
+from indextables.plan.ranking import SCORE, top_rows, with_snippets
 from indextables.plan.scan import plan_scan
-from indextables.predicate import TRUE, Predicate, Search
+from indextables.predicate import TRUE, Predicate, Search, searches
 from indextables.predicate.search import over_fields
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import from_json, normalize, to_json
 from indextables.split.mapping_options import build_mapping
 from indextables.split.partitioning import check_partition_columns
+from indextables.split.query import resolve
 from indextables.storage import canonical_uri, open_store
 
 Timestamp = datetime.datetime | str | int
@@ -127,12 +128,11 @@ class Table:
         """
         settings = Config(config)
         log = TransactionLog(open_store(uri, storage_options), config=settings)
+        table = cls(log, config=settings, version=None)
+        found = table.snapshot(version=version, timestamp=timestamp)
         if version is not None or timestamp is not None:
-            at = None if timestamp is None else _milliseconds(timestamp)
-            version = log.snapshot(version=version, timestamp_ms=at).version
-        else:
-            log.snapshot()
-        return cls(log, config=settings, version=version)
+            table._version = found.version
+        return table
 
     @classmethod
     def exists(
@@ -142,8 +142,6 @@ class Table:
         storage_options: Mapping[str, object] | None = None,
     ) -> bool:
         """Whether there is a table at the URI."""
-        from indextables.errors import NotATableError
-
         try:
             TransactionLog(open_store(uri, storage_options)).snapshot()
         except NotATableError:
@@ -156,6 +154,11 @@ class Table:
     def uri(self) -> str:
         """Where the table is."""
         return canonical_uri(self._log.store.uri)
+
+    @property
+    def log(self) -> TransactionLog:
+        """The table's transaction log."""
+        return self._log
 
     @property
     def version(self) -> int:
@@ -171,6 +174,8 @@ class Table:
         self, *, version: int | None = None, timestamp: Timestamp | None = None
     ) -> Snapshot:
         """The table's files, schema and properties, now or in the past."""
+        if version is not None and timestamp is not None:
+            raise ConfigError("Say either version=… or timestamp=…, not both.")
         if timestamp is not None:
             return self._log.snapshot(timestamp_ms=_milliseconds(timestamp))
         return self._log.snapshot(version=self._version if version is None else version)
@@ -258,7 +263,14 @@ class Table:
         environment = self._environment(snapshot)
         search = self._search(query, fields, snapshot)
         chosen = plan_scan(snapshot, columns=columns).columns
-        needed = list(dict.fromkeys([*chosen, *plan_scan(snapshot, columns=snippets).columns]))
+        shown = plan_scan(snapshot, columns=snippets).columns if snippets else ()
+        needed = list(dict.fromkeys([*chosen, *shown]))
+        result = [*chosen, SCORE, *(f"_snippet_{name}" for name in snippets)]
+        if repeated := sorted({name for name in result if result.count(name) > 1}):
+            raise SchemaError(
+                f"The result would have the column '{repeated[0]}' twice. Choose with columns=… "
+                "what it should have."
+            )
         found = top_rows(
             snapshot,
             environment,
@@ -266,16 +278,16 @@ class Table:
             predicate=self._predicate(where, snapshot),
             columns=needed,
             limit=_checked_limit(limit),
-            config=self._config,
+            config=self._effective(snapshot),
         )
         marked = with_snippets(found, search, snippets, environment.context)
-        return marked.select([*chosen, "_score", *(f"_snippet_{name}" for name in snippets)])
+        return marked.select(result)
 
     def count(self, *, where: str | None = None) -> int:
         """How many rows meet a condition; from the log alone where it knows."""
         snapshot = self.snapshot()
         predicate = self._predicate(where, snapshot)
-        return count_rows(snapshot, predicate, self._environment(snapshot))
+        return count_rows(snapshot, predicate, lambda: self._environment(snapshot))
 
     def explain(
         self,
@@ -287,7 +299,9 @@ class Table:
         """What a scan would do: how many splits and bytes each stage keeps, and why."""
         snapshot = self.snapshot()
         predicate = self._predicate(where, snapshot)
-        plan = plan_scan(snapshot, predicate=predicate, columns=columns, limit=limit)
+        plan = plan_scan(
+            snapshot, predicate=predicate, columns=columns, limit=_checked_limit(limit)
+        )
         return explain_scan(plan, mapping_of(snapshot))
 
     # --- writing -----------------------------------------------------------------------------
@@ -353,29 +367,38 @@ class Table:
     def _predicate(self, where: str | None, snapshot: Snapshot) -> Predicate:
         if where is None:
             return TRUE
-        return parse_predicate(
+        config = self._effective(snapshot)
+        predicate = parse_predicate(
             where,
             snapshot.schema,
-            max_query_length=self._config[keys.INDEXQUERY_MAX_LENGTH],
-            max_query_depth=self._config[keys.INDEXQUERY_MAX_DEPTH],
+            max_query_length=config[keys.INDEXQUERY_MAX_LENGTH],
+            max_query_depth=config[keys.INDEXQUERY_MAX_DEPTH],
         )
+        _check_searches(predicate, snapshot)
+        return predicate
 
     def _search(self, query: str, fields: Sequence[str] | None, snapshot: Snapshot) -> Search:
         if fields is not None:
             if not fields:
                 raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
             plan_scan(snapshot, columns=fields)
+        config = self._effective(snapshot)
         node = parse_search(
             query,
             schema=snapshot.schema,
-            max_length=self._config[keys.INDEXQUERY_MAX_LENGTH],
-            max_depth=self._config[keys.INDEXQUERY_MAX_DEPTH],
+            max_length=config[keys.INDEXQUERY_MAX_LENGTH],
+            max_depth=config[keys.INDEXQUERY_MAX_DEPTH],
         )
-        return Search(None, over_fields(node, fields) if fields else node, query)
+        search = Search(None, over_fields(node, fields) if fields else node, query)
+        _check_searches(search, snapshot)
+        return search
 
     def _environment(self, snapshot: Snapshot) -> Environment:
-        config = self._config.over(known_keys(snapshot.metadata.configuration))
-        return Environment.of(self._log.store, snapshot, config)
+        return Environment.of(self._log.store, snapshot, self._effective(snapshot))
+
+    def _effective(self, snapshot: Snapshot) -> Config:
+        """This table's configuration over the table's own properties."""
+        return self._config.over(known_keys(snapshot.metadata.configuration))
 
     def _with(self, config: Mapping[str, object] | None) -> Config:
         return Config(config).over(self._config)
@@ -391,8 +414,14 @@ class Table:
         return f"Table({self.uri!r}, version={self.version})"
 
 
+def _check_searches(predicate: Predicate, snapshot: Snapshot) -> None:
+    """Refuse searches that the table's mapping cannot answer, before any split is opened."""
+    for search in searches(predicate):
+        resolve(search, mapping_of(snapshot), snapshot.schema)
+
+
 def _checked_limit(limit: int | None) -> int | None:
-    if limit is not None and (isinstance(limit, bool) or limit < 0):
+    if limit is not None and (isinstance(limit, bool | str | float) or limit < 0):
         raise ConfigError(f"A limit is a number of rows, not {limit!r}.")
     return limit
 

@@ -10,6 +10,8 @@ import pytest
 from conftest import query
 
 from indextables.errors import DamagedSplitError
+from indextables.split import rows as rows_module
+from indextables.split import writer as writer_module
 from indextables.split.search import SplitFile
 from indextables.storage.local import LocalStore
 
@@ -93,3 +95,33 @@ def test_a_short_answer_is_no_data(remote, monkeypatch):
     monkeypatch.setattr(Remote, "get_ranges", lambda self, path, ranges: [b"" for _ in ranges])
     with pytest.raises(DamagedSplitError, match="rows cannot be read"):
         remote.read_rows(np.array([1]), ["id"])
+
+
+CHOICES = {
+    "one": [17],
+    "scattered": [39_999, 5, 20_000, 8_191, 8_192],
+    "twice": [7, 7, 30_000, 7],
+    "many": list(range(0, ROWS, 40)),
+    "a third": list(range(0, ROWS, 3)),
+    "as many as there are": [*range(1, ROWS), ROWS - 1],
+    "backwards": list(range(ROWS - 1, -1, -1)),
+}
+
+
+@pytest.mark.parametrize("rows", CHOICES.values(), ids=CHOICES.keys())
+def test_rows_come_in_the_order_asked_for(make, rows):
+    level = pa.array([("INFO", "WARN", None, f"of group {i // 8_192}")[i % 4] for i in range(ROWS)])
+    table = TABLE.append_column("level", level)
+    found = make(table, batch=10_000).read_rows(np.array(rows), table.schema.names)
+    assert found.equals(table.take(pa.array(rows)))
+
+
+def test_many_groups_are_read_on_all_cores(make, monkeypatch):
+    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr(rows_module.os, "cpu_count", lambda: 3)
+    rows = make(TABLE, batch=10_000).split.rows
+    assert rows.footer.parquet.num_row_groups == 400
+    assert rows.read_column("id").to_pylist() == list(range(ROWS))
+    assert rows.read_rows(np.arange(ROWS)[::2], ["body"])["body"] == TABLE["body"].take(
+        pa.array(range(0, ROWS, 2))
+    )

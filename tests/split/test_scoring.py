@@ -67,6 +67,18 @@ SEARCHES = [
 ]
 
 
+def test_adding_many_scores_does_not_depend_on_the_order_of_adding(make):
+    # Words of equal frequency: in every segment another one is the rarest and is added first.
+    rng = random.Random(4)
+    table = pa.table(
+        {"id": range(600), "body": [" ".join(rng.choices(WORDS, k=60)) for _ in range(600)]}
+    )
+    one, many = [make(table)], [make(table.slice(i * 60, 60)) for i in range(10)]
+    for text in ("w1 AND w2 AND w3 AND w5", "w1 w2 w3 w4 w5 w6 w7", "+w1 +w2 +w3 w4 w5"):
+        search = query(text, "body")
+        assert best(one, search, 200) == best(many, search, 200)
+
+
 @pytest.mark.parametrize("options", [{}, {"indexing.fastfields": "n"}], ids=["plain", "fast"])
 def test_any_layout_gives_the_same_scores_in_the_same_order(make, options):
     table = _table(300)

@@ -112,6 +112,43 @@ def test_huge_rows_make_smaller_row_groups(make, monkeypatch):
     assert footer.end - footer.start < 10_000, "long texts do not belong into the footer"
 
 
+def test_dictionaries_are_kept_for_what_repeats(make):
+    table = pa.table(
+        {
+            "unique": [f"value {i}" for i in range(500)],
+            "level": ["INFO", "WARN"] * 250,
+            "tags": [["a", "b"]] * 500,
+            "user": [{"name": "x", "ids": [1, 2]}] * 500,
+            "map": pa.array([[("k", "v")]] * 500, pa.map_(pa.string(), pa.string())),
+        }
+    )
+    group = make(table).split.footer.parquet.row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    plain = {c.path_in_schema for c in chunks if not c.has_dictionary_page}
+    assert plain == {"unique"}
+
+
+def test_numbers_that_rise_are_kept_as_differences(make):
+    count = 5_000
+    table = pa.table(
+        {
+            "id": range(count),
+            "day": pa.array(range(count), pa.date32()),
+            "status": [200, 404] * (count // 2),
+            "price": [i / 7 for i in range(count)],
+            "a.b": range(count),
+            "a": [{"b": f"text {i}"} for i in range(count)],
+        }
+    )
+    searcher = make(table)
+    group = searcher.split.footer.parquet.row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    differences = {c.path_in_schema for c in chunks if "DELTA_BINARY_PACKED" in c.encodings}
+    assert differences == {"id", "day"}
+    assert chunks[0].total_compressed_size < count / 10
+    assert searcher.split.rows.read_groups([0], table.schema.names).equals(table)
+
+
 def test_statistics_are_typed_and_counted():
     written = write(TYPES)
     low, high = written.statistics.min_values, written.statistics.max_values

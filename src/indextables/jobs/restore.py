@@ -55,7 +55,7 @@ def _check_there(log: TransactionLog, target: Snapshot, paths: Sequence[str]) ->
         raise VersionNotFoundError(
             log.store.uri,
             f"version {target.version} any more: {len(lost):,} of its splits were purged "
-            f"({lost[0]}, …)",
-            earliest=None,
+            f"({lost[0]}{', …' if lost[1:] else ''})",
+            earliest=log.history()[-1].version,
             latest=log.snapshot().version,
         )

@@ -35,6 +35,7 @@ def remove_rows(
 ) -> Removal:
     """Find the rows of a condition and write what remains of their splits."""
     plan = plan_scan(snapshot, predicate=predicate)
+    config = config.over(known_keys(snapshot.metadata.configuration))
     environment = Environment.of(log.store, snapshot, config)
     touched: list[str] = []
     removed = 0
@@ -45,7 +46,7 @@ def remove_rows(
             schema=snapshot.schema,
             partition_columns=snapshot.partition_columns,
             mapping=environment.context.mapping,
-            config=config.over(known_keys(snapshot.metadata.configuration)),
+            config=config,
         ) as sink,
     ):
         for task in plan.tasks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +23,15 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
         return data.to_reader()
     if isinstance(data, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
+        # Its own stream would carry the index along as one more column.
+        return pa.Table.from_pandas(data, preserve_index=False).to_reader()
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
     if hasattr(data, "scanner"):  # a pyarrow dataset
         reader: pa.RecordBatchReader = data.scanner().to_reader()
         return reader
-    if isinstance(data, Iterable):
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         return _from_batches(iter(data))
     raise _not_rows(data)
 
@@ -42,9 +45,21 @@ def _from_batches(batches: Iterator[Any]) -> pa.RecordBatchReader:
 
     def chained() -> Iterator[pa.RecordBatch]:
         yield first
-        yield from batches
+        for batch in batches:
+            if not isinstance(batch, pa.RecordBatch):
+                raise _not_rows(batch)
+            if not batch.schema.equals(first.schema):
+                raise SchemaError(
+                    f"The batches have different columns: {_shown(first.schema)}; then "
+                    f"{_shown(batch.schema)}. Write them one after the other."
+                )
+            yield batch
 
     return pa.RecordBatchReader.from_batches(first.schema, chained())
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _not_rows(data: object) -> SchemaError:
@@ -56,7 +71,13 @@ def _not_rows(data: object) -> SchemaError:
 
 def check_fits(incoming: pa.Schema, table: pa.Schema) -> None:
     """Refuse rows whose columns the table does not have, or that cannot be null in it."""
-    incoming = normalize(incoming)
+    # A column of nulls only is of any type.
+    incoming = normalize(
+        pa.schema(
+            table.field(f.name) if pa.types.is_null(f.type) and f.name in table.names else f
+            for f in incoming
+        )
+    )
     problems = [
         f"column '{f.name}' ({type_name(f.type)}) is not in the table"
         for f in incoming

@@ -16,7 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.config import Config, known_keys
-from indextables.errors import CommitStateUnknownError, IndexTablesError, SchemaError
+from indextables.errors import (
+    CommitStateUnknownError,
+    IndexTablesError,
+    MetadataChangedError,
+    SchemaError,
+)
 from indextables.jobs.progress import progress
 from indextables.jobs.rewrite import Removal, remove_rows
 from indextables.jobs.rows_in import as_reader, check_fits, conformed
@@ -29,7 +34,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
 from indextables.plan.skipping import keep_mask
 from indextables.predicate import Predicate
-from indextables.schema import evolve, normalize, to_json
+from indextables.schema import evolve, to_json
 from indextables.split.flat import search_rows
 from indextables.split.mapping import FieldMapping, Mapping
 from indextables.split.mapping_options import build_mapping
@@ -62,7 +67,7 @@ def target_of(
     """What a write of these columns makes of the table."""
     schema, base = snapshot.schema, mapping_of(snapshot)
     if merge_schema:
-        schema = evolve(schema, normalize(incoming))
+        schema = evolve(schema, incoming)
     else:
         check_fits(incoming, schema)
     options = config.over(known_keys(snapshot.metadata.configuration))
@@ -101,18 +106,13 @@ def append_rows(log: TransactionLog, data: Any, *, config: Config, merge_schema:
     reader = as_reader(data)
     target = target_of(snapshot, reader.schema, config=config, merge_schema=merge_schema)
     adds, rows = _write(log, conformed(reader, target.schema), snapshot, target, config)
-    actions = _with_metadata(adds, target)
-    return _commit(
-        log,
-        Transaction(
-            operation=Operation.APPEND,
-            actions=actions,
-            read_version=snapshot.version,
-            metrics={"rows": rows, "files": len(adds)},
-        ),
-        adds,
-        rows,
+    transaction = Transaction(
+        operation=Operation.APPEND,
+        transform=lambda newest: [*_metadata_on(newest, snapshot, target), *adds],
+        read_version=snapshot.version,
+        metrics={"rows": rows, "files": len(adds)},
     )
+    return _commit(log, transaction, adds, rows)
 
 
 def overwrite_all(log: TransactionLog, data: Any, *, config: Config, merge_schema: bool) -> Written:
@@ -124,10 +124,13 @@ def overwrite_all(log: TransactionLog, data: Any, *, config: Config, merge_schem
 
     def plan(newest: Snapshot) -> Sequence[Action]:
         gone = removes_for(newest.entries, timestamp=log.now_ms(), data_change=True)
-        return [*gone, *_with_metadata(adds, target)]
+        return [*gone, *_metadata_on(newest, snapshot, target), *adds]
 
     transaction = Transaction(
-        operation=Operation.OVERWRITE, transform=plan, metrics={"rows": rows, "files": len(adds)}
+        operation=Operation.OVERWRITE,
+        transform=plan,
+        read_version=snapshot.version,  # files may come and go meanwhile, columns may not
+        metrics={"rows": rows, "files": len(adds)},
     )
     return _commit(log, transaction, adds, rows)
 
@@ -226,7 +229,8 @@ def _replace(
     new = [*adds, *removal.rewritten]
     transaction = Transaction(
         operation=Operation.REPLACE if adds else Operation.REWRITE,
-        actions=[*removes, *_with_metadata(new, target)],
+        actions=removes,
+        transform=lambda newest: [*removes, *_metadata_on(newest, snapshot, target), *new],
         read_version=snapshot.version,
         read_scope=scope,
         parameters=parameters,
@@ -263,8 +267,23 @@ def _write(
         return sink.finish(), rows
 
 
-def _with_metadata(adds: Sequence[Add], target: Target) -> list[Action]:
-    return [*([target.metadata] if target.metadata else []), *adds]
+def _metadata_on(newest: Snapshot, read: Snapshot, target: Target) -> list[Metadata]:
+    """The change of metadata that a write makes, on top of what others changed meanwhile.
+
+    Two changes of columns or mappings do not add up: both would give out the same names in the
+    index. The second one has to begin again.
+    """
+    if target.metadata is None:
+        return []
+    old, new = read.metadata, newest.metadata
+    mappings = [m.configuration.get(MAPPING_PROPERTY) for m in (old, new)]
+    changed = ["columns"] if old.schema_string != new.schema_string else []
+    changed += ["mapping"] if mappings[0] != mappings[1] else []
+    if changed:
+        raise MetadataChangedError(uri=newest.uri, version=newest.version, changed=changed)
+    mapping = target.metadata.configuration[MAPPING_PROPERTY]
+    configuration = {**new.configuration, MAPPING_PROPERTY: mapping}
+    return [replace(new, schema_string=target.metadata.schema_string, configuration=configuration)]
 
 
 def _commit(

@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 SPLITS_FOLDER = "splits"
 
+# A batch may be of any size; after so many rows the size of the split is looked at.
+_PIECE = 65_536
+
 # Told how many rows were written since the last call.
 Progress = Callable[[int], None]
 
@@ -76,14 +79,18 @@ class SplitSink:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows, whatever partitions they belong to."""
-        for values, rows in split_by_partition(batch, self._partition_columns):
+        for start in range(0, batch.num_rows, _PIECE):
+            self._write(batch.slice(start, _PIECE))
+
+    def _write(self, piece: pa.RecordBatch) -> None:
+        for values, rows in split_by_partition(piece, self._partition_columns):
             key = tuple(values.items())
             writer = self._open.pop(key, None) or self._begin(values)
             self._open[key] = writer
             writer.write(rows)
             if writer.bytes_written >= self._max_size:
                 self._finish(key)
-        self._progress(batch.num_rows)
+        self._progress(piece.num_rows)
 
     def _begin(self, values: dict[str, str]) -> SplitWriter:
         if len(self._open) >= self._max_open:

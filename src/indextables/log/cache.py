@@ -152,10 +152,13 @@ def tracked(cache: LogCache, identity: str) -> LogCache:
     return cache
 
 
-def live_caches(identity: str | None = None) -> list[LogCache]:
-    """The caches of a store's logs that are alive in this process, or of all stores."""
+def caches_by_store() -> dict[str, list[LogCache]]:
+    """The caches of logs that are alive in this process, by the identity of their store."""
+    found: dict[str, list[LogCache]] = {}
     with _live_lock:
-        return [cache for cache, of in _live.items() if identity in (None, of)]
+        for cache, identity in _live.items():
+            found.setdefault(identity, []).append(cache)
+    return found
 
 
 def total_stats(caches: Iterable[LogCache]) -> CacheStats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,8 +36,13 @@ def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Ta
     )
 
 
-def count_rows(snapshot: Snapshot, predicate: Predicate, environment: Environment) -> int:
-    """How many rows of a snapshot match."""
+def count_rows(
+    snapshot: Snapshot, predicate: Predicate, environment: Callable[[], Environment]
+) -> int:
+    """How many rows of a snapshot match. The environment is made if splits have to be opened."""
     known, doubtful = count_from_log(snapshot, predicate)
     tasks = [t for t in split_tasks(snapshot, doubtful, predicate) if t.predicate != FALSE]
-    return known + sum(environment.map(lambda task: environment.rows(task).count(), tasks))
+    if not tasks:
+        return known
+    here = environment()
+    return known + sum(here.map(lambda task: here.rows(task).count(), tasks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -55,7 +55,14 @@ class Environment:
 
     def searcher(self, task: SplitTask) -> SplitSearcher:
         """The split of a task, opened when it is first used."""
-        split = SplitFile(self.store, task.path, task.size, task.footer_start, task.footer_end)
+        split = SplitFile(
+            self.store,
+            task.path,
+            task.size,
+            task.footer_start,
+            task.footer_end,
+            self.pool.footers,
+        )
         return SplitSearcher(split, self.pool, self.context, task.partition)
 
     def rows(self, task: SplitTask) -> SplitRows:
@@ -83,18 +90,32 @@ class Environment:
                     future.cancel()
 
 
-@functools.lru_cache(maxsize=8)
+_pools: dict[tuple[str, int, int], IndexPool] = {}
+_pools_lock = threading.Lock()
+
+
 def _shared_pool(path: str, max_bytes: int, max_open: int) -> IndexPool:
     """Open indexes are shared by all tables and queries of a process."""
-    return IndexPool.from_config(
-        Config(
-            {
-                keys.CACHE_DISK_PATH.name: path,
-                keys.CACHE_DISK_MAX_SIZE.name: max_bytes,
-                keys.MAX_OPEN_SPLITS.name: max_open,
-            }
-        )
-    )
+    key = (path, max_bytes, max_open)
+    with _pools_lock:
+        pool = _pools.get(key)
+        if pool is None:
+            pool = _pools[key] = IndexPool.from_config(
+                Config(
+                    {
+                        keys.CACHE_DISK_PATH.name: path,
+                        keys.CACHE_DISK_MAX_SIZE.name: max_bytes,
+                        keys.MAX_OPEN_SPLITS.name: max_open,
+                    }
+                )
+            )
+    return pool.follow()
+
+
+def close_indexes() -> int:
+    """Close all indexes that this process has open; gives their number."""
+    with _pools_lock:
+        return sum(pool.clear() for pool in _pools.values())
 
 
 def mapping_of(snapshot: Snapshot) -> Mapping:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CorruptLogError, UnknownColumnError
+from indextables.errors import CorruptLogError, SchemaError, UnknownColumnError
 from indextables.log.snapshot import Snapshot
 from indextables.plan.bind import bind_partition
 from indextables.plan.skipping import keep_mask, partition_only
@@ -133,6 +133,8 @@ def _checked_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> tuple
     known = snapshot.schema.names
     if columns is None:
         return tuple(known)
+    if not columns:
+        raise SchemaError("columns is empty. Name at least one; count() tells how many rows match.")
     for name in columns:
         if name not in known:
             raise UnknownColumnError(name, available=known)

@@ -66,6 +66,8 @@ class SplitRows:
         """The numbers of the matching rows in ascending order; None means all of them."""
         if self.predicate == TRUE:
             return None
+        if isinstance(self.predicate, Search):
+            return self.searcher.search(self.predicate)
         proposal = self._propose(self.predicate)
         if proposal is not None and proposal.exact:
             return np.flatnonzero(proposal.mask)

@@ -15,6 +15,7 @@ Sections that compress are compressed; `size` and `crc` are those of the content
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 import zlib
@@ -24,6 +25,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -98,6 +101,8 @@ class SplitInfo:
     uncompressed_size: int
     term_counts: Map[str, int] = field(default_factory=dict)
     """How many different words each field of words has, where that was counted."""
+    too_long: tuple[str, ...] = ()
+    """Columns of whole strings with a value that is too long for the index."""
 
     def index_sections(self) -> tuple[Section, ...]:
         """The files of the Tantivy index."""
@@ -116,6 +121,7 @@ class SplitInfo:
                 "statistics": asdict(self.statistics),
                 "uncompressedSize": self.uncompressed_size,
                 "termCounts": self.term_counts,
+                "tooLong": self.too_long,
             }
         )
 
@@ -137,12 +143,13 @@ class SplitInfo:
                 statistics=Statistics(**document["statistics"]),
                 uncompressed_size=int(document["uncompressedSize"]),
                 term_counts=document["termCounts"],
+                too_long=tuple(document["tooLong"]),
             )
         except (KeyError, TypeError, ValueError, SchemaError) as error:
             raise DamagedSplitError(path, f"its description cannot be read ({error})") from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Footer:
     """The opened end of a split."""
 
@@ -150,6 +157,36 @@ class Footer:
     parquet: pq.FileMetaData
     start: int
     end: int
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the file it is."""
+        return self.end - self.start
+
+    @functools.cached_property
+    def schema(self) -> pa.Schema:
+        """The columns that the split holds."""
+        return self.parquet.schema.to_arrow_schema().remove_metadata()
+
+    @functools.cached_property
+    def repeated_texts(self) -> tuple[str, ...]:
+        """Columns of text that are stored as a dictionary and references to it."""
+        if not self.parquet.num_row_groups:
+            return ()
+        group = self.parquet.row_group(0)
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        # A dot could be meant for the field of a struct, which is something else.
+        texts = {f.name for f in self.schema if pa.types.is_string(f.type) and "." not in f.name}
+        return tuple(
+            c.path_in_schema for c in chunks if c.path_in_schema in texts and c.has_dictionary_page
+        )
+
+    @functools.cached_property
+    def group_starts(self) -> npt.NDArray[np.int64]:
+        """The first row of every row group, and the number of rows."""
+        groups = range(self.parquet.num_row_groups)
+        lengths = [self.parquet.row_group(i).num_rows for i in groups]
+        return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
 # --- writing ---------------------------------------------------------------------------------

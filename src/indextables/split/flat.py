@@ -15,7 +15,8 @@ import pyarrow as pa
 import tantivy
 
 from indextables.predicate import Search
-from indextables.split.compile import DEFAULT_MAX_EXPANSIONS, Compiler
+from indextables.split.compile import Compiler
+from indextables.split.compile_words import DEFAULT_MAX_EXPANSIONS
 from indextables.split.evaluate import matching
 from indextables.split.indexer import document_values
 from indextables.split.leaves import ArrowColumn
@@ -93,9 +94,9 @@ class TableSource:
         ]
         index = MemoryIndex.build(list(fields.values()), columns, rows=table.num_rows)
         compiler = Compiler(
-            index.schema,
-            index.searcher,
-            lambda name: schema.field(name).type,
+            schema=index.schema,
+            searcher=index.searcher,
+            types=lambda name: schema.field(name).type,
             zone=zone,
             max_expansions=max_expansions,
         )

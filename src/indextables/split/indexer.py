@@ -45,8 +45,10 @@ class Indexer:
         self._directory = directory
         self._rows = 0
         index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
+        # A reader that watches for commits would take locks in a folder that is about to go.
+        index.config_reader("manual")
         heap = min(max(heap_size, MIN_HEAP), MAX_HEAP)
-        # One thread: a second one would not help, because Python feeds it from one.
+        # One thread: a second one would make twice as many segments of half the size.
         self._writer = mapping.register(index).writer(heap_size=heap, num_threads=1)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -86,19 +88,20 @@ def add_documents(
     rows: int,
 ) -> None:
     """Add one document a row. A value is `None`, one value, or a list of values."""
-    new, add = tantivy.Document, writer.add_document
+    # A loop over rows in Python: Tantivy takes one document at a time. Every name is a local.
+    new, add, add_row = tantivy.Document, writer.add_document, tantivy.Document.add_unsigned
     adders = [(f.field, _ADDERS.get(f.kind, tantivy.Document.add_integer)) for f in fields]
     values_by_row = zip(*columns, strict=True) if columns else ((),) * rows
     for row, values in enumerate(values_by_row, first_row):
         document = new()
-        document.add_unsigned(ROW_FIELD, row)
-        for (name, add_value), value in zip(adders, values, strict=True):
-            if value is None:
-                continue
-            if type(value) is list:
+        add_row(document, ROW_FIELD, row)
+        for (name, add_value), value in zip(adders, values):  # noqa: B905 - as many by construction
+            if value.__class__ is str:
+                add_value(document, name, value)
+            elif value.__class__ is list:
                 for item in value:
                     add_value(document, name, item)
-            else:
+            elif value is not None:
                 add_value(document, name, value)
         add(document)
 

@@ -79,9 +79,7 @@ class FieldMapping:
     @property
     def fingerprint(self) -> str:
         """Equal for two mappings of a column exactly when their indexes hold the same words."""
-        pipeline = self.analyzer.pipeline if self.has_words else ""
-        canonical = f"{PIPELINE_VERSION}|{self.kind}|{self.indexed}|{pipeline}"
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        return _fingerprint(self.kind, self.indexed, self.analyzer if self.has_words else None)
 
     def to_document(self) -> dict[str, Any]:
         """The entry of `docMappingJson`."""
@@ -105,6 +103,13 @@ class FieldMapping:
                 "fingerprint": self.fingerprint,
             }
         return document
+
+
+@functools.lru_cache(maxsize=1024)
+def _fingerprint(kind: Kind, indexed: bool, analyzer: Analyzer | None) -> str:
+    pipeline = analyzer.pipeline if analyzer else ""
+    canonical = f"{PIPELINE_VERSION}|{kind}|{indexed}|{pipeline}"
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

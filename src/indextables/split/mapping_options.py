@@ -106,6 +106,13 @@ class _Options:
         wanted = name.strip().lower()
         while wanted:
             if wanted in self.by_lower:
+                alike = [n for n in self.schema.names if n.lower() == wanted]
+                if len(alike) > 1:
+                    self.problems.append(
+                        f"{key}: it could mean {' or '.join(map(repr, alike))}, and options do not "
+                        "know upper from lower case; rename one of them"
+                    )
+                    return None
                 return self.by_lower[wanted]
             wanted = wanted.rpartition(".")[0]
         self.problems.append(f"{key}: there is no field '{name.strip()}'")

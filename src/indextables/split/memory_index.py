@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def matching_rows(
         query, limit, count=False, order_by_field=ROW_FIELD, order=tantivy.Order.Asc
     )
     hits = result.hits
-    rows = np.fromiter((row for row, _ in hits), dtype=np.int64, count=len(hits))
+    rows = np.fromiter(map(itemgetter(0), hits), dtype=np.int64, count=len(hits))
     if any(bases):
         segments = np.fromiter((a.segment_ord for _, a in hits), dtype=np.int64, count=len(hits))
         rows += np.asarray(bases, dtype=np.int64)[segments]

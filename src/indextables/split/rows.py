@@ -6,20 +6,22 @@ asked for, together, and Parquet then finds them in memory.
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
+import os
+import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyarrow.fs import LocalFileSystem
 
 from indextables.errors import DamagedSplitError, ObjectNotFoundError, StorageError
 from indextables.split.container import Footer
@@ -29,6 +31,8 @@ Rows = npt.NDArray[np.int64]
 
 _GROUPS_AT_ONCE = 64
 _FEW_GROUPS = 16
+_FEW_ROWS = 16
+"""If fewer than one row in so many is wanted, no more is decoded than needed to get there."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,10 @@ class RowReader:
     path: str
     footer: Footer
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """The columns that the split holds."""
-        return self.footer.parquet.schema.to_arrow_schema().remove_metadata()
+        return self.footer.schema
 
     @property
     def num_rows(self) -> int:
@@ -56,24 +60,41 @@ class RowReader:
             return empty if columns else _without_columns(len(rows))
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
-        starts = self._group_starts
+        starts = self.footer.group_starts
         groups = np.searchsorted(starts, ordered, side="right") - 1
         needed = np.unique(groups)
-        parts = []
-        for at in range(0, len(needed), _GROUPS_AT_ONCE):
-            some = needed[at : at + _GROUPS_AT_ONCE]
-            inside = (groups >= some[0]) & (groups <= some[-1])
-            lengths = starts[some + 1] - starts[some]
-            shift = np.concatenate(([0], np.cumsum(lengths)[:-1])) - starts[some]
-            wanted = ordered[inside] + shift[np.searchsorted(some, groups[inside])]
-            table = self.read_groups(some.tolist(), columns)
-            parts.append(table if len(wanted) == table.num_rows else table.take(wanted))
+        # A remote store is asked for much at once. The groups of a local file are shared among the
+        # cores, so their pieces are small.
+        step = _GROUPS_AT_ONCE if self.store.local_path(self.path) is None else _FEW_GROUPS
+        firsts = needed[::step]
+        bounds = [*np.searchsorted(groups, firsts).tolist(), len(groups)]
+        parts = _in_parallel(
+            lambda low, high: self._read_ordered(ordered[low:high], groups[low:high], columns),
+            list(itertools.pairwise(bounds)),
+        )
         result = pa.concat_tables(parts)
         if np.array_equal(order, np.arange(len(order))):
             return result
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return result.take(back)
+
+    def _read_ordered(self, rows: Rows, groups: Rows, columns: Sequence[str]) -> pa.Table:
+        """Rows in ascending order, given the group of each."""
+        starts = self.footer.group_starts
+        some, place = np.unique(groups, return_inverse=True)
+        lengths = starts[some + 1] - starts[some]
+        few = len(rows) * _FEW_ROWS < lengths.sum()
+        if few:  # then nothing behind the last wanted row of a group is decoded
+            lengths = np.zeros_like(lengths)
+            np.maximum.at(lengths, place, rows - starts[groups] + 1)
+            table = self._read_beginnings(some.tolist(), lengths.tolist(), columns)
+        else:
+            table = self.read_groups(some.tolist(), columns)
+        wanted = rows + (np.cumsum(lengths) - lengths - starts[some])[place]
+        if not np.array_equal(wanted, np.arange(table.num_rows)):
+            table = table.take(wanted)
+        return table.cast(self._select(columns)) if few else table
 
     def read_column(self, name: str, rows: Rows | None = None) -> Any:
         """One column as one array, of all rows or of some."""
@@ -88,7 +109,7 @@ class RowReader:
         self, columns: Sequence[str], *, groups_at_once: int = _GROUPS_AT_ONCE
     ) -> Iterator[tuple[int, pa.Table]]:
         """All rows in order, in pieces, each with the number of its first row."""
-        starts = self._group_starts
+        starts = self.footer.group_starts
         total = self.footer.parquet.num_row_groups
         for first in range(0, total, groups_at_once):
             groups = range(first, min(first + groups_at_once, total))
@@ -104,20 +125,60 @@ class RowReader:
         """Whole row groups."""
         if not len(groups):
             return self._empty(columns)
+
+        def read(file: pq.ParquetFile, share: Sequence[int]) -> pa.Table:
+            return file.read_row_groups(list(share), columns=list(columns), use_threads=False)
+
+        if self.store.local_path(self.path) is None:
+            return self._decoded(groups, columns, read)
+        bounds = [*range(0, len(groups), _FEW_GROUPS), len(groups)]
+        return pa.concat_tables(
+            _in_parallel(
+                lambda low, high: self._decoded(groups[low:high], columns, read),
+                list(itertools.pairwise(bounds)),
+            )
+        )
+
+    def _read_beginnings(
+        self, groups: Sequence[int], counts: Sequence[int], columns: Sequence[str]
+    ) -> pa.Table:
+        """The first rows of row groups. Texts that repeat stay references to a dictionary."""
+        count_of = dict(zip(groups, counts, strict=True))
+
+        def read(file: pq.ParquetFile, share: Sequence[int]) -> pa.Table:
+            batches = []
+            for group in share:
+                missing = count_of[group]
+                pieces = file.iter_batches(
+                    missing, row_groups=[group], columns=list(columns), use_threads=False
+                )
+                while missing:
+                    batches.append(next(pieces).slice(0, missing))
+                    missing -= batches[-1].num_rows
+            return pa.Table.from_batches(batches).unify_dictionaries()
+
+        return self._decoded(groups, columns, read, list(self.footer.repeated_texts))
+
+    def _decoded(
+        self,
+        groups: Sequence[int],
+        columns: Sequence[str],
+        read: Callable[[pq.ParquetFile, Sequence[int]], pa.Table],
+        dictionaries: list[str] | None = None,
+    ) -> pa.Table:
+        local = self.store.local_path(self.path)
         try:
-            local = self.store.local_path(self.path)
-            if local is not None and len(groups) > _FEW_GROUPS:
-                table = self._scan(local, groups, columns)
-            else:
-                with self._open(local, groups, columns) as source:
-                    file = pq.ParquetFile(
-                        source,
-                        metadata=self.footer.parquet,
-                        page_checksum_verification=True,
-                        # Parquet's own joining of ranges would read gaps that were not asked for.
-                        pre_buffer=local is not None,
-                    )
-                    table = file.read_row_groups(list(groups), columns=list(columns))
+            with self._open(local, groups, columns) as source:
+                file = pq.ParquetFile(
+                    source,
+                    metadata=self.footer.parquet,
+                    page_checksum_verification=True,
+                    read_dictionary=dictionaries,
+                    # It costs more than it saves, and of a remote file it would read gaps between
+                    # the ranges that were asked for.
+                    pre_buffer=False,
+                )
+                table = read(file, groups)
         except StorageError:
             raise
         except FileNotFoundError:
@@ -127,15 +188,6 @@ class RowReader:
         # Parquet reads a struct's children by dotted names; whole columns are selected again here.
         return table.select(list(columns)).replace_schema_metadata(None)
 
-    def _scan(self, local: Path, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """Many groups: a scanner decodes them in parallel, which reading one column does not."""
-        options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-        file_format = ds.ParquetFileFormat(default_fragment_scan_options=options)
-        fragment = file_format.make_fragment(
-            str(local), filesystem=LocalFileSystem(), row_groups=list(groups)
-        )
-        return fragment.to_table(schema=self.schema, columns=list(columns))
-
     def _open(self, local: Path | None, groups: Sequence[int], columns: Sequence[str]) -> Any:
         if local is not None:
             return pa.OSFile(str(local), "rb")
@@ -143,15 +195,46 @@ class RowReader:
         blocks = self.store.get_ranges(self.path, ranges)
         return pa.PythonFile(SparseFile(dict(zip(ranges, blocks, strict=True)), self.footer.end))
 
-    @cached_property
-    def _group_starts(self) -> Rows:
-        parquet = self.footer.parquet
-        lengths = [parquet.row_group(i).num_rows for i in range(parquet.num_row_groups)]
-        return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    def _select(self, columns: Sequence[str]) -> pa.Schema:
+        schema = self.schema
+        return pa.schema([schema.field(name) for name in columns])
 
     def _empty(self, columns: Sequence[str]) -> pa.Table:
-        schema = self.schema
-        return pa.schema([schema.field(name) for name in columns]).empty_table()
+        return self._select(columns).empty_table()
+
+
+class _Readers:
+    """How many threads are decoding now: together they should keep all cores busy, and no more."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def another(self) -> Iterator[int]:
+        """Count one more for a while; gives the number of cores that it may use."""
+        with self._lock:
+            self._count += 1
+            cores = (os.cpu_count() or 1) // self._count
+        try:
+            yield max(1, cores)
+        finally:
+            with self._lock:
+                self._count -= 1
+
+
+_readers = _Readers()
+
+
+def _in_parallel(
+    read: Callable[[int, int], pa.Table], shares: Sequence[tuple[int, int]]
+) -> list[pa.Table]:
+    """Read shares on the cores that are free: Parquet decodes one group after the other."""
+    with _readers.another() as cores:
+        if min(cores, len(shares)) == 1:
+            return [read(low, high) for low, high in shares]
+        with ThreadPoolExecutor(cores, thread_name_prefix="indextables-rows") as pool:
+            return list(pool.map(lambda share: read(*share), shares))
 
 
 def _without_columns(rows: int) -> pa.Table:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from indextables.predicate import Exists, FieldNode, Range
-from indextables.split.compile import DEFAULT_MAX_EXPANSIONS, Compiler, in_range
+from indextables.split.compile import Compiler
+from indextables.split.compile_words import DEFAULT_MAX_EXPANSIONS, in_range
 from indextables.split.indexer import document_values
 from indextables.split.leaves import ArrowColumn, Leaves, leaves
 from indextables.split.mapping import FieldMapping
@@ -94,9 +95,9 @@ class _Answer:
             field = replace(field, record="position")
         index = MemoryIndex.build([field], [values], rows=len(values))
         compiler = Compiler(
-            index.schema,
-            index.searcher,
-            _no_types,
+            schema=index.schema,
+            searcher=index.searcher,
+            types=_no_types,
             zone=self.zone,
             max_expansions=self.max_expansions,
         )

@@ -28,6 +28,7 @@ from indextables.split.compile import Compiler
 from indextables.split.container import Footer, SplitInfo, read_footer, read_section
 from indextables.split.evaluate import matching
 from indextables.split.flat import search_rows
+from indextables.split.footers import FooterCache
 from indextables.split.leaves import ArrowColumn
 from indextables.split.mapping import WORDS, Mapping, compatible
 from indextables.split.memory_index import Rows, matching_rows
@@ -49,10 +50,17 @@ class SplitFile:
     size: int
     footer_start: int | None = None
     footer_end: int | None = None
+    footers: FooterCache | None = field(default=None, compare=False)
 
     @cached_property
     def footer(self) -> Footer:
-        """The opened end of the file."""
+        """The opened end of the file, perhaps opened before."""
+        if self.footers is None:
+            return self._read_footer()
+        key = (self.store.identity, self.path, self.size)
+        return self.footers.get(key, self._read_footer)
+
+    def _read_footer(self) -> Footer:
         return read_footer(
             lambda start, end: self.store.get_range(self.path, start, end),
             self.size,
@@ -93,8 +101,10 @@ class IndexPool:
     def __init__(self, cache: DiskCache, *, max_open: int = MAX_OPEN_SPLITS.default) -> None:
         self.cache = cache
         self.max_open = max_open
+        self.footers = FooterCache()
         self._open: OrderedDict[tuple[str, str], OpenIndex] = OrderedDict()
         self._lock = threading.Lock()
+        self._generation = cache.generation
 
     @classmethod
     def from_config(cls, config: Config) -> IndexPool:
@@ -115,11 +125,30 @@ class IndexPool:
                 return found
         # Two threads may open the same index; one of the two is then dropped.
         opened = open_index([self.folder(split)], split.info.mapping)
+        if self._generation is None:
+            self._generation = self.cache.generation  # the first copy began it
         with self._lock:
             self._open[key] = opened
             while len(self._open) > self.max_open:
                 self._open.popitem(last=False)
         return opened
+
+    def clear(self) -> int:
+        """Close the indexes; gives their number. Whoever is searching one keeps it."""
+        with self._lock:
+            count = len(self._open)
+            self._open.clear()
+        self.footers.clear()
+        return count
+
+    def follow(self) -> IndexPool:
+        """This pool; closes its indexes if some process flushed the cache since the last call."""
+        generation = self.cache.generation
+        if generation != self._generation:
+            if self._generation is not None:
+                self.clear()
+            self._generation = generation
+        return self
 
     def __len__(self) -> int:
         return len(self._open)
@@ -263,9 +292,9 @@ class SplitSource:
         """Compiles queries for the split's index."""
         context = self.searcher.context
         return Compiler(
-            self.index.schema,
-            self.index.searcher,
-            lambda name: context.schema.field(name).type,
+            schema=self.index.schema,
+            searcher=self.index.searcher,
+            types=lambda name: context.schema.field(name).type,
             zone=context.zone,
             max_expansions=context.max_expansions,
             term_counts=dict(self.searcher.split.info.term_counts),

@@ -92,7 +92,7 @@ def _matched(field: FieldMapping, leaf: Leaf, vocabulary: list[str]) -> set[str]
     target = replace(field, field="f0", kind="text", record="basic", fast=False)
     documents = replace(target, tokenizer="raw")
     index = MemoryIndex.build([documents], [vocabulary], rows=len(vocabulary))
-    compiler = Compiler(index.schema, index.searcher, lambda _: pa.string())
+    compiler = Compiler(schema=index.schema, searcher=index.searcher, types=lambda _: pa.string())
     if isinstance(leaf.node, Fuzzy):
         target = documents
     query = compiler.leaf(Leaf(target, leaf.node))

@@ -19,8 +19,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tantivy
 
@@ -44,6 +46,10 @@ from indextables.split.statistics import StatisticsCollector
 
 ROW_GROUP_ROWS = 8_192
 ROW_GROUP_BYTES = 32 << 20
+PAGE_BYTES = 128 << 10
+"""A reader that looks for one row decodes the pages before it, and none behind it."""
+_MOSTLY_UNIQUE = 0.5
+_DELTAS = "DELTA_BINARY_PACKED"
 _MAX_TERM_FILES = 64 << 20
 """Above this size of its term files an index gets no term list: it would not fit in memory."""
 
@@ -69,7 +75,7 @@ class WrittenSplit:
 
     def delete(self) -> None:
         """Remove the temporary folder, once the file is stored elsewhere."""
-        shutil.rmtree(self.path.parent, ignore_errors=True)
+        _remove(self.path.parent)
 
 
 class SplitWriter:
@@ -93,6 +99,7 @@ class SplitWriter:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._rows = self._uncompressed = 0
+        self._too_long: set[str] = set()
         self._parent = config[WRITER_TEMP_DIRECTORY] or tempfile.gettempdir()
         self._finished = False
         with self._failures(), contextlib.ExitStack() as undo:
@@ -100,7 +107,7 @@ class SplitWriter:
             undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
             self._file = self._folder / f"split-{uuid.uuid4()}.split"
             self._sink = pa.OSFile(str(self._file), "wb")
-            self._parquet = _parquet_writer(self._sink, self.schema, self._mapping)
+            self._parquet: pq.ParquetWriter | None = None
             index_folder = self._folder / "index"
             index_folder.mkdir()
             self._indexer = Indexer(self._mapping, index_folder, heap_size=config[WRITER_HEAP_SIZE])
@@ -162,9 +169,42 @@ class SplitWriter:
         self._rows += batch.num_rows
         self._uncompressed += batch.nbytes
         self._join_encoder()
-        self._encoding = self._encoder.submit(self._parquet.write_batch, batch)
+        parquet = self._parquet = self._parquet or self._new_parquet(batch)
+        self._encoding = self._encoder.submit(parquet.write_batch, batch)
         self._statistics.add(batch)
+        self._too_long |= _columns_too_long(batch, self._mapping)
         self._indexer.add(batch)
+
+    def _new_parquet(self, first: pa.RecordBatch | None) -> pq.ParquetWriter:
+        # The least and the greatest text of a row group are long, tell nothing, and every reader
+        # of the footer would have to load them.
+        ordered = [f.name for f in self._mapping.fields if f.kind not in ("text", "json", "bytes")]
+        unique = set() if first is None else _columns_of_unique_values(first)
+        # Numbers that are all different are often numbers that rise: only differences are kept.
+        # A dot could be meant for the field of a struct, which is something else.
+        encodings = {
+            f.name: _DELTAS
+            for f in self.schema
+            if f.name in unique and _is_whole(f.type) and "." not in f.name
+        }
+        repeated: Any = [
+            path
+            for f in self.schema
+            if f.name not in unique
+            for path in _leaf_paths(f.type, f.name)
+        ]
+        return pq.ParquetWriter(
+            self._sink,
+            self.schema,
+            compression="zstd",
+            use_dictionary=repeated or False,
+            column_encoding=encodings or None,
+            data_page_size=PAGE_BYTES,
+            write_statistics=ordered or False,
+            write_page_index=True,
+            write_page_checksum=True,
+            store_schema=True,
+        )
 
     def _join_encoder(self) -> None:
         if self._encoding is not None:
@@ -177,6 +217,7 @@ class SplitWriter:
             self._write_group()
             self._join_encoder()
             self._encoder.shutdown()
+            parquet = self._parquet = self._parquet or self._new_parquet(None)
             index = self._indexer.finish()
             statistics = self._statistics.finish()
             sections = [write_file_section(self._sink, f, kind="index") for f in index.files]
@@ -193,13 +234,14 @@ class SplitWriter:
                 statistics=statistics,
                 uncompressed_size=self._uncompressed,
                 term_counts=counts,
+                too_long=tuple(sorted(self._too_long)),
             )
-            self._parquet.add_key_value_metadata({INFO_KEY.decode(): info.to_json().decode()})
+            parquet.add_key_value_metadata({INFO_KEY.decode(): info.to_json().decode()})
             seal = write_seal(self._sink)
-            self._parquet.close()
+            parquet.close()
             self._sink.close()
             close_seal(self._file, seal)
-            shutil.rmtree(self._folder / "index")
+            _remove(self._folder / "index")
             size = self._file.stat().st_size
         self._finished = True
         return WrittenSplit(
@@ -219,10 +261,13 @@ class SplitWriter:
         self._finished = True
         self._encoder.shutdown(cancel_futures=True)
         # Whatever these say, the files they complain about are about to go.
-        for stop in (self._indexer.abort, self._parquet.close, self._sink.close):
-            with contextlib.suppress(Exception):
-                stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for part in (self._parquet, self._sink):
+            if part is not None:
+                with contextlib.suppress(Exception):
+                    part.close()
+        with contextlib.suppress(Exception):
+            self._indexer.abort()
+        _remove(self._folder)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -239,23 +284,60 @@ class SplitWriter:
             raise SplitWriteError(str(self._parent), str(error)) from error
 
 
+def _remove(folder: Path) -> None:
+    """Remove a folder, also when a thread of Tantivy releases a lock file in it meanwhile."""
+    for _ in range(3):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+
+
 def _rows_for(batch: pa.RecordBatch, size: int) -> int:
     return batch.num_rows * size // max(1, batch.nbytes)
 
 
-def _parquet_writer(sink: pa.OSFile, schema: pa.Schema, mapping: Mapping) -> pq.ParquetWriter:
-    # The least and the greatest text of a row group are long, tell nothing, and every reader of
-    # the footer would have to load them.
-    ordered = [f.name for f in mapping.fields if f.kind not in ("text", "json", "bytes")]
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        compression="zstd",
-        write_statistics=ordered or False,
-        write_page_index=True,
-        write_page_checksum=True,
-        store_schema=True,
-    )
+def _columns_of_unique_values(batch: pa.RecordBatch) -> set[str]:
+    """Columns whose dictionary would hold every value: it costs time and saves nothing."""
+    found = set()
+    for name in batch.schema.names:
+        column: Any = batch.column(name)
+        if not pa.types.is_nested(column.type) and not pa.types.is_boolean(column.type):
+            distinct: Any = pc.count_distinct(column)
+            if distinct.as_py() > _MOSTLY_UNIQUE * batch.num_rows:
+                found.add(name)
+    return found
+
+
+def _is_whole(kind: Any) -> bool:
+    """Whether Parquet stores the column as whole numbers."""
+    types = pa.types
+    return types.is_integer(kind) or types.is_timestamp(kind) or types.is_date(kind)
+
+
+def _leaf_paths(kind: Any, path: str) -> Iterator[str]:
+    """The names that Parquet gives to the leaves of a column."""
+    if pa.types.is_struct(kind):
+        for field in kind.fields:
+            yield from _leaf_paths(field.type, f"{path}.{field.name}")
+    elif pa.types.is_list(kind):
+        yield from _leaf_paths(kind.value_type, f"{path}.list.element")
+    elif pa.types.is_map(kind):
+        yield from _leaf_paths(kind.key_type, f"{path}.key_value.key")
+        yield from _leaf_paths(kind.item_type, f"{path}.key_value.value")
+    else:
+        yield path
+
+
+def _columns_too_long(batch: pa.RecordBatch, mapping: Mapping) -> set[str]:
+    """Columns with a whole string that the index drops, so that a search for it finds nothing."""
+    found = set()
+    for field in mapping.indexed:
+        column: Any = batch.column(field.name)
+        if field.tokenizer == "raw" and pa.types.is_string(column.type):
+            longest: Any = pc.max(pc.binary_length(column))
+            if (longest.as_py() or 0) > field.token_length:
+                found.add(field.name)
+    return found
 
 
 # --- term lists ------------------------------------------------------------------------------
@@ -267,7 +349,9 @@ def _term_lists(mapping: Mapping, index: IndexFiles) -> Iterator[tuple[str, list
     size = sum(f.stat().st_size for f in index.files if f.suffix == ".term")
     if not fields or size > _MAX_TERM_FILES:
         return
-    searcher = tantivy.Index.open(str(index.files[0].parent)).searcher()
+    opened = tantivy.Index.open(str(index.files[0].parent))
+    opened.config_reader("manual")
+    searcher = opened.searcher()
     for field in fields:
         yield field.field, sorted(term for term, _ in searcher.terms_with_prefix(field.field, ""))
 

@@ -56,6 +56,14 @@ class CacheStatistics:
     evictions: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """How many copies there are, and their size."""
+
+    files: int = 0
+    bytes: int = 0
+
+
 class DiskCache:
     """A folder of copies, limited to `max_bytes`. Safe between threads and processes."""
 
@@ -100,12 +108,15 @@ class DiskCache:
             return local
         wanted = Download(store, path, size, etag, checksum)
         for attempt in range(_ATTEMPTS):
+            folder = self.folder
             try:
                 return self._fetch(wanted)
             except StorageError:  # an OSError as well
                 raise
             except OSError as error:
-                self._recover(error, wanted, attempt)
+                # Another thread may have given the folder up meanwhile: then try the new one.
+                if self.folder == folder or attempt == _ATTEMPTS - 1:
+                    self._recover(error, wanted, attempt)
         raise AssertionError("unreachable")
 
     def open(
@@ -127,11 +138,24 @@ class DiskCache:
             path=path,
         )
 
-    def flush(self) -> None:
-        """Forget all copies, for every process that uses the folder."""
+    @property
+    def generation(self) -> str | None:
+        """The name of the current generation: another one after every flush."""
+        with contextlib.suppress(OSError):
+            return self._stamp()
+        return None
+
+    def usage(self) -> DiskUsage:
+        """What the folder holds now, whoever put it there."""
+        sizes = [size for _, size, _ in self._copies()]
+        return DiskUsage(len(sizes), sum(sizes))
+
+    def flush(self) -> DiskUsage:
+        """Forget all copies, for every process that uses the folder; gives what was there."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             old = self._generation()
+            freed = self.usage()
             self._name_generation()
         except StorageError:
             raise
@@ -140,7 +164,9 @@ class DiskCache:
                 f"Cannot flush the cache folder {self.folder}: {error.strerror}. Check its owner "
                 "and permissions."
             ) from error
-        shutil.rmtree(old, ignore_errors=True)
+        for copies in {old, *self.folder.glob("copies-*")} - {self._generation()}:
+            shutil.rmtree(copies, ignore_errors=True)
+        return freed
 
     # --- one object --------------------------------------------------------------------------
 
@@ -239,12 +265,7 @@ class DiskCache:
     def _evict(self, *, keep: Path | None, limit: int) -> None:
         with self._locked("lock-eviction"):
             self._sweep()
-            copies = []
-            for folder in self.folder.glob("copies-*"):
-                for copy in folder.iterdir():
-                    with contextlib.suppress(FileNotFoundError):
-                        status = copy.stat()
-                        copies.append((status.st_mtime_ns, status.st_size, copy))
+            copies = self._copies()
             total = sum(size for _, size, _ in copies)
             evicted = 0
             for _, size, copy in sorted(copies):
@@ -255,6 +276,17 @@ class DiskCache:
                     total -= size
                     evicted += 1
         self._count(evictions=evicted)
+
+    def _copies(self) -> list[tuple[int, int, Path]]:
+        """The last use, the size and the place of every copy, of old generations too."""
+        copies = []
+        for folder in self.folder.glob("copies-*"):
+            with contextlib.suppress(FileNotFoundError):
+                for copy in folder.iterdir():
+                    with contextlib.suppress(FileNotFoundError):
+                        status = copy.stat()
+                        copies.append((status.st_mtime_ns, status.st_size, copy))
+        return copies
 
     def _sweep(self) -> None:
         """Delete downloads that nobody locks: their process is dead."""

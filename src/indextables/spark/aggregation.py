@@ -1,0 +1,156 @@
+"""Aggregates computed where the rows are: COUNT, SUM, MIN and MAX, by groups.
+
+A task gives one row for each group of its splits, and Spark combines the rows of all tasks. So
+every result here has to be one that combines exactly; what might not is refused when it is
+planned (`supported`), or computed in a wider type and checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Function = Literal["count_rows", "count", "sum", "min", "max"]
+
+_MOST_DIGITS = 38
+_COMBINED = {"count_rows": "sum", "count": "sum", "sum": "sum", "min": "min", "max": "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One function of one column; `count_rows` has none."""
+
+    function: Function
+    column: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What a query computes: its groups, then its aggregates."""
+
+    groups: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that have to be read."""
+        named = [a.column for a in self.aggregates if a.column is not None]
+        return tuple(dict.fromkeys([*self.groups, *named]))
+
+    def names(self) -> list[str]:
+        """The columns of the result, by position."""
+        return [*(f"g{i}" for i in range(len(self.groups))), *self._names()]
+
+    def _names(self) -> list[str]:
+        return [f"a{i}" for i in range(len(self.aggregates))]
+
+    def compute(self, tables: Iterable[pa.Table]) -> pa.Table:
+        """One row a group over all these rows; one row at all where there are no groups."""
+        parts = [self._partial(table) for table in tables if table.num_rows]
+        if not parts:
+            return self._nothing()
+        together = pa.concat_tables(parts)
+        if len(parts) == 1 and self.groups:
+            return together
+        functions = [
+            (name, _COMBINED[a.function])
+            for name, a in zip(self._names(), self.aggregates, strict=True)
+        ]
+        return self._grouped(together, [f"g{i}" for i in range(len(self.groups))], functions)
+
+    def _partial(self, table: pa.Table) -> pa.Table:
+        columns: dict[str, Any] = {f"g{i}": table[n] for i, n in enumerate(self.groups)}
+        functions: list[tuple[str, str]] = []
+        for name, aggregate in zip(self._names(), self.aggregates, strict=True):
+            columns[name] = self._input(aggregate, table)
+            functions.append((name, _COMBINED[aggregate.function]))
+        groups = [f"g{i}" for i in range(len(self.groups))]
+        return self._grouped(pa.table(columns), groups, functions)
+
+    def _input(self, aggregate: Aggregate, table: pa.Table) -> Any:
+        """A column whose sum, minimum or maximum is the aggregate."""
+        if aggregate.column is None:
+            return pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)
+        column = table[aggregate.column]
+        if aggregate.function == "count":
+            return pc.cast(pc.is_valid(column), pa.int64())
+        if aggregate.function == "sum":
+            return column.cast(sum_type(column.type))
+        return column
+
+    def _grouped(
+        self, table: pa.Table, groups: list[str], functions: Sequence[tuple[str, str]]
+    ) -> pa.Table:
+        wanted: Any = [(name, function, _KEEP_NULLS) for name, function in functions]
+        done = table.group_by(groups, use_threads=False).aggregate(wanted)
+        result = {name: done[name] for name in groups}
+        for name, function in functions:
+            column = done[f"{name}_{function}"]
+            result[name] = column.cast(table[name].type)
+        return pa.table(result)
+
+    def _nothing(self) -> pa.Table:
+        if self.groups:
+            return pa.table({name: pa.nulls(0) for name in self.names()})
+        empty = [
+            pa.array([0 if a.function in ("count", "count_rows") else None])
+            for a in self.aggregates
+        ]
+        return pa.table(dict(zip(self._names(), empty, strict=True)))
+
+
+# A sum, minimum or maximum of nothing but nulls is null.
+_KEEP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
+
+
+def sum_type(kind: Any) -> pa.DataType:
+    """A type in which sums of a column cannot overflow; too large a result is then noticed."""
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(kind.precision + 10, kind.scale)
+    return pa.float64() if pa.types.is_floating(kind) else pa.decimal128(38, 0)
+
+
+def result_type(function: Function, kind: Any) -> pa.DataType:
+    """The type that Spark gives an aggregate of a column."""
+    if function in ("count", "count_rows"):
+        return pa.int64()
+    if function == "sum":
+        return pa.int64() if pa.types.is_integer(kind) else sum_type(kind)
+    found: pa.DataType = kind
+    return found
+
+
+def supported(function: Function, kind: Any) -> bool:
+    """Whether an aggregate of a column is computed exactly as Spark does."""
+    types = pa.types
+    if function in ("count", "count_rows"):
+        return True
+    if function == "sum":
+        if types.is_decimal(kind):
+            return bool(kind.precision + 10 <= _MOST_DIGITS)
+        return bool(types.is_floating(kind) or types.is_integer(kind))
+    # Spark orders NaN above all numbers, Arrow leaves it out.
+    return (
+        types.is_integer(kind)
+        or types.is_string(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_decimal(kind)
+    )
+
+
+def groupable(kind: Any) -> bool:
+    """Whether Arrow's groups of a column are Spark's. NaN and -0.0 make floats differ."""
+    types = pa.types
+    return (
+        types.is_integer(kind)
+        or types.is_string(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+    )

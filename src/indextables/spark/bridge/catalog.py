@@ -1,0 +1,437 @@
+"""The catalog `indextables`: tables by path, and tables by name in the warehouse.
+
+A name with a slash is a path (``indextables.`/data/docs` ``). Any other name is a folder below the
+warehouse, `<warehouse>/indextables/<namespace>/<name>`; a table elsewhere leaves a file `_location`
+there. So names live as long as the warehouse does, and every session that has it knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.config import known_keys
+from indextables.errors import (
+    ConfigError,
+    NotATableError,
+    ObjectNotFoundError,
+    SchemaError,
+    TableExistsError,
+)
+from indextables.log.actions import Metadata
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction import Operation, Transaction
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
+from indextables.schema import to_json
+from indextables.spark.access import TableAccess, invalidate_logs
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.table import BridgedTable
+from indextables.spark.data_source import NAME
+from indextables.spark.options import SourceOptions
+from indextables.spark.readwriter import PROVIDERS, session_settings
+from indextables.spark.schemas import table_schema
+from indextables.spark.write_job import new_table
+from indextables.split.mapping_options import build_mapping
+from indextables.storage import Store, open_store
+
+Place = str
+"""A path or URI of a table."""
+
+_LOCATION_FILE = "_location"
+_ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
+_RESERVED = frozenset(
+    ("provider", "location", "external", "is_managed_location", "owner", "comment", "table_type")
+)
+
+
+@implements("catalog.TableCatalog", "catalog.SupportsNamespaces")
+class Catalog(Comparable):
+    """Spark's view of the tables by name and by path."""
+
+    def __init__(self, java: Jvm, name: str) -> None:
+        self.java = java
+        self._name = name
+
+    def key(self) -> str:
+        return f"Catalog {self._name}"
+
+    def initialize(self, name: str, _options: JavaObject) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+    def defaultNamespace(self) -> JavaObject:  # noqa: N802
+        return self.java.strings([])
+
+    def capabilities(self) -> JavaObject:
+        return self.java.find("java.util.HashSet")()
+
+    def tableStateOptionKeys(self) -> JavaObject:  # noqa: N802
+        return self.java.find("java.util.HashSet")()
+
+    def changelogStateOptionKeys(self) -> JavaObject:  # noqa: N802
+        return self.java.find("java.util.HashSet")()
+
+    def useNullableQuerySchema(self) -> bool:  # noqa: N802
+        return True
+
+    # --- tables ------------------------------------------------------------------------------
+
+    def loadTable(self, identifier: JavaObject, *more: Any) -> JavaObject:  # noqa: N802
+        return self.load(identifier, self._access(identifier), *more)
+
+    def tableExists(self, identifier: JavaObject) -> bool:  # noqa: N802
+        return _exists(self._access(identifier).log())
+
+    def invalidateTable(self, identifier: JavaObject) -> None:  # noqa: N802
+        invalidate_logs(self._access(identifier).path)
+
+    def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        properties = _table_info(self.java, info)[2]
+        location = properties.get("location")
+        access = self._access(identifier) if location is None else self.at(location)
+        self.create(identifier, access, info)
+        if location is not None and not _is_path(identifier.name()):
+            folder = self._folder(identifier)
+            self._warehouse().put(f"{folder}/{_LOCATION_FILE}", access.uri.encode())
+        return self.load(identifier, access)
+
+    def createTableLike(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        return self.createTable(identifier, info[0])
+
+    def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
+        return self.alter(identifier, self._access(identifier), changes)
+
+    def _changed(self, snapshot: Snapshot, change: JavaObject, access: TableAccess) -> Metadata:
+        metadata = snapshot.metadata
+        kind = change.getClass().getSimpleName()
+        if kind == "SetProperty":
+            known_keys({change.property(): change.value()})
+            new = {**metadata.configuration, change.property(): change.value()}
+            if change.property() == "comment":
+                return replace(metadata, description=change.value())
+            return replace(metadata, configuration=new)
+        if kind == "RemoveProperty":
+            left = {k: v for k, v in metadata.configuration.items() if k != change.property()}
+            return replace(metadata, configuration=left)
+        if kind == "AddColumn":
+            names = list(change.fieldNames())
+            if len(names) != 1:
+                raise SchemaError("Only columns of the table can be added, not fields of structs.")
+            return _with_column(snapshot, names[0], change.dataType(), access, self.java)
+        raise ConfigError(
+            f"An index table cannot do this change of a table ({kind}). Columns can be added and "
+            "properties set or removed; for everything else write a new table."
+        )
+
+    def dropTable(self, identifier: JavaObject) -> bool:  # noqa: N802
+        if _is_path(identifier.name()):
+            raise ConfigError(
+                f"'{identifier.name()}' is a path. Only named tables are dropped; delete the "
+                "folder itself."
+            )
+        if not self.tableExists(identifier):
+            return False
+        folder = self._folder(identifier)
+        access = self._access(identifier)
+        if self._location(folder) is not None:
+            self._warehouse().delete([f"{folder}/{_LOCATION_FILE}"])
+            invalidate_logs(access.path)
+        else:
+            self.remove(access)
+        return True
+
+    def purgeTable(self, identifier: JavaObject) -> bool:  # noqa: N802
+        return bool(self.dropTable(identifier))
+
+    def renameTable(self, old: JavaObject, _new: JavaObject) -> None:  # noqa: N802
+        raise ConfigError(
+            f"'{old.name()}' cannot be renamed: its name is its folder. Create a table with the "
+            "new name and LOCATION of this one."
+        )
+
+    def listTables(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
+        parts = list(namespace)
+        make = self.java.find(V2 + "catalog.Identifier")
+        found = [
+            make.of(self.java.strings(parts), name)
+            for name in self.names_in(self._warehouse(), "/".join(parts))
+        ]
+        return self.java.array(V2 + "catalog.Identifier", found)
+
+    def listTableSummaries(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
+        summary = self.java.find(V2 + "catalog.TableSummary")
+        found = [summary.of(one, "EXTERNAL") for one in self.listTables(namespace)]
+        return self.java.array(V2 + "catalog.TableSummary", found)
+
+    # --- namespaces --------------------------------------------------------------------------
+
+    def listNamespaces(self, parent: JavaObject | None = None) -> JavaObject:  # noqa: N802
+        parts = list(parent or ())
+        warehouse = self._warehouse()
+        _, names = warehouse.list_directory("/".join(parts))
+        found = [
+            self.java.strings([*parts, name])
+            for name in names
+            if not self._is_table(warehouse, "/".join([*parts, name]))
+        ]
+        strings = self.java.gateway.new_array(self.java.find("java.lang.String"), len(found), 0)
+        for number, one in enumerate(found):
+            strings[number] = one
+        return strings
+
+    def namespaceExists(self, namespace: JavaObject) -> bool:  # noqa: N802
+        parts = list(namespace)
+        return not parts or next(iter(self._warehouse().list("/".join(parts))), None) is not None
+
+    def loadNamespaceMetadata(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
+        if not self.namespaceExists(namespace):
+            raise self._exception("NoSuchNamespaceException", namespace)
+        return self.java.hash_map({})
+
+    def createNamespace(self, namespace: JavaObject, _metadata: JavaObject) -> None:  # noqa: N802
+        self._warehouse().put("/".join([*namespace, "_namespace"]), b"")
+
+    def alterNamespace(self, _namespace: JavaObject, _changes: JavaObject) -> None:  # noqa: N802
+        raise ConfigError("A namespace of index tables has no properties.")
+
+    def dropNamespace(self, namespace: JavaObject, cascade: bool) -> bool:  # noqa: N802
+        if not self.namespaceExists(namespace):
+            return False
+        if len(self.listTables(namespace)) and not cascade:
+            raise ConfigError(f"The namespace {'.'.join(namespace)} holds tables. Drop them first.")
+        warehouse = self._warehouse()
+        warehouse.delete([meta.path for meta in warehouse.list("/".join(namespace))])
+        return True
+
+    # --- what the catalog of bare names needs too --------------------------------------------
+
+    def load(self, identifier: JavaObject, access: TableAccess, *more: Any) -> JavaObject:
+        """The table at a place, now or at the version or time that Spark names."""
+        try:
+            snapshot = _snapshot(access.log(), *more)
+        except NotATableError as error:
+            if _is_to_write(more):  # whoever writes may want to create it
+                raise self._no_such_table(identifier) from None
+            if _is_path(identifier.name()):
+                raise
+            # Spark would take the catalog's name for a file format and complain about that.
+            raise self._unknown(identifier) from error
+        return self._table(identifier, access, snapshot)
+
+    def create(
+        self,
+        identifier: JavaObject,
+        access: TableAccess,
+        info: Sequence[Any],
+        *,
+        may_exist: bool = False,
+    ) -> bool:
+        """Create a table at a place; gives whether it did, where one may be there already."""
+        schema, partitions, properties = _table_info(self.java, info)
+        given = {k: v for k, v in properties.items() if not k.startswith("option.")}
+        provider = given.get("provider", NAME)
+        if provider.lower() not in PROVIDERS:
+            raise ConfigError(
+                f"The catalog {self._name} holds index tables only: USING {NAME}, not {provider}."
+            )
+        log = access.log()
+        log.invalidate()
+        if may_exist and _exists(log):
+            return False
+        metadata, _ = new_table(
+            schema,
+            partition_by=partitions,
+            properties={k: v for k, v in given.items() if k.lower() not in _RESERVED},
+            config=access.settings,
+            name=None if _is_path(identifier.name()) else identifier.name(),
+            description=given.get("comment"),
+        )
+        try:
+            log.commit(Transaction(operation=Operation.CREATE, actions=[metadata]))
+        except TableExistsError:
+            raise self._exception("TableAlreadyExistsException", identifier) from None
+        return True
+
+    def alter(self, identifier: JavaObject, access: TableAccess, changes: JavaObject) -> JavaObject:
+        """Change columns or properties of a table."""
+        log = access.log()
+        every = list(changes)
+
+        def plan(newest: Snapshot) -> list[Metadata]:
+            metadata = newest.metadata
+            for change in every:
+                metadata = self._changed(replace(newest, metadata=metadata), change, access)
+            return [metadata]
+
+        try:
+            log.commit(Transaction(operation=Operation.METADATA, transform=plan))
+        except NotATableError:
+            raise self._no_such_table(identifier) from None
+        return self._table(identifier, access, log.snapshot())
+
+    def remove(self, access: TableAccess) -> None:
+        """Delete a table's files."""
+        invalidate_logs(access.path)
+        store = access.store()
+        files = [meta.path for meta in store.list()]
+        # The log goes last: until then the table is whole or visibly gone.
+        files.sort(key=lambda path: path.startswith("_transaction_log/"))
+        store.delete(files)
+
+    def names_in(self, store: Store, folder: str) -> list[str]:
+        """The folders below a folder that are tables."""
+        _, names = store.list_directory(folder)
+        below = f"{folder}/" if folder else ""
+        return [name for name in names if self._is_table(store, below + name)]
+
+    def at(self, path: Place) -> TableAccess:
+        """The table at a place, reached with the session's configuration."""
+        settings = session_settings(self.java.spark)
+        return SourceOptions.parse({"path": path}, settings).access()
+
+    # --- places ------------------------------------------------------------------------------
+
+    def _access(self, identifier: JavaObject) -> TableAccess:
+        name = identifier.name()
+        if _is_path(name):
+            return self.at(name)
+        folder = self._folder(identifier)
+        return self.at(self._location(folder) or f"{self._root()}/{folder}")
+
+    def _folder(self, identifier: JavaObject) -> str:
+        return "/".join([*identifier.namespace(), identifier.name()])
+
+    def _root(self) -> str:
+        warehouse = self.java.spark.conf.get("spark.sql.warehouse.dir") or "spark-warehouse"
+        return f"{warehouse.rstrip('/')}/{self._name}"
+
+    def _warehouse(self) -> Store:
+        access = self.at(self._root())
+        return open_store(access.path, access.storage)
+
+    def _location(self, folder: str) -> str | None:
+        try:
+            return self._warehouse().get(f"{folder}/{_LOCATION_FILE}").decode()
+        except ObjectNotFoundError:
+            return None
+
+    def _is_table(self, warehouse: Store, folder: str) -> bool:
+        files, folders = warehouse.list_directory(folder)
+        return "_transaction_log" in folders or any(
+            meta.path.endswith(f"/{_LOCATION_FILE}") for meta in files
+        )
+
+    # --- Java --------------------------------------------------------------------------------
+
+    def _table(
+        self, identifier: JavaObject, access: TableAccess, snapshot: Snapshot
+    ) -> BridgedTable:
+        shown = ".".join([self._name, *identifier.namespace(), f"`{identifier.name()}`"])
+        return BridgedTable(self.java, access, snapshot, name=shown)
+
+    def _no_such_table(self, identifier: JavaObject) -> Exception:
+        return self._exception("NoSuchTableException", identifier)
+
+    def _unknown(self, identifier: JavaObject) -> ConfigError:
+        shown = ".".join([self._name, *identifier.namespace(), identifier.name()])
+        return ConfigError(
+            f"There is no index table {shown}. SHOW TABLES IN {self._name} lists those there are; "
+            f"a path is written {self._name}.`/the/path`."
+        )
+
+    def _exception(self, name: str, subject: JavaObject) -> Exception:
+        return self.java.exception(_ANALYSIS + name, subject)
+
+
+def _exists(log: TransactionLog) -> bool:
+    try:
+        log.snapshot()
+    except NotATableError:
+        return False
+    return True
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or "\\" in name
+
+
+def _is_to_write(more: Sequence[Any]) -> bool:
+    """Whether Spark loads a table to write to it, in any of the forms that it has for that."""
+    for told in more:
+        if isinstance(told, str | int):
+            continue
+        kind = told.getClass().getSimpleName()
+        if kind == "TableContext":
+            return bool(told.writePrivileges())
+        if kind != "CaseInsensitiveStringMap":
+            return True
+    return False
+
+
+def _snapshot(log: TransactionLog, *more: Any) -> Snapshot:
+    """The newest snapshot, or the one of a version (text) or a time (microseconds)."""
+    for told in more:
+        if isinstance(told, str):
+            if not told.strip().isdecimal():
+                raise ConfigError(f"VERSION AS OF takes the number of a version, not {told!r}.")
+            return log.snapshot(version=int(told))
+        if isinstance(told, int):
+            return log.snapshot(timestamp_ms=told // 1000)
+        if told.getClass().getSimpleName() == "TableContext" and told.timeTravel().isPresent():
+            return _travelled(log, told.timeTravel().get())
+    return log.snapshot()
+
+
+def _travelled(log: TransactionLog, travel: JavaObject) -> Snapshot:
+    kind = travel.getClass().getSimpleName()
+    if "Version" in kind:
+        return _snapshot(log, travel.version())
+    return _snapshot(log, travel.timestamp())
+
+
+def _table_info(
+    java: Jvm, info: Sequence[Any]
+) -> tuple[pa.Schema, tuple[str, ...], dict[str, str]]:
+    """Schema, partition columns and properties, from whichever form of createTable was called."""
+    if len(info) == 1:
+        schema, partitions, properties = (
+            info[0].schema(),
+            info[0].partitions(),
+            info[0].properties(),
+        )
+    else:
+        columns, partitions, properties = info
+        schema = columns
+        if columns.getClass().isArray():
+            schema = java.find(V2 + "catalog.CatalogV2Util").v2ColumnsToStructType(columns)
+    names = []
+    for transform in partitions:
+        if transform.name() != "identity":
+            raise SchemaError(
+                f"An index table is partitioned by columns, not by {transform.describe()}."
+            )
+        names.append(".".join(transform.references()[0].fieldNames()))
+    return table_schema(java.schema_of(schema)), tuple(names), dict(properties)
+
+
+def _with_column(
+    snapshot: Snapshot, name: str, kind: JavaObject, access: TableAccess, java: Jvm
+) -> Metadata:
+    if name.lower() in (known.lower() for known in snapshot.schema.names):
+        raise SchemaError(f"'{snapshot.uri}' has a column '{name}' already.")
+    new = java.find("org.apache.spark.sql.types.StructType")().add(name, kind, True)
+    schema = pa.schema([*snapshot.schema, *table_schema(java.schema_of(new))])
+    mapping = build_mapping(
+        schema,
+        access.settings.over(known_keys(snapshot.metadata.configuration)),
+        partition_by=snapshot.partition_columns,
+        base=mapping_of(snapshot),
+    )
+    configuration = {**snapshot.metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
+    return replace(snapshot.metadata, schema_string=to_json(schema), configuration=configuration)

@@ -1,0 +1,98 @@
+"""The bridge of one session: its catalog installed, reads and writes routed through it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from indextables.errors import NotATableError
+from indextables.log.snapshot import empty_snapshot
+from indextables.spark.access import TableAccess
+from indextables.spark.bridge import session_catalog
+from indextables.spark.bridge.catalog import Catalog
+from indextables.spark.bridge.jvm import Jvm
+from indextables.spark.bridge.table import BridgedTable, WriteSettings
+from indextables.spark.data_source import NAME, snapshot_of
+from indextables.spark.options import SourceOptions
+from indextables.spark.schemas import table_schema
+from indextables.spark.write_job import Exclusive, Kind, new_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RELATION = "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
+
+
+class SessionBridge:
+    """Reads and writes index tables through DataSource V2 objects of this process."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.java = Jvm(spark)
+        self.catalog = Catalog(self.java, NAME)
+
+    def install(self) -> None:
+        """Make the catalog `indextables` known to the session, and bare names in Spark's own."""
+        manager = self.java.session.sessionState().catalogManager()
+        field = manager.getClass().getDeclaredField("catalogs")
+        field.setAccessible(True)
+        catalogs = field.get(manager)
+        catalogs.put(NAME, self.catalog)
+        session_catalog.install(self.java, catalogs, self.catalog)
+
+    def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
+        """The rows of a table at the version that the options name."""
+        table = BridgedTable(self.java, access, snapshot_of(access, options))
+        return self._frame(self._relation(table))
+
+    def write(
+        self,
+        frame: DataFrame,
+        access: TableAccess,
+        options: SourceOptions,
+        *,
+        kind: Kind,
+        exclusive: Exclusive,
+    ) -> None:
+        """Write a DataFrame; tasks store, this process commits."""
+        settings = WriteSettings(
+            kind=kind,
+            exclusive=exclusive,
+            where=options.replace_where,
+            partition_by=options.partition_by,
+            merge_schema=options.merge_schema,
+        )
+        try:
+            snapshot = access.log().snapshot()
+        except NotATableError:
+            metadata, _ = new_table(
+                table_schema(frame.schema),
+                partition_by=options.partition_by or (),
+                properties={},
+                config=access.settings,
+            )
+            snapshot = replace(empty_snapshot(access.uri), metadata=metadata)
+        table = BridgedTable(self.java, access, snapshot, writing=settings)
+        append = self.java.module("org.apache.spark.sql.catalyst.plans.logical.AppendData")
+        nothing = self.java.module("scala.collection.immutable.Map").empty()
+        jdf: Any = frame._jdf
+        plan = jdf.logicalPlan()
+        try:
+            command = append.byName(self._relation(table), plan, nothing, False)
+        except Exception:  # before Spark 4.3 there were three arguments
+            command = append.byName(self._relation(table), plan, nothing)
+        self._frame(command)
+
+    def _relation(self, table: BridgedTable) -> Any:
+        none = self.java.none
+        options = self.java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap").empty()
+        create = self.java.module(_RELATION).create
+        try:
+            return create(table, none, none, options, none)
+        except Exception:  # before Spark 4.2 there was no time travel here
+            return create(table, none, none, options)
+
+    def _frame(self, plan: Any) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        dataset = self.java.module("org.apache.spark.sql.classic.Dataset")
+        return DataFrame(dataset.ofRows(self.java.session, plan), self.java.spark)

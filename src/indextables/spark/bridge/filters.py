@@ -1,0 +1,305 @@
+"""Catalyst's filters as predicates.
+
+A filter arrives as a tree of the JVM. Its JSON is one call, where walking it would be dozens. A
+column compared with a literal, a text condition, a search, and AND, OR and NOT of those become a
+predicate of ours with the same three-valued meaning. Everything else stays with Spark.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.errors import PredicateSyntaxError, QueryError, QuerySyntaxError
+from indextables.predicate import (
+    FALSE,
+    NULL,
+    TRUE,
+    Column,
+    Compare,
+    Contains,
+    EndsWith,
+    IsNull,
+    Like,
+    Operator,
+    Predicate,
+    Search,
+    StartsWith,
+    conjunction,
+    disjunction,
+    negation,
+)
+from indextables.predicate.coercion import compare, is_in
+from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.sql_text import parse_predicate
+from indextables.spark.search_pushdown import INDEX_ALL, SEARCH_FUNCTIONS
+
+
+class NotUnderstoodError(Exception):
+    """A part of a filter that only Spark can evaluate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of a Catalyst tree, as its JSON says it."""
+
+    kind: str
+    fields: dict[str, Any]
+    children: tuple[Node, ...]
+
+
+def parse_tree(text: str) -> Node:
+    """A tree from the JSON of a Catalyst expression, which lists nodes parents first."""
+    nodes = iter(json.loads(text))
+
+    def take() -> Node:
+        fields = next(nodes)
+        children = tuple(take() for _ in range(fields["num-children"]))
+        return Node(fields["class"].rpartition(".")[2], fields, children)
+
+    return take()
+
+
+_COMPARISONS: dict[str, tuple[Operator, Operator]] = {
+    # The operator, and the one that means the same with the sides swapped.
+    "EqualTo": ("=", "="),
+    "EqualNullSafe": ("<=>", "<=>"),
+    "GreaterThan": (">", "<"),
+    "GreaterThanOrEqual": (">=", "<="),
+    "LessThan": ("<", ">"),
+    "LessThanOrEqual": ("<=", ">="),
+}
+_TEXT: dict[str, Callable[[Column, str], Predicate]] = {
+    "StartsWith": StartsWith,
+    "EndsWith": EndsWith,
+    "Contains": Contains,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Translator:
+    """Translates filters on one table."""
+
+    schema: pa.Schema
+    timezone: str
+    max_query_length: int
+    max_query_depth: int
+
+    def translate(self, filter_: Any) -> Predicate | None:
+        """The predicate that a filter of the JVM means; None where only Spark knows.
+
+        A search whose query does not parse is an error, not a thing for Spark.
+        """
+        text = filter_.toJSON()
+        if '"org.apache.spark.sql.catalyst.expressions.InSet"' in text:
+            return self._long_list(filter_)
+        try:
+            return self.predicate(parse_tree(text))
+        except NotUnderstoodError:
+            return None
+
+    def predicate(self, node: Node) -> Predicate:
+        """The predicate of a node of boolean type."""
+        match node.kind:
+            case "And":
+                return conjunction(*map(self.predicate, node.children))
+            case "Or":
+                return disjunction(*map(self.predicate, node.children))
+            case "Not":
+                return negation(self.predicate(node.children[0]))
+            case "IsNull":
+                return IsNull(self._column(node.children[0])[0])
+            case "IsNotNull":
+                return negation(IsNull(self._column(node.children[0])[0]))
+            case "In":
+                column, kind = self._column(node.children[0])
+                values = [self._literal(child) for child in node.children[1:]]
+                return self._coerced(lambda: is_in(column, kind, values, timezone=self.timezone))
+            case "Like":
+                column, _ = self._text_column(node.children[0])
+                escape = node.fields.get("escapeChar")
+                if not isinstance(escape, str) or len(escape) != 1:
+                    raise NotUnderstoodError
+                return Like(column, self._text(node.children[1]), escape)
+            case "PythonUDF":
+                return self._search(node)
+            case "Literal":
+                value = self._literal(node)
+                return NULL if value is None else TRUE if value is True else FALSE
+            case "AttributeReference" | "GetStructField":
+                column, kind = self._column(node)
+                if not pa.types.is_boolean(kind):
+                    raise NotUnderstoodError
+                return Compare("=", column, True)
+            case kind if kind in _COMPARISONS:
+                return self._comparison(node)
+            case kind if kind in _TEXT:
+                column, _ = self._text_column(node.children[0])
+                return _TEXT[kind](column, self._text(node.children[1]))
+            case _:
+                raise NotUnderstoodError
+
+    def _comparison(self, node: Node) -> Predicate:
+        plain, swapped = _COMPARISONS[node.kind]
+        left, right = node.children
+        operator = plain
+        if left.kind == "Literal":
+            left, right, operator = right, left, swapped
+        column, kind = self._column(left)
+        value = self._literal(right)
+        return self._coerced(lambda: compare(operator, column, kind, value, timezone=self.timezone))
+
+    def _coerced(self, make: Callable[[], Predicate]) -> Predicate:
+        try:
+            return make()
+        except (QueryError, ArithmeticError):
+            raise NotUnderstoodError from None
+
+    def _search(self, node: Node) -> Predicate:
+        if node.fields["name"].lower() not in SEARCH_FUNCTIONS or len(node.children) not in (2, 3):
+            raise NotUnderstoodError
+        target, query, *named = node.children
+        if named:
+            self._check_named(named[0])
+        if target.kind != "AttributeReference":
+            raise NotUnderstoodError
+        text = self._literal(query)
+        if not isinstance(text, str):
+            raise NotUnderstoodError
+        name = target.fields["name"]
+        column = None if name == INDEX_ALL else self._column(target)[0]
+        try:
+            parsed = parse_search(
+                text,
+                schema=self.schema,
+                max_length=self.max_query_length,
+                max_depth=self.max_query_depth,
+            )
+        except QuerySyntaxError as error:
+            shown = f"column '{name}'" if column else "all columns"
+            raise QuerySyntaxError(
+                text, error.reason, position=error.position, field=shown
+            ) from error
+        return Search(column, parsed, text)
+
+    def _check_named(self, struct: Node) -> None:
+        """The columns that a query names have to be those of this table."""
+        if struct.kind != "CreateNamedStruct":
+            raise NotUnderstoodError
+        names, columns = struct.children[::2], struct.children[1::2]
+        for name, column in zip(names, columns, strict=True):
+            if self._literal(name) != ".".join(self._column(column)[0].path):
+                raise NotUnderstoodError
+
+    def _column(self, node: Node) -> tuple[Column, pa.DataType]:
+        path: list[str] = []
+        while node.kind == "GetStructField":
+            path.append(node.fields["name"] or "")
+            node = node.children[0]
+        if node.kind != "AttributeReference" or node.fields["name"] not in self.schema.names:
+            raise NotUnderstoodError
+        if "collate" in str(node.fields["dataType"]):
+            raise NotUnderstoodError
+        kind: Any = self.schema.field(node.fields["name"]).type
+        for name in reversed(path):
+            index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+            if index < 0:
+                raise NotUnderstoodError
+            kind = kind.field(index).type
+        return Column((node.fields["name"], *reversed(path))), kind
+
+    def _text_column(self, node: Node) -> tuple[Column, pa.DataType]:
+        column, kind = self._column(node)
+        if not pa.types.is_string(kind):
+            raise NotUnderstoodError
+        return column, kind
+
+    def _text(self, node: Node) -> str:
+        value = self._literal(node)
+        if not isinstance(value, str):
+            raise NotUnderstoodError
+        return value
+
+    def _literal(self, node: Node) -> Any:
+        if node.kind != "Literal":
+            raise NotUnderstoodError
+        value, kind = node.fields["value"], node.fields["dataType"]
+        if value is None:
+            return None
+        read = _READERS.get(kind) if isinstance(kind, str) else None
+        if read is not None:
+            return read(value)
+        if kind == "timestamp":
+            return self._instant(value)
+        if isinstance(kind, str) and kind.startswith("decimal"):
+            return Decimal(value)
+        raise NotUnderstoodError
+
+    def _instant(self, text: str) -> datetime.datetime:
+        """A timestamp, which Spark spells in the session's time zone."""
+        try:
+            moment = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            raise NotUnderstoodError from None
+        local = moment.replace(tzinfo=ZoneInfo(self.timezone))
+        if local.utcoffset() != local.replace(fold=1).utcoffset():
+            raise NotUnderstoodError  # the hour that a clock shows twice
+        return local.astimezone(datetime.UTC)
+
+    def _long_list(self, filter_: Any) -> Predicate | None:
+        """Lists of more than ten values, whose JSON is empty; as SQL they are complete."""
+        if filter_.nodeName() != "InSet" or filter_.child().nodeName() != "AttributeReference":
+            return None
+        name = filter_.child().name()
+        kind = self.schema.field(name).type if name in self.schema.names else None
+        if kind is None or not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+            return None
+        try:
+            return parse_predicate(filter_.sql(), self.schema)
+        except (PredicateSyntaxError, QueryError):
+            return None
+
+
+def _single(text: str) -> float:
+    # The text is the shortest that means this float; as a double it would be another number.
+    return float(np.float32(text))
+
+
+def _boolean(text: str) -> bool:
+    return text == "true"
+
+
+def _day(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise NotUnderstoodError from None
+
+
+def _local_moment(text: str) -> datetime.datetime:
+    try:
+        return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=int(text))
+    except OverflowError:
+        raise NotUnderstoodError from None
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "boolean": _boolean,
+    "byte": int,
+    "short": int,
+    "integer": int,
+    "long": int,
+    "float": _single,
+    "double": float,
+    "string": str,
+    "date": _day,
+    "timestamp_ntz": _local_moment,
+}

@@ -1,0 +1,150 @@
+"""Reading splits with Spark's own Parquet reader, where no index helps.
+
+A split is a Parquet file. A scan that needs no search, and whose conditions no index narrows, is
+faster in Spark's vectorised reader than in Python. Spark is given the list of files with their
+sizes: it lists nothing, and a file that is missing fails the query instead of being passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.log.snapshot import Snapshot
+from indextables.plan.execute import mapping_of
+from indextables.plan.scan import SplitTask
+from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
+from indextables.spark.access import TableAccess
+from indextables.spark.bridge.jvm import JavaObject, Jvm
+from indextables.spark.schemas import spark_schema
+from indextables.storage.local import LocalStore
+
+_MOST_INDEXES = 32
+_BLOCK = 128 << 20
+
+
+def is_worth_an_index(predicate: Predicate, snapshot: Snapshot) -> bool:
+    """Whether the index of a split narrows down a predicate's rows."""
+    if searches(predicate):
+        return True
+    mapping = mapping_of(snapshot)
+
+    def helps(node: Predicate) -> bool:
+        match node:
+            case And(children=children):
+                return any(map(helps, children))
+            case Or(children=children):
+                return all(map(helps, children))
+            case Compare(op="=", column=column, value=str()) | In(column=column):
+                field = mapping.by_name.get(column.root)
+                return field is not None and field.kind in ("text", "string") and bool(field.field)
+            case Search():
+                return True
+            case _:
+                return False
+
+    return helps(predicate)
+
+
+@dataclass(frozen=True)
+class NativeScans:
+    """Makes native scans of one snapshot."""
+
+    java: Jvm
+    root: str
+    snapshot: Snapshot
+
+    @classmethod
+    def of(
+        cls, java: Jvm, access: TableAccess, snapshot: Snapshot, config: Config
+    ) -> NativeScans | None:
+        """Native scans of a table; None where Spark could not read its files as we do."""
+        store = access.store()
+        if not config[keys.NATIVE_SCAN] or not isinstance(store, LocalStore):
+            return None
+        if not all(_is_plain(snapshot.schema.field(n).type) for n in snapshot.partition_columns):
+            return None
+        if snapshot.partition_columns and _has_empty_values(snapshot):
+            return None
+        conf = java.session.sessionState().conf()
+        if conf.ignoreMissingFiles() or conf.ignoreCorruptFiles():
+            return None  # meant for other sources; a split is never passed over
+        return cls(java, store.uri, snapshot)
+
+    def scan(
+        self, tasks: Sequence[SplitTask], schema: JavaObject, filters: JavaObject | None
+    ) -> JavaObject:
+        """Spark's scan of the files of these tasks; filters skip parts of them."""
+        java, snapshot = self.java, self.snapshot
+        full = java.struct_type(spark_schema(snapshot.schema))
+        stored = [f for f in snapshot.schema if f.name not in snapshot.partition_columns]
+        options = java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap").empty()
+        builder = java.find(
+            "org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder"
+        )(
+            java.session,
+            self._index(tasks, full),
+            full,
+            java.struct_type(spark_schema(pa.schema(stored))),
+            options,
+        )
+        if filters is not None:
+            builder.pushFilters(filters)
+        builder.pruneColumns(schema)
+        return builder.build()
+
+    def _index(self, tasks: Sequence[SplitTask], schema: JavaObject) -> JavaObject:
+        """Spark's list of the files. The same files are listed once, for a few queries at least."""
+        paths = tuple(task.path for task in tasks)
+        key = (self.root, self.snapshot.metadata.id, self.snapshot.metadata.schema_string, paths)
+        known = self.java.indexes
+        if key in known:
+            known.move_to_end(key)
+            return known[key][0]
+        made = self._new_index(tasks, schema)
+        known[key] = made
+        while len(known) > _MOST_INDEXES:
+            _, (_, cache) = known.popitem(last=False)
+            cache.invalidateAll()
+        return made[0]
+
+    def _new_index(
+        self, tasks: Sequence[SplitTask], schema: JavaObject
+    ) -> tuple[JavaObject, JavaObject]:
+        java = self.java
+        path_of, uri_of = java.find("org.apache.hadoop.fs.Path"), java.find("java.net.URI")
+        status_of = java.find("org.apache.hadoop.fs.FileStatus")
+        cache = java.module(
+            "org.apache.spark.sql.execution.datasources.FileStatusCache"
+        ).getOrCreate(java.session)
+        paths = []
+        for task in tasks:
+            path = path_of(uri_of("file", None, f"{self.root}/{task.path}", None))
+            status = status_of(task.size, False, 1, _BLOCK, 0, path)
+            cache.putLeafFiles(path, java.array("org.apache.hadoop.fs.FileStatus", [status]))
+            paths.append(path)
+        options: Any = java.jvm.PythonUtils.toScalaMap({"basePath": f"file:{self.root}"})
+        index = java.find("org.apache.spark.sql.execution.datasources.InMemoryFileIndex")(
+            java.session, java.seq(paths), options, java.some(schema), cache, java.none, java.none
+        )
+        return index, cache
+
+
+def _has_empty_values(snapshot: Snapshot) -> bool:
+    """Whether a partition value is the empty text, which Spark reads as null from a folder."""
+    chunks: Any = snapshot.entries["partitionValues"].chunks
+    empty = pa.scalar("")
+    return any(pc.any(pc.equal(chunk.items, empty)).as_py() for chunk in chunks)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Types whose folder names Spark reads back as the value that we wrote."""
+    return bool(
+        pa.types.is_string(kind) or kind in (pa.int32(), pa.int64()) or pa.types.is_date(kind)
+    )

@@ -1,0 +1,178 @@
+"""Bare names: index tables in Spark's own catalog, `spark_catalog`.
+
+Spark lets a catalog stand before its own one. This one hands everything on, except tables whose
+provider is ours: those are loaded, created, changed and dropped here, and only their names and
+places are kept in Spark's catalog. Without a metastore Spark forgets names when it stops; a table
+that is in its place in the warehouse is then found there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors.exceptions.captured import CapturedException
+
+from indextables.errors import IndexTablesError
+from indextables.spark.access import TableAccess, invalidate_logs
+from indextables.spark.bridge.catalog import Catalog, Place
+from indextables.spark.bridge.jvm import (
+    V2,
+    Comparable,
+    JavaObject,
+    Jvm,
+    guarded_call,
+    implements,
+)
+from indextables.spark.data_source import ALIASES, NAME
+
+SPARK_CATALOG = "spark_catalog"
+_OURS = frozenset(name.lower() for name in (NAME, *ALIASES))
+_SETTING = "spark.sql.catalog.spark_catalog"
+
+
+def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> None:
+    """Let index tables be tables of Spark's own catalog."""
+    manager = java.session.sessionState().catalogManager()
+    below = manager.v2SessionCatalog()
+    catalogs.put(SPARK_CATALOG, SessionCatalog(java, below, tables))
+    # Any name but the default one makes Spark look into the list of catalogs.
+    java.spark.conf.set(_SETTING, NAME)
+
+
+@implements("catalog.CatalogExtension")
+class SessionCatalog(Comparable):
+    """Spark's catalog with index tables in it."""
+
+    def __init__(self, java: Jvm, below: JavaObject, tables: Catalog) -> None:
+        self.java = java
+        self._below = below
+        self._tables = tables
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "Java":
+            raise AttributeError(name)
+        return guarded_call(self.java, getattr(self._below, name))
+
+    def key(self) -> str:
+        return f"Catalog {SPARK_CATALOG} with {NAME}"
+
+    def initialize(self, _name: str, _options: JavaObject) -> None:
+        return None
+
+    def setDelegateCatalog(self, _catalog: JavaObject) -> None:  # noqa: N802
+        return None
+
+    def name(self) -> str:
+        return SPARK_CATALOG
+
+    def loadTable(self, identifier: JavaObject, *more: Any) -> JavaObject:  # noqa: N802
+        access = self._place(identifier)
+        if access is None:
+            return self._below.loadTable(identifier, *more)
+        return self._tables.load(identifier, access, *more)
+
+    def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        properties = info[0].properties() if len(info) == 1 else info[-1]
+        if (properties.get("provider") or "").lower() not in _OURS:
+            return self._below.createTable(identifier, *info)
+        location = properties.get("location") or self._default_place(identifier)
+        access = self._tables.at(location)
+        # Spark refuses a managed table whose folder is there, so the name comes first.
+        self._below.createTable(identifier, *info)
+        try:
+            self._tables.create(identifier, access, info, may_exist=True)
+        except Exception:
+            self._below.dropTable(identifier)
+            raise
+        return self._tables.load(identifier, access)
+
+    def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
+        access = self._place(identifier)
+        if access is None:
+            return self._below.alterTable(identifier, changes)
+        return self._tables.alter(identifier, access, changes)
+
+    def dropTable(self, identifier: JavaObject) -> bool:  # noqa: N802
+        access = self._place(identifier)
+        is_managed = access is not None and self._is_managed(identifier)
+        dropped = bool(self._below.dropTable(identifier))
+        if access is None:
+            return dropped
+        invalidate_logs(access.path)
+        if is_managed:
+            self._tables.remove(access)
+        return True
+
+    def tableExists(self, identifier: JavaObject) -> bool:  # noqa: N802
+        return bool(self._below.tableExists(identifier)) or self._forgotten(identifier) is not None
+
+    def listTables(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
+        known = list(self._below.listTables(namespace))
+        names = {one.name() for one in known}
+        place = self._known().getDatabaseMetadata(next(iter(namespace))).locationUri().toString()
+        try:
+            found = self._tables.names_in(self._tables.at(place).store(), "")
+        except IndexTablesError:
+            found = []  # a warehouse that only Hadoop reaches
+        make = self.java.find(V2 + "catalog.Identifier")
+        known += [make.of(namespace, name) for name in found if name not in names]
+        return self.java.array(V2 + "catalog.Identifier", known)
+
+    def purgeTable(self, identifier: JavaObject) -> bool:  # noqa: N802
+        return bool(self.dropTable(identifier))
+
+    def invalidateTable(self, identifier: JavaObject) -> None:  # noqa: N802
+        access = self._place(identifier)
+        if access is not None:
+            invalidate_logs(access.path)
+        self._below.invalidateTable(identifier)
+
+    # --- what Spark's catalog knows of a table -------------------------------------------------
+
+    def _entry(self, identifier: JavaObject) -> JavaObject | None:
+        namespace = list(identifier.namespace())
+        if len(namespace) != 1:
+            return None
+        try:
+            return self._known().getTableRawMetadata(self._name(identifier))
+        except (Py4JJavaError, CapturedException):
+            return None  # no such table; whoever is asked next says so
+
+    def _place(self, identifier: JavaObject) -> TableAccess | None:
+        """Where an index table is; None for tables that are none of ours."""
+        entry = self._entry(identifier)
+        if entry is None:
+            return self._forgotten(identifier)
+        provider = entry.provider()
+        if not provider.isDefined() or provider.get().lower() not in _OURS:
+            return None
+        location = entry.storage().locationUri()
+        place = location.get().toString() if location.isDefined() else None
+        return self._tables.at(place or self._default_place(identifier))
+
+    def _forgotten(self, identifier: JavaObject) -> TableAccess | None:
+        """A table of an earlier session: Spark lost its name, the warehouse has it still."""
+        if len(list(identifier.namespace())) != 1:
+            return None
+        try:
+            access = self._tables.at(self._default_place(identifier))
+            access.log().snapshot()
+        except (IndexTablesError, Py4JJavaError, CapturedException):
+            return None  # not ours, or a warehouse that only Hadoop reaches
+        return access
+
+    def _is_managed(self, identifier: JavaObject) -> bool:
+        entry = self._entry(identifier)
+        return entry is None or entry.tableType().name() == "MANAGED"
+
+    def _default_place(self, identifier: JavaObject) -> Place:
+        found: str = self._known().defaultTablePath(self._name(identifier)).toString()
+        return found
+
+    def _known(self) -> JavaObject:
+        return self.java.session.sessionState().catalog()
+
+    def _name(self, identifier: JavaObject) -> JavaObject:
+        make = self.java.find("org.apache.spark.sql.catalyst.TableIdentifier")
+        return make(identifier.name(), self.java.some(next(iter(identifier.namespace()))))

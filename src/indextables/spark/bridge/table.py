@@ -1,0 +1,200 @@
+"""A table as Spark's analyzer sees it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+
+from indextables.errors import QueryError
+from indextables.jobs.write_rows import delete_rows
+from indextables.log.snapshot import Snapshot
+from indextables.plan.execute import MAPPING_PROPERTY
+from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.spark.access import TableAccess
+from indextables.spark.bridge.conditions import condition
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.scan_builder import ScanBuilder
+from indextables.spark.bridge.write import WriteBuilder
+from indextables.spark.schemas import spark_schema
+from indextables.spark.search_pushdown import INDEX_ALL, SCORE
+from indextables.spark.write_job import Exclusive, Kind
+
+_HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
+           (INDEX_ALL, "string", "All indexed columns of the row, to search in"))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """What `save` decided before Spark was asked to write."""
+
+    kind: Kind
+    exclusive: Exclusive = None
+    where: str | None = None
+    partition_by: tuple[str, ...] | None = None
+    merge_schema: bool = False
+
+
+@implements("catalog.MetadataColumn")
+class HiddenColumn:
+    """A column that `*` does not show."""
+
+    def __init__(self, java: Jvm, name: str, kind: str, comment: str) -> None:
+        self.java = java
+        self._name = name
+        self._kind = kind
+        self._comment = comment
+
+    def name(self) -> str:
+        return self._name
+
+    def dataType(self) -> JavaObject:  # noqa: N802
+        return self.java.find("org.apache.spark.sql.types.DataType").fromDDL(self._kind)
+
+    def isNullable(self) -> bool:  # noqa: N802
+        return True
+
+    def comment(self) -> str:
+        return self._comment
+
+    def transform(self) -> None:
+        return None
+
+    def metadataInJSON(self) -> None:  # noqa: N802
+        return None
+
+
+@implements(
+    "catalog.SupportsRead",
+    "catalog.SupportsWrite",
+    "catalog.SupportsDeleteV2",
+    "catalog.SupportsMetadataColumns",
+)
+class BridgedTable(Comparable):
+    """An index table at one version.
+
+    Two are equal if they are the same table at the same version, read the same way: a cached
+    DataFrame is then reused after a commit only by queries that saw the version before it.
+    """
+
+    def __init__(
+        self,
+        java: Jvm,
+        access: TableAccess,
+        snapshot: Snapshot,
+        *,
+        name: str | None = None,
+        writing: WriteSettings | None = None,
+    ) -> None:
+        self.java = java
+        self.access = access
+        self.snapshot = snapshot
+        self.writing = writing
+        self._name = name or f"indextables.`{access.uri}`"
+
+    def key(self) -> str:
+        return self._key
+
+    @functools.cached_property
+    def _key(self) -> str:
+        told = sorted((k, str(v)) for k, v in {**self.access.config, **self.access.storage}.items())
+        print_ = hashlib.blake2b(repr((told, self.writing)).encode(), digest_size=8).hexdigest()
+        return (
+            f"IndexTable {self.access.uri} {self.snapshot.metadata.id} "
+            f"version={self.snapshot.version} {print_}"
+        )
+
+    def name(self) -> str:
+        return self._name
+
+    def id(self) -> str:
+        return self.snapshot.metadata.id
+
+    def version(self) -> str:
+        return str(self.snapshot.version)
+
+    @functools.cached_property
+    def _schema(self) -> JavaObject:
+        return self.java.struct_type(spark_schema(self.snapshot.schema))
+
+    def schema(self) -> JavaObject:
+        return self._schema
+
+    @functools.cached_property
+    def _columns(self) -> JavaObject:
+        convert = self.java.find(V2 + "catalog.CatalogV2Util").structTypeToV2Columns
+        try:
+            return convert(self._schema, True)
+        except Exception:  # Spark 4.1 takes one argument
+            return convert(self._schema)
+
+    def columns(self) -> JavaObject:
+        return self._columns
+
+    def partitioning(self) -> JavaObject:
+        identity = self.java.find(V2 + "expressions.Expressions").identity
+        columns = [identity(name) for name in self.snapshot.partition_columns]
+        return self.java.array(V2 + "expressions.Transform", columns)
+
+    def properties(self) -> JavaObject:
+        metadata = self.snapshot.metadata
+        shown = {k: v for k, v in metadata.configuration.items() if not k.startswith(_INTERNAL)}
+        shown |= {"provider": "indextables", "location": self.access.uri}
+        if metadata.description:
+            shown["comment"] = metadata.description
+        return self.java.hash_map(shown)
+
+    def constraints(self) -> JavaObject:
+        return self.java.array(V2 + "catalog.constraints.Constraint")
+
+    def capabilities(self) -> JavaObject:
+        capability = self.java.find(V2 + "catalog.TableCapability")
+        found = [
+            capability.BATCH_READ,
+            capability.BATCH_WRITE,
+            capability.OVERWRITE_BY_FILTER,
+            capability.OVERWRITE_DYNAMIC,
+            capability.TRUNCATE,
+        ]
+        if self.writing is not None:  # `save` checks columns itself, and names all differences
+            found.append(capability.ACCEPT_ANY_SCHEMA)
+        return self.java.find("java.util.HashSet")(found)
+
+    def metadataColumns(self) -> JavaObject:  # noqa: N802
+        hidden = [HiddenColumn(self.java, *column) for column in _HIDDEN]
+        return self.java.array(V2 + "catalog.MetadataColumn", hidden)
+
+    def canRenameConflictingMetadataColumns(self) -> bool:  # noqa: N802
+        return False
+
+    def newScanBuilder(self, _options: JavaObject) -> JavaObject:  # noqa: N802
+        return ScanBuilder(self.java, self.access, self.snapshot, self._schema)
+
+    def newWriteBuilder(self, info: JavaObject) -> JavaObject:  # noqa: N802
+        return WriteBuilder(self.java, self.access, info, self.writing)
+
+    def canDeleteWhere(self, predicates: JavaObject) -> bool:  # noqa: N802
+        try:
+            self._condition(predicates)
+        except QueryError:
+            return False
+        return True
+
+    def deleteWhere(self, predicates: JavaObject, *_options: JavaObject) -> None:  # noqa: N802
+        delete_rows(self.access.log(), self._condition(predicates), config=self.access.settings)
+
+    def truncateTable(self, *_options: JavaObject) -> bool:  # noqa: N802
+        delete_rows(self.access.log(), TRUE, config=self.access.settings)
+        return True
+
+    def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomMetric")
+
+    def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomTaskMetric")
+
+    def _condition(self, predicates: JavaObject) -> Predicate:
+        return conjunction(*(condition(p, self.snapshot.schema) for p in predicates))
+
+
+_INTERNAL = (MAPPING_PROPERTY, "docMappingSchema.")

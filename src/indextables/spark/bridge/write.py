@@ -1,0 +1,181 @@
+"""Writes as Spark's planner sees them: the builder, the write, and its commit on the driver."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.errors import CommitStateUnknownError
+from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.spark.access import TableAccess
+from indextables.spark.bridge.conditions import condition
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.tasks import write_splits
+from indextables.spark.schemas import table_schema
+from indextables.spark.write_job import Kind, TaskOutput, WriteJob, plan_write
+
+if TYPE_CHECKING:
+    from indextables.spark.bridge.table import WriteSettings
+
+
+@implements("write.SupportsOverwriteV2", "write.SupportsDynamicOverwrite")
+class WriteBuilder:
+    """Learns what a write replaces."""
+
+    def __init__(
+        self, java: Jvm, access: TableAccess, info: JavaObject, settings: WriteSettings | None
+    ) -> None:
+        self.java = java
+        self._access = access
+        self._schema = info.schema()
+        self._settings = settings
+        self._kind: Kind = "append"
+        self._where: Predicate | str | None = None
+
+    def truncate(self) -> JavaObject:
+        self._kind = "overwrite"
+        return self
+
+    def canOverwrite(self, _predicates: JavaObject) -> bool:  # noqa: N802
+        return True
+
+    def overwrite(self, predicates: JavaObject) -> JavaObject:
+        schema = self._access.log().snapshot().schema
+        conditions = [condition(p, schema) for p in predicates]
+        self._kind, self._where = "where", conjunction(*conditions)
+        if self._where == TRUE:
+            self._kind, self._where = "overwrite", None
+        return self
+
+    def overwriteDynamicPartitions(self) -> JavaObject:  # noqa: N802
+        self._kind = "partitions"
+        return self
+
+    def build(self) -> JavaObject:
+        settings = self._settings
+        incoming = table_schema(self.java.schema_of(self._schema))
+        if settings is None:
+            job = plan_write(self._access, incoming, kind=self._kind, where=self._where)
+        else:
+            job = plan_write(
+                self._access,
+                incoming,
+                kind=settings.kind,
+                where=settings.where,
+                partition_by=settings.partition_by,
+                merge_schema=settings.merge_schema,
+                exclusive=settings.exclusive,
+            )
+        return TableWrite(self.java, self._schema, job)
+
+    def buildForBatch(self) -> JavaObject:  # noqa: N802
+        return self.build()
+
+
+@implements("write.RequiresDistributionAndOrdering", "write.BatchWrite")
+class TableWrite(Comparable):
+    """One write: rows distributed, stored by tasks, committed here."""
+
+    def __init__(self, java: Jvm, schema: JavaObject, job: WriteJob) -> None:
+        self.java = java
+        self._schema = schema
+        self._job = job
+        self._config = Config(job.settings)
+        self._in_doubt = False
+
+    def key(self) -> str:
+        return f"IndexTables write {self._job.access.uri} {id(self)}"
+
+    def description(self) -> str:
+        return f"IndexTables {self._job.kind} {self._job.access.uri}"
+
+    def toBatch(self) -> JavaObject:  # noqa: N802
+        return self
+
+    # --- how rows are spread over tasks ------------------------------------------------------
+
+    @functools.cached_property
+    def _mode(self) -> str:
+        if not self._config[keys.OPTIMIZE_WRITE]:
+            return "none"
+        return self._config[keys.WRITE_DISTRIBUTION]
+
+    def requiredDistribution(self) -> JavaObject:  # noqa: N802
+        distributions = self.java.find(V2 + "distributions.Distributions")
+        columns = list(self._job.partition_columns)
+        if self._mode == "hash" and not columns:
+            columns = [self._job.target.schema.names[0]]
+        if self._mode == "none" or (self._mode == "balanced" and not columns):
+            return distributions.unspecified()
+        column = self.java.find(V2 + "expressions.Expressions").column
+        return distributions.clustered(
+            self.java.array(V2 + "expressions.Expression", [column(name) for name in columns])
+        )
+
+    def distributionStrictlyRequired(self) -> bool:  # noqa: N802
+        return self._mode == "balanced"
+
+    def requiredNumPartitions(self) -> int:  # noqa: N802
+        if self._mode != "balanced":
+            return 0
+        return int(self.java.context.defaultParallelism) if self._job.partition_columns else 0
+
+    def advisoryPartitionSizeInBytes(self) -> int:  # noqa: N802
+        if self._mode != "hash":
+            return 0
+        return advisory_size(self._job, self._config)
+
+    def requiredOrdering(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "expressions.SortOrder")
+
+    # --- tasks and the commit ----------------------------------------------------------------
+
+    def createBatchWriterFactory(self, _info: JavaObject) -> JavaObject:  # noqa: N802
+        return self.java.writer_factory(write_splits(self._job), self._schema)
+
+    def useCommitCoordinator(self) -> bool:  # noqa: N802
+        return True
+
+    def onDataWriterCommit(self, _message: JavaObject) -> None:  # noqa: N802
+        return None
+
+    def commit(self, messages: JavaObject, *_summary: JavaObject) -> None:
+        try:
+            self._job.commit(_outputs(messages))
+        except CommitStateUnknownError:
+            self._in_doubt = True
+            raise
+
+    def abort(self, messages: JavaObject) -> None:
+        if not self._in_doubt:
+            self._job.abort(_outputs(messages))
+
+    def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomMetric")
+
+    def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomTaskMetric")
+
+
+def _outputs(messages: JavaObject) -> list[TaskOutput]:
+    # Pickled by tasks of this very write.
+    found: list[Any] = [pickle.loads(m.pickledMessage()) for m in messages if m is not None]
+    return found
+
+
+def advisory_size(job: WriteJob, config: Config) -> int:
+    """How many bytes of rows in a shuffle make a split of the wanted size.
+
+    From the table's own splits where there are enough rows to tell; without a history, Spark's rows
+    are taken to be a little larger than what becomes of them.
+    """
+    target = config[keys.WRITE_TARGET_SPLIT_SIZE]
+    if job.version is not None:
+        files = job.access.log().snapshot(version=job.version).entries
+        rows = sum(n or 0 for n in files["numRecords"].to_pylist())
+        if rows >= config[keys.WRITE_MIN_ROWS_FOR_ESTIMATE]:
+            return target
+    return int(target / config[keys.WRITE_SAMPLING_RATIO])

@@ -1,0 +1,190 @@
+"""The public door: a Python data source, which every Spark since 4.1 understands.
+
+Spark calls it in worker processes: one to plan, one for each task, one to commit. It reads whole
+tables, and Spark evaluates every condition. Filters could be pushed (`pushFilters`), but Spark
+keeps what it planned with the first query's filters for all later queries on the same DataFrame,
+and both sides of a self-join get the filters of one: measured on 4.3.0, rows are lost. Save modes
+are Spark's business except `overwrite`; `error` and `ignore` are refused by Spark for every Python
+data source, so `readwriter` decides them before Spark is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import datasource as source
+from pyspark.sql.types import StructType
+
+from indextables.errors import SchemaError
+from indextables.log.snapshot import Snapshot
+from indextables.plan.scan import SplitTask, plan_scan
+from indextables.spark.access import TableAccess
+from indextables.spark.options import SourceOptions
+from indextables.spark.read_task import SplitReader, in_groups
+from indextables.spark.schemas import spark_schema, table_schema, worker_schema
+from indextables.spark.write_job import Kind, TaskOutput, WriteJob, plan_write
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+NAME = "indextables"
+ALIASES = (
+    "io.indextables.spark.core.IndexTables4SparkTableProvider",
+    "io.indextables.provider.IndexTablesProvider",
+)
+_PARALLELISM = 64
+
+
+def snapshot_of(access: TableAccess, options: SourceOptions) -> Snapshot:
+    """The version of a table that a read asks for."""
+    from indextables.table import Table
+
+    if options.timestamp is not None:
+        moment: str | int = options.timestamp
+        if options.timestamp.strip().isdecimal():
+            moment = int(options.timestamp)
+        table = Table.open(
+            access.path, timestamp=moment, config=access.config, storage_options=access.storage
+        )
+        return table.snapshot()
+    return access.log().snapshot(version=options.version)
+
+
+class IndexTablesSource(source.DataSource):
+    """`format("indextables")` in Spark's public API."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.parsed = SourceOptions.parse(dict(options.items()))
+        # Set when Spark asks for the schema: the rows are then read from that very version.
+        self.versions: dict[str, int] = {}
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        schemas = {}
+        for path in self.parsed.paths or (self.parsed.access().path,):
+            snapshot = snapshot_of(self.parsed.access(path), self.parsed)
+            self.versions[path] = snapshot.version
+            schemas[path] = snapshot.schema
+        first, *others = schemas.items()
+        for path, schema in others:
+            if not schema.equals(first[1]):
+                raise SchemaError(
+                    f"'{path}' has other columns than '{first[0]}'. Read the tables one by one "
+                    "and combine them with unionByName."
+                )
+        return spark_schema(first[1])
+
+    def reader(self, schema: StructType) -> source.DataSourceReader:
+        if not self.versions:
+            self.schema()
+        return TableReader(self.parsed, self.versions, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> source.DataSourceWriter:
+        options = self.parsed
+        kind: Kind = "append"
+        if overwrite:
+            kind = "partitions" if options.dynamic else "overwrite"
+            kind = "where" if options.replace_where is not None else kind
+        job = plan_write(
+            options.access(),
+            table_schema(schema),
+            kind=kind,
+            where=options.replace_where if kind == "where" else None,
+            partition_by=options.partition_by,
+            merge_schema=options.merge_schema,
+        )
+        return TableWriter(job)
+
+
+def alias(provider: str) -> type[IndexTablesSource]:
+    """The same source under another name."""
+
+    class Alias(IndexTablesSource):
+        @classmethod
+        def name(cls) -> str:
+            return provider
+
+    Alias.__name__ = Alias.__qualname__ = "IndexTablesSource"
+    return Alias
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+@dataclass
+class SplitPartition(source.InputPartition):
+    """The splits that one task reads."""
+
+    reader: SplitReader
+    tasks: list[SplitTask]
+
+
+class TableReader(source.DataSourceReader):
+    """Reads the splits of a version."""
+
+    def __init__(
+        self, options: SourceOptions, versions: dict[str, int], schema: StructType
+    ) -> None:
+        self.options = options
+        self.versions = versions
+        self.schema = schema
+
+    def partitions(self) -> Sequence[source.InputPartition]:
+        found: list[source.InputPartition] = []
+        for access, snapshot in self._snapshots():
+            plan = plan_scan(snapshot, columns=[f.name for f in self.schema.fields])
+            reader = SplitReader(access, snapshot.metadata, plan.columns)
+            groups = in_groups(plan.tasks, parallelism=_PARALLELISM)
+            found += [SplitPartition(reader, group) for group in groups]
+        return found
+
+    def read(self, partition: source.InputPartition) -> Iterator[Any]:
+        if not isinstance(partition, SplitPartition):  # Spark's own, when there is none of ours
+            return
+        yield from partition.reader.batches(partition.tasks, worker_schema(self.schema))
+
+    def _snapshots(self) -> list[tuple[TableAccess, Snapshot]]:
+        accesses = [self.options.access(path) for path in self.versions]
+        return [
+            (access, access.log().snapshot(version=self.versions[access.path]))
+            for access in accesses
+        ]
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Stored(source.WriterCommitMessage):
+    """What one task stored."""
+
+    output: TaskOutput
+
+
+class TableWriter(source.DataSourceArrowWriter):
+    """Tasks store splits, `commit` names them in the log."""
+
+    def __init__(self, job: WriteJob) -> None:
+        self.job = job
+
+    def write(  # type: ignore[override]
+        self, iterator: Iterator[pa.RecordBatch]
+    ) -> source.WriterCommitMessage:
+        return Stored(self.job.write(iterator))
+
+    def commit(self, messages: list[source.WriterCommitMessage | None]) -> None:
+        self.job.commit(_outputs(messages))
+
+    def abort(self, messages: list[source.WriterCommitMessage | None]) -> None:
+        self.job.abort(_outputs(messages))
+
+
+def _outputs(messages: Sequence[source.WriterCommitMessage | None]) -> list[TaskOutput]:
+    return [message.output for message in messages if isinstance(message, Stored)]

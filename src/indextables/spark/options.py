@@ -1,0 +1,139 @@
+"""What the user says about one read or write: options, over the session's configuration.
+
+An option is one of ours (`versionAsOf`, `mergeSchema`, …), a `spark.indextables.*` key, or it is
+handed to the store as a credential or endpoint. A store refuses what it does not know, so no option
+is accepted without an effect. The Hadoop names that a session has for its own file systems
+(`spark.hadoop.fs.s3a.access.key`, …) are the stores' defaults.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from indextables.config import is_own_key, parse_boolean
+from indextables.errors import ConfigError
+from indextables.spark.access import TableAccess
+from indextables.storage.location import parse_location
+
+PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+
+_HADOOP = "spark.hadoop."
+_HADOOP_STORES = {"s3": "fs.s3a.", "az": "fs.azure.account.key."}
+# What Hadoop configures beyond that (thread pools, committers) has no meaning for our stores.
+_HADOOP_NAMES = frozenset(
+    (
+        "fs.s3a.access.key",
+        "fs.s3a.secret.key",
+        "fs.s3a.session.token",
+        "fs.s3a.endpoint",
+        "fs.s3a.endpoint.region",
+        "fs.s3a.path.style.access",
+        "fs.s3a.connection.ssl.enabled",
+    )
+)
+_OURS = frozenset(
+    (
+        "path",
+        "paths",
+        "versionasof",
+        "timestampasof",
+        "mergeschema",
+        "replacewhere",
+        "partitionoverwritemode",
+        "partitionby",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one read or write, checked. Secrets are in no repr."""
+
+    paths: tuple[str, ...]
+    version: int | None = None
+    timestamp: str | None = None
+    merge_schema: bool = False
+    replace_where: str | None = None
+    dynamic: bool = False
+    partition_by: tuple[str, ...] | None = None
+    config: Mapping[str, object] = field(default_factory=dict, repr=False)
+    storage: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(
+        cls, options: Mapping[str, str], session: Mapping[str, str] | None = None
+    ) -> SourceOptions:
+        """Read the options of a reader or writer; `session` is the session's configuration.
+
+        >>> SourceOptions.parse({"path": "/data/docs", "versionAsOf": "3"}).version
+        3
+        """
+        session = session or {}
+        given = {name.lower(): value for name, value in options.items()}
+        mode = given.get("partitionoverwritemode", session.get(PARTITION_OVERWRITE_MODE, "static"))
+        if mode.lower() not in ("static", "dynamic"):
+            raise ConfigError(f"partitionOverwriteMode is static or dynamic, not {mode!r}.")
+        own = {name: value for name, value in session.items() if is_own_key(name)}
+        own |= {name: value for name, value in given.items() if is_own_key(name)}
+        rest = {n: v for n, v in given.items() if not is_own_key(n) and n not in _OURS}
+        paths = _paths(given)
+        return cls(
+            paths=paths,
+            version=_version(given.get("versionasof")),
+            timestamp=given.get("timestampasof"),
+            merge_schema=parse_boolean(given.get("mergeschema", "false"), name="mergeSchema"),
+            replace_where=given.get("replacewhere"),
+            dynamic=mode.lower() == "dynamic",
+            partition_by=_names(given.get("partitionby")),
+            config=own,
+            storage={**(_from_hadoop(paths[0], session) if paths else {}), **rest},
+        )
+
+    def access(self, path: str | None = None) -> TableAccess:
+        """The table at a path; without one, at the only path of the options."""
+        if path is None:
+            if len(self.paths) != 1:
+                raise ConfigError(
+                    "Say which table: load(path), save(path) or option('path', …)."
+                    if not self.paths
+                    else f"Only one table can be written at once, not {', '.join(self.paths)}."
+                )
+            path = self.paths[0]
+        return TableAccess(path, config=dict(self.config), storage=dict(self.storage))
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    several = json.loads(given["paths"]) if given.get("paths") else []
+    single = [given["path"]] if given.get("path") else []
+    return tuple(dict.fromkeys([*single, *several]))
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    if text.lstrip().startswith("["):
+        return tuple(json.loads(text))
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _version(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.strip().isdecimal():
+        raise ConfigError(f"versionAsOf is the number of a version, not {text!r}.")
+    return int(text)
+
+
+def _from_hadoop(path: str, session: Mapping[str, str]) -> dict[str, str]:
+    """What the session tells Hadoop about the store that serves the path."""
+    prefix = _HADOOP_STORES.get(parse_location(path).scheme)
+    if prefix is None:
+        return {}
+    found = {
+        name[len(_HADOOP) :]: value
+        for name, value in session.items()
+        if name.startswith(_HADOOP + prefix)
+    }
+    return {n: v for n, v in found.items() if n in _HADOOP_NAMES or prefix != "fs.s3a."}

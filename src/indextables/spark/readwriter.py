@@ -1,0 +1,285 @@
+"""`spark.read.format("indextables")` and `df.write.format("indextables")`.
+
+Spark finds a data source by the name of a JVM class or in its list of Python sources, and neither
+way reaches the bridge. So `load` and `save` of the reader and writer are wrapped: for index tables
+they go through the bridge where a session has one, and through the public data source elsewhere.
+Other formats are none of our business. The wrapper also decides what Spark leaves undecided for
+Python sources: the save modes `error` and `ignore`, `partitionBy`, and the session's configuration.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from indextables.errors import ConfigError, NotATableError, SchemaError, TableExistsError
+from indextables.spark.access import TableAccess
+from indextables.spark.data_source import ALIASES, NAME, snapshot_of
+from indextables.spark.options import SourceOptions
+from indextables.spark.schemas import table_schema
+from indextables.spark.write_job import Exclusive, Kind, plan_write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PROVIDERS = frozenset(name.lower() for name in (NAME, *ALIASES))
+
+
+class Bridge(Protocol):
+    """What a classic session can do beyond the public data source."""
+
+    def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
+        """The rows of a table."""
+        ...
+
+    def write(
+        self,
+        frame: DataFrame,
+        access: TableAccess,
+        options: SourceOptions,
+        *,
+        kind: Kind,
+        exclusive: Exclusive,
+    ) -> None:
+        """Write a DataFrame."""
+        ...
+
+
+# PySpark makes new objects for the same session, so sessions are known by their id.
+_bridges: dict[str, Bridge | None] = {}
+
+
+def install(spark: SparkSession, bridge: Bridge | None = None) -> None:
+    """Route the reads and writes of a session."""
+    if is_classic(spark):
+        _bridges[_identity(spark)] = bridge
+        from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
+
+        _wrap(DataFrameReader, "load", _load)
+        _wrap(DataFrameWriter, "save", _save)
+        _wrap(DataFrameWriter, "saveAsTable", _save_as_table)
+
+
+def is_classic(spark: Any) -> bool:
+    """Whether a session has a JVM in this process's reach, and is no Spark Connect client."""
+    return type(spark).__module__ == "pyspark.sql.session"
+
+
+def _identity(spark: Any) -> str:
+    known = spark.__dict__.get("_indextables_id")
+    if known is None:
+        known = spark._indextables_id = str(spark._jsparkSession.sessionUUID())
+    return str(known)
+
+
+def make_active(spark: Any) -> None:
+    """Make a session the active one: Spark keeps and looks up Python sources in that."""
+    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def is_routed(spark: SparkSession) -> bool:
+    """Whether reads and writes of a session pass through here."""
+    return _identity(spark) in _bridges
+
+
+def bridge_of(spark: SparkSession) -> Bridge | None:
+    """The bridge of a session, if it has one."""
+    return _bridges.get(_identity(spark))
+
+
+def _wrap(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+    original = getattr(owner, name)
+    if getattr(original, "_indextables", False):
+        return
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return replacement(original, self, *args, **kwargs)
+
+    wrapper._indextables = True  # type: ignore[attr-defined]
+    setattr(owner, name, wrapper)
+
+
+# The settings of sessions: a handle of the JVM's map, its text when it was read, what it held.
+_settings: dict[str, tuple[Any, str, dict[str, str]]] = {}
+
+
+def session_settings(spark: SparkSession) -> dict[str, str]:
+    """The session's configuration.
+
+    Every query asks for it, and taking it over from the JVM entry by entry takes longer than a
+    small query; its text is one call and tells whether anything changed.
+    """
+    if not is_classic(spark):
+        return dict(spark.conf.getAll)
+    key = _identity(spark)
+    handle, text, known = _settings.get(key, (None, "", {}))
+    if handle is None:
+        session: Any = spark._jsparkSession
+        handle = session.sessionState().conf().settings()
+    now = handle.toString()
+    if now != text:
+        known = dict(spark.conf.getAll)
+        _settings[key] = handle, now, known
+    return dict(known)
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def _load(
+    original: Callable[..., DataFrame],
+    reader: Any,
+    path: str | list[str] | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    schema: Any = None,
+    **options: Any,
+) -> DataFrame:
+    provider = format if format is not None else reader._jreader.source()
+    spark = reader._spark
+    if provider.lower() not in PROVIDERS or not is_routed(spark):
+        return original(reader, path, format, schema, **options)
+    if schema is not None:
+        reader.schema(schema)
+    reader.options(**options)
+    if reader._jreader.userSpecifiedSchema().isDefined():
+        raise SchemaError("An index table has a schema of its own. Leave out schema(…).")
+    given = _as_dict(reader._jreader.extraOptions())
+    paths = [path] if isinstance(path, str) else list(path or ())
+    if paths:
+        given |= {"path": paths[0], "paths": json.dumps(paths)}
+    settings = session_settings(spark)
+    parsed = SourceOptions.parse(given, settings)
+    frames = [
+        _load_one(original, reader, parsed, place) for place in parsed.paths or (_one(parsed),)
+    ]
+    return functools.reduce(lambda left, right: left.unionByName(right), frames)
+
+
+def _load_one(
+    original: Callable[..., DataFrame], reader: Any, options: SourceOptions, path: str
+) -> DataFrame:
+    spark = reader._spark
+    access = options.access(path)
+    bridge = bridge_of(spark)
+    if bridge is not None:
+        return bridge.read(access, options)
+    snapshot_of(access, options)  # an error here is a sentence, in a worker it is a traceback
+    fresh = spark.read.format(NAME)
+    for name, value in _as_dict(reader._jreader.extraOptions()).items():
+        if name.lower() not in ("path", "paths"):
+            fresh = fresh.option(name, value)
+    for name, given in {**options.config, **options.storage}.items():
+        fresh = fresh.option(name, str(given))
+    return original(fresh, path)
+
+
+def _one(options: SourceOptions) -> str:
+    return options.access().path
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def _save(  # noqa: PLR0917 - Spark's arguments
+    original: Callable[..., None],
+    writer: Any,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    mode: str | None = None,
+    partitionBy: Any = None,  # noqa: N803 - Spark's name
+    **options: Any,
+) -> None:
+    java = writer._jwrite
+    provider = format if format is not None else java.source()
+    spark = writer._spark
+    if provider.lower() not in PROVIDERS or not is_routed(spark):
+        return original(writer, path, format, mode, partitionBy, **options)
+    writer.mode(mode).options(**options)
+    if partitionBy is not None:
+        writer.partitionBy(partitionBy)
+    java = writer._jwrite
+    for asked, name in (
+        (java.numBuckets(), "bucketBy"),
+        (java.sortColumnNames(), "sortBy"),
+        (java.clusteringColumns(), "clusterBy"),
+    ):
+        if asked.isDefined():
+            raise ConfigError(f"Index tables have no {name}; use partitionBy, or leave it out.")
+    given = _as_dict(java.extraOptions())
+    if path is not None:
+        given |= {"path": path}
+    columns = java.partitioningColumns()
+    if columns.isDefined():
+        given["partitionBy"] = json.dumps(_as_list(columns.get()))
+    parsed = SourceOptions.parse(given, session_settings(spark))
+    access = parsed.access()
+    kind, exclusive = _kind(java.curmode().name(), parsed)
+    if exclusive is not None and _exists(access):
+        if exclusive == "error":
+            raise TableExistsError(access.uri)
+        return None
+    # What is wrong is an error here; in a worker it would be a traceback.
+    plan_write(
+        access,
+        table_schema(writer._df.schema),
+        kind=kind,
+        where=parsed.replace_where,
+        partition_by=parsed.partition_by,
+        merge_schema=parsed.merge_schema,
+    )
+    bridge = bridge_of(spark)
+    if bridge is not None:
+        bridge.write(writer._df, access, parsed, kind=kind, exclusive=exclusive)
+        return None
+    fresh = writer._df.write.format(NAME).mode("append" if kind == "append" else "overwrite")
+    ours = {name: value for name, value in given.items() if name.lower() != "path"}
+    ours["partitionOverwriteMode"] = "dynamic" if parsed.dynamic else "static"
+    for name, value in {**parsed.config, **parsed.storage, **ours}.items():
+        fresh = fresh.option(name, str(value))
+    return original(fresh, access.path)
+
+
+def _save_as_table(
+    original: Callable[..., None], writer: Any, name: str, *args: Any, **kwargs: Any
+) -> None:
+    if is_routed(writer._spark):
+        make_active(writer._spark)
+    return original(writer, name, *args, **kwargs)
+
+
+def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
+    if mode == "Overwrite":
+        if options.replace_where is not None:
+            return "where", None
+        return ("partitions" if options.dynamic else "overwrite"), None
+    if options.replace_where is not None:
+        raise ConfigError("replaceWhere replaces rows: use it with mode('overwrite').")
+    exclusive: dict[str, Exclusive] = {"ErrorIfExists": "error", "Ignore": "ignore"}
+    return "append", exclusive.get(mode)
+
+
+def _exists(access: TableAccess) -> bool:
+    try:
+        access.log().snapshot()
+    except NotATableError:
+        return False
+    return True
+
+
+# --- Scala's collections ---------------------------------------------------------------------
+
+
+def _as_dict(scala_map: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    each = scala_map.iterator()
+    while each.hasNext():
+        pair = each.next()
+        found[pair._1()] = pair._2()
+    return found
+
+
+def _as_list(scala_seq: Any) -> list[str]:
+    return [scala_seq.apply(i) for i in range(scala_seq.size())]

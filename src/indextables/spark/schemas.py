@@ -1,0 +1,49 @@
+"""Schemas between Spark and Arrow, for both directions of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from indextables.schema import from_json, to_json
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """A table's schema as Spark has it."""
+    return StructType.fromJson(_json(to_json(schema)))
+
+
+def table_schema(schema: StructType) -> pa.Schema:
+    """The schema of a table for rows of a DataFrame. Every column may be null, as Spark's are."""
+    nullable = _nullable(schema)
+    return from_json(nullable.json())
+
+
+def worker_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark takes rows from Python."""
+    arrow: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+    return arrow
+
+
+def _json(text: str) -> dict[str, Any]:
+    import orjson
+
+    document: dict[str, Any] = orjson.loads(text)
+    return document
+
+
+def _nullable(kind: Any) -> Any:
+    """The same type in which everything may be null."""
+    if isinstance(kind, StructType):
+        return StructType(
+            [StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields]
+        )
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType), True)
+    if isinstance(kind, MapType):
+        return MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+    assert isinstance(kind, DataType)
+    return kind

@@ -1,0 +1,160 @@
+"""What Spark runs where a search cannot be pushed to an index: Arrow UDFs.
+
+Spark hands over a batch of rows; an index in memory is built over the columns that the search looks
+at, and the answer is true or false for each row, never null. A column of text is searched as
+`text`, as it is by default in a table; other types as a table would search them.
+
+The functions carry the names by which the planner recognises a search. They are imported by Python
+workers and know nothing of the session. PySpark reads their annotations to see what they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.config import Config
+from indextables.errors import SchemaError, SearchCallError
+from indextables.predicate import (
+    All,
+    Boolean,
+    Boost,
+    Column,
+    Search,
+    SearchNode,
+    search_fields,
+)
+from indextables.predicate.search_syntax import parse_search
+from indextables.schema import conform, normalize
+from indextables.split.flat import search_rows
+from indextables.split.mapping_options import build_mapping
+from indextables.split.snippet import snippet as snippet_of
+
+_MAX_DEPTH = 150
+_OPERAND = "(the searched column)"
+
+
+def indexquery(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which values of a column match a query; a struct may bring further columns it names."""
+    if len(arguments) not in (2, 3):
+        raise SearchCallError("indexquery", "requires exactly 2 arguments: a column and a query.")
+    column, query, *more = arguments
+    if not len(column):
+        return pa.array([], pa.bool_())
+    text = _literal("indexquery", query)
+    others = _fields(more[0]) if more else {}
+    named = [name for name in search_fields(_parsed(text)) if name]
+    if named and not more:
+        raise SearchCallError(
+            "indexquery",
+            f"cannot look at the field '{named[0]}' here: only the searched column is known. "
+            "Search that column with an indexquery of its own.",
+        )
+    rows = pa.table({_OPERAND: column, **others})
+    return _mask(rows, text, Column((_OPERAND,)))
+
+
+def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which rows match a query in any of their columns. The first argument is the row."""
+    if len(arguments) != 2:
+        raise SearchCallError(
+            "indexqueryall", "requires exactly 1 argument, and the row that the SQL layer adds."
+        )
+    row, query = arguments
+    if not len(row):
+        return pa.array([], pa.bool_())
+    text = _literal("indexqueryall", query)
+    if pa.types.is_struct(row.type):
+        columns = {name: c for name, c in _fields(row).items() if _can_be_searched(name, c)}
+        mask = _mask(pa.table(columns), text, None) if columns else pa.repeat(False, len(row))
+        # An outer join leaves a null row where there is none; it matches nothing.
+        return pc.and_(mask, row.is_valid())
+    if pa.types.is_string(row.type) or pa.types.is_large_string(row.type):
+        from indextables.spark.search_pushdown import search_documents
+
+        return search_documents(row, text)
+    raise SearchCallError(
+        "indexqueryall", f"searches rows, not a value of type {row.type}. Use indexquery for that."
+    )
+
+
+def snippet(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """The part of each text that shows the words of a query, as HTML; empty if it has none."""
+    if len(arguments) != 2:
+        raise SearchCallError("snippet", "requires exactly 2 arguments: a column and a query.")
+    column, query = arguments
+    if not len(column):
+        return pa.array([], pa.string())
+    text = _literal("snippet", query)
+    table = _conformed(pa.table({_OPERAND: column}))
+    mapping = build_mapping(table.schema, Config())
+    if not mapping.by_name[_OPERAND].has_words or not pa.types.is_string(
+        table.schema.field(0).type
+    ):
+        raise SearchCallError("snippet", f"shows words of a text, not of {column.type}.")
+    # Every word counts here, whatever column the query asks it of.
+    search = Search(Column((_OPERAND,)), _unqualified(_parsed(text)), text)
+    shown = [
+        snippet_of(value, search, _OPERAND, mapping=mapping, schema=table.schema)
+        for value in table.column(0).to_pylist()
+    ]
+    return pa.array(shown, pa.string())
+
+
+def _unqualified(query: SearchNode) -> SearchNode:
+    match query:
+        case All():
+            return query
+        case Boost(child=child, factor=factor):
+            return Boost(_unqualified(child), factor)
+        case Boolean(must=must, should=should, must_not=must_not):
+            each = [tuple(map(_unqualified, part)) for part in (must, should, must_not)]
+            return Boolean(*each)
+        case _:
+            return replace(query, field=None)
+
+
+def _literal(function: str, query: Any) -> str:
+    """The one query of a batch."""
+    texts = pc.unique(query).to_pylist()
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise SearchCallError(
+            function, "takes a query in quotes, the same one for all rows, and no null."
+        )
+    return texts[0]
+
+
+def _parsed(text: str, schema: pa.Schema | None = None) -> SearchNode:
+    # The session's limits were applied on the driver.
+    return parse_search(text, schema=schema, max_length=len(text), max_depth=_MAX_DEPTH)
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    """The columns of a struct; null where the struct is."""
+    return dict(zip([field.name for field in row.type], row.flatten(), strict=True))
+
+
+def _can_be_searched(name: str, column: Any) -> bool:
+    try:
+        normalize(pa.schema([pa.field(name, column.type)]))
+    except SchemaError:
+        return False  # as in a table, which cannot hold such a column
+    return True
+
+
+def _conformed(rows: pa.Table) -> pa.Table:
+    """Rows in the types that a table would have. A column that is null everywhere is a text."""
+    fields = [
+        pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in rows.schema
+    ]
+    return conform(rows, normalize(pa.schema(fields)))
+
+
+def _mask(rows: pa.Table, text: str, column: Column | None) -> pa.Array[Any]:
+    table = _conformed(rows)
+    query = _parsed(text, table.schema)
+    found = search_rows(Search(column, query, text), table, build_mapping(table.schema, Config()))
+    return pa.array(found, pa.bool_())

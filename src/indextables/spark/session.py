@@ -1,0 +1,117 @@
+"""Making a Spark session understand index tables.
+
+::
+
+    spark = indextables.session(app_name="logs")       # or indextables.enable(spark)
+    df.write.format("indextables").mode("append").save("/data/docs")
+    spark.sql("SELECT * FROM indextables.`/data/docs` WHERE content indexquery 'spark AND sql'")
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from indextables.spark import readwriter
+from indextables.spark.data_source import ALIASES, NAME, IndexTablesSource, alias
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# AQE starts exchanges on threads of these pools, and each that calls back holds a connection.
+_EXCHANGE_THREADS = "4"
+_BEFORE_START = {
+    "spark.sql.shuffleExchange.maxThreadThreshold": _EXCHANGE_THREADS,
+    "spark.sql.broadcastExchange.maxThreadThreshold": _EXCHANGE_THREADS,
+}
+
+
+def session(app_name: str = "indextables", **conf: object) -> SparkSession:
+    """Start a session, or take the active one, and enable it.
+
+    `conf` are Spark settings, with `__` for a dot (`spark__sql__shuffle__partitions=8`), or a
+    dictionary unpacked: `session("app", **{"spark.master": "local[4]"})`.
+    """
+    from pyspark.sql import SparkSession
+
+    _same_python()
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in {**_BEFORE_START, **conf}.items():
+        builder = builder.config(name.replace("__", "."), str(value))
+    return enable(builder.getOrCreate())
+
+
+def enable(spark: SparkSession) -> SparkSession:
+    """Make a session read, write and search index tables; gives the same session back.
+
+    Doing it twice does nothing. A session that `newSession` makes has to be enabled itself.
+    """
+    if readwriter.is_classic(spark) and readwriter.is_routed(spark):
+        return spark
+    _same_python(spark)
+    _register(spark, IndexTablesSource)
+    for name in ALIASES:
+        _register(spark, alias(name))
+    readwriter.install(spark, _bridge(spark))
+    _install_sql(spark)
+    return spark
+
+
+def _register(spark: SparkSession, provider: type[IndexTablesSource]) -> None:
+    from pyspark.errors import AnalysisException
+
+    if readwriter.is_classic(spark):
+        readwriter.make_active(spark)
+    try:
+        spark.dataSource.register(provider)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _bridge(spark: SparkSession) -> readwriter.Bridge | None:
+    from indextables.spark.bridge.guard import reason_against
+
+    reason = reason_against(spark)
+    if reason is not None:
+        warnings.warn(
+            f"Index tables are read and written through Spark's public data source: {reason}. "
+            "Answers are the same; searches, aggregates and limits are not pushed to the index, "
+            "and there is no catalog.",
+            stacklevel=3,
+        )
+        return None
+    from indextables.spark.access import read_logs_with
+    from indextables.spark.bridge.doors import SessionBridge
+    from indextables.spark.distributed_log import runner_of
+
+    bridge = SessionBridge(spark)
+    bridge.install()
+    read_logs_with(runner_of(spark))
+    return bridge
+
+
+def _install_sql(spark: SparkSession) -> None:
+    """Operators, functions and commands in SQL."""
+    from indextables.spark import functions
+
+    functions.register(spark)
+    try:
+        from indextables.spark import sql_entry
+    except ModuleNotFoundError:
+        return
+    sql_entry.install(spark)
+
+
+def _same_python(spark: SparkSession | None = None) -> None:
+    """Let workers run this interpreter: without an activated environment Spark takes another."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    context: Any = getattr(spark, "_sc", None)
+    if context is not None and context.pythonExec in ("python3", "python"):
+        context.pythonExec = sys.executable
+
+
+__all__ = ["NAME", "enable", "session"]

@@ -1,0 +1,52 @@
+"""From the target of a statement to the table: a path, or a name in Spark's catalogs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from indextables.errors import StatementError
+from indextables.spark.data_source import NAME
+from indextables.spark.options import SourceOptions
+from indextables.spark.readwriter import PROVIDERS, session_settings
+from indextables.sql.forms import Target
+from indextables.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def open_target(spark: SparkSession, target: Target) -> Table:
+    """The table that a statement is about, with the session's configuration."""
+    path = target.path if target.path is not None else _location(spark, target)
+    if not path.strip():
+        raise StatementError("The path of the table is empty. Write it in quotes.")
+    access = SourceOptions.parse({"path": path}, session_settings(spark)).access()
+    table = Table(access.log(), config=access.settings, version=None)
+    table.snapshot()
+    return table
+
+
+def _location(spark: SparkSession, target: Target) -> str:
+    from pyspark.errors import AnalysisException
+
+    parts = target.name
+    # indextables.`/data/docs`: the catalog's own way to name a path.
+    if len(parts) == 2 and parts[0].lower() == NAME and "/" in parts[1]:
+        return parts[1]
+    quoted = ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+    try:
+        found = spark.catalog.getTable(quoted)
+    except AnalysisException:
+        raise StatementError(
+            f"There is no table {target}. Write its path in quotes, or its name as in SHOW TABLES."
+        ) from None
+    if found.isTemporary or found.tableType == "VIEW":
+        raise StatementError(
+            f"{target} is a view, not a table. Name the table that it reads, or its path in quotes."
+        )
+    described = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect()
+    properties = {row["col_name"]: row["data_type"] for row in described}
+    provider, location = properties.get("Provider"), properties.get("Location")
+    if provider is None or provider.lower() not in PROVIDERS or location is None:
+        raise StatementError(f"{target} is a table of {provider}, not an index table.")
+    return str(location)

@@ -1,0 +1,339 @@
+"""Writing a DataFrame: tasks store splits, the driver commits them.
+
+The job is planned on the driver, before any task: a schema that does not fit is refused there. It
+is pickled to the tasks; each writes splits under names of its own and reports them. Until the
+driver commits, nobody sees them, so a task that fails or runs twice does no harm. A table that is
+not there yet is created by the same commit.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.config import Config, known_keys
+from indextables.errors import (
+    IndexTablesError,
+    NotATableError,
+    SchemaError,
+    TableExistsError,
+)
+from indextables.jobs.rewrite import Removal, remove_rows
+from indextables.jobs.write_rows import (
+    Target,
+    Written,
+    _checked,
+    _commit,
+    _metadata_on,
+    _partition_key,
+    _replace,
+    _scope,
+    _undone_on_error,
+    target_of,
+)
+from indextables.jobs.write_splits import SplitSink, discard
+from indextables.log.actions import Action, Add, Metadata
+from indextables.log.files import removes_for
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction import Operation, Transaction
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.execute import MAPPING_PROPERTY
+from indextables.predicate import Predicate
+from indextables.predicate.sql_text import parse_predicate
+from indextables.schema import conform, normalize, to_json
+from indextables.spark.access import TableAccess
+from indextables.split.mapping_options import build_mapping
+from indextables.split.partitioning import check_partition_columns
+
+Kind = Literal["append", "overwrite", "partitions", "where"]
+
+# What to do when the table that a write was to create is there after all: the modes of Spark.
+Exclusive = Literal["error", "ignore"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutput:
+    """What one task stored."""
+
+    adds: tuple[Add, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """One write, planned. `version` is the table's version then; None where there is no table."""
+
+    access: TableAccess
+    kind: Kind
+    version: int | None
+    target: Target
+    partition_columns: tuple[str, ...]
+    where: Predicate | None = None
+    exclusive: Exclusive = None
+    settings: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    # --- in a task ---------------------------------------------------------------------------
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskOutput:
+        """Store rows as splits. An error removes what was stored."""
+        rows = 0
+        with SplitSink(
+            self.access.store(),
+            schema=self.target.schema,
+            partition_columns=self.partition_columns,
+            mapping=self.target.mapping,
+            config=Config(self.settings),
+        ) as sink:
+            for batch in self._fitting(batches):
+                sink.write(batch)
+                rows += batch.num_rows
+            return TaskOutput(tuple(sink.finish()), rows)
+
+    def _fitting(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        conformed = (conform(batch, self.target.schema) for batch in batches)
+        if self.where is None:
+            return conformed
+        return _checked(conformed, self.where, self.target)
+
+    # --- on the driver -----------------------------------------------------------------------
+
+    def commit(self, outputs: Sequence[TaskOutput]) -> Written:
+        """Make what the tasks stored the table's next version."""
+        log = self.access.log()
+        adds = [add for output in outputs for add in output.adds]
+        rows = sum(output.rows for output in outputs)
+        if self.version is None:
+            try:
+                return self._create(log, adds, rows)
+            except TableExistsError:
+                return self._after_all(log, adds, rows)
+        snapshot = log.snapshot(version=self.version)
+        match self.kind:
+            case "append":
+                transaction = Transaction(
+                    operation=Operation.APPEND,
+                    transform=lambda newest: [*_metadata_on(newest, snapshot, self.target), *adds],
+                    read_version=self.version,
+                    metrics={"rows": rows, "files": len(adds)},
+                )
+                return _commit(log, transaction, adds, rows)
+            case "overwrite":
+                return self._overwrite(log, snapshot, adds, rows)
+            case "partitions":
+                return self._overwrite_partitions(log, snapshot, adds, rows)
+            case "where":
+                return self._overwrite_where(log, snapshot, adds, rows)
+
+    def abort(self, outputs: Sequence[TaskOutput]) -> None:
+        """Delete what the tasks stored, unless the log names it or cannot be asked.
+
+        Spark aborts after a commit that raised, and such a commit may have happened.
+        """
+        adds = [add for output in outputs for add in output.adds]
+        log = self.access.log()
+        log.invalidate()
+        try:
+            live = log.snapshot().contains(add.path for add in adds)
+        except NotATableError:
+            live = set()
+        except IndexTablesError:
+            return
+        discard(log.store, [add for add in adds if add.path not in live])
+
+    def _create(self, log: TransactionLog, adds: list[Add], rows: int) -> Written:
+        assert self.target.metadata is not None
+        log.commit(
+            Transaction(
+                operation=Operation.CREATE,
+                actions=[self.target.metadata, *adds],
+                metrics={"rows": rows, "files": len(adds)},
+            )
+        )
+        return Written(0, rows, len(adds), 0, sum(add.size for add in adds))
+
+    def _after_all(self, log: TransactionLog, adds: list[Add], rows: int) -> Written:
+        """Somebody else created the table meanwhile: write to it, if it is the same table."""
+        log.invalidate()
+        if self.exclusive is not None:
+            discard(log.store, adds)
+            if self.exclusive == "error":
+                raise TableExistsError(log.store.uri)
+            return Written(log.snapshot().version, 0, 0, 0, 0)
+
+        def again() -> WriteJob:
+            snapshot = log.snapshot()
+            job = plan_write(
+                self.access,
+                self.target.schema,
+                kind=self.kind,
+                partition_by=self.partition_columns,
+            )
+            if job.target.mapping != self.target.mapping or job.target.metadata is not None:
+                raise SchemaError(
+                    f"'{snapshot.uri}' was created by another writer meanwhile, with another "
+                    "schema or mapping. Nothing was written; write again."
+                )
+            return job
+
+        job: WriteJob = _undone_on_error(log, adds, again)
+        return replace(job, where=self.where).commit([TaskOutput(tuple(adds), rows)])
+
+    def _overwrite(
+        self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
+    ) -> Written:
+        def plan(newest: Snapshot) -> Sequence[Action]:
+            gone = removes_for(newest.entries, timestamp=log.now_ms(), data_change=True)
+            return [*gone, *_metadata_on(newest, snapshot, self.target), *adds]
+
+        transaction = Transaction(
+            operation=Operation.OVERWRITE,
+            transform=plan,
+            read_version=self.version,
+            metrics={"rows": rows, "files": len(adds)},
+        )
+        return _commit(log, transaction, adds, rows)
+
+    def _overwrite_partitions(
+        self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
+    ) -> Written:
+        touched = {_partition_key(add.partition_values, snapshot) for add in adds}
+
+        def scope(files: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+            values = files["partitionValues"].to_pylist(maps_as_pydicts="strict")
+            return np.array(
+                [_partition_key(v, snapshot) in touched for v in values], dtype=np.bool_
+            )
+
+        gone = snapshot.entries.filter(pa.array(scope(snapshot.entries)))
+        return _replace(
+            log,
+            snapshot,
+            target=self.target,
+            adds=adds,
+            removal=Removal(gone, (), 0),
+            rows=rows,
+            scope=scope,
+            parameters={"partitions": len(touched)},
+        )
+
+    def _overwrite_where(
+        self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
+    ) -> Written:
+        predicate = self.where
+        assert predicate is not None
+        config = Config(self.settings)
+        removal: Removal = _undone_on_error(
+            log, adds, lambda: remove_rows(log, snapshot, predicate, config=config)
+        )
+        return _replace(
+            log,
+            snapshot,
+            target=self.target,
+            adds=adds,
+            removal=removal,
+            rows=rows,
+            scope=_scope(predicate, snapshot),
+            parameters={"where": str(predicate)},
+        )
+
+
+def plan_write(
+    access: TableAccess,
+    incoming: pa.Schema,
+    *,
+    kind: Kind,
+    where: Predicate | str | None = None,
+    partition_by: Sequence[str] | None = None,
+    merge_schema: bool = False,
+    properties: Mapping[str, str] | None = None,
+    exclusive: Exclusive = None,
+) -> WriteJob:
+    """Plan a write of rows with these columns; everything that can be refused is refused here."""
+    settings = access.settings
+    try:
+        snapshot = access.log().snapshot()
+    except NotATableError:
+        if kind == "where":
+            raise
+        first = _first_write(access, incoming, partition_by or (), properties or {}, kind)
+        return replace(first, exclusive=exclusive)
+    if exclusive == "error":
+        raise TableExistsError(snapshot.uri)
+    _check_partitioning(snapshot, partition_by)
+    if kind == "partitions" and not snapshot.partition_columns:
+        kind = "overwrite"
+    target = target_of(snapshot, incoming, config=settings, merge_schema=merge_schema)
+    if isinstance(where, str):
+        where = parse_predicate(where, snapshot.schema)
+    return WriteJob(
+        access=access,
+        kind=kind,
+        version=snapshot.version,
+        target=target,
+        partition_columns=snapshot.partition_columns,
+        where=where,
+        settings=settings.over(known_keys(snapshot.metadata.configuration)).as_options(),
+    )
+
+
+def _check_partitioning(snapshot: Snapshot, partition_by: Sequence[str] | None) -> None:
+    if partition_by is not None and tuple(partition_by) != snapshot.partition_columns:
+        raise SchemaError(
+            f"'{snapshot.uri}' is partitioned by {_shown(snapshot.partition_columns)}, not by "
+            f"{_shown(partition_by)}. Leave partitionBy out, or write to another table."
+        )
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _first_write(
+    access: TableAccess,
+    incoming: pa.Schema,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    kind: Kind,
+) -> WriteJob:
+    metadata, target = new_table(
+        incoming, partition_by=partition_by, properties=properties, config=access.settings
+    )
+    return WriteJob(
+        access=access,
+        kind="append" if kind == "append" else "overwrite",
+        version=None,
+        target=target,
+        partition_columns=metadata.partition_columns,
+        settings=access.settings.over(known_keys(properties)).as_options(),
+    )
+
+
+def new_table(
+    schema: pa.Schema,
+    *,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    config: Config,
+    name: str | None = None,
+    description: str | None = None,
+) -> tuple[Metadata, Target]:
+    """The metadata of a table that is to be created, and what its rows are written with."""
+    columns = normalize(schema)
+    check_partition_columns(partition_by, columns)
+    mapping = build_mapping(columns, config.over(known_keys(properties)), partition_by=partition_by)
+    metadata = Metadata(
+        id=str(uuid.uuid4()),
+        name=name,
+        description=description,
+        schema_string=to_json(columns),
+        partition_columns=tuple(partition_by),
+        configuration={**properties, MAPPING_PROPERTY: mapping.to_json()},
+        created_time=time.time_ns() // 1_000_000,
+    )
+    return metadata, Target(columns, mapping, metadata)

@@ -1,0 +1,119 @@
+"""What an index can say about SQL conditions: rows that may match, and none that do is missing.
+
+Equality with a text is a question to the index of the column: the whole value for a `string`, all
+its words for a `text`. Rows decide afterwards, so a proposal may hold too many rows. `None` means
+that the index cannot help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import tantivy
+
+from indextables.predicate import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    In,
+    Jolly,
+    Or,
+    Predicate,
+    Search,
+    StartsWith,
+    Wildcard,
+)
+from indextables.split.ip_address import parse_address
+from indextables.split.mapping import FieldMapping
+from indextables.split.memory_index import Rows
+from indextables.split.query import Leaf
+from indextables.split.search import SplitSearcher, SplitSource
+
+_ENOUGH_WORDS = 16
+_MAX_VALUES = 10_000
+
+
+def propose(predicate: Predicate, searcher: SplitSearcher) -> Rows | None:
+    """Rows of a split that may satisfy a predicate, in ascending order.
+
+    `DamagedIndexError` if the index cannot be read: scan the rows then.
+    """
+    match predicate:
+        case Constant(value=value):
+            return None if value else np.zeros(0, dtype=np.int64)
+        case Search():
+            return searcher.search(predicate)
+        case And(children=children):
+            known = [found for found in _each(children, searcher) if found is not None]
+            return reduce(np.intersect1d, known) if known else None
+        case Or(children=children):
+            every = _each(children, searcher)
+            known = [found for found in every if found is not None]
+            return reduce(np.union1d, known) if len(known) == len(every) else None
+        case Compare(op="=" | "<=>", column=column, value=str(text)):
+            return _equal(column, (text,), searcher)
+        case In(column=column, values=values) if all(isinstance(v, str) for v in values):
+            return _equal(column, tuple(str(v) for v in values), searcher)
+        case StartsWith(column=column, text=text) if text:
+            field = _field(column, searcher)
+            # A value that is too long for the index may begin with anything.
+            dropped = searcher.split.info.too_long
+            if field is None or field.kind != "string" or field.name in dropped:
+                return None
+            source = searcher.source()
+            query = source.compiler.leaf(Leaf(field, Wildcard(None, (text, Jolly.MANY))))
+            return (
+                None if query is None or _may_be_dropped(text, field) else source.index_rows(query)
+            )
+        case _:
+            return None
+
+
+def _each(children: Sequence[Predicate], searcher: SplitSearcher) -> list[Rows | None]:
+    return [propose(child, searcher) for child in children]
+
+
+def _field(column: Column, searcher: SplitSearcher) -> FieldMapping | None:
+    """The field of a column of text that this split's index holds."""
+    if len(column.path) > 1 or column.root not in searcher.split.rows.schema.names:
+        return None
+    if not pa.types.is_string(searcher.split.rows.schema.field(column.root).type):
+        return None
+    field = searcher.split.info.mapping.by_name.get(column.root)
+    return field if field is not None and field.field else None
+
+
+def _equal(column: Column, texts: tuple[str, ...], searcher: SplitSearcher) -> Rows | None:
+    field = _field(column, searcher)
+    if field is None or len(texts) > _MAX_VALUES:
+        return None
+    source = searcher.source()
+    queries = [_value(text, field, source) for text in texts]
+    known = [(tantivy.Occur.Should, query) for query in queries if query is not None]
+    if len(known) < len(queries):
+        return None
+    return source.index_rows(tantivy.Query.boolean_query(known))
+
+
+def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query | None:
+    """The rows whose value may be this text."""
+    if field.kind == "ip":
+        known = parse_address(text) is not None
+        return (
+            tantivy.Query.term_query(source.compiler.schema, field.field, text) if known else None
+        )
+    if field.kind == "json" or _may_be_dropped(text, field):
+        return None
+    words = field.analyzer.words(text)[:_ENOUGH_WORDS]
+    if not words:
+        return None
+    return source.compiler.all(source.compiler.term(field, word.text) for word in words)
+
+
+def _may_be_dropped(text: str, field: FieldMapping) -> bool:
+    """Whether a whole value is too long for the index."""
+    return field.analyzer.tokenizer == "raw" and len(text.encode()) > field.token_length

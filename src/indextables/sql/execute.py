@@ -1,0 +1,161 @@
+"""Carrying out a statement: the dispatch from its class to the job that does it.
+
+Nothing here knows Spark. The caller says how a target becomes a table, with what configuration,
+and which processes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.config import Config
+from indextables.errors import LogError, StorageError
+from indextables.log.cache import CacheStats
+from indextables.sql import caches, describe_log, describe_state, environment
+from indextables.sql import statements as s
+from indextables.sql.hosts import Hosts, ThisProcess
+from indextables.sql.rows import columns
+from indextables.table import Table
+
+Resolver = Callable[[s.Target], Table]
+
+CHECKPOINT = columns(
+    table_path=pa.string(),
+    status=pa.string(),
+    checkpoint_version=pa.int64(),
+    num_actions=pa.int64(),
+    num_files=pa.int64(),
+    protocol_version=pa.int64(),
+    is_multi_part=pa.bool_(),
+)
+RESTORE = columns(
+    table_path=pa.string(),
+    status=pa.string(),
+    restored_version=pa.int64(),
+    version=pa.int64(),
+    num_files=pa.int64(),
+    total_size_bytes=pa.int64(),
+)
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a statement needs of whoever runs it."""
+
+    resolve: Resolver
+    config: Config = field(default_factory=Config)
+    hosts: Hosts = field(default_factory=ThisProcess)
+    properties: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+
+def execute(statement: s.Statement, session: Session) -> pa.Table:
+    """Carry out a statement; the rows it gives."""
+    return _EXECUTORS[type(statement)](statement, session)
+
+
+# --- caches ----------------------------------------------------------------------------------
+
+
+def _flush_searcher(_: s.FlushSearcherCache, session: Session) -> pa.Table:
+    return caches.flush_searcher_cache(session.config, session.hosts)
+
+
+def _flush_disk(_: s.FlushDiskCache, session: Session) -> pa.Table:
+    return caches.flush_disk_cache(session.config, session.hosts)
+
+
+def _describe_disk(_: s.DescribeDiskCache, session: Session) -> pa.Table:
+    return caches.describe_disk_cache(session.config, session.hosts)
+
+
+def _invalidate(statement: s.InvalidateLogCache, session: Session) -> pa.Table:
+    path, identity, opened = "GLOBAL", None, CacheStats(0, 0, 0)
+    if statement.table is not None:
+        before = caches.log_counters()
+        table = session.resolve(statement.table)
+        path, identity = table.uri, table.log.store.identity
+        # Finding the table read its log; the counts are those before.
+        now, then = caches.log_counters()[identity], before.get(identity, opened)
+        opened = CacheStats(now.hits - then.hits, now.misses - then.misses, 0)
+    return caches.invalidate_log_cache(
+        session.config, session.hosts, table_path=path, identity=identity, opened=opened
+    )
+
+
+# --- one table -------------------------------------------------------------------------------
+
+
+def _checkpoint(statement: s.Checkpoint, session: Session) -> pa.Table:
+    path = str(statement.table)
+    try:
+        table = session.resolve(statement.table)
+        path = table.uri
+        written = table.checkpoint()
+        protocol = table.snapshot().protocol
+    except (LogError, StorageError) as error:
+        row: dict[str, Any] = {"table_path": path, "status": f"ERROR: {error}"}
+    else:
+        row = {
+            "table_path": path,
+            "status": "SUCCESS",
+            "checkpoint_version": written.version,
+            "num_actions": written.size,
+            "num_files": written.num_files,
+            "protocol_version": max(protocol.min_reader_version, protocol.min_writer_version),
+            "is_multi_part": written.parts is not None and written.parts > 1,
+        }
+    return pa.Table.from_pylist([row], CHECKPOINT)
+
+
+def _describe_state(statement: s.DescribeState, session: Session) -> pa.Table:
+    try:
+        table = session.resolve(statement.table)
+    except (LogError, StorageError) as error:
+        return describe_state.error_row(str(statement.table), error)
+    return describe_state.describe_state(table.log, table_path=table.uri)
+
+
+def _describe_log(statement: s.DescribeLog, session: Session) -> pa.Table:
+    return describe_log.describe_log(
+        session.resolve(statement.table).log,
+        include_all=statement.include_all,
+        limit=statement.limit,
+    )
+
+
+def _restore(statement: s.Restore, session: Session) -> pa.Table:
+    table = session.resolve(statement.table)
+    version = table.restore(version=statement.version)
+    snapshot = table.snapshot(version=version)
+    row = {
+        "table_path": table.uri,
+        "status": "SUCCESS",
+        "restored_version": statement.version,
+        "version": version,
+        "num_files": snapshot.num_files,
+        "total_size_bytes": snapshot.total_bytes,
+    }
+    return pa.Table.from_pylist([row], RESTORE)
+
+
+def _describe_environment(_: s.DescribeEnvironment, session: Session) -> pa.Table:
+    return environment.describe_environment(
+        session.config, session.hosts, properties=session.properties
+    )
+
+
+_EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
+    s.FlushSearcherCache: _flush_searcher,
+    s.FlushDiskCache: _flush_disk,
+    s.DescribeDiskCache: _describe_disk,
+    s.InvalidateLogCache: _invalidate,
+    s.Checkpoint: _checkpoint,
+    s.DescribeState: _describe_state,
+    s.DescribeLog: _describe_log,
+    s.DescribeEnvironment: _describe_environment,
+    s.Restore: _restore,
+}

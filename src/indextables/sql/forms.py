@@ -1,0 +1,280 @@
+"""Statement forms: a line that a reader understands is the grammar that the parser follows.
+
+::
+
+    INVALIDATE [INDEXTABLES] TRANSACTION ! LOG CACHE [FOR [TABLE] <table>]
+
+- A word is a keyword in any case; `A|B` is either; `INDEXTABLES` is also `TANTIVY4SPARK`.
+- `[…]` may be left out. If it holds keywords only, they set a flag: `[DRY RUN]` sets `dry_run`.
+- `<name:kind>` takes a value. Kinds are the functions of `_KINDS`; without one, the name is it.
+- After `!` the statement is certainly ours, and what does not fit is an error. Before it, what
+  does not fit is somebody else's statement.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlglot import TokenType
+from sqlglot.errors import TokenError
+
+from indextables.predicate.spark_tokens import join_strings, tokenize
+
+_SYNONYMS = {"INDEXTABLES": ("INDEXTABLES", "TANTIVY4SPARK"), "DESCRIBE": ("DESCRIBE", "DESC")}
+_PIECE = re.compile(r"<(\w+)(?::(\w+))?>|[\[\]!]|[A-Z0-9|]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A token of a statement: a `word`, a back-ticked `name`, a `string`, a `symbol`."""
+
+    kind: Literal["word", "name", "string", "symbol"]
+    text: str
+    start: int
+    end: int
+
+
+def words_of(sql: str) -> list[Word] | None:
+    """The tokens without comments and final semicolons; None if a quote is never closed."""
+    try:
+        tokens = join_strings(sql, tokenize(sql))
+    except TokenError:
+        return None
+    words: list[Word] = []
+    for token in tokens:
+        start, end = token.start, token.end + 1
+        raw = sql[start:end]
+        if token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
+            words.append(Word("string", token.text, start, end))
+        elif token.token_type is TokenType.IDENTIFIER:
+            words.append(Word("name", token.text, start, end))
+        elif raw[:1].isalnum() or raw[:1] == "_":
+            # sqlglot takes some pairs of keywords for one token.
+            words.extend(
+                Word("word", part[0], start + part.start(), start + part.end())
+                for part in re.finditer(r"\S+", raw)
+            )
+        else:
+            words.append(Word("symbol", raw, start, end))
+    while words and words[-1].text == ";" and words[-1].kind == "symbol":
+        words.pop()
+    return words
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table of a statement: a path in quotes, or the parts of a name."""
+
+    path: str | None = None
+    name: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return self.path
+        return ".".join(
+            part if part.isidentifier() else f"`{part.replace('`', '``')}`" for part in self.name
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The furthest place where a form did not fit."""
+
+    at: int
+    expected: str
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One form held against one statement."""
+
+    words: Sequence[Word]
+    ours: bool = False
+    furthest: Failure = field(default_factory=lambda: Failure(-1, ""))
+
+    def fail(self, at: int, expected: str) -> None:
+        if at > self.furthest.at:
+            self.furthest = Failure(at, expected)
+        elif at == self.furthest.at and expected not in self.furthest.expected.split(" or "):
+            self.furthest = Failure(at, f"{self.furthest.expected} or {expected}")
+
+
+# --- elements --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Keyword:
+    spellings: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        return self.spellings[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    elements: tuple[_Element, ...]
+
+    @property
+    def flag(self) -> str | None:
+        words = [e.shown.lower() for e in self.elements if isinstance(e, _Keyword)]
+        return "_".join(words) if len(words) == len(self.elements) else None
+
+
+class _Cut:
+    pass
+
+
+_Element = _Keyword | _Value | _Option | _Cut
+_Found = tuple[int, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form, ready to be held against statements."""
+
+    text: str
+    elements: tuple[_Element, ...]
+
+    @property
+    def shown(self) -> str:
+        """The form as documentation shows it."""
+        return re.sub(r"<(\w+):\w+>", r"<\1>", self.text.replace(" !", ""))
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """The spellings of the first word."""
+        assert isinstance(self.elements[0], _Keyword), self.text
+        return self.elements[0].spellings
+
+    def match(self, words: Sequence[Word]) -> Mapping[str, Any] | Failure | None:
+        """The values of a statement; where it fails; None if it is another statement."""
+        attempt = _Attempt(words)
+        for at, values in _sequence(self.elements, attempt, 0):
+            if at == len(words):
+                return values
+            attempt.fail(at, "the end of the statement")
+        return attempt.furthest if attempt.ours else None
+
+
+@functools.cache
+def form(text: str) -> Form:
+    """Read a form.
+
+    >>> form("CHECKPOINT|COMPACT INDEXTABLES ! <table>").match(words_of("compact indextables a.b"))
+    {'table': Target(path=None, name=('a', 'b'))}
+    """
+    pieces = list(_PIECE.finditer(text))
+    elements, rest = _read(pieces)
+    assert not rest, text
+    return Form(text, elements)
+
+
+def _read(
+    pieces: Sequence[re.Match[str]],
+) -> tuple[tuple[_Element, ...], Sequence[re.Match[str]]]:
+    elements: list[_Element] = []
+    while pieces:
+        piece, pieces = pieces[0], pieces[1:]
+        if piece[0] == "]":
+            break
+        if piece[0] == "[":
+            inner, pieces = _read(pieces)
+            elements.append(_Option(inner))
+        elif piece[0] == "!":
+            elements.append(_Cut())
+        elif piece[1]:
+            elements.append(_Value(piece[1], piece[2] or piece[1]))
+        else:
+            spellings = [s for word in piece[0].split("|") for s in _SYNONYMS.get(word, (word,))]
+            elements.append(_Keyword(tuple(spellings)))
+    return tuple(elements), pieces
+
+
+# --- matching: every way to fit, the longest options first -------------------------------------
+
+
+def _sequence(elements: Sequence[_Element], attempt: _Attempt, at: int) -> Iterator[_Found]:
+    if not elements:
+        yield at, {}
+        return
+    first, rest = elements[0], elements[1:]
+    for after, found in _one(first, attempt, at):
+        for end, more in _sequence(rest, attempt, after):
+            yield end, {**found, **more}
+
+
+def _one(element: _Element, attempt: _Attempt, at: int) -> Iterator[_Found]:
+    words = attempt.words
+    match element:
+        case _Cut():
+            attempt.ours = True
+            yield at, {}
+        case _Keyword(spellings=spellings):
+            word = words[at] if at < len(words) else None
+            if word is not None and word.kind == "word" and word.text.upper() in spellings:
+                yield at + 1, {}
+            else:
+                attempt.fail(at, element.shown)
+        case _Option(elements=elements):
+            for end, found in _sequence(elements, attempt, at):
+                yield end, {**found, **({element.flag: True} if element.flag else {})}
+            yield at, {}
+        case _Value(name=name, kind=kind):
+            read, expected = _KINDS[kind]
+            value, end = read(words, at)
+            if end > at:
+                yield end, {name: value}
+            else:
+                attempt.fail(at, expected)
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+def _table(words: Sequence[Word], at: int) -> tuple[Target | None, int]:
+    if at < len(words) and words[at].kind == "string":
+        return Target(path=words[at].text), at + 1
+    parts: list[str] = []
+    end = at
+    while end < len(words) and words[end].kind in ("word", "name"):
+        parts.append(words[end].text)
+        end += 1
+        if end + 1 >= len(words) or words[end].text != "." or words[end].kind != "symbol":
+            return Target(name=tuple(parts)), end
+        end += 1
+    return None, at
+
+
+def _number(words: Sequence[Word], at: int) -> tuple[int | None, int]:
+    # More digits than any version or count has are a mistake, and slow to convert.
+    if (
+        at < len(words)
+        and words[at].kind == "word"
+        and re.fullmatch(r"[0-9]{1,18}", words[at].text)
+    ):
+        return int(words[at].text), at + 1
+    return None, at
+
+
+def _text(words: Sequence[Word], at: int) -> tuple[str | None, int]:
+    if at < len(words) and words[at].kind == "string":
+        return words[at].text, at + 1
+    return None, at
+
+
+_KINDS = {
+    "table": (_table, "a path in quotes or the name of a table"),
+    "number": (_number, "a whole number"),
+    "text": (_text, "a text in quotes"),
+}

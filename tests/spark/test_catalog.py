@@ -1,0 +1,168 @@
+"""Tables by name: in the catalog `indextables`, and bare names in Spark's own."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+
+from indextables import Table
+
+DAY = datetime.date(2024, 1, 1)
+
+
+@pytest.fixture(params=["indextables.docs", "docs"])
+def name(spark, request):
+    """A table of each catalog."""
+    spark.sql(f"DROP TABLE IF EXISTS {request.param}")
+    spark.sql(
+        f"CREATE TABLE {request.param} (id bigint, content string, day date) USING indextables "
+        "PARTITIONED BY (day) TBLPROPERTIES ('spark.indextables.indexing.typemap.content' = 'text',"
+        " 'team' = 'search')"
+    )
+    yield request.param
+    spark.sql(f"DROP TABLE IF EXISTS {request.param}")
+
+
+def rows(spark, query):
+    return [tuple(row) for row in spark.sql(query).collect()]
+
+
+def test_insert_and_search(spark, name):
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'red fox', DATE '2024-01-01'), (2, 'dog', NULL)")
+    spark.sql(f"INSERT INTO {name} (content, id) VALUES ('blue fox', 3)")
+    assert rows(spark, f"SELECT * FROM {name} WHERE content indexquery 'red'") == [
+        (1, "red fox", DAY)
+    ]
+    assert sorted(rows(spark, f"SELECT id FROM {name} WHERE content indexquery 'fox'")) == [
+        (1,),
+        (3,),
+    ]
+    ((score,),) = rows(spark, f"SELECT _score FROM {name} WHERE content indexquery 'red'")
+    assert score > 0
+
+
+def test_insert_overwrite(spark, name):
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a', DATE '2024-01-01'), (2, 'b', DATE '2024-01-02')")
+    spark.sql(f"INSERT OVERWRITE {name} PARTITION (day = DATE '2024-01-01') SELECT 9, 'new'")
+    assert sorted(rows(spark, f"SELECT id FROM {name}")) == [(2,), (9,)]
+    spark.sql(f"INSERT INTO {name} REPLACE WHERE id = 9 SELECT 9, 'again', DATE '2024-01-03'")
+    assert rows(spark, f"SELECT content FROM {name} WHERE id = 9") == [("again",)]
+    spark.sql(f"INSERT OVERWRITE {name} VALUES (5, 'all', NULL)")
+    assert rows(spark, f"SELECT id FROM {name}") == [(5,)]
+    assert sorted(rows(spark, f"SELECT id FROM {name} VERSION AS OF 1")) == [(1,), (2,)]
+
+
+def test_delete_and_truncate(spark, name):
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a', NULL), (2, 'b', DATE '2024-01-02')")
+    spark.sql(f"DELETE FROM {name} WHERE day = DATE '2024-01-02'")
+    assert rows(spark, f"SELECT id FROM {name}") == [(1,)]
+    with pytest.raises(PySparkException):
+        spark.sql(f"DELETE FROM {name} WHERE length(content) = 1")
+    spark.sql(f"TRUNCATE TABLE {name}")
+    assert rows(spark, f"SELECT count(*) FROM {name}") == [(0,)]
+
+
+def test_describe_and_show(spark, name):
+    described = {row[0]: row[1] for row in rows(spark, f"DESCRIBE {name}")}
+    assert (described["id"], described["content"], described["day"]) == ("bigint", "string", "date")
+    assert ("team", "search") in rows(spark, f"SHOW TBLPROPERTIES {name}")
+    assert [row[0] for row in rows(spark, f"SHOW COLUMNS IN {name}")] == ["id", "content", "day"]
+    where = "indextables" if "." in name else "default"
+    assert "docs" in [row[1] for row in rows(spark, f"SHOW TABLES IN {where}")]
+    assert "USING indextables" in rows(spark, f"SHOW CREATE TABLE {name}")[0][0]
+
+
+def test_alter_table(spark, name):
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a', NULL)")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN extra string")
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('owner2' = 'me')")
+    spark.sql(f"INSERT INTO {name} VALUES (2, 'b', NULL, 'more words')")
+    assert sorted(rows(spark, f"SELECT id, extra FROM {name}")) == [(1, None), (2, "more words")]
+    assert rows(spark, f"SELECT id FROM {name} WHERE extra indexquery 'words'") == [(2,)]
+    assert ("owner2", "me") in rows(spark, f"SHOW TBLPROPERTIES {name}")
+    spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES ('owner2')")
+    assert ("owner2", "me") not in rows(spark, f"SHOW TBLPROPERTIES {name}")
+    with pytest.raises(Exception, match="Columns can be added and properties set or removed"):
+        spark.sql(f"ALTER TABLE {name} DROP COLUMN extra")
+
+
+def test_create_twice(spark, name):
+    with pytest.raises(PySparkException, match="already exists"):
+        spark.sql(f"CREATE TABLE {name} (id bigint) USING indextables")
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} (id bigint) USING indextables")
+
+
+@pytest.mark.parametrize("table", ["indextables.saved", "saved"])
+def test_the_dataframe_writers(spark, table):
+    frame = spark.range(5).selectExpr("id", "cast(id AS string) s")
+    count = lambda: spark.table(table).count()  # noqa: E731
+    spark.sql(f"DROP TABLE IF EXISTS {table}")
+    frame.write.format("indextables").saveAsTable(table)
+    assert count() == 5
+    frame.write.insertInto(table)
+    assert count() == 10
+    frame.writeTo(table).append()
+    assert count() == 15
+    frame.write.format("indextables").mode("append").saveAsTable(table)
+    assert count() == 20
+    frame.limit(1).writeTo(table).overwrite(F.col("id") < 3)
+    assert count() == 9
+    frame.writeTo(table).overwritePartitions()
+    assert count() == 5
+    assert spark.read.option("versionAsOf", 1).table(table).count() in (5, 10)
+    spark.sql(f"DROP TABLE {table}")
+    frame.writeTo(table).using("indextables").partitionedBy("s").create()
+    assert count() == 5
+    spark.sql(f"DROP TABLE {table}")
+
+
+def test_a_table_elsewhere(spark, tmp_path):
+    place = str(tmp_path / "external")
+    spark.sql(f"CREATE TABLE indextables.away (id int) USING indextables LOCATION '{place}'")
+    spark.sql("INSERT INTO indextables.away VALUES (1)")
+    assert Table.open(place).count() == 1
+    spark.sql("DROP TABLE indextables.away")
+    assert Table.open(place).count() == 1
+
+
+def test_namespaces(spark):
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS indextables.lab")
+    spark.sql("CREATE TABLE indextables.lab.t USING indextables AS SELECT 1 AS a, 'x' AS b")
+    assert rows(spark, "SELECT * FROM indextables.lab.t") == [(1, "x")]
+    assert ("lab",) in rows(spark, "SHOW NAMESPACES IN indextables")
+    assert rows(spark, "SHOW TABLES IN indextables.lab") == [("lab", "t", False)]
+    spark.sql("DROP TABLE indextables.lab.t")
+
+
+def test_other_tables_of_sparks_catalog_are_untouched(spark):
+    spark.sql("DROP TABLE IF EXISTS plain")
+    spark.sql("CREATE TABLE plain (a int) USING parquet")
+    spark.sql("INSERT INTO plain VALUES (1)")
+    assert rows(spark, "SELECT * FROM plain") == [(1,)]
+    spark.sql("ALTER TABLE plain ADD COLUMN b int")
+    spark.sql("DROP TABLE plain")
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM plain")
+
+
+def test_paths_are_not_dropped(spark, tmp_path):
+    place = str(tmp_path / "t")
+    spark.range(1).write.format("indextables").save(place)
+    with pytest.raises(PySparkException, match="delete the folder itself"):
+        spark.sql(f"DROP TABLE indextables.`{place}`")
+
+
+def test_names_outlive_the_session(spark):
+    spark.sql("DROP TABLE IF EXISTS lasting")
+    spark.sql("CREATE TABLE lasting USING indextables AS SELECT 1 AS a, 'red fox' AS b")
+    # A session without a metastore begins with an empty catalog: this is what it looks like then.
+    java = spark._jsparkSession.sessionState().catalog().externalCatalog()
+    java.unwrapped().dropTable("default", "lasting", True, False)
+    assert rows(spark, "SELECT count(*) FROM lasting") == [(1,)]
+    assert "lasting" in [row[1] for row in rows(spark, "SHOW TABLES IN default")]
+    spark.sql("DROP TABLE lasting")
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM lasting")
