@@ -286,3 +286,29 @@ def test_many_changes_are_folded_and_nothing_is_lost():
         snapshot = snapshot.advance([VersionActions(number, added, number)])
     assert len(snapshot.changes) < 6_000
     assert paths(snapshot) == expected
+
+
+def test_manifests_that_cannot_match_are_not_opened():
+    from functools import partial
+
+    from indextables.plan.skipping import bounds_may_match
+    from indextables.predicate.sql_text import parse_predicate
+
+    store = FaultyStore(memory_store())
+    log = new_log(store, {"spark.indextables.state.entriesPerManifest": 10})
+    append(log, *(add(day=f"2024-{month:02d}") for month in range(1, 13) for _ in range(10)))
+    log.checkpoint(force_compaction=True)
+    append(log, add(day="2024-03"), add(day="2024-09"))
+    full = TransactionLog(store).snapshot()
+    condition = parse_predicate("day = '2024-03' OR day > '2024-11'", full.schema)
+    keep = partial(bounds_may_match, condition, schema=full.schema, partition_columns=["day"])
+    before = store.count("get", "manifests/")
+    pruned = TransactionLog(store).snapshot(keep_manifest=keep)
+    assert pruned.partial
+    assert store.count("get", "manifests/") - before == 2, "one for March, one for December"
+    wanted = {p for p in paths(full) if "2024-03" in p or "2024-12" in p}
+    assert wanted <= paths(pruned) < paths(full)
+    # A partial snapshot never becomes what others see.
+    reader = TransactionLog(store)
+    reader.snapshot(keep_manifest=keep)
+    assert paths(reader.snapshot()) == paths(full)

@@ -363,9 +363,30 @@ def test_how_rows_are_spread_over_writers(spark, tmp_path, mode, splits):
 @pytest.mark.parametrize(
     ("rows", "settings", "expected"),
     [
-        (0, {"targetSplitSize": "10M", "samplingRatio": "2"}, 5 << 20),
-        (20, {"targetSplitSize": "10M", "minRowsForEstimation": "10"}, 10 << 20),
-        (20, {"targetSplitSize": "11M", "samplingRatio": "1.1"}, 10 << 20),
+        (
+            0,
+            {
+                "write.optimizeWrite.targetSplitSize": "10M",
+                "write.optimizeWrite.samplingRatio": "2",
+            },
+            5 << 20,
+        ),
+        (
+            20,
+            {
+                "write.optimizeWrite.targetSplitSize": "10M",
+                "write.optimizeWrite.minRowsForEstimation": "10",
+            },
+            10 << 20,
+        ),
+        (
+            20,
+            {
+                "write.optimizeWrite.targetSplitSize": "11M",
+                "write.optimizeWrite.samplingRatio": "1.1",
+            },
+            10 << 20,
+        ),
     ],
 )
 def test_the_size_that_a_write_aims_for(tmp_path, rows, settings, expected):
@@ -378,7 +399,7 @@ def test_the_size_that_a_write_aims_for(tmp_path, rows, settings, expected):
     schema = pa.schema([("id", pa.int64())])
     if rows:
         Table.create(path, schema).append(pa.table({"id": range(rows)}))
-    config = {f"spark.indextables.write.optimizeWrite.{k}": v for k, v in settings.items()}
+    config = {f"spark.indextables.{k}": v for k, v in settings.items()}
     job = plan_write(TableAccess(path, config=config), schema, kind="append")
     assert advisory_size(job, Config(config)) == expected
 
@@ -410,3 +431,20 @@ def test_the_native_scan_can_be_switched_off(spark, place, value, there):
     finally:
         spark.conf.unset(DRIVER)
         spark.conf.unset("spark.indextables.read.nativeScan.enabled")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT count(*), max(_score) > 0 FROM {t} WHERE content indexquery 'w7'", [(40, True)]),
+        (
+            "SELECT count(*), count(DISTINCT _score) FROM {t} WHERE content indexquery 'w7' "
+            "GROUP BY _score IS NULL",
+            [(40, 1)],
+        ),
+        ("SELECT count(*) FROM {t} WHERE content indexquery 'w7' AND _score > 1000", [(0,)]),
+    ],
+)
+def test_scores_in_aggregates_and_conditions(spark, place, way, query, expected):
+    found = spark.sql(query.format(t=f"indextables.`{place}`")).collect()
+    assert [tuple(row) for row in found] == expected

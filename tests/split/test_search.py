@@ -375,10 +375,14 @@ def test_names_of_any_kind_can_be_columns(make):
 
 
 def test_open_indexes_are_bounded(make):
+    from indextables.config import Config
     from indextables.split.search import IndexPool
 
     searchers = [make(pa.table({"body": [f"w{i}"]})) for i in range(5)]
-    pool = IndexPool(searchers[0].pool.cache, max_open=2)
+    folder = str(searchers[0].pool.cache.folder)
+    config = Config({"spark.indextables.search.maxOpenSplits": 2,
+                     "spark.indextables.cache.disk.path": folder})  # fmt: skip
+    pool = IndexPool.from_config(config)
     for i, searcher in enumerate(searchers * 2):
         bounded = SplitSearcher(searcher.split, pool, searcher.context)
         assert bounded.search(query(f"w{i % 5}", "body")).tolist() == [0]

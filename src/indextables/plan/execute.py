@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +18,7 @@ from indextables.config import Config
 from indextables.errors import SchemaError
 from indextables.log.snapshot import Snapshot
 from indextables.plan.scan import ScanPlan, SplitTask
-from indextables.plan.split_rows import SplitRows
+from indextables.plan.split_rows import Piece, SplitRows
 from indextables.split.mapping import Mapping
 from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
 from indextables.storage import Store
@@ -73,20 +74,27 @@ class Environment:
         self, work: Callable[[SplitTask], Result], tasks: Sequence[SplitTask]
     ) -> Iterator[Result]:
         """Results in order, computed a few splits ahead of whoever takes them."""
-        if len(tasks) <= 1 or self.parallelism == 1:
-            yield from map(work, tasks)
+        if len(tasks) <= 1:
+            return iter([work(task) for task in tasks])
+        return self.ahead(functools.partial(work, task) for task in tasks)
+
+    def ahead(self, calls: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+        """The results of calls in order, a few of them made ahead of whoever takes them."""
+        if self.parallelism == 1:
+            for call in calls:
+                yield call()
             return
-        with ThreadPoolExecutor(min(self.parallelism, len(tasks))) as pool:
-            ahead: deque[Future[Result]] = deque()
+        with ThreadPoolExecutor(self.parallelism) as pool:
+            waiting: deque[Future[Result]] = deque()
             try:
-                for task in tasks:
-                    ahead.append(pool.submit(work, task))
-                    if len(ahead) >= self.parallelism:
-                        yield ahead.popleft().result()
-                while ahead:
-                    yield ahead.popleft().result()
+                for call in calls:
+                    waiting.append(pool.submit(call))
+                    if len(waiting) >= self.parallelism:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
             finally:
-                for future in ahead:
+                for future in waiting:
                     future.cancel()
 
 
@@ -130,21 +138,29 @@ def mapping_of(snapshot: Snapshot) -> Mapping:
 
 
 def run_scan(plan: ScanPlan, environment: Environment) -> Iterator[pa.Table]:
-    """The rows of a plan, piece by piece, in the order of its splits."""
+    """The rows of a plan, piece by piece, in the order of its splits.
+
+    Splits are searched ahead of whoever takes the rows; of large results only a few pieces are in
+    memory at once.
+    """
     left = plan.limit
     if left == 0:
         return
 
-    def read(task: SplitTask) -> list[pa.Table]:
-        return list(environment.rows(task).read(plan.columns, limit=plan.limit))
+    def search(task: SplitTask) -> list[Piece]:
+        pieces = environment.rows(task).pieces(plan.columns, limit=plan.limit)
+        if len(pieces) != 1:
+            return pieces
+        only = pieces[0]()  # small: read where it was found
+        return [lambda: only]
 
-    for pieces in environment.map(read, plan.tasks):
-        for piece in pieces:
-            if left is None:
-                yield piece
-                continue
-            yield piece.slice(0, left)
-            left -= min(left, piece.num_rows)
+    pieces = (piece for found in environment.map(search, plan.tasks) for piece in found)
+    for table in environment.ahead(pieces):
+        if left is None:
+            yield table
+            continue
+        yield table.slice(0, left)
+        left -= min(left, table.num_rows)
         if left == 0:
             return
 

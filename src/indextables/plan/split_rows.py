@@ -7,7 +7,7 @@ rows and the row filter decides. Where the index has nothing to say, all rows ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,23 +19,21 @@ from indextables.errors import DamagedIndexError
 from indextables.predicate import (
     TRUE,
     And,
-    Column,
-    Compare,
+    Condition,
     Constant,
-    In,
     Not,
     Or,
     Predicate,
     Search,
-    Term,
     columns,
 )
 from indextables.split.memory_index import Rows
-from indextables.split.query import Leaf
+from indextables.split.propose import propose
 from indextables.split.row_filter import evaluate
 from indextables.split.search import SplitSearcher
 
 Mask = npt.NDArray[np.bool_]
+Piece = Callable[[], pa.Table]
 
 # Rows that are read at once: enough to be fast, few enough to be small.
 _PIECE = 131_072
@@ -82,19 +80,32 @@ class SplitRows:
         rows = self.matching()
         return self.total if rows is None else len(rows)
 
-    def read(self, wanted: Sequence[str], *, limit: int | None = None) -> Iterator[pa.Table]:
-        """The matching rows with these columns, in pieces, in the order of the split."""
+    def pieces(self, wanted: Sequence[str], *, limit: int | None = None) -> list[Piece]:
+        """Functions that read the matching rows piece by piece, in the order of the split.
+
+        Which rows match is decided here; what a piece holds is read when it is called.
+        """
         rows = self.matching()
+        searcher = self.searcher
         if rows is None and limit is None:
-            here = [n for n in wanted if n in self.searcher.split.rows.schema.names]
-            for _, table in self.searcher.split.rows.batches(here):
-                yield self.searcher.complete(table, wanted)
-            return
+            here = [n for n in wanted if n in searcher.split.rows.schema.names]
+            return [
+                lambda groups=groups: searcher.complete(  # type: ignore[misc]
+                    searcher.split.rows.read_some(groups, here), wanted
+                )
+                for groups in searcher.split.rows.group_ranges()
+            ]
         if rows is None:
             rows = np.arange(min(self.total, limit or 0))
         rows = rows[:limit]
-        for start in range(0, len(rows), _PIECE):
-            yield self.searcher.read_rows(rows[start : start + _PIECE], wanted)
+        return [
+            lambda some=rows[start : start + _PIECE]: searcher.read_rows(some, wanted)  # type: ignore[misc]
+            for start in range(0, len(rows), _PIECE)
+        ]
+
+    def read(self, wanted: Sequence[str], *, limit: int | None = None) -> Iterator[pa.Table]:
+        """The matching rows with these columns, in pieces, in the order of the split."""
+        return (piece() for piece in self.pieces(wanted, limit=limit))
 
     # --- what the index says -----------------------------------------------------------------
 
@@ -114,13 +125,8 @@ class SplitRows:
                 return self._propose_all(children)
             case Or(children=children):
                 return self._propose_any(children)
-            case Compare(op="=", column=column, value=str(text)):
-                return self._holding(column, (text,))
-            case In(column=column, values=values):
-                texts = tuple(value for value in values if isinstance(value, str))
-                return self._holding(column, texts) if len(texts) == len(values) else None
             case _:
-                return None
+                return self._propose_condition(node)
 
     def _propose_all(self, children: Sequence[Predicate]) -> Proposal | None:
         found: Proposal | None = None
@@ -152,32 +158,15 @@ class SplitRows:
             self._answers[search] = self._mask(self.searcher.search(search))
         return self._answers[search]
 
-    def _holding(self, column: Column, texts: Sequence[str]) -> Proposal | None:
-        """Rows that hold all words of one of these texts: those that equal one are among them.
-
-        The split's own analyzer is used, so this is true whatever the table's mapping says now.
-        """
-        mapped = self.searcher.split.info.mapping.by_name.get(column.root)
-        if column.path[1:] or mapped is None or mapped.kind not in ("text", "string"):
+    def _propose_condition(self, condition: Condition) -> Proposal | None:
+        """The split's own analyzer is asked, so this is true whatever the table's mapping says."""
+        if condition.column.root in self.searcher.partition:
             return None
-        if column.root in self.searcher.partition or not mapped.field:
-            return None
-        kind = self.searcher.split.rows.schema.field(column.root).type
-        if not pa.types.is_string(kind):
-            return None  # an array: equality of whole arrays is not a question of words
         try:
-            source = self.searcher.source()
-            mask = np.zeros(self.total, dtype=np.bool_)
-            for text in texts:
-                # Without positions the compiler asks for all words, wherever they stand.
-                leaf = Leaf(replace(mapped, record="basic"), Term(None, text))
-                query = source.compiler.candidates(leaf)
-                if query is None:
-                    return None
-                mask |= self._mask(source.index_rows(query))
+            rows = propose(condition, self.searcher)
         except DamagedIndexError:
             return None
-        return Proposal(mask, exact=False)
+        return None if rows is None else Proposal(self._mask(rows), exact=False)
 
     def _mask(self, rows: Rows) -> Mask:
         mask = np.zeros(self.total, dtype=np.bool_)

@@ -61,8 +61,11 @@ class Indexer:
 
     def finish(self) -> IndexFiles:
         """Write what is left, wait for merges, and name the files that belong to the index."""
-        self._writer.commit()
-        self._writer.wait_merging_threads()
+        try:
+            self._writer.commit()
+            self._writer.wait_merging_threads()
+        except ValueError as error:  # what Tantivy makes of a disk that fails
+            raise OSError(f"Tantivy cannot write the index: {error}") from error
         meta_file = self._directory / "meta.json"
         segments = orjson.loads(meta_file.read_bytes())["segments"]
         if sum(s["max_doc"] for s in segments) != self._rows or any(s["deletes"] for s in segments):

@@ -7,23 +7,16 @@ that the index cannot help.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
-
-import numpy as np
 import pyarrow as pa
 import tantivy
 
+from indextables.errors import TooManyExpansionsError
 from indextables.predicate import (
-    And,
     Column,
     Compare,
-    Constant,
+    Condition,
     In,
     Jolly,
-    Or,
-    Predicate,
-    Search,
     StartsWith,
     Wildcard,
 )
@@ -37,44 +30,34 @@ _ENOUGH_WORDS = 16
 _MAX_VALUES = 10_000
 
 
-def propose(predicate: Predicate, searcher: SplitSearcher) -> Rows | None:
-    """Rows of a split that may satisfy a predicate, in ascending order.
+def propose(condition: Condition, searcher: SplitSearcher) -> Rows | None:
+    """Rows of a split that may satisfy a condition, in ascending order.
 
     `DamagedIndexError` if the index cannot be read: scan the rows then.
     """
-    match predicate:
-        case Constant(value=value):
-            return None if value else np.zeros(0, dtype=np.int64)
-        case Search():
-            return searcher.search(predicate)
-        case And(children=children):
-            known = [found for found in _each(children, searcher) if found is not None]
-            return reduce(np.intersect1d, known) if known else None
-        case Or(children=children):
-            every = _each(children, searcher)
-            known = [found for found in every if found is not None]
-            return reduce(np.union1d, known) if len(known) == len(every) else None
+    match condition:
         case Compare(op="=" | "<=>", column=column, value=str(text)):
             return _equal(column, (text,), searcher)
         case In(column=column, values=values) if all(isinstance(v, str) for v in values):
             return _equal(column, tuple(str(v) for v in values), searcher)
         case StartsWith(column=column, text=text) if text:
-            field = _field(column, searcher)
-            # A value that is too long for the index may begin with anything.
-            dropped = searcher.split.info.too_long
-            if field is None or field.kind != "string" or field.name in dropped:
-                return None
-            source = searcher.source()
-            query = source.compiler.leaf(Leaf(field, Wildcard(None, (text, Jolly.MANY))))
-            return (
-                None if query is None or _may_be_dropped(text, field) else source.index_rows(query)
-            )
+            return _beginning(column, text, searcher)
         case _:
             return None
 
 
-def _each(children: Sequence[Predicate], searcher: SplitSearcher) -> list[Rows | None]:
-    return [propose(child, searcher) for child in children]
+def _beginning(column: Column, text: str, searcher: SplitSearcher) -> Rows | None:
+    field = _field(column, searcher)
+    # A value that is too long for the index may begin with anything.
+    dropped = searcher.split.info.too_long
+    if field is None or field.kind != "string" or field.name in dropped:
+        return None
+    source = searcher.source()
+    try:
+        query = source.compiler.leaf(Leaf(field, Wildcard(None, (text, Jolly.MANY))))
+    except TooManyExpansionsError:
+        return None  # nobody asked for an expansion: comparing the rows is fine
+    return None if query is None or _may_be_dropped(text, field) else source.index_rows(query)
 
 
 def _field(column: Column, searcher: SplitSearcher) -> FieldMapping | None:

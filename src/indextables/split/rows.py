@@ -105,21 +105,27 @@ class RowReader:
         chunks = table.column(name).chunks
         return pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)
 
+    def group_ranges(self, groups_at_once: int = _GROUPS_AT_ONCE) -> list[range]:
+        """The row groups in runs of some."""
+        total = self.footer.parquet.num_row_groups
+        return [
+            range(first, min(first + groups_at_once, total))
+            for first in range(0, total, groups_at_once)
+        ]
+
+    def read_some(self, groups: range, columns: Sequence[str]) -> pa.Table:
+        """The rows of a run of groups; without columns, as many rows without any."""
+        if columns:
+            return self.read_groups(groups, columns)
+        starts = self.footer.group_starts
+        return _without_columns(int(starts[groups.stop] - starts[groups.start]))
+
     def batches(
         self, columns: Sequence[str], *, groups_at_once: int = _GROUPS_AT_ONCE
     ) -> Iterator[tuple[int, pa.Table]]:
         """All rows in order, in pieces, each with the number of its first row."""
-        starts = self.footer.group_starts
-        total = self.footer.parquet.num_row_groups
-        for first in range(0, total, groups_at_once):
-            groups = range(first, min(first + groups_at_once, total))
-            if columns:
-                yield int(starts[first]), self.read_groups(groups, columns)
-            else:
-                yield (
-                    int(starts[first]),
-                    _without_columns(int(starts[groups[-1] + 1] - starts[first])),
-                )
+        for groups in self.group_ranges(groups_at_once):
+            yield int(self.footer.group_starts[groups.start]), self.read_some(groups, columns)
 
     def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Whole row groups."""

@@ -71,21 +71,34 @@ class CombinedSearcher:
             return
         context = splits[0].context
         self._query = resolve(search, context.mapping, context.schema)
-        schema = schema_document(context.mapping)
+        files = [s.split for s in splits]
+        known = splits[0].pool.known_combined(files, context.mapping)
+        if known is not None and all(s.can_use_index(self._query) for s in splits):
+            self.splits, self._index = list(splits), known
+        else:
+            self._open(splits, config)
+        counts = [len(s.split.info.segments) for s in self.splits]
+        self._split_of_segment = np.repeat(np.arange(len(counts)), counts)
+        self._bases = np.array(
+            [segment.base for s in self.splits for segment in s.split.info.segments], dtype=np.int64
+        )
+
+    def _open(self, splits: Sequence[SplitSearcher], config: Config) -> None:
+        mapping = splits[0].context.mapping
+        schema = schema_document(mapping)
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._temporary)
             for split in splits:
                 if not _fits(split, self._query, schema):
                     split = _rewritten(split, config, self._temporary)  # noqa: PLW2901
                 self.splits.append(split)
-            folders = [s.pool.folder(s.split) for s in self.splits]
-            self._index = open_index(folders, context.mapping, schema=schema)
+            if self.splits == list(splits):
+                files = [s.split for s in splits]
+                self._index = splits[0].pool.combined(files, mapping, schema)
+            else:  # some of them are temporary and will not be asked for again
+                folders = [s.pool.folder(s.split) for s in self.splits]
+                self._index = open_index(folders, mapping, schema=schema)
             undo.pop_all()
-        counts = [len(s.split.info.segments) for s in self.splits]
-        self._split_of_segment = np.repeat(np.arange(len(counts)), counts)
-        self._bases = np.array(
-            [segment.base for s in self.splits for segment in s.split.info.segments], dtype=np.int64
-        )
 
     def __enter__(self) -> CombinedSearcher:
         return self

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -102,7 +102,7 @@ class IndexPool:
         self.cache = cache
         self.max_open = max_open
         self.footers = FooterCache()
-        self._open: OrderedDict[tuple[str, str], OpenIndex] = OrderedDict()
+        self._open: OrderedDict[Hashable, OpenIndex] = OrderedDict()
         self._lock = threading.Lock()
         self._generation = cache.generation
 
@@ -118,13 +118,30 @@ class IndexPool:
     def get(self, split: SplitFile) -> OpenIndex:
         """The index of a split, opened now or before."""
         key = (split.store.identity, split.path)
+        return self._opened(key, lambda: open_index([self.folder(split)], split.info.mapping))
+
+    def combined(
+        self, splits: Sequence[SplitFile], mapping: Mapping, schema: list[Any]
+    ) -> OpenIndex:
+        """The indexes of several splits as one, opened now or before."""
+        folders = [self.folder(split) for split in splits]
+        return self._opened(
+            _combined_key(splits, mapping), lambda: open_index(folders, mapping, schema=schema)
+        )
+
+    def known_combined(self, splits: Sequence[SplitFile], mapping: Mapping) -> OpenIndex | None:
+        """The same if it is open already: its files were checked then."""
+        with self._lock:
+            return self._open.get(_combined_key(splits, mapping))
+
+    def _opened(self, key: Hashable, open_: Callable[[], OpenIndex]) -> OpenIndex:
         with self._lock:
             found = self._open.get(key)
             if found is not None:
                 self._open.move_to_end(key)
                 return found
         # Two threads may open the same index; one of the two is then dropped.
-        opened = open_index([self.folder(split)], split.info.mapping)
+        opened = open_()
         if self._generation is None:
             self._generation = self.cache.generation  # the first copy began it
         with self._lock:
@@ -152,6 +169,10 @@ class IndexPool:
 
     def __len__(self) -> int:
         return len(self._open)
+
+
+def _combined_key(splits: Sequence[SplitFile], mapping: Mapping) -> Hashable:
+    return (mapping, *((split.store.identity, split.path) for split in splits))
 
 
 @dataclass(frozen=True)

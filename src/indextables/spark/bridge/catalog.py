@@ -11,31 +11,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
-from indextables.config import known_keys
 from indextables.errors import (
     ConfigError,
     NotATableError,
     ObjectNotFoundError,
-    SchemaError,
     TableExistsError,
 )
 from indextables.log.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
-from indextables.schema import to_json
 from indextables.spark.access import TableAccess, invalidate_logs
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.table import BridgedTable
+from indextables.spark.bridge.table_changes import (
+    changed,
+    is_to_write,
+    snapshot_for,
+    table_info,
+)
 from indextables.spark.data_source import NAME
 from indextables.spark.options import SourceOptions
 from indextables.spark.readwriter import PROVIDERS, session_settings
-from indextables.spark.schemas import table_schema
 from indextables.spark.write_job import new_table
-from indextables.split.mapping_options import build_mapping
 from indextables.storage import Store, open_store
 
 Place = str
@@ -92,7 +90,7 @@ class Catalog(Comparable):
         invalidate_logs(self._access(identifier).path)
 
     def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
-        properties = _table_info(self.java, info)[2]
+        properties = table_info(self.java, info)[2]
         location = properties.get("location")
         access = self._access(identifier) if location is None else self.at(location)
         self.create(identifier, access, info)
@@ -106,28 +104,6 @@ class Catalog(Comparable):
 
     def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
         return self.alter(identifier, self._access(identifier), changes)
-
-    def _changed(self, snapshot: Snapshot, change: JavaObject, access: TableAccess) -> Metadata:
-        metadata = snapshot.metadata
-        kind = change.getClass().getSimpleName()
-        if kind == "SetProperty":
-            known_keys({change.property(): change.value()})
-            new = {**metadata.configuration, change.property(): change.value()}
-            if change.property() == "comment":
-                return replace(metadata, description=change.value())
-            return replace(metadata, configuration=new)
-        if kind == "RemoveProperty":
-            left = {k: v for k, v in metadata.configuration.items() if k != change.property()}
-            return replace(metadata, configuration=left)
-        if kind == "AddColumn":
-            names = list(change.fieldNames())
-            if len(names) != 1:
-                raise SchemaError("Only columns of the table can be added, not fields of structs.")
-            return _with_column(snapshot, names[0], change.dataType(), access, self.java)
-        raise ConfigError(
-            f"An index table cannot do this change of a table ({kind}). Columns can be added and "
-            "properties set or removed; for everything else write a new table."
-        )
 
     def dropTable(self, identifier: JavaObject) -> bool:  # noqa: N802
         if _is_path(identifier.name()):
@@ -214,9 +190,9 @@ class Catalog(Comparable):
     def load(self, identifier: JavaObject, access: TableAccess, *more: Any) -> JavaObject:
         """The table at a place, now or at the version or time that Spark names."""
         try:
-            snapshot = _snapshot(access.log(), *more)
+            snapshot = snapshot_for(access.log(), *more)
         except NotATableError as error:
-            if _is_to_write(more):  # whoever writes may want to create it
+            if is_to_write(more):  # whoever writes may want to create it
                 raise self._no_such_table(identifier) from None
             if _is_path(identifier.name()):
                 raise
@@ -233,7 +209,7 @@ class Catalog(Comparable):
         may_exist: bool = False,
     ) -> bool:
         """Create a table at a place; gives whether it did, where one may be there already."""
-        schema, partitions, properties = _table_info(self.java, info)
+        schema, partitions, properties = table_info(self.java, info)
         given = {k: v for k, v in properties.items() if not k.startswith("option.")}
         provider = given.get("provider", NAME)
         if provider.lower() not in PROVIDERS:
@@ -266,7 +242,8 @@ class Catalog(Comparable):
         def plan(newest: Snapshot) -> list[Metadata]:
             metadata = newest.metadata
             for change in every:
-                metadata = self._changed(replace(newest, metadata=metadata), change, access)
+                now = replace(newest, metadata=metadata)
+                metadata = changed(now, change, access, self.java)
             return [metadata]
 
         try:
@@ -359,79 +336,3 @@ def _exists(log: TransactionLog) -> bool:
 
 def _is_path(name: str) -> bool:
     return "/" in name or "\\" in name
-
-
-def _is_to_write(more: Sequence[Any]) -> bool:
-    """Whether Spark loads a table to write to it, in any of the forms that it has for that."""
-    for told in more:
-        if isinstance(told, str | int):
-            continue
-        kind = told.getClass().getSimpleName()
-        if kind == "TableContext":
-            return bool(told.writePrivileges())
-        if kind != "CaseInsensitiveStringMap":
-            return True
-    return False
-
-
-def _snapshot(log: TransactionLog, *more: Any) -> Snapshot:
-    """The newest snapshot, or the one of a version (text) or a time (microseconds)."""
-    for told in more:
-        if isinstance(told, str):
-            if not told.strip().isdecimal():
-                raise ConfigError(f"VERSION AS OF takes the number of a version, not {told!r}.")
-            return log.snapshot(version=int(told))
-        if isinstance(told, int):
-            return log.snapshot(timestamp_ms=told // 1000)
-        if told.getClass().getSimpleName() == "TableContext" and told.timeTravel().isPresent():
-            return _travelled(log, told.timeTravel().get())
-    return log.snapshot()
-
-
-def _travelled(log: TransactionLog, travel: JavaObject) -> Snapshot:
-    kind = travel.getClass().getSimpleName()
-    if "Version" in kind:
-        return _snapshot(log, travel.version())
-    return _snapshot(log, travel.timestamp())
-
-
-def _table_info(
-    java: Jvm, info: Sequence[Any]
-) -> tuple[pa.Schema, tuple[str, ...], dict[str, str]]:
-    """Schema, partition columns and properties, from whichever form of createTable was called."""
-    if len(info) == 1:
-        schema, partitions, properties = (
-            info[0].schema(),
-            info[0].partitions(),
-            info[0].properties(),
-        )
-    else:
-        columns, partitions, properties = info
-        schema = columns
-        if columns.getClass().isArray():
-            schema = java.find(V2 + "catalog.CatalogV2Util").v2ColumnsToStructType(columns)
-    names = []
-    for transform in partitions:
-        if transform.name() != "identity":
-            raise SchemaError(
-                f"An index table is partitioned by columns, not by {transform.describe()}."
-            )
-        names.append(".".join(transform.references()[0].fieldNames()))
-    return table_schema(java.schema_of(schema)), tuple(names), dict(properties)
-
-
-def _with_column(
-    snapshot: Snapshot, name: str, kind: JavaObject, access: TableAccess, java: Jvm
-) -> Metadata:
-    if name.lower() in (known.lower() for known in snapshot.schema.names):
-        raise SchemaError(f"'{snapshot.uri}' has a column '{name}' already.")
-    new = java.find("org.apache.spark.sql.types.StructType")().add(name, kind, True)
-    schema = pa.schema([*snapshot.schema, *table_schema(java.schema_of(new))])
-    mapping = build_mapping(
-        schema,
-        access.settings.over(known_keys(snapshot.metadata.configuration)),
-        partition_by=snapshot.partition_columns,
-        base=mapping_of(snapshot),
-    )
-    configuration = {**snapshot.metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
-    return replace(snapshot.metadata, schema_string=to_json(schema), configuration=configuration)

@@ -93,7 +93,7 @@ class _Scan(Comparable):
         return self.java.find("java.util.OptionalLong").of(self._described.size)
 
     def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802
-        return True
+        return False  # the splits that a search matches nothing in are counted
 
     def columnarSupportMode(self) -> JavaObject:  # noqa: N802
         modes = self.java.find("org.apache.spark.sql.connector.read.Scan$ColumnarSupportMode")

@@ -29,14 +29,8 @@ from indextables.predicate import (
 )
 from indextables.predicate.search import over_fields
 from indextables.spark.access import TableAccess
-from indextables.spark.aggregation import (
-    Aggregate,
-    Aggregation,
-    Function,
-    groupable,
-    result_type,
-    supported,
-)
+from indextables.spark.aggregation import Aggregation, supported
+from indextables.spark.bridge.aggregates import aggregate_schema, column_name, parse_aggregation
 from indextables.spark.bridge.filters import Translator
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
 from indextables.spark.bridge.native import NativeScans, is_worth_an_index
@@ -44,15 +38,10 @@ from indextables.spark.bridge.scan import Described, DriverScan, TableScan
 from indextables.spark.read_task import Order, ScoredReader, SplitReader, in_groups
 from indextables.spark.schemas import spark_schema
 from indextables.spark.search_pushdown import HIDDEN, SCORE
+from indextables.storage.local import LocalStore
 
-_FUNCTIONS: dict[str, Function] = {
-    "CountStar": "count_rows",
-    "Count": "count",
-    "Sum": "sum",
-    "Min": "min",
-    "Max": "max",
-}
 _MAX_ORDERED = 10_000
+_MOST_FETCHED = 256 << 20
 
 
 @implements(
@@ -119,25 +108,29 @@ class ScanBuilder:
     def pushTopN(self, orders: JavaObject, limit: int) -> bool:  # noqa: N802
         if len(orders) != 1 or limit > _MAX_ORDERED:
             return False
-        name = self._column_name(orders[0].expression())
+        name = column_name(orders[0].expression())
         descending = orders[0].direction().name() == "DESCENDING"
+        if name is None:
+            return False
         if name == SCORE:
             if self._search() is None or not descending:
                 return False
-        elif name is None or not supported("min", self._snapshot.schema.field(name).type):
+        elif name not in self._snapshot.schema.names or not supported(
+            "min", self._snapshot.schema.field(name).type
+        ):
             return False
         nulls_first = orders[0].nullOrdering().name() == "NULLS_FIRST"
         self._order = Order(name, descending, nulls_first, limit)
         return True
 
     def supportCompletePushDown(self, aggregation: JavaObject) -> bool:  # noqa: N802
-        parsed = self._parsed(aggregation)
+        parsed = parse_aggregation(aggregation, self._snapshot.schema)
         if parsed is None:
             return False
         return self._is_counted(parsed) or self._fits_the_driver
 
     def pushAggregation(self, aggregation: JavaObject) -> bool:  # noqa: N802
-        self._aggregation = self._parsed(aggregation)
+        self._aggregation = parse_aggregation(aggregation, self._snapshot.schema)
         if self._aggregation is None:
             return False
         if self._native is not None and not self._is_counted(self._aggregation):
@@ -172,7 +165,9 @@ class ScanBuilder:
         return self._in_tasks(reader, self._schema, self._columns)
 
     def _build_aggregate(self, aggregation: Aggregation) -> JavaObject:
-        schema = self.java.struct_type(spark_schema(self._aggregate_schema(aggregation)))
+        schema = self.java.struct_type(
+            spark_schema(aggregate_schema(aggregation, self._snapshot.schema))
+        )
         if self._is_counted(aggregation):
             compute = functools.partial(self._counted, aggregation)
             return DriverScan(self.java, schema, self._described(aggregation), compute=compute)
@@ -264,8 +259,7 @@ class ScanBuilder:
         if len(found) <= 1:
             return found[0] if found else None
         parts = tuple(
-            over_fields(one.query, [".".join(one.column.path)]) if one.column else one.query
-            for one in found
+            over_fields(one.query, [one.column.root]) if one.column else one.query for one in found
         )
         return Search(None, Boolean(must=parts), " AND ".join(one.text for one in found))
 
@@ -276,13 +270,16 @@ class ScanBuilder:
         tasks = self._plan.tasks
         if not limit or len(tasks) > self._config[keys.DRIVER_MAX_SPLITS]:
             return False
+        store = self._access.store()
+        if not isinstance(store, LocalStore) and sum(t.size for t in tasks) > _MOST_FETCHED:
+            return False  # the driver would fetch indexes that executors keep
         rows = [task.num_records for task in tasks]
         if all(n is not None for n in rows) and sum(n or 0 for n in rows) <= limit:
             return True
         searches = [p for p in conjuncts(self._predicate) if isinstance(p, Search)]
         if not searches:
             return False
-        environment = Environment.of(self._access.store(), self._snapshot, self._config)
+        environment = Environment.of(store, self._snapshot, self._config)
 
         def fewest(task: Any) -> int:
             searcher = environment.searcher(task)
@@ -304,53 +301,6 @@ class ScanBuilder:
     def _counted(self, aggregation: Aggregation) -> pa.Table:
         rows, _ = count_from_log(self._snapshot, self._predicate)
         return pa.table({name: pa.array([rows], pa.int64()) for name in aggregation.names()})
-
-    def _parsed(self, aggregation: JavaObject) -> Aggregation | None:
-        """What an aggregation of the JVM asks; None if something in it is not ours to answer."""
-        schema = self._snapshot.schema
-        groups = [self._column_name(one) for one in aggregation.groupByExpressions()]
-        if not all(n is not None and groupable(schema.field(n).type) for n in groups):
-            return None
-        found = []
-        for function in aggregation.aggregateExpressions():
-            one = self._aggregate(function)
-            if one is None:
-                return None
-            found.append(one)
-        return Aggregation(tuple(name for name in groups if name), tuple(found))
-
-    def _aggregate(self, function: JavaObject) -> Aggregate | None:
-        kind = _FUNCTIONS.get(function.getClass().getSimpleName())
-        if kind is None:
-            return None
-        if kind == "count_rows":
-            return Aggregate(kind, None)
-        if kind in ("count", "sum") and function.isDistinct():
-            return None
-        name = self._column_name(function.column())
-        if name is None or not supported(kind, self._snapshot.schema.field(name).type):
-            return None
-        return Aggregate(kind, name)
-
-    def _column_name(self, expression: JavaObject) -> str | None:
-        """The column that an expression is, if it is one."""
-        if expression.getClass().getSimpleName() != "FieldReference":
-            return None
-        parts = list(expression.fieldNames())
-        known = len(parts) == 1 and parts[0] in (*self._snapshot.schema.names, SCORE)
-        return parts[0] if known else None
-
-    def _aggregate_schema(self, aggregation: Aggregation) -> pa.Schema:
-        schema = self._snapshot.schema
-        fields = [
-            schema.field(name).with_name(out).with_nullable(True).remove_metadata()
-            for name, out in zip(aggregation.groups, aggregation.names(), strict=False)
-        ]
-        outs = aggregation.names()[len(aggregation.groups) :]
-        for out, one in zip(outs, aggregation.aggregates, strict=True):
-            kind = None if one.column is None else schema.field(one.column).type
-            fields.append(pa.field(out, result_type(one.function, kind)))
-        return pa.schema(fields)
 
 
 def _all_rows(reader: SplitReader, plan: ScanPlan, schema: JavaObject) -> pa.Table:

@@ -3,7 +3,8 @@
 Spark lets a catalog stand before its own one. This one hands everything on, except tables whose
 provider is ours: those are loaded, created, changed and dropped here, and only their names and
 places are kept in Spark's catalog. Without a metastore Spark forgets names when it stops; a table
-that is in its place in the warehouse is then found there.
+that is in its place in the warehouse is then found there by its name. SHOW TABLES, which asks
+nobody but Spark, does not list it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from indextables.errors import IndexTablesError
 from indextables.spark.access import TableAccess, invalidate_logs
 from indextables.spark.bridge.catalog import Catalog, Place
 from indextables.spark.bridge.jvm import (
-    V2,
     Comparable,
     JavaObject,
     Jvm,
@@ -28,16 +28,30 @@ from indextables.spark.data_source import ALIASES, NAME
 
 SPARK_CATALOG = "spark_catalog"
 _OURS = frozenset(name.lower() for name in (NAME, *ALIASES))
-_SETTING = "spark.sql.catalog.spark_catalog"
 
 
 def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> None:
-    """Let index tables be tables of Spark's own catalog."""
+    """Let index tables be tables of Spark's own catalog.
+
+    Spark has a setting for that, but it names a class, and sessions that Spark clones from this one
+    (for `foreachBatch`, for cached queries) would look for it in vain. So the catalog itself is
+    exchanged, in this session only.
+    """
     manager = java.session.sessionState().catalogManager()
     below = manager.v2SessionCatalog()
-    catalogs.put(SPARK_CATALOG, SessionCatalog(java, below, tables))
-    # Any name but the default one makes Spark look into the list of catalogs.
-    java.spark.conf.set(_SETTING, NAME)
+    ours = SessionCatalog(java, below, tables)
+    field = _field(manager.getClass(), "defaultSessionCatalog")
+    if field.get(manager).equals(below):
+        field.set(manager, ours)
+    else:  # a catalog that the user configured; it stays below
+        catalogs.put(SPARK_CATALOG, ours)
+
+
+def _field(owner: JavaObject, name: str) -> JavaObject:
+    """A field of a class, by reflection."""
+    found = owner.getDeclaredField(name)
+    found.setAccessible(True)
+    return found
 
 
 @implements("catalog.CatalogExtension")
@@ -106,18 +120,6 @@ class SessionCatalog(Comparable):
 
     def tableExists(self, identifier: JavaObject) -> bool:  # noqa: N802
         return bool(self._below.tableExists(identifier)) or self._forgotten(identifier) is not None
-
-    def listTables(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
-        known = list(self._below.listTables(namespace))
-        names = {one.name() for one in known}
-        place = self._known().getDatabaseMetadata(next(iter(namespace))).locationUri().toString()
-        try:
-            found = self._tables.names_in(self._tables.at(place).store(), "")
-        except IndexTablesError:
-            found = []  # a warehouse that only Hadoop reaches
-        make = self.java.find(V2 + "catalog.Identifier")
-        known += [make.of(namespace, name) for name in found if name not in names]
-        return self.java.array(V2 + "catalog.Identifier", known)
 
     def purgeTable(self, identifier: JavaObject) -> bool:  # noqa: N802
         return bool(self.dropTable(identifier))

@@ -1,0 +1,72 @@
+"""Aggregations as Spark's planner offers them, and the schema of what a scan then gives."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from indextables.spark.aggregation import (
+    Aggregate,
+    Aggregation,
+    Function,
+    groupable,
+    result_type,
+    supported,
+)
+from indextables.spark.bridge.jvm import JavaObject
+
+_FUNCTIONS: dict[str, Function] = {
+    "CountStar": "count_rows",
+    "Count": "count",
+    "Sum": "sum",
+    "Min": "min",
+    "Max": "max",
+}
+
+
+def parse_aggregation(aggregation: JavaObject, schema: pa.Schema) -> Aggregation | None:
+    """What an aggregation of the JVM asks; None if something in it is not ours to answer."""
+    groups = [column_name(one) for one in aggregation.groupByExpressions()]
+    if not all(n in schema.names and groupable(schema.field(n).type) for n in groups):
+        return None
+    found = []
+    for function in aggregation.aggregateExpressions():
+        one = _aggregate(function, schema)
+        if one is None:
+            return None
+        found.append(one)
+    return Aggregation(tuple(name for name in groups if name), tuple(found))
+
+
+def _aggregate(function: JavaObject, schema: pa.Schema) -> Aggregate | None:
+    kind = _FUNCTIONS.get(function.getClass().getSimpleName())
+    if kind is None:
+        return None
+    if kind == "count_rows":
+        return Aggregate(kind, None)
+    if kind in ("count", "sum") and function.isDistinct():
+        return None
+    name = column_name(function.column())
+    if name not in schema.names or not supported(kind, schema.field(name).type):
+        return None
+    return Aggregate(kind, name)
+
+
+def column_name(expression: JavaObject) -> str | None:
+    """The column that an expression is, if it is one and no field of a struct."""
+    if expression.getClass().getSimpleName() != "FieldReference":
+        return None
+    parts = list(expression.fieldNames())
+    return parts[0] if len(parts) == 1 else None
+
+
+def aggregate_schema(aggregation: Aggregation, schema: pa.Schema) -> pa.Schema:
+    """The columns of an aggregation's result, in the types that Spark expects."""
+    fields = [
+        schema.field(name).with_name(out).with_nullable(True).remove_metadata()
+        for name, out in zip(aggregation.groups, aggregation.names(), strict=False)
+    ]
+    outs = aggregation.names()[len(aggregation.groups) :]
+    for out, one in zip(outs, aggregation.aggregates, strict=True):
+        kind = None if one.column is None else schema.field(one.column).type
+        fields.append(pa.field(out, result_type(one.function, kind)))
+    return pa.schema(fields)

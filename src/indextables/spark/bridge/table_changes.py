@@ -1,0 +1,119 @@
+"""What Spark's statements say about a table: which version to load, what to create or change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.config import Config, known_keys
+from indextables.errors import ConfigError, SchemaError
+from indextables.log.actions import Metadata
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
+from indextables.schema import to_json
+from indextables.spark.access import TableAccess
+from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
+from indextables.spark.schemas import table_schema
+from indextables.split.mapping_options import build_mapping
+
+
+def is_to_write(more: Sequence[Any]) -> bool:
+    """Whether Spark loads a table to write to it, in any of the forms that it has for that."""
+    for told in more:
+        if isinstance(told, str | int):
+            continue
+        kind = told.getClass().getSimpleName()
+        if kind == "TableContext":
+            return bool(told.writePrivileges())
+        if kind != "CaseInsensitiveStringMap":
+            return True
+    return False
+
+
+def snapshot_for(log: TransactionLog, *more: Any) -> Snapshot:
+    """The newest snapshot, or the one of a version (text) or a time (microseconds)."""
+    for told in more:
+        if isinstance(told, str):
+            if not told.strip().isdecimal():
+                raise ConfigError(f"VERSION AS OF takes the number of a version, not {told!r}.")
+            return log.snapshot(version=int(told))
+        if isinstance(told, int):
+            return log.snapshot(timestamp_ms=told // 1000)
+        if told.getClass().getSimpleName() == "TableContext" and told.timeTravel().isPresent():
+            return _travelled(log, told.timeTravel().get())
+    return log.snapshot()
+
+
+def _travelled(log: TransactionLog, travel: JavaObject) -> Snapshot:
+    kind = travel.getClass().getSimpleName()
+    if "Version" in kind:
+        return snapshot_for(log, travel.version())
+    return snapshot_for(log, travel.timestamp())
+
+
+def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ...], dict[str, str]]:
+    """Schema, partition columns and properties, from whichever form of createTable was called."""
+    if len(info) == 1:
+        schema, partitions, properties = (
+            info[0].schema(),
+            info[0].partitions(),
+            info[0].properties(),
+        )
+    else:
+        columns, partitions, properties = info
+        schema = columns
+        if columns.getClass().isArray():
+            schema = java.find(V2 + "catalog.CatalogV2Util").v2ColumnsToStructType(columns)
+    names = []
+    for transform in partitions:
+        if transform.name() != "identity":
+            raise SchemaError(
+                f"An index table is partitioned by columns, not by {transform.describe()}."
+            )
+        names.append(".".join(transform.references()[0].fieldNames()))
+    return table_schema(java.schema_of(schema)), tuple(names), dict(properties)
+
+
+def _with_column(
+    snapshot: Snapshot, name: str, kind: JavaObject, access: TableAccess, java: Jvm
+) -> Metadata:
+    if name.lower() in (known.lower() for known in snapshot.schema.names):
+        raise SchemaError(f"'{snapshot.uri}' has a column '{name}' already.")
+    new = java.find("org.apache.spark.sql.types.StructType")().add(name, kind, True)
+    schema = pa.schema([*snapshot.schema, *table_schema(java.schema_of(new))])
+    mapping = build_mapping(
+        schema,
+        access.settings.over(known_keys(snapshot.metadata.configuration)),
+        partition_by=snapshot.partition_columns,
+        base=mapping_of(snapshot),
+    )
+    configuration = {**snapshot.metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
+    return replace(snapshot.metadata, schema_string=to_json(schema), configuration=configuration)
+
+
+def changed(snapshot: Snapshot, change: JavaObject, access: TableAccess, java: Jvm) -> Metadata:
+    """A table's metadata after one change of ALTER TABLE."""
+    metadata = snapshot.metadata
+    kind = change.getClass().getSimpleName()
+    if kind == "SetProperty":
+        if change.property() == "comment":
+            return replace(metadata, description=change.value())
+        new = {**metadata.configuration, change.property(): change.value()}
+        Config(known_keys(new))  # a value that does not parse is refused now
+        return replace(metadata, configuration=new)
+    if kind == "RemoveProperty":
+        left = {k: v for k, v in metadata.configuration.items() if k != change.property()}
+        return replace(metadata, configuration=left)
+    if kind == "AddColumn":
+        names = list(change.fieldNames())
+        if len(names) != 1:
+            raise SchemaError("Only columns of the table can be added, not fields of structs.")
+        return _with_column(snapshot, names[0], change.dataType(), access, java)
+    raise ConfigError(
+        f"An index table cannot do this change of a table ({kind}). Columns can be added and "
+        "properties set or removed; for everything else write a new table."
+    )
