@@ -26,6 +26,7 @@ from indextables import config as keys
 from indextables.config import Config, known_keys
 from indextables.errors import ConfigError, NotATableError, SchemaError
 from indextables.jobs import write_rows
+from indextables.jobs.purge import Purged, purge
 from indextables.jobs.restore import restore
 from indextables.jobs.write_rows import Written
 from indextables.log.actions import Metadata
@@ -361,6 +362,16 @@ class Table:
         """Write a checkpoint of the newest version now."""
         self._check_writable()
         return self._log.checkpoint()
+
+    def purge(self, *, older_than_hours: float | None = None, dry_run: bool = False) -> Purged:
+        """Delete expired log files, and old splits that no retained version names.
+
+        With `dry_run`, only say which. Splits are kept for `purge.defaultRetentionHours` unless
+        `older_than_hours` says otherwise.
+        """
+        self._check_writable()
+        config = self._effective(self.snapshot())
+        return purge(self._log, retention_hours=older_than_hours, dry_run=dry_run, config=config)
 
     # --- inside ------------------------------------------------------------------------------
 

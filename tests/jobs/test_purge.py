@@ -145,3 +145,13 @@ def test_one_listing_and_no_request_per_file_but_the_deletes(table, tmp_path):
     assert [p for o, p in store.operations if o == "list"].count("") == 1
     assert store.count("delete", ".split") == 1
     assert not [p for o, p in store.operations if o in ("head", "get") and p.endswith(".split")]
+
+
+def test_the_table_has_the_verb(table, tmp_path):
+    orphan(tmp_path)
+    age(tmp_path / "t", 8)
+    assert len(table.purge(dry_run=True).orphans) == 1
+    assert table.purge(older_than_hours=24 * 9).files_deleted == 0
+    assert table.purge().files_deleted == 1
+    with pytest.raises(ConfigError, match="to be read"):
+        Table.open(tmp_path / "t", version=1).purge()
