@@ -184,7 +184,9 @@ def _needle(root: Path) -> Result:
     assert expected.num_rows == SPLITS
     for peer in (arrow, duck, duck_part):
         assert peer().cast(SCHEMA).sort_by("id") == expected
-    by_arrow, by_duck, by_part, warm = race(6, arrow, duck, duck_part, ours)
+    # Twice, and the second counts: a warm scan is one that follows another, while the peers'
+    # gigabytes have emptied the processor's caches for the first.
+    by_arrow, by_duck, by_part, _, warm = race(6, arrow, duck, duck_part, ours, ours)
     others = [open_table(root, cache=f"cold-{n}") for n in range(3)]
     cold = min(best_of(1, partial(ours, other)) for other in others)
     best = min(by_arrow.seconds, by_duck.seconds)

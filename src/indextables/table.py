@@ -241,7 +241,8 @@ class Table:
         )
         schema = result_schema(plan)
         pieces = run_scan(plan, self._environment(snapshot))
-        batches = (batch for piece in pieces for batch in piece.cast(schema).to_batches())
+        fitting = (p if p.schema.equals(schema) else p.cast(schema) for p in pieces)
+        batches = (batch for piece in fitting for batch in piece.to_batches())
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def search(

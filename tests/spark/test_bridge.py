@@ -80,10 +80,11 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_answers_are_those_of_plain_rows(spark, place, way, query):
-    spark.createDataFrame(Table.open(place).scan()).createOrReplaceTempView("plain_rows")
-    expected = spark.sql(query.format(t="plain_rows")).collect()
+def test_answers_are_those_of_bridge_plain(spark, place, way, query):
+    spark.createDataFrame(Table.open(place).scan()).createOrReplaceTempView("bridge_plain")
+    expected = spark.sql(query.format(t="bridge_plain")).collect()
     found = spark.sql(query.format(t=f"indextables.`{place}`")).collect()
+    spark.catalog.dropTempView("bridge_plain")
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
@@ -448,3 +449,21 @@ def test_the_native_scan_can_be_switched_off(spark, place, value, there):
 def test_scores_in_aggregates_and_conditions(spark, place, way, query, expected):
     found = spark.sql(query.format(t=f"indextables.`{place}`")).collect()
     assert [tuple(row) for row in found] == expected
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+05:30"])
+def test_timestamps_in_the_sessions_time_zone(spark, tmp_path, zone):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        rows = spark.range(48).selectExpr(
+            "id", "timestamp_seconds(1729987200 + id * 1800) at", "cast(id as string) s"
+        )
+        path = str(tmp_path / "t")
+        rows.write.format("indextables").save(path)
+        # Around the hour that a clock in Berlin shows twice.
+        condition = "at >= TIMESTAMP '2024-10-27 02:30:00' AND at < TIMESTAMP '2024-10-27 09:00:00'"
+        found = spark.read.format("indextables").load(path).where(condition)
+        assert sorted(found.collect()) == sorted(rows.where(condition).collect())
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)

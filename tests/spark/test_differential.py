@@ -151,4 +151,6 @@ def test_random_queries(spark, tmp_path, chunk):
     finally:
         spark.conf.unset(DRIVER)
         rows.unpersist()
+        for view in ("plain_view", "bridge_view", "public_view"):
+            spark.catalog.dropTempView(view)
     assert not wrong

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +39,7 @@ from indextables.predicate import (
 from indextables.predicate.coercion import compare, is_in
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
+from indextables.predicate.temporal import time_zone
 from indextables.spark.search_pushdown import INDEX_ALL, SEARCH_FUNCTIONS
 
 
@@ -247,9 +247,9 @@ class Translator:
         """A timestamp, which Spark spells in the session's time zone."""
         try:
             moment = datetime.datetime.fromisoformat(text)
-        except ValueError:
+            local = moment.replace(tzinfo=time_zone(self.timezone))
+        except ValueError:  # our errors about time zones are such, too
             raise NotUnderstoodError from None
-        local = moment.replace(tzinfo=ZoneInfo(self.timezone))
         if local.utcoffset() != local.replace(fold=1).utcoffset():
             raise NotUnderstoodError  # the hour that a clock shows twice
         return local.astimezone(datetime.UTC)
