@@ -492,7 +492,7 @@ class SplitWriteError(SplitError, OSError):
 
 
 class TooManyExpansionsError(QueryError):
-    """A wildcard, phrase prefix or range of words matches more words than allowed."""
+    """A wildcard, pattern, fuzzy term or range of words matches more words than allowed."""
 
     def __init__(self, text: str, *, field: str, found: int, limit: int) -> None:
         self.text = text
@@ -501,7 +501,7 @@ class TooManyExpansionsError(QueryError):
         self.limit = limit
         super().__init__(
             f"'{text}' matches {found:,} different words of '{field}'; the limit is {limit:,}. "
-            "Write a longer beginning, or raise spark.indextables.indexquery.maxExpansions."
+            "Ask for something narrower, or raise spark.indextables.indexquery.maxExpansions."
         )
 
 

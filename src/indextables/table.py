@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -26,17 +24,16 @@ from indextables import config as keys
 from indextables.config import Config, known_keys
 from indextables.errors import ConfigError, NotATableError, SchemaError
 from indextables.jobs import write_rows
+from indextables.jobs.commit_write import Written
+from indextables.jobs.new_table import new_table
 from indextables.jobs.purge import Purged, purge
 from indextables.jobs.restore import restore
-from indextables.jobs.write_rows import Written
-from indextables.log.actions import Metadata
 from indextables.log.cache import CacheStats
 from indextables.log.last_checkpoint import LastCheckpoint
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.count import count_rows
 from indextables.plan.execute import (
-    MAPPING_PROPERTY,
     Environment,
     mapping_of,
     result_schema,
@@ -49,9 +46,7 @@ from indextables.predicate import TRUE, Predicate, Search, searches
 from indextables.predicate.search import over_fields
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
-from indextables.schema import from_json, normalize, to_json
-from indextables.split.mapping_options import build_mapping
-from indextables.split.partitioning import check_partition_columns
+from indextables.schema import from_json
 from indextables.split.query import resolve
 from indextables.storage import canonical_uri, open_store
 
@@ -95,19 +90,14 @@ class Table:
         >>> table.search("fox")["id"].to_pylist()
         ['a']
         """
-        arrow = normalize(from_json(schema) if isinstance(schema, str) else schema)
-        check_partition_columns(partition_by, arrow)
         types = {f"{keys.TYPE_MAP.name}{column}": kind for column, kind in (mapping or {}).items()}
-        effective = Config(types, config, known_keys(properties or {}))
-        built = build_mapping(arrow, effective, partition_by=partition_by)
-        metadata = Metadata(
-            id=str(uuid.uuid4()),
+        metadata, _ = new_table(
+            from_json(schema) if isinstance(schema, str) else schema,
+            partition_by=partition_by,
+            properties=properties or {},
+            config=Config(types, config),
             name=name,
             description=description,
-            schema_string=to_json(arrow),
-            partition_columns=tuple(partition_by),
-            configuration={**(properties or {}), MAPPING_PROPERTY: built.to_json()},
-            created_time=time.time_ns() // 1_000_000,
         )
         settings = Config(config)
         log = TransactionLog.create(open_store(uri, storage_options), metadata, config=settings)

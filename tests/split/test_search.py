@@ -277,10 +277,11 @@ def test_a_pattern_that_matches_too_many_words_is_refused(make):
     searcher = make(table)
     context = SearchContext(table.schema, searcher.context.mapping, max_expansions=100)
     small = SplitSearcher(searcher.split, searcher.pool, context)
-    for text in ("word*", "*ord*", "[a TO z]", '"word1 w"*'):
+    for text in ("word*", "*ord*", "[a TO z]", '"word1 w"*', "/w.*/", "word1~2"):
         with pytest.raises(TooManyExpansionsError, match="maxExpansions"):
             small.search(query(text, "body"))
-    assert small.search(query("word19*", "body")).tolist() == [0]
+    for text in ("word19*", "/word19./", "word199~1", "wrod1~1"):
+        assert small.search(query(text, "body")).tolist() == [0]
     assert searcher.search(query("word*", "body")).tolist() == [0]
 
 

@@ -8,8 +8,6 @@ not there yet is created by the same commit.
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -24,32 +22,30 @@ from indextables.errors import (
     SchemaError,
     TableExistsError,
 )
-from indextables.jobs.rewrite import Removal, remove_rows
-from indextables.jobs.write_rows import (
+from indextables.jobs.commit_write import (
     Target,
     Written,
-    _checked,
-    _commit,
-    _metadata_on,
-    _partition_key,
-    _replace,
-    _scope,
-    _undone_on_error,
-    target_of,
+    checked_rows,
+    commit_replacement,
+    commit_write,
+    metadata_on,
+    partition_key,
+    scope_of,
+    undone_on_error,
 )
+from indextables.jobs.new_table import new_table
+from indextables.jobs.rewrite import Removal, remove_rows
+from indextables.jobs.write_rows import target_of
 from indextables.jobs.write_splits import SplitSink, discard
-from indextables.log.actions import Action, Add, Metadata
+from indextables.log.actions import Action, Add
 from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.predicate import Predicate
 from indextables.predicate.sql_text import parse_predicate
-from indextables.schema import conform, normalize, to_json
+from indextables.schema import conform
 from indextables.spark.access import TableAccess
-from indextables.split.mapping_options import build_mapping
-from indextables.split.partitioning import check_partition_columns
 
 Kind = Literal["append", "overwrite", "partitions", "where"]
 
@@ -99,7 +95,7 @@ class WriteJob:
         conformed = (conform(batch, self.target.schema) for batch in batches)
         if self.where is None:
             return conformed
-        return _checked(conformed, self.where, self.target)
+        return checked_rows(conformed, self.where, self.target)
 
     # --- on the driver -----------------------------------------------------------------------
 
@@ -118,11 +114,11 @@ class WriteJob:
             case "append":
                 transaction = Transaction(
                     operation=Operation.APPEND,
-                    transform=lambda newest: [*_metadata_on(newest, snapshot, self.target), *adds],
+                    transform=lambda newest: [*metadata_on(newest, snapshot, self.target), *adds],
                     read_version=self.version,
                     metrics={"rows": rows, "files": len(adds)},
                 )
-                return _commit(log, transaction, adds, rows)
+                return commit_write(log, transaction, adds, rows)
             case "overwrite":
                 return self._overwrite(log, snapshot, adds, rows)
             case "partitions":
@@ -181,7 +177,7 @@ class WriteJob:
                 )
             return job
 
-        job: WriteJob = _undone_on_error(log, adds, again)
+        job: WriteJob = undone_on_error(log, adds, again)
         return replace(job, where=self.where).commit([TaskOutput(tuple(adds), rows)])
 
     def _overwrite(
@@ -189,7 +185,7 @@ class WriteJob:
     ) -> Written:
         def plan(newest: Snapshot) -> Sequence[Action]:
             gone = removes_for(newest.entries, timestamp=log.now_ms(), data_change=True)
-            return [*gone, *_metadata_on(newest, snapshot, self.target), *adds]
+            return [*gone, *metadata_on(newest, snapshot, self.target), *adds]
 
         transaction = Transaction(
             operation=Operation.OVERWRITE,
@@ -197,21 +193,19 @@ class WriteJob:
             read_version=self.version,
             metrics={"rows": rows, "files": len(adds)},
         )
-        return _commit(log, transaction, adds, rows)
+        return commit_write(log, transaction, adds, rows)
 
     def _overwrite_partitions(
         self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
     ) -> Written:
-        touched = {_partition_key(add.partition_values, snapshot) for add in adds}
+        touched = {partition_key(add.partition_values, snapshot) for add in adds}
 
         def scope(files: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
             values = files["partitionValues"].to_pylist(maps_as_pydicts="strict")
-            return np.array(
-                [_partition_key(v, snapshot) in touched for v in values], dtype=np.bool_
-            )
+            return np.array([partition_key(v, snapshot) in touched for v in values], dtype=np.bool_)
 
         gone = snapshot.entries.filter(pa.array(scope(snapshot.entries)))
-        return _replace(
+        return commit_replacement(
             log,
             snapshot,
             target=self.target,
@@ -228,17 +222,17 @@ class WriteJob:
         predicate = self.where
         assert predicate is not None
         config = Config(self.settings)
-        removal: Removal = _undone_on_error(
+        removal: Removal = undone_on_error(
             log, adds, lambda: remove_rows(log, snapshot, predicate, config=config)
         )
-        return _replace(
+        return commit_replacement(
             log,
             snapshot,
             target=self.target,
             adds=adds,
             removal=removal,
             rows=rows,
-            scope=_scope(predicate, snapshot),
+            scope=scope_of(predicate, snapshot),
             parameters={"where": str(predicate)},
         )
 
@@ -312,28 +306,3 @@ def _first_write(
         partition_columns=metadata.partition_columns,
         settings=access.settings.over(known_keys(properties)).as_options(),
     )
-
-
-def new_table(
-    schema: pa.Schema,
-    *,
-    partition_by: Sequence[str],
-    properties: Mapping[str, str],
-    config: Config,
-    name: str | None = None,
-    description: str | None = None,
-) -> tuple[Metadata, Target]:
-    """The metadata of a table that is to be created, and what its rows are written with."""
-    columns = normalize(schema)
-    check_partition_columns(partition_by, columns)
-    mapping = build_mapping(columns, config.over(known_keys(properties)), partition_by=partition_by)
-    metadata = Metadata(
-        id=str(uuid.uuid4()),
-        name=name,
-        description=description,
-        schema_string=to_json(columns),
-        partition_columns=tuple(partition_by),
-        configuration={**properties, MAPPING_PROPERTY: mapping.to_json()},
-        created_time=time.time_ns() // 1_000_000,
-    )
-    return metadata, Target(columns, mapping, metadata)

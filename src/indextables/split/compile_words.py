@@ -10,13 +10,17 @@ import functools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import tantivy
 
 from indextables.errors import QueryError, TooManyExpansionsError
 from indextables.predicate import Fuzzy, Jolly, Phrase, Range, Regex, Term, TermSet, Wildcard
 from indextables.predicate.search import FieldNode
 from indextables.split.analyzer import Word
+from indextables.split.edit_distance import count_within
 from indextables.split.mapping import FieldMapping
 
 DEFAULT_MAX_EXPANSIONS = 100_000
@@ -49,7 +53,9 @@ class WordCompiler:
             case Wildcard():
                 return self._wildcard(target, node)
             case Regex(pattern=pattern):
-                return self._regex(target, pattern, shown=f"/{pattern}/")
+                query = self._regex(target, pattern, shown=f"/{pattern}/")
+                self._count_regex(target, pattern)
+                return query
             case Fuzzy(text=text, distance=distance):
                 words = target.analyzer.words(text)
                 return self.all(self._fuzzy(target, word.text, distance) for word in words)
@@ -137,6 +143,9 @@ class WordCompiler:
             ) from None
 
     def _fuzzy(self, target: FieldMapping, word: str, distance: int) -> tantivy.Query:
+        if self._may_be_many(target):
+            found = count_within(self._matching_terms(target), word, distance)
+            self._check_count(target, f"{word}~{distance}", found)
         return tantivy.Query.fuzzy_term_query(
             self.schema, target.field, word, distance=distance, transposition_cost_one=True
         )
@@ -183,11 +192,25 @@ class WordCompiler:
         self, target: FieldMapping, pattern: str, *, prefix: str, shown: str
     ) -> None:
         """Refuse a pattern that matches too many words. A small vocabulary needs no counting."""
-        known = self.term_counts.get(target.field)
-        if known is not None and known <= self.max_expansions:
+        if not self._may_be_many(target):
             return
         found = self._matching_terms(target, re.compile(pattern).fullmatch, prefix=prefix)
         self._check_count(target, shown, len(found))
+
+    def _count_regex(self, target: FieldMapping, pattern: str) -> None:
+        """The same for a pattern that somebody wrote: matched in linear time, whatever it is."""
+        if not self._may_be_many(target):
+            return
+        terms = pa.array(self._matching_terms(target), pa.string())
+        try:
+            matched: Any = pc.match_substring_regex(terms, f"^(?s:{pattern})$")
+        except pa.ArrowInvalid:
+            return  # a spelling that only Tantivy knows; it compiles the pattern within its limits
+        self._check_count(target, f"/{pattern}/", matched.true_count)
+
+    def _may_be_many(self, target: FieldMapping) -> bool:
+        known = self.term_counts.get(target.field)
+        return known is None or known > self.max_expansions
 
     def _check_count(self, target: FieldMapping, shown: str, found: int) -> None:
         if found > self.max_expansions:

@@ -17,6 +17,7 @@ from indextables.errors import (
     ObjectNotFoundError,
     TableExistsError,
 )
+from indextables.jobs.new_table import new_table
 from indextables.log.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
@@ -33,7 +34,6 @@ from indextables.spark.bridge.table_changes import (
 from indextables.spark.data_source import NAME
 from indextables.spark.options import SourceOptions
 from indextables.spark.readwriter import PROVIDERS, session_settings
-from indextables.spark.write_job import new_table
 from indextables.storage import Store, open_store
 
 Place = str

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from indextables.errors import NotATableError
+from indextables.jobs.new_table import new_table
 from indextables.log.snapshot import empty_snapshot
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge import session_catalog
@@ -15,7 +16,7 @@ from indextables.spark.bridge.table import BridgedTable, WriteSettings
 from indextables.spark.data_source import NAME, snapshot_of
 from indextables.spark.options import SourceOptions
 from indextables.spark.schemas import table_schema
-from indextables.spark.write_job import Exclusive, Kind, new_table
+from indextables.spark.write_job import Exclusive, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,163 @@
+"""The second half of a write: from splits that are stored to a commit.
+
+Whoever wrote the splits, this process or tasks of a cluster, commits them here. A commit that
+surely failed deletes the splits that nobody will name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import (
+    CommitStateUnknownError,
+    IndexTablesError,
+    MetadataChangedError,
+    SchemaError,
+)
+from indextables.jobs.rewrite import Removal
+from indextables.jobs.write_splits import discard
+from indextables.log.actions import Add, Metadata
+from indextables.log.files import removes_for
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction import Operation, Scope, Transaction
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.execute import MAPPING_PROPERTY
+from indextables.plan.skipping import keep_mask
+from indextables.predicate import Predicate
+from indextables.split.flat import search_rows
+from indextables.split.mapping import Mapping
+from indextables.split.row_filter import evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did."""
+
+    version: int
+    rows: int
+    files_added: int
+    files_removed: int
+    bytes_added: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The schema and mapping that rows are written with; `metadata` where the table changes."""
+
+    schema: pa.Schema
+    mapping: Mapping
+    metadata: Metadata | None
+
+
+def commit_write(
+    log: TransactionLog, transaction: Transaction, adds: Sequence[Add], rows: int
+) -> Written:
+    """Commit splits that are stored; if that surely fails, they are deleted."""
+    committed = undone_on_error(log, adds, lambda: log.commit(transaction))
+    if not committed.changed:
+        return Written(committed.version, 0, 0, 0, 0)
+    actions = log.actions(committed.version).actions
+    return Written(
+        version=committed.version,
+        rows=rows,
+        files_added=len(adds),
+        files_removed=sum(a.kind == "remove" for a in actions),
+        bytes_added=sum(add.size for add in adds),
+    )
+
+
+def commit_replacement(
+    log: TransactionLog,
+    snapshot: Snapshot,
+    *,
+    target: Target,
+    adds: list[Add],
+    removal: Removal,
+    rows: int,
+    scope: Scope,
+    parameters: dict[str, Any],
+) -> Written:
+    """Commit new splits in place of the rows that `removal` takes out.
+
+    `scope` says which added files would have been replaced too: they are a conflict.
+    """
+    removes = removes_for(removal.files, timestamp=log.now_ms(), data_change=True)
+    new = [*adds, *removal.rewritten]
+    transaction = Transaction(
+        operation=Operation.REPLACE if adds else Operation.REWRITE,
+        actions=removes,
+        transform=lambda newest: [*removes, *metadata_on(newest, snapshot, target), *new],
+        read_version=snapshot.version,
+        read_scope=scope,
+        parameters=parameters,
+        metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
+    )
+    return commit_write(log, transaction, new, rows)
+
+
+def scope_of(predicate: Predicate, snapshot: Snapshot) -> Scope:
+    """Files that may hold rows of a condition."""
+    return lambda files: keep_mask(
+        predicate, files, schema=snapshot.schema, partition_columns=snapshot.partition_columns
+    )
+
+
+def metadata_on(newest: Snapshot, read: Snapshot, target: Target) -> list[Metadata]:
+    """The change of metadata that a write makes, on top of what others changed meanwhile.
+
+    Two changes of columns or mappings do not add up: both would give out the same names in the
+    index. The second one has to begin again.
+    """
+    if target.metadata is None:
+        return []
+    old, new = read.metadata, newest.metadata
+    mappings = [m.configuration.get(MAPPING_PROPERTY) for m in (old, new)]
+    changed = ["columns"] if old.schema_string != new.schema_string else []
+    changed += ["mapping"] if mappings[0] != mappings[1] else []
+    if changed:
+        raise MetadataChangedError(uri=newest.uri, version=newest.version, changed=changed)
+    mapping = target.metadata.configuration[MAPPING_PROPERTY]
+    configuration = {**new.configuration, MAPPING_PROPERTY: mapping}
+    return [replace(new, schema_string=target.metadata.schema_string, configuration=configuration)]
+
+
+def undone_on_error(log: TransactionLog, adds: Sequence[Add], work: Callable[[], Any]) -> Any:
+    """Do the rest of a write; if it surely failed, delete the splits that nobody will name."""
+    try:
+        return work()
+    except CommitStateUnknownError:
+        raise  # the commit may be there, and then it names them
+    except IndexTablesError:
+        discard(log.store, adds)
+        raise
+
+
+def checked_rows(
+    batches: Iterator[pa.RecordBatch], predicate: Predicate, target: Target
+) -> Iterator[pa.RecordBatch]:
+    """The batches, or an error for rows that do not meet the condition they are to replace."""
+    for batch in batches:
+        answer: Any = evaluate(
+            predicate,
+            batch,
+            search=lambda search, rows=batch: search_rows(  # type: ignore[misc]
+                search, rows, target.mapping, schema=target.schema
+            ),
+        )
+        outside = pc.sum(pc.invert(answer.fill_null(False))).as_py() or 0
+        if outside:
+            raise SchemaError(
+                f"{outside:,} of the new rows do not meet the condition {predicate}. Only rows "
+                "that meet it can replace rows that do."
+            )
+        yield batch
+
+
+def partition_key(values: Any, snapshot: Snapshot) -> tuple[str | None, ...]:
+    """The partition of a file, to compare it with others."""
+    return tuple((values or {}).get(name) for name in snapshot.partition_columns)
