@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -98,6 +99,29 @@ def commit_replacement(
         metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
     )
     return commit_write(log, transaction, new, rows)
+
+
+def commit_partitions(
+    log: TransactionLog, snapshot: Snapshot, *, target: Target, adds: list[Add], rows: int
+) -> Written:
+    """Commit new splits in place of the partitions that they belong to."""
+    touched = {partition_key(add.partition_values, snapshot) for add in adds}
+
+    def scope(files: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        values = files["partitionValues"].to_pylist(maps_as_pydicts="strict")
+        return np.array([partition_key(v, snapshot) in touched for v in values], dtype=np.bool_)
+
+    gone = snapshot.entries.filter(pa.array(scope(snapshot.entries)))
+    return commit_replacement(
+        log,
+        snapshot,
+        target=target,
+        adds=adds,
+        removal=Removal(gone, (), 0),
+        rows=rows,
+        scope=scope,
+        parameters={"partitions": len(touched)},
+    )
 
 
 def scope_of(predicate: Predicate, snapshot: Snapshot) -> Scope:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from indextables.config import Config, known_keys
@@ -20,15 +19,15 @@ from indextables.jobs.commit_write import (
     Target,
     Written,
     checked_rows,
+    commit_partitions,
     commit_replacement,
     commit_write,
     metadata_on,
-    partition_key,
     scope_of,
     undone_on_error,
 )
 from indextables.jobs.progress import progress
-from indextables.jobs.rewrite import Removal, remove_rows
+from indextables.jobs.rewrite import remove_rows
 from indextables.jobs.rows_in import as_reader, check_fits, conformed
 from indextables.jobs.write_splits import SplitSink
 from indextables.log.actions import Action, Add
@@ -152,23 +151,7 @@ def overwrite_partitions(
     reader = as_reader(data)
     target = target_of(snapshot, reader.schema, config=config, merge_schema=merge_schema)
     adds, rows = _write(log, conformed(reader, target.schema), snapshot, target, config)
-    touched = {partition_key(add.partition_values, snapshot) for add in adds}
-
-    def scope(files: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        values = files["partitionValues"].to_pylist(maps_as_pydicts="strict")
-        return np.array([partition_key(v, snapshot) in touched for v in values], dtype=np.bool_)
-
-    gone = snapshot.entries.filter(pa.array(scope(snapshot.entries)))
-    return commit_replacement(
-        log,
-        snapshot,
-        target=target,
-        adds=adds,
-        removal=Removal(gone, (), 0),
-        rows=rows,
-        scope=scope,
-        parameters={"partitions": len(touched)},
-    )
+    return commit_partitions(log, snapshot, target=target, adds=adds, rows=rows)
 
 
 def delete_rows(log: TransactionLog, predicate: Predicate, *, config: Config) -> Written:

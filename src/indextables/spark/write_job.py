@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
 import pyarrow as pa
 
 from indextables.config import Config, known_keys
@@ -26,10 +25,10 @@ from indextables.jobs.commit_write import (
     Target,
     Written,
     checked_rows,
+    commit_partitions,
     commit_replacement,
     commit_write,
     metadata_on,
-    partition_key,
     scope_of,
     undone_on_error,
 )
@@ -198,23 +197,7 @@ class WriteJob:
     def _overwrite_partitions(
         self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
     ) -> Written:
-        touched = {partition_key(add.partition_values, snapshot) for add in adds}
-
-        def scope(files: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
-            values = files["partitionValues"].to_pylist(maps_as_pydicts="strict")
-            return np.array([partition_key(v, snapshot) in touched for v in values], dtype=np.bool_)
-
-        gone = snapshot.entries.filter(pa.array(scope(snapshot.entries)))
-        return commit_replacement(
-            log,
-            snapshot,
-            target=self.target,
-            adds=adds,
-            removal=Removal(gone, (), 0),
-            rows=rows,
-            scope=scope,
-            parameters={"partitions": len(touched)},
-        )
+        return commit_partitions(log, snapshot, target=self.target, adds=adds, rows=rows)
 
     def _overwrite_where(
         self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
