@@ -14,7 +14,7 @@ PACKAGE = Path(indextables.__file__).parent
 # From the ground up. A part may import itself and what stands before it.
 LAYERS = [
     "errors", "config", "runner", "schema", "storage", "predicate", "log", "split", "xref", "plan",
-    "jobs", "table", "ariadne", "sql", "spark", "cli", "demo", "__init__",
+    "jobs", "table", "sql", "spark", "ariadne", "cli", "demo", "__init__",
 ]  # fmt: skip
 
 HEAVY = {

@@ -158,15 +158,20 @@ def run_scan(plan: ScanPlan, environment: Environment) -> Iterator[pa.Table]:
         pieces = environment.rows(task).pieces(plan.columns, limit=plan.limit)
         return pieces[0]() if len(pieces) == 1 else pieces  # a small one is read where it is found
 
-    for found in environment.map(search, plan.tasks):
-        for table in [found] if isinstance(found, pa.Table) else environment.ahead(found):
-            if left is None:
-                yield table
-                continue
-            yield table.slice(0, left)
-            left -= min(left, table.num_rows)
-            if left == 0:
-                return
+    # One stream over all splits: the pieces of the next one are begun before the last are taken.
+    calls = (
+        piece
+        for found in environment.map(search, plan.tasks)
+        for piece in ([lambda found=found: found] if isinstance(found, pa.Table) else found)
+    )
+    for table in environment.ahead(calls):
+        if left is None:
+            yield table
+            continue
+        yield table.slice(0, left)
+        left -= min(left, table.num_rows)
+        if left == 0:
+            return
 
 
 def result_schema(plan: ScanPlan) -> pa.Schema:
