@@ -29,11 +29,12 @@ _SMALL_HEAP = "20M"
 """Small enough that a quarter of the rows fills it: before that, memory grows up to the heap."""
 
 
-def run() -> Iterator[Result]:
+def run(scale: float = 1.0) -> Iterator[Result]:
+    rows = max(100_000, int(ROWS * scale))
     with tempfile.TemporaryDirectory() as name:
-        yield from _one_split(Path(name))
+        yield from _one_split(Path(name), rows)
     with tempfile.TemporaryDirectory() as name:
-        yield from _many_splits(Path(name))
+        yield from _many_splits(Path(name), rows)
     yield _memory()
 
 
@@ -73,8 +74,8 @@ def bare_index(folder: Path, texts: list[list[Any]]) -> tantivy.Index:
     return index
 
 
-def _one_split(root: Path) -> Iterator[Result]:
-    rows = pa.Table.from_batches(list(batches(ROWS)))
+def _one_split(root: Path, count: int) -> Iterator[Result]:
+    rows = pa.Table.from_batches(list(batches(count)))
     texts = [rows.column(name).to_pylist() for name in TEXTS]
     folders = iter(range(100))
 
@@ -89,7 +90,7 @@ def _one_split(root: Path) -> Iterator[Result]:
 
     ours, bare = race(4, append, lambda: bare_index(fresh(), texts))
     yield Result(
-        f"Appending {ROWS:,} rows, Parquet included, is about as quick as indexing alone",
+        f"Appending {count:,} rows, Parquet included, is about as quick as indexing alone",
         bare.seconds / ours.seconds, 0.6, "at least",
         f"a loop of tantivy-py over three text columns {bare} / append {ours}",
     )  # fmt: skip
@@ -140,24 +141,24 @@ def _many_hits(table: Table, rows: pa.Table, index: tantivy.Index) -> Result:
 # --- many splits -----------------------------------------------------------------------------
 
 
-def make_splits(root: Path) -> None:
+def make_splits(root: Path, rows_each: int = ROWS) -> None:
     """The same rows as ten splits and as ten plain files."""
     table = Table.create(root / "table", SCHEMA, config=_cache(root))
     (root / "plain").mkdir()
     for number in range(SPLITS):
-        made = batches(ROWS, start=number * ROWS, needle_every=ROWS)
+        made = batches(rows_each, start=number * rows_each, needle_every=rows_each)
         rows = pa.Table.from_batches(list(made))
         table.append(rows)
         pq.write_table(rows, root / "plain" / f"{number}.parquet", compression="zstd")
 
 
-def _many_splits(root: Path) -> Iterator[Result]:
-    make_splits(root)
-    yield _needle(root)
-    yield _full_scan(root)
+def _many_splits(root: Path, rows_each: int) -> Iterator[Result]:
+    make_splits(root, rows_each)
+    yield _needle(root, SPLITS * rows_each)
+    yield _full_scan(root, SPLITS * rows_each)
 
 
-def _needle(root: Path) -> Result:
+def _needle(root: Path, rows: int) -> Result:
     """A word in few rows. The peers look for the word; for a part of a word DuckDB is quicker."""
     table = open_table(root)
     plain = ds.dataset(root / "plain")
@@ -191,7 +192,7 @@ def _needle(root: Path) -> Result:
     cold = min(best_of(1, partial(ours, other)) for other in others)
     best = min(by_arrow.seconds, by_duck.seconds)
     return Result(
-        f"A word in {SPLITS} of {SPLITS * ROWS:,} rows, all columns, is found at once",
+        f"A word in {SPLITS} of {rows:,} rows, all columns, is found at once",
         best / warm.seconds, 100, "at least",
         f"best of pyarrow {by_arrow} and DuckDB {by_duck} / warm scan {warm}; "
         f"{best / cold:.3g} times with indexes never opened before ({cold:.3g} s); "
@@ -200,7 +201,7 @@ def _needle(root: Path) -> Result:
     )  # fmt: skip
 
 
-def _full_scan(root: Path) -> Result:
+def _full_scan(root: Path, rows: int) -> Result:
     table = open_table(root)
     ratios, how = {}, ""
     for name in SCHEMA.names:
@@ -213,7 +214,7 @@ def _full_scan(root: Path) -> Result:
         how = f"message: scan {ours} / pyarrow.parquet.read_table {plain}"
     others = ", ".join(f"{n} {r:.2f}" for n, r in ratios.items() if n != "message")
     return Result(
-        f"A full scan of one column of {SPLITS * ROWS:,} rows takes what plain Parquet takes",
+        f"A full scan of one column of {rows:,} rows takes what plain Parquet takes",
         ratios["message"], 1.3, "at most", f"{how}; other columns: {others}",
     )  # fmt: skip
 

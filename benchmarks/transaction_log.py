@@ -161,7 +161,7 @@ def bytes_written(log: TransactionLog, folder: Path) -> int:
     )
 
 
-def run() -> Iterator[Result]:
+def run(scale: float = 1.0) -> Iterator[Result]:  # noqa: ARG001 (its sizes are the claims)
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         yield from _opening(root)
