@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: help install demo test test-long lint format docs bench clean
+.PHONY: help install demo test test-long lint format docs site bench bench-full clean
 .DEFAULT_GOAL := help
 
 help: ## list these targets
@@ -32,11 +32,19 @@ lint: install ## ruff and mypy --strict
 format: install ## let ruff fix and format
 	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
 
-docs: install ## generate the configuration page
+docs: install ## generate the pages that come from code
 	@$(PY) docs/generate.py
 
-bench: install ## measure every speed claim, as ratios of one run
-	@$(PY) -m benchmarks
+site: docs ## build the documentation into site/
+	@$(PY) -m mkdocs build --strict --quiet
+
+bench: install ## measure every speed claim at a small scale, in about ten minutes
+	@$(PY) -m pip install --quiet --group bench
+	@$(PY) -m benchmarks --scale 0.1 --output benchmarks.md
+
+bench-full: install ## the same at the size of the claims, in about an hour
+	@$(PY) -m pip install --quiet --group bench
+	@$(PY) -m benchmarks --output benchmarks.md
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .demo
+	@rm -rf $(VENV) .demo site

@@ -13,7 +13,17 @@ from pathlib import Path
 
 from benchmarks.measure import HEADER, machine
 
-MODULES = ["transaction_log", "splits"]
+MODULES = [
+    "transaction_log",
+    "splits",
+    "xref",
+    "spark",
+    "spark_log",
+    "maintenance",
+    "purge",
+    "ariadne_build",
+    "ariadne_lookup",
+]
 
 
 def main() -> int:

@@ -96,7 +96,8 @@ def _queries(
         our_time, lance_time, floor = race(15, *works)
         yield Result(
             f"The {TOP} best rows for {what}, against Lance",
-            our_time.seconds / lance_time.seconds, bar, "at most", _how(our_time, lance_time, floor),
+            our_time.seconds / lance_time.seconds, bar, "at most",
+            _how(our_time, lance_time, floor),
         )  # fmt: skip
 
 

@@ -84,6 +84,14 @@ def batch(start: int, rows: int, *, needle_every: int = 0) -> pa.RecordBatch:
     )
 
 
+def word_in(share: float) -> str:
+    """A word that about this share of the messages holds."""
+    ranks = np.arange(1, WORDS + 1)
+    chance = 1 - (1 - 1 / ranks / (1 / ranks).sum()) ** WORDS_PER_MESSAGE
+    word: str = _vocabulary()[int(np.argmin(np.abs(chance - share)))].as_py()
+    return word
+
+
 def batches(rows: int, *, start: int = 0, needle_every: int = 0) -> Iterator[pa.RecordBatch]:
     """Rows in batches; only one is in memory at a time."""
     for at in range(start, start + rows, BATCH):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import indextables
 from indextables.config import FAMILIES, KEYS
 from indextables.log.conflicts import MATRIX, Change, Rule
 from indextables.log.transaction import Operation
+from indextables.sql.forms import form
+from indextables.sql.statements import STATEMENTS
 
 HERE = Path(__file__).parent
 
 _INTRODUCTION = """# Configuration
 
-Generated from `src/indextables/config.py` by `make docs`; do not edit.
+Generated from `src/indextables/config/` by `make docs`; do not edit.
 
 Every key works as session configuration (`spark.conf.set`), as an option of one read or write, as
 a table property, and in `Table.open(uri, config={…})`, always under its full name. Names are
@@ -82,7 +89,96 @@ def conflicts_page() -> str:
     return _CONFLICTS + "\n".join(lines) + "\n\n" + "\n".join(legend) + "\n"
 
 
-PAGES = {"configuration.md": configuration_page, "concurrency.md": conflicts_page}
+_PYTHON = """# Python
+
+Generated from the docstrings by `make docs`; do not edit.
+
+`import indextables as it` costs milliseconds: Spark, Arrow and the rest are loaded when they are
+first used.
+"""
+
+
+def python_page() -> str:
+    """The Markdown of the public classes and functions."""
+    parts = [_PYTHON]
+    for name in ("Table", "enable", "session", "indexquery", "indexqueryall", "snippet"):
+        found = getattr(indextables, name)
+        if inspect.isclass(found):
+            parts.append(f"\n## {name}\n\n{inspect.getdoc(found)}\n")
+            parts += [_function(f"{name}.{n}", method, 3) for n, method in _methods(found)]
+        else:
+            parts.append(_function(name, found, 2))
+    return "".join(parts)
+
+
+_STATEMENTS = """# Statements
+
+Generated from `src/indextables/sql/statements.py` by `make docs`; do not edit.
+
+Statements of our own, for `spark.sql(…)` and `indextables sql`. Keywords are case-insensitive, and
+`TANTIVY4SPARK` may stand for `INDEXTABLES`. A table is a quoted path (`'s3://bucket/docs'`) or a
+name. Square brackets are optional parts. What fits no form goes to Spark unchanged. The `WHERE` of
+a maintenance statement is about partition columns; those of DELETE and UPDATE are any condition,
+searches included.
+"""
+
+
+def statements_page() -> str:
+    """The Markdown of all statements and their forms."""
+    parts = [_STATEMENTS]
+    for kind in STATEMENTS:
+        forms = "\n".join(form(text).shown for text in kind.FORMS)
+        title = " ".join(re.findall("[A-Z][a-z]+", kind.__name__)).capitalize()
+        parts.append(f"\n## {title}\n\n```sql\n{forms}\n```\n\n{inspect.getdoc(kind)}\n")
+    return "".join(parts)
+
+
+def _methods(kind: type) -> Iterator[tuple[str, Any]]:
+    """A class's own members, then what its bases share, then each base as the class names it."""
+    inherited = sorted(kind.__mro__[1:-1], key=lambda base: len(base.__mro__))
+    for owner in (kind, *inherited):
+        for name, member in vars(owner).items():
+            if not name.startswith("_"):
+                yield name, member
+
+
+def _function(name: str, member: Any, level: int) -> str:
+    head = f"\n{'#' * level} {name}\n\n"
+    if isinstance(member, property):
+        return f"{head}A property. {inspect.getdoc(member)}\n"
+    function = member.__func__ if isinstance(member, classmethod) else member
+    return f"{head}```text\n{_signature(name, function)}\n```\n\n{_prose(function)}\n"
+
+
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    signature = inspect.signature(function)
+    shown = [p for n, p in signature.parameters.items() if n not in ("self", "cls")]
+    text = str(signature.replace(parameters=shown)).replace("'", "")
+    if len(name + text) <= 96:
+        return name + text
+    returned = f" -> {signature.return_annotation}".replace("'", "")
+    lines, star = [], False
+    for parameter in shown:
+        if parameter.kind is parameter.KEYWORD_ONLY and not star:
+            lines.append("    *,")
+            star = True
+        lines.append(f"    {parameter},".replace("'", ""))
+    return "\n".join([f"{name}(", *lines, f"){returned}"])
+
+
+def _prose(function: Callable[..., Any]) -> str:
+    """A docstring as Markdown: its examples, which the tests run, become a block."""
+    text = inspect.getdoc(function) or ""
+    prose, arrow, example = text.partition(">>>")
+    return prose.strip() + (f"\n\n```pycon\n{arrow}{example.rstrip()}\n```" if arrow else "")
+
+
+PAGES = {
+    "python.md": python_page,
+    "statements.md": statements_page,
+    "configuration.md": configuration_page,
+    "concurrency.md": conflicts_page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

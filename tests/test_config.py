@@ -115,6 +115,11 @@ def test_every_key_is_documented_and_parses_its_own_default(key):
         assert key.parse(key.default) == key.default
 
 
+def test_no_two_constants_are_the_same_key():
+    constants = [v for v in vars(keys).values() if isinstance(v, keys.Key | keys.KeyFamily)]
+    assert len(constants) == len(keys.KEYS) + len(keys.FAMILIES)
+
+
 def test_errors_survive_pickling():
     error = pickle.loads(pickle.dumps(UnknownKeyError("a", nearest=["b"])))
     assert isinstance(error, ConfigError)

@@ -155,3 +155,163 @@ def test_the_table_has_the_verb(table, tmp_path):
     assert table.purge().files_deleted == 1
     with pytest.raises(ConfigError, match="to be read"):
         Table.open(tmp_path / "t", version=1).purge()
+
+
+# --- leftovers, checksum files, retention of the log, restores ---------------------------------
+
+
+def test_leftovers_of_killed_local_writers_go_when_they_are_old(table, tmp_path):
+    old = orphan(tmp_path, "day=a/splits/.tmp-0123")
+    in_log = orphan(tmp_path, "_transaction_log/.tmp-4567")
+    lock = orphan(tmp_path, "_transaction_log/.lock-89")
+    age(tmp_path / "t", 8)
+    young = orphan(tmp_path, "day=a/splits/.tmp-young")
+    dry = run(tmp_path, dry_run=True)
+    assert len(dry.leftovers) == 2
+    assert old.exists()
+    found = run(tmp_path)
+    assert (found.files_deleted, found.bytes_deleted) == (2, 20)
+    assert not old.exists()
+    assert not in_log.exists()
+    assert lock.exists()
+    assert young.exists()
+
+
+def test_checksum_files_go_with_their_split(table, tmp_path):
+    name = next(iter(splits(tmp_path / "t")))
+    kept = orphan(tmp_path, f"{name}.crc")
+    gone = orphan(tmp_path, "day=a/splits/split-orphan.split.crc")
+    age(tmp_path / "t", 8)
+    assert run(tmp_path).files_deleted == 1
+    assert kept.exists()
+    assert not gone.exists()
+
+
+def test_xrefs_that_a_retained_version_names_stay(table, tmp_path):
+    from indextables.log.actions import AddXRef, RemoveXRef
+    from indextables.log.transaction import Operation, Transaction
+
+    def xref(name):
+        path = f"_xrefsplits/abcd/{name}.split"
+        return orphan(tmp_path, path), AddXRef(
+            path=path, xref_id=name, source_split_paths=(), source_split_count=0, size=10,
+            total_terms=0, footer_start_offset=0, footer_end_offset=10, created_time=0,
+            build_duration_ms=0, max_source_splits=10,
+        )  # fmt: skip
+
+    (old, first), (new, second) = xref("xref-1"), xref("xref-2")
+    log = TransactionLog(open_store(tmp_path / "t"))
+    log.commit(Transaction(operation=Operation.XREF, actions=[first]))
+    gone = RemoveXRef(path=first.path, xref_id="xref-1", deletion_timestamp=0, reason="replaced")
+    log.commit(Transaction(operation=Operation.XREF, actions=[second, gone]))
+    age(tmp_path / "t", 8)
+    assert run(tmp_path).files_deleted == 0
+    log.checkpoint()
+    age(tmp_path / "t", 8)
+    found = purge(
+        TransactionLog(open_store(tmp_path / "t")), retention_hours=None, log_retention_hours=24,
+        dry_run=False, config=Config(),
+    )  # fmt: skip
+    assert [meta.path for meta in found.orphans] == [first.path]
+    assert new.exists()
+    assert not old.exists()
+
+
+def test_a_log_retention_expires_versions_and_then_their_splits(table, tmp_path):
+    table.overwrite(rows(9))
+    table.checkpoint()
+    age(tmp_path / "t", 3)
+    before = splits(tmp_path / "t")
+    assert table.purge(older_than_hours=48).files_deleted == 0
+    dry = table.purge(older_than_hours=48, log_retention_hours=24, dry_run=True)
+    assert (len(dry.orphans), len(dry.log_files.version_files), dry.log_files_deleted) == (2, 3, 0)
+    assert splits(tmp_path / "t") == before
+    done = table.purge(older_than_hours=48, log_retention_hours=24)
+    assert done.orphans == dry.orphans
+    assert (done.files_deleted, done.log_files_deleted) == (2, 3)
+    assert table.scan()["id"].to_pylist() == [9]
+    with pytest.raises(ConfigError, match="at least 24 hours"):
+        table.purge(log_retention_hours=1)
+
+
+def test_what_a_restore_brings_back_meanwhile_stays(table, tmp_path):
+    """The restore commits after the purge has computed what is retained."""
+    from indextables.jobs import purge as job
+
+    table.overwrite(rows(9))
+    table.checkpoint()
+    age(tmp_path / "t", 3)
+    reader = Table.open(tmp_path / "t", version=2)
+    old = reader.snapshot()
+    real = job._delete
+
+    def restored_first(log, orphans):
+        from indextables.jobs.restore import restore
+
+        restore(table.log, old)
+        return real(log, orphans)
+
+    job._delete = restored_first
+    try:
+        done = table.purge(older_than_hours=48, log_retention_hours=24)
+    finally:
+        job._delete = real
+    assert done.files_deleted == 0
+    assert sorted(Table.open(tmp_path / "t").scan()["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_one_listing_of_the_table_and_none_of_the_log(table, tmp_path):
+    from faulty_store import FaultyStore
+
+    table.checkpoint()
+    for n in range(3):
+        orphan(tmp_path, f"day=a/splits/split-{n}.split")
+    age(tmp_path / "t", 8)
+    store = FaultyStore(open_store(tmp_path / "t"))
+    log = TransactionLog(store)
+    log.snapshot()
+    store.operations.clear()
+    assert purge(log, retention_hours=None, dry_run=False, config=Config()).files_deleted == 3
+    assert [p for o, p in store.operations if o == "list"] == [""]
+
+
+def test_a_version_file_that_cannot_be_deleted_keeps_its_splits(table, tmp_path):
+    from faulty_store import FaultyStore
+
+    table.overwrite(rows(9))
+    table.checkpoint()
+    age(tmp_path / "t", 3)
+    store = FaultyStore(open_store(tmp_path / "t"))
+    for _ in range(9):
+        store.inject("delete", "before", path="_transaction_log/")
+    log = TransactionLog(store)
+    done = purge(
+        log, retention_hours=48, log_retention_hours=24, dry_run=False, config=Config()
+    )  # fmt: skip
+    assert done.log_files_deleted < len(done.log_files)
+    kept = Table.open(tmp_path / "t").history()["version"].to_pylist()
+    assert len(kept) > 1
+    for version in kept:
+        for action in TransactionLog(open_store(tmp_path / "t")).actions(version).actions:
+            assert action.kind != "add" or (tmp_path / "t" / action.path).exists()
+
+
+def test_more_objects_than_a_store_lists_or_deletes_at_once(s3):
+    """Ages come from objects: the clock of the log is set ahead, the store's cannot be."""
+    import uuid
+    from concurrent.futures import ThreadPoolExecutor
+
+    uri = f"{s3.uri}/{uuid.uuid4().hex}"
+    table = Table.create(uri, SCHEMA, partition_by=["day"], storage_options=s3.options)
+    table.append(rows(1, 2))
+    store = open_store(uri, s3.options)
+    names = [f"day=a/splits/split-{n}.split" for n in range(1_050)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: store.put(name, b"x"), names))
+    now = time.time_ns() // 1_000_000
+    early = purge(TransactionLog(store), retention_hours=None, dry_run=False, config=Config())
+    assert early.files_deleted == 0
+    later = TransactionLog(store, now_ms=lambda: now + 8 * DAYS * 1000)
+    assert purge(later, retention_hours=None, dry_run=False, config=Config()).files_deleted == 1_050
+    assert table.count() == 2
+    assert sum(meta.path.endswith(".split") for meta in store.list()) == 1

@@ -405,6 +405,26 @@ def test_the_size_that_a_write_aims_for(tmp_path, rows, settings, expected):
     assert advisory_size(job, Config(config)) == expected
 
 
+@pytest.mark.parametrize("history", [0, 200])
+@pytest.mark.parametrize(("target", "few"), [("1G", True), ("64K", False)])
+def test_an_optimized_write_makes_splits_of_about_the_wanted_size(
+    spark, tmp_path, target, few, history
+):
+    path = str(tmp_path / "t")
+    rows = spark.range(20_000, numPartitions=8).selectExpr("id", "sha2(cast(id as string), 256) s")
+    if history:
+        rows.limit(history).write.format("indextables").save(path)
+    options = {
+        "spark.indextables.write.optimizeWrite.enabled": "true",
+        "spark.indextables.write.optimizeWrite.targetSplitSize": target,
+        "spark.indextables.write.optimizeWrite.minRowsForEstimation": "100",
+    }
+    before = Table.open(path).snapshot().num_files if history else 0
+    rows.write.format("indextables").mode("append").options(**options).save(path)
+    made = Table.open(path).snapshot().num_files - before
+    assert (made == 1) if few else (made > 4)
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "there"),
     [

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 from indextables import Table
+from indextables.errors import NotATableError
 
 DAY = datetime.date(2024, 1, 1)
 
@@ -165,3 +167,32 @@ def test_names_outlive_the_session(spark):
     spark.sql("DROP TABLE lasting")
     with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
         spark.sql("SELECT * FROM lasting")
+
+
+@pytest.mark.parametrize("listed", ["SHOW TABLES", "show tables in default", "listTables"])
+def test_tables_of_an_earlier_session_are_listed(spark, listed):
+    warehouse = spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:")
+    path = f"{warehouse}/of_yesterday"
+    Table.create(path, pa.schema([("id", pa.int64())])).append(pa.table({"id": [1, 2]}))
+    if listed == "listTables":
+        names = [table.name for table in spark.catalog.listTables()]
+    else:
+        names = [row[1] for row in rows(spark, listed)]
+    assert names.count("of_yesterday") == 1
+    assert rows(spark, "SELECT count(*) FROM of_yesterday") == [(2,)]
+    spark.sql("INSERT INTO of_yesterday VALUES (3)")
+    assert Table.open(path).count() == 3
+    spark.sql("DROP TABLE of_yesterday")
+    assert "of_yesterday" not in [row[1] for row in rows(spark, "SHOW TABLES")]
+    with pytest.raises(NotATableError):
+        Table.open(path).count()
+
+
+def test_a_table_that_was_given_its_place_in_the_warehouse_keeps_its_files(spark):
+    warehouse = spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:")
+    path = f"{warehouse}/placed"
+    spark.sql(f"CREATE TABLE placed (id bigint) USING indextables LOCATION '{path}'")
+    spark.sql("SHOW TABLES").collect()
+    spark.sql("DROP TABLE placed")
+    assert Table.open(path).count() == 0
+    spark.sql("DROP TABLE placed")  # found in the warehouse, and so Spark's to keep

@@ -12,26 +12,54 @@ import pytest
 CHECK = Path(__file__).parents[1] / "support" / "spark_cluster_check.py"
 
 
-@pytest.mark.long
-def test_a_cluster_writes_and_searches_and_survives_a_lost_executor(tmp_path):
+def outcome_of(script, *arguments, timeout=550):
+    """What a script that runs in a process of its own says at its end."""
     done = subprocess.run(
-        [sys.executable, str(CHECK), str(tmp_path / "t")],
+        [sys.executable, str(script), *arguments],
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=timeout,
         check=False,
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("OUTCOME ")]
     assert lines, done.stderr[-3000:]
-    outcome = json.loads(lines[0].removeprefix("OUTCOME "))
+    return json.loads(lines[0].removeprefix("OUTCOME "))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
+def test_a_cluster_writes_searches_and_merges_and_survives_lost_executors(tmp_path, kind):
+    from spark_standalone import standalone
+
+    place = str(tmp_path / "t")
+    if kind == "local-cluster":
+        outcome = outcome_of(CHECK, place)
+    else:
+        with standalone(tmp_path) as master:
+            outcome = outcome_of(CHECK, place, master)
     assert outcome == {
         "written": 2000,
         "found": [7, 8],
         "executors": 2,
+        "write_killed": True,
         "after_kill": 2400,
-        "distinct": 2400,
+        "read_killed": True,
+        "read": [2400, 2400],
         "searched": 2400,
+        "splits": 3,
+        "merged": [7, 7, 8, 8],
     }
+
+
+@pytest.mark.long
+def test_two_thousand_queries_leave_nothing_behind(tmp_path):
+    outcome = outcome_of(
+        CHECK.with_name("spark_leak_check.py"), str(tmp_path), "2000", timeout=3000
+    )
+    before, after = outcome["before"], outcome["after"]
+    for what in ("threads", "sockets", "descriptors"):
+        assert after[what] <= before[what] + 5, outcome
+    assert after["megabytes"] <= before["megabytes"] + 60, outcome
 
 
 @pytest.mark.long

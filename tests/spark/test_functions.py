@@ -167,7 +167,7 @@ def test_what_bypasses_the_checks_fails_and_is_never_true(docs, call, message):
 
 def test_registering_twice_and_in_a_new_session(spark):
     functions.register(spark)
-    other = spark.newSession()
+    other = type(spark).newSession.__wrapped__(spark)  # ours would enable it
     functions.register(other)
     for name in ("indexquery", "tantivy4spark_indexquery"):
         assert other.sql(f"SELECT {name}('red fox', 'fox')").first()[0] is True

@@ -49,6 +49,36 @@ OURS = {
     ),
     "DESCRIBE INDEXTABLES ENVIRONMENT": s.DescribeEnvironment(),
     "RESTORE INDEXTABLES db.docs TO VERSION 3": s.Restore(Target(name=("db", "docs")), 3),
+    "PURGE INDEXTABLE docs": s.Purge(DOCS),
+    "purge indextables docs older than 2 days transaction log retention 1 day dry run;": s.Purge(
+        DOCS, older_than=48, log_retention=24, dry_run=True
+    ),
+    "PURGE INDEXTABLE docs OLDER THAN 7 HOURS": s.Purge(DOCS, older_than=7),
+    "DROP INDEXTABLES PARTITIONS FROM docs": s.DropPartitions(DOCS),
+    "DROP INDEXTABLES PARTITIONS FROM docs WHERE a = 'x;' -- all": s.DropPartitions(
+        DOCS, where="a = 'x;'"
+    ),
+    "TRUNCATE INDEXTABLES TIME TRAVEL docs DRY RUN": s.TruncateTimeTravel(DOCS, dry_run=True),
+    "REPAIR INDEXFILES TRANSACTION LOG '/a' AT LOCATION '/b'": s.RepairLog("/a", "/b"),
+    "REPAIR INDEXFILES TRANSACTION LOG '/a' AT LOCATION '/b' FROM SPLITS": s.RepairLog(
+        "/a", "/b", from_splits=True
+    ),
+    "VERIFY INDEXTABLES docs": s.Verify(DOCS),
+    "DESCRIBE INDEXTABLES COMPONENT SIZES docs WHERE a IN (1, 2)": s.DescribeComponentSizes(
+        DOCS, where="a IN (1, 2)"
+    ),
+    "PREWARM INDEXTABLES CACHE docs": s.Prewarm(DOCS),
+    "PREWARM INDEXTABLES CACHE docs ON FIELDS (a, `b c`, 'd') WHERE e = 1": s.Prewarm(
+        DOCS, fields=("a", "b c", "d"), where="e = 1"
+    ),
+    "DELETE FROM docs": s.DeleteRows(DOCS),
+    "DELETE FROM docs WHERE a indexquery 'x AND y' OR n > 1": s.DeleteRows(
+        DOCS, where="a indexquery 'x AND y' OR n > 1"
+    ),
+    "UPDATE docs SET a = 'where', b = b + 1": s.UpdateRows(DOCS, set="a = 'where', b = b + 1"),
+    "UPDATE docs SET a = 1 WHERE b = 'set' AND c": s.UpdateRows(
+        DOCS, set="a = 1", where="b = 'set' AND c"
+    ),
 }
 
 
@@ -75,11 +105,14 @@ def test_ours(sql):
         "INVALIDATE TRANSACTION docs",
         "CHECKPOINT INDEXTABLES 'never closed",
         "EXPLAIN SELECT * FROM docs",
-        # Statements of other issues: until something carries them out they are not accepted.
-        "MERGE SPLITS docs",
-        "PURGE INDEXTABLE docs",
-        "PREWARM INDEXTABLES CACHE docs",
-        "DESCRIBE INDEXTABLES COMPONENT SIZES docs",
+        "MERGE INTO docs USING other ON docs.id = other.id WHEN MATCHED THEN DELETE",
+        "DROP TABLE docs",
+        "TRUNCATE TABLE docs",
+        "REPAIR TABLE docs",
+        "PURGE docs",
+        # Forms that we do not read stay Spark's.
+        "DELETE FROM docs AS d WHERE d.a = 1",
+        "UPDATE docs d SET a = 1",
     ],
 )
 def test_not_ours(sql):
@@ -103,6 +136,14 @@ def test_not_ours(sql):
         ("INVALIDATE INDEXTABLES CACHE", 23, "expected TRANSACTION"),
         ("INVALIDATE TRANSACTION LOG CACHE FOR", 36, "TABLE or a path in quotes or the name"),
         ("DESCRIBE INDEXTABLES STATE", 26, "a path in quotes or the name of a table"),
+        ("PURGE INDEXTABLE t OLDER THAN -1 DAYS", 30, "a number of HOURS or DAYS"),
+        ("PURGE INDEXTABLE t OLDER THAN 99999999999 DAYS", 30, "a number of HOURS or DAYS"),
+        ("PURGE INDEXTABLE t OLDER THAN 3 WEEKS", 30, "a number of HOURS or DAYS"),
+        ("DROP INDEXTABLES PARTITIONS FROM t WHERE", 40, "a condition, but the statement ends"),
+        ("DROP INDEXTABLES PARTITIONS t", 28, "expected FROM"),
+        ("PREWARM INDEXTABLES CACHE t ON FIELDS ()", 38, "names in parentheses"),
+        ("PREWARM INDEXTABLES CACHE t ON FIELDS (a, b", 38, "names in parentheses"),
+        ("REPAIR INDEXFILES TRANSACTION LOG a AT LOCATION 'b'", 34, "a text in quotes"),
     ],
 )
 def test_wrong(sql, position, message):
@@ -129,7 +170,8 @@ WORDS = st.sampled_from(
     re.findall(
         r"\S+",
         "FLUSH INDEXTABLES TANTIVY4SPARK SEARCHER CACHE DISK DESCRIBE INVALIDATE TRANSACTION LOG "
-        "FOR TABLE CHECKPOINT RESTORE TO VERSION LIMIT INCLUDE ALL STATE docs 'x' `a` . ; 3 ( ) , "
+        "FOR TABLE PURGE OLDER THAN DAYS DELETE FROM WHERE UPDATE SET a=1 "
+        "CHECKPOINT RESTORE TO VERSION LIMIT INCLUDE ALL STATE docs 'x' `a` . ; 3 ( ) , "
         "-- /* */ '",
     )
 )

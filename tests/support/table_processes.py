@@ -70,9 +70,33 @@ def serial(events: list[Any]) -> dict[int, int]:
     """The rows, by id, after these events one after the other in the order of their versions."""
     found: dict[int, int] = {}
     for kind, _, ids, day in sorted(events, key=lambda event: event[1]):
+        if kind == "overwrite":
+            found = {}
         if kind == "replace":
             found = {i: d for i, d in found.items() if d != day}
         if kind == "delete":
             found = {i: d for i, d in found.items() if d != day or i % 10}
         found |= dict.fromkeys(ids, day)
     return found
+
+
+def merge_many(uri: str, config: dict[str, Any], start: int, times: int) -> list[Any]:
+    """Merges whatever there is; others may be faster, so a merge may do nothing."""
+    table = Table.open(uri, config=config | PATIENT)
+    done = []
+    for _ in range(times):
+        merged = table.merge_splits()
+        if merged.failures:
+            raise AssertionError(merged.failures)
+        done += [("merge", -1, [], 0)] * merged.merge_groups
+    return done
+
+
+def overwrite_many(uri: str, config: dict[str, Any], start: int, times: int) -> list[Any]:
+    """Replaces all rows."""
+    table = Table.open(uri, config=config | PATIENT)
+    done = []
+    for turn in range(times):
+        ids = [start + 2 * turn, start + 2 * turn + 1]
+        done.append(("overwrite", table.overwrite(rows(ids, 0)).version, ids, 0))
+    return done

@@ -14,12 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.config import Config
 from indextables.errors import (
     CommitStateUnknownError,
     IndexTablesError,
     MetadataChangedError,
     SchemaError,
 )
+from indextables.jobs.auto_index import commit_indexed
 from indextables.jobs.rewrite import Removal
 from indextables.jobs.write_splits import discard
 from indextables.log.actions import Add, Metadata
@@ -44,6 +46,8 @@ class Written:
     files_added: int
     files_removed: int
     bytes_added: int
+    rows_removed: int = 0
+    """Rows that a condition chose, taken out or written anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,15 @@ class Target:
 
 
 def commit_write(
-    log: TransactionLog, transaction: Transaction, adds: Sequence[Add], rows: int
+    log: TransactionLog,
+    transaction: Transaction,
+    adds: Sequence[Add],
+    rows: int,
+    *,
+    config: Config | None = None,
 ) -> Written:
-    """Commit splits that are stored; if that surely fails, they are deleted."""
-    committed = undone_on_error(log, adds, lambda: log.commit(transaction))
+    """Commit splits that are stored, indexed where that is due; if it surely fails, delete them."""
+    committed = undone_on_error(log, adds, lambda: commit_indexed(log, transaction, config=config))
     if not committed.changed:
         return Written(committed.version, 0, 0, 0, 0)
     actions = log.actions(committed.version).actions
@@ -82,6 +91,7 @@ def commit_replacement(
     rows: int,
     scope: Scope,
     parameters: dict[str, Any],
+    config: Config | None = None,
 ) -> Written:
     """Commit new splits in place of the rows that `removal` takes out.
 
@@ -98,11 +108,18 @@ def commit_replacement(
         parameters=parameters,
         metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
     )
-    return commit_write(log, transaction, new, rows)
+    written = commit_write(log, transaction, new, rows, config=config)
+    return replace(written, rows_removed=removal.rows)
 
 
 def commit_partitions(
-    log: TransactionLog, snapshot: Snapshot, *, target: Target, adds: list[Add], rows: int
+    log: TransactionLog,
+    snapshot: Snapshot,
+    *,
+    target: Target,
+    adds: list[Add],
+    rows: int,
+    config: Config | None = None,
 ) -> Written:
     """Commit new splits in place of the partitions that they belong to."""
     touched = {partition_key(add.partition_values, snapshot) for add in adds}
@@ -121,6 +138,7 @@ def commit_partitions(
         rows=rows,
         scope=scope,
         parameters={"partitions": len(touched)},
+        config=config,
     )
 
 

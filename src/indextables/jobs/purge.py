@@ -1,13 +1,16 @@
 """Deleting what no retained version needs: expired log files, then splits that nobody names.
 
-What is retained is computed once, from all version files and all checkpoints that are left. Ages
-come from the objects themselves. A split that is younger than the retention is never deleted: a
-write that is under way has stored it and will name it when it commits.
+One listing of the table says what there is and how old it is. What is retained is computed once,
+from all version files and all checkpoints that stay. A split that is younger than the retention is
+never deleted: a write that is under way has stored it and will name it when it commits. Before
+each batch of deletes the newest version is looked at again, because a restore may have brought an
+old split back.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from indextables import config as keys
@@ -17,8 +20,10 @@ from indextables.jobs.progress import progress
 from indextables.log.actions import Add, AddXRef
 from indextables.log.expiry import CleanupPlan
 from indextables.log.files import paths_of
-from indextables.log.listing import list_log
+from indextables.log.listing import LogListing, list_log
 from indextables.log.names import LOG_DIRECTORY
+from indextables.log.retention import apply_cleanup, plan_log_cleanup
+from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import ObjectMeta
 
@@ -29,10 +34,15 @@ _DELETE_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What a purge found and deleted. In a dry run nothing was."""
+    """What a purge found and deleted. In a dry run nothing was.
+
+    `leftovers` are files that killed writers never finished, where the store shows such.
+    """
 
     orphans: tuple[ObjectMeta, ...]
+    leftovers: tuple[ObjectMeta, ...]
     log_files: CleanupPlan
+    log_files_deleted: int
     files_deleted: int
     bytes_deleted: int
     retention_hours: float
@@ -41,68 +51,91 @@ class Purged:
 
 
 def purge(
-    log: TransactionLog, *, retention_hours: float | None, dry_run: bool, config: Config
+    log: TransactionLog,
+    *,
+    retention_hours: float | None,
+    log_retention_hours: int | None = None,
+    dry_run: bool,
+    config: Config,
 ) -> Purged:
     """Delete expired log files and orphaned splits, or say which would go."""
     started = time.monotonic()
-    hours = _checked_hours(retention_hours, config)
-    expired = log.plan_cleanup() if dry_run else log.cleanup()
-    gone = {
-        file.path for file in (*expired.version_files, *expired.json_checkpoints, *expired.states)
-    }
-    orphans = _orphans(log, gone, older_than_ms=log.now_ms() - int(hours * _HOUR_MS))
+    if retention_hours is None:
+        retention_hours = config[keys.PURGE_RETENTION_HOURS]
+    _check_hours(retention_hours, config)
+    if log_retention_hours is not None:
+        _check_hours(log_retention_hours, config)
+        config = Config({keys.PURGE_LOG_RETENTION_HOURS.name: log_retention_hours}).over(config)
+    now_ms = log.now_ms()
+    older_than_ms = now_ms - int(retention_hours * _HOUR_MS)
+
+    in_log, splits = _listed(log)
+    listing = LogListing().take(in_log)
+    expired = plan_log_cleanup(log.store, listing, now_ms=now_ms, config=config, objects=in_log)
+    log_deleted = 0 if dry_run else _clean_log(log, expired, config)
+    if not dry_run and log_deleted < len(expired):
+        listing, gone = list_log(log.store), set()
+    else:
+        gone = {f.path for f in (*expired.version_files, *expired.json_checkpoints)}
+        gone |= {file.path for file in expired.states}
+
+    named = _named_paths(log, listing, gone)
+    old = (meta for meta in splits if meta.modified_ms <= older_than_ms)
+    orphans = [m for m in old if m.path.removesuffix(".crc") not in named]
     orphans = orphans[: config[keys.PURGE_MAX_FILES]]
     if not dry_run:
-        with progress("Deleting splits", len(orphans)) as advance:
-            for start in range(0, len(orphans), _DELETE_AT_ONCE):
-                batch = orphans[start : start + _DELETE_AT_ONCE]
-                log.store.delete([meta.path for meta in batch])
-                advance(len(batch))
+        orphans = _delete(log, orphans)
+    leftovers = log.store.sweep(older_than_ms=older_than_ms, dry_run=dry_run)
+    deleted = [] if dry_run else [*orphans, *leftovers]
     return Purged(
         orphans=tuple(orphans),
+        leftovers=tuple(leftovers),
         log_files=expired,
-        files_deleted=0 if dry_run else len(orphans),
-        bytes_deleted=0 if dry_run else sum(meta.size for meta in orphans),
-        retention_hours=hours,
+        log_files_deleted=log_deleted,
+        files_deleted=len(deleted),
+        bytes_deleted=sum(meta.size for meta in deleted),
+        retention_hours=retention_hours,
         dry_run=dry_run,
         duration_ms=int((time.monotonic() - started) * 1000),
     )
 
 
-def _checked_hours(hours: float | None, config: Config) -> float:
-    if hours is None:
-        hours = config[keys.PURGE_RETENTION_HOURS]
+def _check_hours(hours: float, config: Config) -> None:
     if hours < 0:
         raise ConfigError(f"A retention of {hours} hours is negative.")
     if hours < SAFE_HOURS and config[keys.PURGE_RETENTION_CHECK]:
         raise ConfigError(
-            f"A retention of {hours:g} hours could delete splits that a running write is about to "
-            f"commit. Use at least {SAFE_HOURS} hours, or, if nobody writes now, set "
-            f"{keys.PURGE_RETENTION_CHECK.name} to false."
+            f"A retention of {hours:g} hours could delete what a running write is about to commit, "
+            f"or what a long query reads. Use at least {SAFE_HOURS} hours, or, if nobody uses the "
+            f"table now, set {keys.PURGE_RETENTION_CHECK.name} to false."
         )
-    return hours
 
 
-def _orphans(log: TransactionLog, gone: set[str], *, older_than_ms: int) -> list[ObjectMeta]:
-    """Old splits and cross-references that no retained version names, in one listing."""
-    named = _named_paths(log, gone)
-    return [
-        meta
-        for meta in log.store.list()
-        if meta.path.endswith(".split")
-        and not meta.path.startswith(LOG_DIRECTORY + "/")
-        and meta.modified_ms <= older_than_ms
-        and meta.path not in named
-    ]
+def _listed(log: TransactionLog) -> tuple[list[ObjectMeta], list[ObjectMeta]]:
+    """The log's files, and all splits and cross-references with their checksum files."""
+    in_log, splits = [], []
+    for meta in log.store.list():
+        if meta.path.startswith(LOG_DIRECTORY + "/"):
+            in_log.append(meta)
+        elif meta.path.endswith((".split", ".split.crc")):
+            splits.append(meta)
+    return in_log, splits
 
 
-def _named_paths(log: TransactionLog, gone: set[str]) -> set[str]:
+def _clean_log(log: TransactionLog, expired: CleanupPlan, config: Config) -> int:
+    policy = config[keys.CLEANUP_FAILURE_POLICY]
+    deleted = apply_cleanup(log.store, expired, failure_policy=policy, config=config)
+    if deleted:
+        log.invalidate()  # nobody here may read versions that are gone
+    return deleted
+
+
+def _named_paths(log: TransactionLog, listing: LogListing, gone: set[str]) -> set[str]:
     """Every path that a retained version or checkpoint names.
 
     A checkpoint that cannot be read may name anything, so then nothing may be deleted, unless the
     versions before it are all there to say the same.
     """
-    listing = list_log(log.store)
     versions = sorted(v for v, meta in listing.versions.items() if meta.path not in gone)
     checkpoints = {
         version
@@ -119,6 +152,26 @@ def _named_paths(log: TransactionLog, gone: set[str]) -> set[str]:
         snapshot = log.snapshot(version=version)
         if snapshot.version != version:
             raise CorruptLogError(log.store.uri, f"version {version} reads as {snapshot.version}")
-        named.update(paths_of(snapshot.entries))
-        named.update(snapshot.xrefs)
+        named |= _live(snapshot)
     return named
+
+
+def _live(snapshot: Snapshot) -> set[str]:
+    return {*paths_of(snapshot.entries), *snapshot.xrefs}
+
+
+def _delete(log: TransactionLog, orphans: Sequence[ObjectMeta]) -> list[ObjectMeta]:
+    """Delete what is still an orphan; gives what was deleted."""
+    deleted: list[ObjectMeta] = []
+    seen, live = -1, set[str]()
+    with progress("Deleting splits", len(orphans)) as advance:
+        for start in range(0, len(orphans), _DELETE_AT_ONCE):
+            newest = log.snapshot()
+            if newest.version != seen:
+                seen, live = newest.version, _live(newest)
+            batch = orphans[start : start + _DELETE_AT_ONCE]
+            batch = [meta for meta in batch if meta.path.removesuffix(".crc") not in live]
+            log.store.delete([meta.path for meta in batch])
+            deleted += batch
+            advance(len(batch))
+    return deleted

@@ -26,6 +26,7 @@ from indextables.jobs.commit_write import (
     scope_of,
     undone_on_error,
 )
+from indextables.jobs.merge_before_commit import merged_before_commit
 from indextables.jobs.progress import progress
 from indextables.jobs.rewrite import remove_rows
 from indextables.jobs.rows_in import as_reader, check_fits, conformed
@@ -93,7 +94,7 @@ def append_rows(log: TransactionLog, data: Any, *, config: Config, merge_schema:
         read_version=snapshot.version,
         metrics={"rows": rows, "files": len(adds)},
     )
-    return commit_write(log, transaction, adds, rows)
+    return commit_write(log, transaction, adds, rows, config=config)
 
 
 def overwrite_all(log: TransactionLog, data: Any, *, config: Config, merge_schema: bool) -> Written:
@@ -113,7 +114,7 @@ def overwrite_all(log: TransactionLog, data: Any, *, config: Config, merge_schem
         read_version=snapshot.version,  # files may come and go meanwhile, columns may not
         metrics={"rows": rows, "files": len(adds)},
     )
-    return commit_write(log, transaction, adds, rows)
+    return commit_write(log, transaction, adds, rows, config=config)
 
 
 def overwrite_where(
@@ -138,6 +139,7 @@ def overwrite_where(
         rows=rows,
         scope=scope_of(predicate, snapshot),
         parameters={"where": str(predicate)},
+        config=config,
     )
 
 
@@ -151,7 +153,7 @@ def overwrite_partitions(
     reader = as_reader(data)
     target = target_of(snapshot, reader.schema, config=config, merge_schema=merge_schema)
     adds, rows = _write(log, conformed(reader, target.schema), snapshot, target, config)
-    return commit_partitions(log, snapshot, target=target, adds=adds, rows=rows)
+    return commit_partitions(log, snapshot, target=target, adds=adds, rows=rows, config=config)
 
 
 def delete_rows(log: TransactionLog, predicate: Predicate, *, config: Config) -> Written:
@@ -169,6 +171,7 @@ def delete_rows(log: TransactionLog, predicate: Predicate, *, config: Config) ->
         rows=0,
         scope=scope_of(predicate, snapshot),
         parameters={"where": str(predicate)},
+        config=config,
     )
 
 
@@ -183,6 +186,7 @@ def _write(
     config: Config,
 ) -> tuple[list[Add], int]:
     rows = 0
+    effective = config.over(known_keys(snapshot.metadata.configuration))
     with (
         progress("Writing rows") as advance,
         SplitSink(
@@ -190,11 +194,19 @@ def _write(
             schema=target.schema,
             partition_columns=snapshot.partition_columns,
             mapping=target.mapping,
-            config=config.over(known_keys(snapshot.metadata.configuration)),
+            config=effective,
             progress=advance,
         ) as sink,
     ):
         for batch in batches:
             sink.write(batch)
             rows += batch.num_rows
-        return sink.finish(), rows
+        adds = sink.finish()
+    merged = merged_before_commit(
+        log.store,
+        adds,
+        target=target,
+        partition_columns=snapshot.partition_columns,
+        config=effective,
+    )
+    return merged, rows

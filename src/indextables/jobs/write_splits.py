@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -113,11 +114,9 @@ class SplitSink:
         del self._open[key]
 
     def _stored(self, written: WrittenSplit) -> Add:
-        values = {k: v for k, v in written.partition_values.items() if v is not None}
-        folder = partition_folder(values, self._partition_columns)
-        path = "/".join(filter(None, (folder, SPLITS_FOLDER, written.path.name)))
-        self._store.put_file(path, written.path)
-        return add_action(written, path=path, data_change=self._data_change)
+        return store_split(
+            self._store, written, self._partition_columns, data_change=self._data_change
+        )
 
     def finish(self) -> list[Add]:
         """Store what is still open; gives an add action for every split."""
@@ -131,6 +130,17 @@ class SplitSink:
             writer.abort()
         self._open.clear()
         discard(self._store, self._adds)
+
+
+def store_split(
+    store: Store, written: WrittenSplit, partition_columns: Sequence[str], *, data_change: bool
+) -> Add:
+    """Store a split in the folder of its partition; gives its log entry."""
+    values = {k: v for k, v in written.partition_values.items() if v is not None}
+    folder = partition_folder(values, partition_columns)
+    path = "/".join(filter(None, (folder, SPLITS_FOLDER, written.path.name)))
+    store.put_file(path, written.path)
+    return add_action(written, path=path, data_change=data_change)
 
 
 def add_action(written: WrittenSplit, *, path: str, data_change: bool) -> Add:
@@ -154,10 +164,17 @@ def add_action(written: WrittenSplit, *, path: str, data_change: bool) -> Add:
     )
 
 
-def discard(store: Store, adds: Sequence[Add]) -> None:
-    """Delete splits that no commit will ever name. Purge finds what this cannot."""
+class Stored(Protocol):
+    """A file of the table that a log entry describes."""
+
+    @property
+    def path(self) -> str: ...
+
+
+def discard(store: Store, files: Sequence[Stored]) -> None:
+    """Delete files that no commit will ever name. Purge finds what this cannot."""
     with contextlib.suppress(IndexTablesError):
-        store.delete([add.path for add in adds])
+        store.delete([file.path for file in files])
 
 
 def _with_shared_heap(config: Config) -> Config:

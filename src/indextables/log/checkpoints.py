@@ -20,6 +20,7 @@ from indextables.log.avro_state import (
 from indextables.log.json_checkpoint import load_json_checkpoint
 from indextables.log.json_checkpoint_writer import write_json_checkpoint
 from indextables.log.last_checkpoint import LastCheckpoint, advance_last_checkpoint
+from indextables.log.listing import LogListing
 from indextables.log.snapshot import Snapshot, VersionActions
 from indextables.log.state_writer import write_state
 from indextables.runner import Runner
@@ -36,6 +37,12 @@ class CheckpointRef:
 
     version: int
     kind: Literal["avro", "json"]
+
+
+def checkpoints_at(listing: LogListing, version: int) -> list[CheckpointRef]:
+    """The checkpoints of a version: none, one, or one of each format."""
+    refs = [CheckpointRef(version, "json")] if version in listing.checkpoints else []
+    return refs + ([CheckpointRef(version, "avro")] if version in listing.states else [])
 
 
 def load_checkpoint(

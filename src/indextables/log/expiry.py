@@ -126,8 +126,8 @@ def _checkpoints(listing: LogListing, *, now_ms: int, config: Config) -> list[_C
     newest_states = sorted(listing.states)[-config[keys.STATE_RETENTION_VERSIONS] :]
     found = [(CheckpointRef(v, "json"), m) for v, m in listing.checkpoints.items()]
     found += [(CheckpointRef(v, "avro"), m) for v, m in listing.states.items()]
-    # At the same version the state is the one readers take, so it counts as the newer.
-    found.sort(key=lambda item: (item[0].version, item[0].kind == "avro"))
+    # Of two formats of one version the later one counts as the newer: somebody asked for it.
+    found.sort(key=lambda item: (item[0].version, item[1].modified_ms, item[0].kind == "avro"))
     checkpoints: list[_Checkpoint] = []
     superseded: int | None = None
     for ref, meta in reversed(found):

@@ -61,7 +61,10 @@ def read_last_checkpoint(store: Store) -> LastCheckpoint | None:
 
 
 def advance_last_checkpoint(store: Store, new: LastCheckpoint) -> None:
-    """Let the pointer name this checkpoint, unless it names a newer one that exists."""
+    """Let the pointer name this checkpoint, unless it names a newer one that exists.
+
+    At the same version, one of the other format takes its place: somebody asked for it.
+    """
     data = _encode(new)
     for _ in range(_RACES):
         try:
@@ -69,7 +72,7 @@ def advance_last_checkpoint(store: Store, new: LastCheckpoint) -> None:
         except ObjectNotFoundError:
             current, etag = b"", None
         known = _decode(current)
-        if known is not None and known.version >= new.version and _exists(store, known):
+        if known is not None and _is_newer(known, new) and _exists(store, known):
             return
         try:
             store.put_if_match(LAST_CHECKPOINT, data, etag)
@@ -83,10 +86,19 @@ def advance_last_checkpoint(store: Store, new: LastCheckpoint) -> None:
     )
 
 
+def _is_newer(known: LastCheckpoint, new: LastCheckpoint) -> bool:
+    same = known.version == new.version and _is_state(known) == _is_state(new)
+    return known.version > new.version or same
+
+
+def _is_state(pointer: LastCheckpoint) -> bool:
+    return pointer.format == "avro-state" or pointer.state_dir is not None
+
+
 def _exists(store: Store, pointer: LastCheckpoint) -> bool:
     """Whether the checkpoint is there: a pointer with a wrong number must not stand for ever."""
-    is_state = pointer.format == "avro-state" or pointer.state_dir is not None
-    path = state_path(pointer.version) if is_state else checkpoint_path(pointer.version)
+    version = pointer.version
+    path = state_path(version) if _is_state(pointer) else checkpoint_path(version)
     try:
         store.head(path)
     except ObjectNotFoundError:

@@ -108,15 +108,15 @@ def _protocol_action(
     wanted: Sequence[Action], snapshot: Snapshot, *, config: Config
 ) -> Protocol | None:
     current = snapshot.protocol
+    has_xrefs = any(isinstance(a, AddXRef) for a in wanted)
+    with_xrefs = replace(DEFAULT_PROTOCOL, writer_features=(XREF_FEATURE,))
     if snapshot.version < 0:
-        return next((a for a in wanted if isinstance(a, Protocol)), DEFAULT_PROTOCOL)
-    target = current
+        first = next((a for a in wanted if isinstance(a, Protocol)), DEFAULT_PROTOCOL)
+        return upgraded(first, with_xrefs) if has_xrefs else first
+    target = upgraded(current, with_xrefs) if has_xrefs else current
     for action in wanted:
         if isinstance(action, Protocol):
             target = upgraded(target, action)
-        elif isinstance(action, AddXRef):
-            feature = replace(DEFAULT_PROTOCOL, writer_features=(XREF_FEATURE,))
-            target = upgraded(target, feature)
     needs_mappings = any(isinstance(a, Add) and a.doc_mapping_json for a in wanted)
     if (
         needs_mappings

@@ -30,9 +30,17 @@ __all__ = ["CleanupPlan", "ExpiredFile", "apply_cleanup", "plan_log_cleanup", "p
 
 
 def plan_log_cleanup(
-    store: Store, listing: LogListing, *, now_ms: int, config: Config
+    store: Store,
+    listing: LogListing,
+    *,
+    now_ms: int,
+    config: Config,
+    objects: Iterable[ObjectMeta] | None = None,
 ) -> CleanupPlan:
-    """What a clean-up would delete now. Nothing is changed."""
+    """What a clean-up would delete now. Nothing is changed.
+
+    `objects` are those of the whole log, if somebody listed them already.
+    """
     runner = LocalRunner(config[keys.STATE_READ_PARALLELISM])
 
     def is_readable(ref: CheckpointRef) -> bool:
@@ -57,7 +65,8 @@ def plan_log_cleanup(
         listing, now_ms=now_ms, config=config, is_readable=is_readable, stands_alone=stands_alone
     )
     # '_' sorts after the digits of version files, which need not be listed again.
-    objects = store.list(LOG_DIRECTORY, start_after=f"{LOG_DIRECTORY}/_")
+    if objects is None:
+        objects = store.list(LOG_DIRECTORY, start_after=f"{LOG_DIRECTORY}/_")
     manifests = [meta for meta in objects if _is_manifest(meta.path)]
     going = {file.path for file in plan.states}
     kept = [v for v, meta in listing.states.items() if meta.path not in going]

@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from indextables.log.snapshot import Snapshot
 from indextables.plan.execute import Environment
-from indextables.plan.scan import split_tasks
+from indextables.plan.scan import route_files, split_tasks
 from indextables.plan.skipping import judge
 from indextables.predicate import FALSE, TRUE, Predicate
+from indextables.xref.route import Router
 
 
 def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Table]:
@@ -37,10 +38,16 @@ def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Ta
 
 
 def count_rows(
-    snapshot: Snapshot, predicate: Predicate, environment: Callable[[], Environment]
+    snapshot: Snapshot,
+    predicate: Predicate,
+    environment: Callable[[], Environment],
+    *,
+    router: Router | None = None,
 ) -> int:
     """How many rows of a snapshot match. The environment is made if splits have to be opened."""
     known, doubtful = count_from_log(snapshot, predicate)
+    if router is not None and doubtful.num_rows:
+        doubtful, _ = route_files(router, predicate, doubtful)
     tasks = [t for t in split_tasks(snapshot, doubtful, predicate) if t.predicate != FALSE]
     if not tasks:
         return known

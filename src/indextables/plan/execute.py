@@ -23,6 +23,8 @@ from indextables.plan.split_rows import Piece, SplitRows
 from indextables.split.mapping import Mapping
 from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
 from indextables.storage import Store
+from indextables.xref.pool import close_xrefs
+from indextables.xref.route import Router
 
 MAPPING_PROPERTY = "indextables.mapping"
 """The table property that holds the mapping of the table's columns."""
@@ -42,12 +44,7 @@ class Environment:
     @classmethod
     def of(cls, store: Store, snapshot: Snapshot, config: Config) -> Environment:
         """The environment of a snapshot in this process."""
-        context = SearchContext(
-            snapshot.schema,
-            mapping_of(snapshot),
-            zone=ZoneInfo("UTC"),
-            max_expansions=config[keys.MAX_EXPANSIONS],
-        )
+        context = search_context(snapshot, config)
         pool = _shared_pool(
             config[keys.CACHE_DISK_PATH],
             config[keys.CACHE_DISK_MAX_SIZE],
@@ -130,7 +127,22 @@ def _shared_pool(path: str, max_bytes: int, max_open: int) -> IndexPool:
 def close_indexes() -> int:
     """Close all indexes that this process has open; gives their number."""
     with _pools_lock:
-        return sum(pool.clear() for pool in _pools.values())
+        return close_xrefs() + sum(pool.clear() for pool in _pools.values())
+
+
+def search_context(snapshot: Snapshot, config: Config) -> SearchContext:
+    """What a search of a snapshot means."""
+    return SearchContext(
+        snapshot.schema,
+        mapping_of(snapshot),
+        zone=ZoneInfo("UTC"),
+        max_expansions=config[keys.MAX_EXPANSIONS],
+    )
+
+
+def router_of(store: Store, snapshot: Snapshot, config: Config) -> Router:
+    """What asks the cross-references of a snapshot."""
+    return Router(store, snapshot.xrefs, config, lambda: search_context(snapshot, config))
 
 
 def mapping_of(snapshot: Snapshot) -> Mapping:

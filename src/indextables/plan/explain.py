@@ -10,6 +10,7 @@ _WHY = {
     "table": "live splits of the version",
     "partitions": "kept by partition values",
     "statistics": "kept by minimum, maximum and null counts",
+    "xrefs": "kept by cross-references",
 }
 
 
@@ -28,6 +29,8 @@ def explain_scan(plan: ScanPlan, mapping: Mapping) -> str:
         share = f"{100 * stage.splits / total:.0f} %"
         kept = f"{stage.splits:>8,} splits  {stage.bytes:>15,} bytes  {share:>5}"
         lines.append(f"  {stage.name:<11}{kept}  {_WHY[stage.name]}")
+    if plan.routing is not None:
+        lines.append(f"  routing    {plan.routing}")
     ways = dict.fromkeys(_access(task.predicate, mapping) for task in plan.tasks)
     lines.append(f"  read       {len(plan.tasks):>8,} splits  {'; '.join(ways)}".rstrip())
     return "\n".join(lines)

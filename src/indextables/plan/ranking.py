@@ -15,7 +15,7 @@ import pyarrow as pa
 from indextables.config import Config
 from indextables.errors import QueryError
 from indextables.log.snapshot import Snapshot
-from indextables.plan.execute import Environment
+from indextables.plan.execute import Environment, router_of
 from indextables.plan.scan import plan_scan, split_tasks
 from indextables.plan.split_rows import Mask, SplitRows
 from indextables.predicate import TRUE, Predicate, Search
@@ -40,7 +40,10 @@ def top_rows(
     """The best rows, best first, with their scores in the last column."""
     tasks = split_tasks(snapshot, snapshot.entries, TRUE)
     searchers = [environment.searcher(task) for task in tasks]
-    kept = {t.path: t.predicate for t in plan_scan(snapshot, predicate=predicate).tasks}
+    # Conditions are routed; the search is not: every live split counts in its statistics.
+    router = router_of(environment.store, snapshot, config)
+    plan = plan_scan(snapshot, predicate=predicate, router=router)
+    kept = {t.path: t.predicate for t in plan.tasks}
     within = None
     if predicate != TRUE:
         within = [

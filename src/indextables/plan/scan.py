@@ -1,8 +1,8 @@
 """Planning a scan: from the live files of a snapshot to the splits that have to be read.
 
 Everything here happens on the driver, on whole columns of the snapshot: partition values, then
-statistics. Each stage may only keep too much. What is left becomes tasks, one a split, in which
-conditions on partition columns are already decided.
+statistics, then cross-references. Each stage may only keep too much. What is left becomes tasks,
+one a split, in which conditions on partition columns are already decided.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from indextables.plan.bind import bind_partition
 from indextables.plan.skipping import keep_mask, partition_only
 from indextables.plan.statistics import Flags, decode, lookup
 from indextables.predicate import FALSE, NULL, TRUE, Predicate, conjunction, conjuncts
+from indextables.xref.route import Router, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class ScanPlan:
     limit: int | None
     tasks: tuple[SplitTask, ...]
     stages: tuple[Stage, ...] = field(default=())
+    routing: Verdict | None = None
+    """What the cross-references said, if there was a router."""
 
 
 def plan_scan(
@@ -63,8 +66,9 @@ def plan_scan(
     predicate: Predicate = TRUE,
     columns: Sequence[str] | None = None,
     limit: int | None = None,
+    router: Router | None = None,
 ) -> ScanPlan:
-    """Plan which splits of a snapshot a predicate needs."""
+    """Plan which splits of a snapshot a predicate needs; a router asks the cross-references."""
     files = snapshot.entries
     chosen = _checked_columns(snapshot, columns)
     stages = [_stage("table", files)]
@@ -75,8 +79,21 @@ def plan_scan(
         if part != TRUE:
             files = files.filter(pa.array(_keep(part, files, snapshot)))
         stages.append(_stage(name, files))
+    verdict = None
+    if router is not None:
+        files, verdict = route_files(router, predicate, files)
+        if verdict.consulted:
+            stages.append(_stage("xrefs", files))
     tasks = tuple(t for t in split_tasks(snapshot, files, predicate) if t.predicate != FALSE)
-    return ScanPlan(snapshot, predicate, chosen, limit, tasks, tuple(stages))
+    return ScanPlan(snapshot, predicate, chosen, limit, tasks, tuple(stages), verdict)
+
+
+def route_files(router: Router, predicate: Predicate, files: pa.Table) -> tuple[pa.Table, Verdict]:
+    """The files that cross-references do not rule out."""
+    routing = router.route(predicate, files)
+    if routing.keep.all():
+        return files, routing.verdict
+    return files.filter(pa.array(routing.keep)), routing.verdict
 
 
 def split_tasks(snapshot: Snapshot, files: pa.Table, predicate: Predicate) -> list[SplitTask]:

@@ -88,8 +88,8 @@ def judge(
     `nanCount`.
     """
     source = _Files(files, schema, frozenset(partition_columns), truncation_length, counts_all=True)
-    possible = _possible(predicate, source, files.num_rows)
-    return Verdict(possible.true, ~possible.false & ~possible.null)
+    found = possible(predicate, source, files.num_rows)
+    return Verdict(found.true, ~found.false & ~found.null)
 
 
 def keep_mask(
@@ -108,11 +108,11 @@ def keep_mask(
     by_partition = [c for c in conjuncts(predicate) if partition_only(c, partition_columns)]
     by_statistics = [c for c in conjuncts(predicate) if not partition_only(c, partition_columns)]
     source = _Files(files, schema, parts, truncation_length)
-    keep = _possible(conjunction(*by_partition), source, files.num_rows).true.copy()
+    keep = possible(conjunction(*by_partition), source, files.num_rows).true.copy()
     if by_statistics and keep.any():
         kept = files if keep.all() else files.filter(pa.array(keep))
         source = _Files(kept, schema, parts, truncation_length)
-        keep[keep] = _possible(conjunction(*by_statistics), source, kept.num_rows).true
+        keep[keep] = possible(conjunction(*by_statistics), source, kept.num_rows).true
     return keep
 
 
@@ -138,22 +138,29 @@ def bounds_may_match(
     if not bounds:
         return True
     source = _Bounds(bounds, schema, frozenset(partition_columns))
-    return bool(_possible(predicate, source, 1).true[0])
+    return bool(possible(predicate, source, 1).true[0])
 
 
 # --- the tree --------------------------------------------------------------------------------
 
 
-class _Source(Protocol):
-    """Where conditions on columns are answered from."""
+class Source(Protocol):
+    """Where conditions on columns, and searches, are answered from."""
 
-    def condition(self, node: Condition) -> Possible: ...
+    def condition(self, node: Condition) -> Possible:
+        """What a condition may be for the rows of each file."""
+        ...
+
+    def search(self, node: Search) -> Possible:
+        """What a search may be for the rows of each file; it is never null."""
+        ...
 
 
-def _possible(node: Predicate, source: _Source, count: int) -> Possible:
+def possible(node: Predicate, source: Source, count: int) -> Possible:
+    """What a predicate may be for the rows of each of `count` files."""
     match node:
         case And(children=children):
-            found = [_possible(child, source, count) for child in children]
+            found = [possible(child, source, count) for child in children]
             is_false = _some(f.false & ~f.true & ~f.null for f in found)
             return Possible(
                 _every(f.true for f in found),
@@ -161,7 +168,7 @@ def _possible(node: Predicate, source: _Source, count: int) -> Possible:
                 _some(f.null for f in found) & ~is_false,
             )
         case Or(children=children):
-            found = [_possible(child, source, count) for child in children]
+            found = [possible(child, source, count) for child in children]
             is_true = _some(f.true & ~f.false & ~f.null for f in found)
             return Possible(
                 _some(f.true for f in found),
@@ -169,12 +176,12 @@ def _possible(node: Predicate, source: _Source, count: int) -> Possible:
                 _some(f.null for f in found) & ~is_true,
             )
         case Not(child=child):
-            inner = _possible(child, source, count)
+            inner = possible(child, source, count)
             return Possible(inner.false, inner.true, inner.null)
         case Constant(value=value):
             return Possible(*(np.full(count, value is answer) for answer in (True, False, None)))
         case Search():
-            return Possible(_yes(count), _yes(count), ~_yes(count))
+            return source.search(node)
         case _:
             return source.condition(node)
 
@@ -195,6 +202,10 @@ def _yes(count: int) -> Flags:
 
 def _anything(count: int) -> Possible:
     return Possible(_yes(count), _yes(count), _yes(count))
+
+
+def _any_search(count: int) -> Possible:
+    return Possible(_yes(count), _yes(count), ~_yes(count))
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -218,6 +229,9 @@ class _Files:
         if column.root in self.partition_columns:
             return self.exact(node)
         return self.bounded(node)
+
+    def search(self, _node: Search) -> Possible:
+        return _any_search(self.files.num_rows)
 
     def exact(self, node: Condition) -> Possible:
         """A partition value is the value of every row."""
@@ -302,6 +316,9 @@ class _Bounds:
     bounds: Mapping[str, Bounds | None]
     schema: pa.Schema
     partition_columns: frozenset[str]
+
+    def search(self, _node: Search) -> Possible:
+        return _any_search(1)
 
     def condition(self, node: Condition) -> Possible:
         name = node.column.root

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from indextables.config import is_own_key, parse_boolean
+from indextables.config import MERGE_PRECOMMIT, is_own_key, parse_boolean
 from indextables.errors import ConfigError
 from indextables.spark.access import TableAccess
 from indextables.storage.location import parse_location
@@ -40,10 +40,17 @@ _OURS = frozenset(
         "versionasof",
         "timestampasof",
         "mergeschema",
+        "mergeprecommit",
         "replacewhere",
         "partitionoverwritemode",
         "partitionby",
     )
+)
+
+# What Spark's catalog says of a table. It is among the options when Spark asks for the columns of
+# a table that is given a name: CREATE TABLE … USING indextables LOCATION '…'.
+_OF_TABLES = frozenset(
+    ("owner", "provider", "location", "external", "comment", "collation", "is_managed_location")
 )
 
 
@@ -77,7 +84,9 @@ class SourceOptions:
             raise ConfigError(f"partitionOverwriteMode is static or dynamic, not {mode!r}.")
         own = {name: value for name, value in session.items() if is_own_key(name)}
         own |= {name: value for name, value in given.items() if is_own_key(name)}
-        rest = {n: v for n, v in given.items() if not is_own_key(n) and n not in _OURS}
+        if "mergeprecommit" in given:
+            own[MERGE_PRECOMMIT.name] = given["mergeprecommit"]
+        rest = {n: v for n, v in given.items() if not is_own_key(n) and n not in _OURS | _OF_TABLES}
         paths = _paths(given)
         return cls(
             paths=paths,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -202,23 +203,22 @@ def environment_of(access: TableAccess, metadata: Metadata) -> Environment:
 
 
 def in_groups(tasks: Sequence[SplitTask], *, parallelism: int) -> list[list[SplitTask]]:
-    """Splits as tasks of about equal bytes: enough for all cores, and no task for a few bytes.
+    """Splits as tasks of about equal bytes: at most one for each core, and none for a few bytes.
 
     Starting a Python task costs more than searching a small split, so small ones share a task.
     """
     if not tasks:
         return []
-    total = sum(task.size for task in tasks)
-    goal = max(total // max(1, parallelism), _SMALL_TASK)
-    groups: list[list[SplitTask]] = [[]]
-    filled = 0
-    for task in tasks:
-        if groups[-1] and filled + task.size > goal:
-            groups.append([])
-            filled = 0
-        groups[-1].append(task)
-        filled += task.size
-    return groups
+    sizes = np.cumsum([task.size for task in tasks])
+    total = int(sizes[-1])
+    count = max(1, min(parallelism, total // _SMALL_TASK))
+    # A split belongs where its middle falls, so a little more than a share makes no further task.
+    middles = sizes - np.array([task.size for task in tasks]) / 2
+    places = np.minimum(middles * count // max(1, total), count - 1).astype(int).tolist()
+    groups: dict[int, list[SplitTask]] = {}
+    for place, task in zip(places, tasks, strict=True):
+        groups.setdefault(place, []).append(task)
+    return list(groups.values())
 
 
 _SMALL_TASK = 16 << 20

@@ -46,6 +46,10 @@ class Bridge(Protocol):
         """Write a DataFrame."""
         ...
 
+    def remember_names(self) -> None:
+        """Tell Spark the tables of the warehouse whose names it forgot."""
+        ...
+
 
 # PySpark makes new objects for the same session, so sessions are known by their id.
 _bridges: dict[str, Bridge | None] = {}
@@ -55,11 +59,13 @@ def install(spark: SparkSession, bridge: Bridge | None = None) -> None:
     """Route the reads and writes of a session."""
     if is_classic(spark):
         _bridges[_identity(spark)] = bridge
+        from pyspark.sql.catalog import Catalog
         from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 
         _wrap(DataFrameReader, "load", _load)
         _wrap(DataFrameWriter, "save", _save)
         _wrap(DataFrameWriter, "saveAsTable", _save_as_table)
+        _wrap(Catalog, "listTables", _list_tables)
 
 
 def is_classic(spark: Any) -> bool:
@@ -87,6 +93,21 @@ def is_routed(spark: SparkSession) -> bool:
 def bridge_of(spark: SparkSession) -> Bridge | None:
     """The bridge of a session, if it has one."""
     return _bridges.get(_identity(spark))
+
+
+def follow_new_sessions(enable: Callable[[Any], Any]) -> None:
+    """Enable what `newSession` of an enabled session makes; the active session stays the same."""
+    from pyspark.sql import SparkSession
+
+    def new_session(original: Callable[[Any], Any], spark: Any) -> Any:
+        made = original(spark)
+        if is_classic(spark) and is_routed(spark):
+            before = SparkSession.getActiveSession()
+            enable(made)
+            make_active(before or spark)
+        return made
+
+    _wrap(SparkSession, "newSession", new_session)
 
 
 def _wrap(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
@@ -248,6 +269,19 @@ def _save_as_table(
     if is_routed(writer._spark):
         make_active(writer._spark)
     return original(writer, name, *args, **kwargs)
+
+
+def remember_names(spark: SparkSession) -> None:
+    """Let Spark know the tables of its warehouse: it is about to list them."""
+    bridge = bridge_of(spark)
+    if bridge is not None:
+        bridge.remember_names()
+
+
+def _list_tables(original: Callable[..., Any], catalog: Any, *args: Any, **kwargs: Any) -> Any:
+    if is_routed(catalog._sparkSession):
+        remember_names(catalog._sparkSession)
+    return original(catalog, *args, **kwargs)
 
 
 def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:

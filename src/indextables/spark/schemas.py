@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pyarrow as pa
@@ -24,8 +25,14 @@ def table_schema(schema: StructType) -> pa.Schema:
 
 def worker_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema in which Spark takes rows from Python."""
-    arrow: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+    arrow: pa.Schema = to_arrow_schema(schema, **_IN_UTC)
     return arrow
+
+
+# Before Spark 4.2 there was no other time zone.
+_IN_UTC: Any = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+)
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -10,10 +10,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from indextables.errors import JavaMissingError
 from indextables.spark import readwriter
 from indextables.spark.data_source import ALIASES, NAME, IndexTablesSource, alias
 
@@ -36,6 +38,7 @@ def session(app_name: str = "indextables", **conf: object) -> SparkSession:
     """
     from pyspark.sql import SparkSession
 
+    _check_java()
     _same_python()
     builder = SparkSession.builder.appName(app_name)
     for name, value in {**_BEFORE_START, **conf}.items():
@@ -46,7 +49,8 @@ def session(app_name: str = "indextables", **conf: object) -> SparkSession:
 def enable(spark: SparkSession) -> SparkSession:
     """Make a session read, write and search index tables; gives the same session back.
 
-    Doing it twice does nothing. A session that `newSession` makes has to be enabled itself.
+    Doing it twice does nothing. On a classic session, those that its `newSession` makes are enabled
+    as well.
     """
     if readwriter.is_classic(spark) and readwriter.is_routed(spark):
         return spark
@@ -56,6 +60,7 @@ def enable(spark: SparkSession) -> SparkSession:
         _register(spark, alias(name))
     readwriter.install(spark, _bridge(spark))
     _install_sql(spark)
+    readwriter.follow_new_sessions(enable)
     return spark
 
 
@@ -95,14 +100,17 @@ def _bridge(spark: SparkSession) -> readwriter.Bridge | None:
 
 def _install_sql(spark: SparkSession) -> None:
     """Operators, functions and commands in SQL."""
-    from indextables.spark import functions
+    from indextables.spark import functions, sql_entry
 
     functions.register(spark)
-    try:
-        from indextables.spark import sql_entry
-    except ModuleNotFoundError:
-        return
     sql_entry.install(spark)
+
+
+def _check_java() -> None:
+    """Say in one sentence what Spark says in a page when there is no Java."""
+    home = os.environ.get("JAVA_HOME")
+    if not home and shutil.which("java") is None and "SPARK_REMOTE" not in os.environ:
+        raise JavaMissingError
 
 
 def _same_python(spark: SparkSession | None = None) -> None:

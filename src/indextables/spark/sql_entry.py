@@ -20,20 +20,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Config, is_own_key
-from indextables.errors import SearchCallError
+from indextables.errors import (
+    IndexTablesError,
+    PredicateSyntaxError,
+    QueryError,
+    SearchCallError,
+    UnsupportedPredicateError,
+)
 from indextables.predicate.operators import ALL_FIELDS
+from indextables.predicate.sql_text import parse_predicate
 from indextables.sql.search_calls import Arguments, Row, needs_row, prepare
-from indextables.sql.statements import Statement, may_be_ours, parse
+from indextables.sql.statements import DeleteRows, Statement, UpdateRows, may_be_ours, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _LIMITS = (INDEXQUERY_MAX_LENGTH, INDEXQUERY_MAX_DEPTH)
+_SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES?\b", re.IGNORECASE)
 _enabled: set[str] = set()
 _patching = threading.Lock()
 
@@ -109,6 +118,8 @@ def _sql(
     args: Arguments = None,
     **kwargs: Any,
 ) -> DataFrame:
+    if isinstance(sqlQuery, str) and _SHOW_TABLES.match(sqlQuery) and _identity(spark) in _enabled:
+        _remember_names(spark)
     concerns = isinstance(sqlQuery, str) and (_searches(sqlQuery) or may_be_ours(sqlQuery))
     if not concerns or _identity(spark) not in _enabled:
         return original(spark, sqlQuery, args, **kwargs)
@@ -130,7 +141,7 @@ def _ours_or_prepared(
     original: Callable[..., DataFrame], spark: SparkSession, text: str, args: Arguments
 ) -> DataFrame:
     statement = parse(text)
-    if statement is not None:
+    if statement is not None and _is_for_us(spark, statement):
         return _execute(spark, statement)
     return _prepared(lambda ready: original(spark, ready, args), text, spark, args)
 
@@ -270,6 +281,13 @@ def _limits(spark: SparkSession) -> Config:
     return Config({name: value for name, value in found.items() if value is not None})
 
 
+def _remember_names(spark: SparkSession) -> None:
+    if _is_classic(spark):
+        from indextables.spark.readwriter import remember_names
+
+        remember_names(spark)
+
+
 # --- statements ------------------------------------------------------------------------------
 
 
@@ -280,10 +298,36 @@ def _config(spark: SparkSession) -> Config:
     return Config({name: value for name, value in settings.items() if is_own_key(name)})
 
 
+def _is_for_us(spark: SparkSession, statement: Statement) -> bool:
+    """Whether a statement that Spark has too is about a table of ours.
+
+    Spark also gets a DELETE whose condition is more than we read: it folds constants and binds
+    parameters, and then asks us. UPDATE of our tables is ours alone.
+    """
+    from indextables.spark.table_names import open_target
+
+    if not isinstance(statement, DeleteRows | UpdateRows):
+        return True
+    try:
+        table = open_target(spark, statement.table)
+    except IndexTablesError:
+        return statement.table.path is not None  # Spark knows no paths in quotes
+    if isinstance(statement, UpdateRows) or statement.where is None:
+        return True
+    try:
+        parse_predicate(statement.where, table.schema)
+    except (PredicateSyntaxError, UnsupportedPredicateError):
+        return False
+    except QueryError:
+        return True  # its message is better than Spark's
+    return True
+
+
 def _execute(spark: SparkSession, statement: Statement) -> DataFrame:
     from indextables.spark.hosts import SparkHosts
     from indextables.spark.readwriter import session_settings
-    from indextables.spark.table_names import open_target
+    from indextables.spark.runner import SparkRunner
+    from indextables.spark.table_names import open_target, store_at
     from indextables.sql.execute import Session, execute
 
     session = Session(
@@ -291,5 +335,8 @@ def _execute(spark: SparkSession, statement: Statement) -> DataFrame:
         config=_config(spark),
         hosts=SparkHosts(spark),
         properties=session_settings(spark),
+        runner=SparkRunner(spark) if _is_classic(spark) else None,
+        timezone=spark.conf.get("spark.sql.session.timeZone") or "UTC",
+        open_store=functools.partial(store_at, spark),
     )
     return spark.createDataFrame(execute(statement, session))

@@ -9,6 +9,7 @@ from indextables.spark.data_source import NAME
 from indextables.spark.options import SourceOptions
 from indextables.spark.readwriter import PROVIDERS, session_settings
 from indextables.sql.forms import Target
+from indextables.storage import Store
 from indextables.table import Table
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ def open_target(spark: SparkSession, target: Target) -> Table:
     table = Table(access.log(), config=access.settings, version=None)
     table.snapshot()
     return table
+
+
+def store_at(spark: SparkSession, path: str) -> Store:
+    """The store at a path, table or not, with the session's credentials."""
+    return SourceOptions.parse({"path": path}, session_settings(spark)).access().store()
 
 
 def _location(spark: SparkSession, target: Target) -> str:

@@ -21,6 +21,8 @@ from indextables.errors import (
     SchemaError,
     TableExistsError,
 )
+from indextables.jobs.after_write import after_write
+from indextables.jobs.auto_index import commit_indexed
 from indextables.jobs.commit_write import (
     Target,
     Written,
@@ -32,6 +34,7 @@ from indextables.jobs.commit_write import (
     scope_of,
     undone_on_error,
 )
+from indextables.jobs.merge_before_commit import merged_before_commit
 from indextables.jobs.new_table import new_table
 from indextables.jobs.rewrite import Removal, remove_rows
 from indextables.jobs.write_rows import target_of
@@ -73,6 +76,10 @@ class WriteJob:
     exclusive: Exclusive = None
     settings: Mapping[str, object] = field(default_factory=dict, repr=False)
 
+    @property
+    def _config(self) -> Config:
+        return Config(self.settings)
+
     # --- in a task ---------------------------------------------------------------------------
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskOutput:
@@ -83,7 +90,7 @@ class WriteJob:
             schema=self.target.schema,
             partition_columns=self.partition_columns,
             mapping=self.target.mapping,
-            config=Config(self.settings),
+            config=self._config,
         ) as sink:
             for batch in self._fitting(batches):
                 sink.write(batch)
@@ -101,7 +108,18 @@ class WriteJob:
     def commit(self, outputs: Sequence[TaskOutput]) -> Written:
         """Make what the tasks stored the table's next version."""
         log = self.access.log()
-        adds = [add for output in outputs for add in output.adds]
+        written = self._commit(log, outputs)
+        after_write(log, self._config)
+        return written
+
+    def _commit(self, log: TransactionLog, outputs: Sequence[TaskOutput]) -> Written:
+        adds = merged_before_commit(
+            log.store,
+            [add for output in outputs for add in output.adds],
+            target=self.target,
+            partition_columns=self.partition_columns,
+            config=self._config,
+        )
         rows = sum(output.rows for output in outputs)
         if self.version is None:
             try:
@@ -117,7 +135,7 @@ class WriteJob:
                     read_version=self.version,
                     metrics={"rows": rows, "files": len(adds)},
                 )
-                return commit_write(log, transaction, adds, rows)
+                return commit_write(log, transaction, adds, rows, config=self._config)
             case "overwrite":
                 return self._overwrite(log, snapshot, adds, rows)
             case "partitions":
@@ -143,13 +161,12 @@ class WriteJob:
 
     def _create(self, log: TransactionLog, adds: list[Add], rows: int) -> Written:
         assert self.target.metadata is not None
-        log.commit(
-            Transaction(
-                operation=Operation.CREATE,
-                actions=[self.target.metadata, *adds],
-                metrics={"rows": rows, "files": len(adds)},
-            )
+        transaction = Transaction(
+            operation=Operation.CREATE,
+            actions=[self.target.metadata, *adds],
+            metrics={"rows": rows, "files": len(adds)},
         )
+        commit_indexed(log, transaction, config=self._config)
         return Written(0, rows, len(adds), 0, sum(add.size for add in adds))
 
     def _after_all(self, log: TransactionLog, adds: list[Add], rows: int) -> Written:
@@ -177,7 +194,7 @@ class WriteJob:
             return job
 
         job: WriteJob = undone_on_error(log, adds, again)
-        return replace(job, where=self.where).commit([TaskOutput(tuple(adds), rows)])
+        return replace(job, where=self.where)._commit(log, [TaskOutput(tuple(adds), rows)])
 
     def _overwrite(
         self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
@@ -192,21 +209,22 @@ class WriteJob:
             read_version=self.version,
             metrics={"rows": rows, "files": len(adds)},
         )
-        return commit_write(log, transaction, adds, rows)
+        return commit_write(log, transaction, adds, rows, config=self._config)
 
     def _overwrite_partitions(
         self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
     ) -> Written:
-        return commit_partitions(log, snapshot, target=self.target, adds=adds, rows=rows)
+        return commit_partitions(
+            log, snapshot, target=self.target, adds=adds, rows=rows, config=self._config
+        )
 
     def _overwrite_where(
         self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
     ) -> Written:
         predicate = self.where
         assert predicate is not None
-        config = Config(self.settings)
         removal: Removal = undone_on_error(
-            log, adds, lambda: remove_rows(log, snapshot, predicate, config=config)
+            log, adds, lambda: remove_rows(log, snapshot, predicate, config=self._config)
         )
         return commit_replacement(
             log,
@@ -217,6 +235,7 @@ class WriteJob:
             rows=rows,
             scope=scope_of(predicate, snapshot),
             parameters={"where": str(predicate)},
+            config=self._config,
         )
 
 

@@ -19,7 +19,7 @@ import tantivy
 from indextables.errors import QueryError, TooManyExpansionsError
 from indextables.predicate import Fuzzy, Jolly, Phrase, Range, Regex, Term, TermSet, Wildcard
 from indextables.predicate.search import FieldNode
-from indextables.split.analyzer import Word
+from indextables.split.analyzer import Analyzer, Word
 from indextables.split.edit_distance import count_within
 from indextables.split.mapping import FieldMapping
 
@@ -121,14 +121,7 @@ class WordCompiler:
 
     def _wildcard(self, target: FieldMapping, node: Wildcard) -> tantivy.Query:
         lower = target.analyzer.lower
-        pattern = "".join(
-            escape(lower(part))
-            if isinstance(part, str)
-            else f"{_ANY}*"
-            if part is Jolly.MANY
-            else _ANY
-            for part in node.parts
-        )
+        pattern = wildcard_pattern(target.analyzer, node)
         shown = "".join(part if isinstance(part, str) else part.value for part in node.parts)
         self._count_matches(target, pattern, prefix=lower(node.prefix), shown=shown)
         return self._regex(target, pattern, shown=shown)
@@ -227,6 +220,22 @@ def pair(occur: tantivy.Occur, left: tantivy.Query, right: tantivy.Query) -> tan
 def constant(query: tantivy.Query) -> tantivy.Query:
     """The same rows, all with the score 1."""
     return tantivy.Query.const_score_query(query, 1.0)
+
+
+def wildcard_pattern(analyzer: Analyzer, node: Wildcard) -> str:
+    """The regular expression that matches the words a wildcard means.
+
+    >>> wildcard_pattern(Analyzer("default"), Wildcard(None, ("Da", Jolly.ONE, "a", Jolly.MANY)))
+    'da(?s:.)a(?s:.)*'
+    """
+    return "".join(
+        escape(analyzer.lower(part))
+        if isinstance(part, str)
+        else f"{_ANY}*"
+        if part is Jolly.MANY
+        else _ANY
+        for part in node.parts
+    )
 
 
 @functools.lru_cache(maxsize=1_024)

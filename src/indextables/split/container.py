@@ -34,6 +34,7 @@ import zstandard
 
 from indextables.errors import DamagedIndexError, DamagedSplitError, ForeignSplitError, SchemaError
 from indextables.split.mapping import Mapping
+from indextables.split.row_numbers import UNTAGGED, Tags
 
 FORMAT_VERSION = 1
 INFO_KEY = b"indextables.split"
@@ -82,7 +83,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment of the index. A row's number is `base` plus the `_row` of its document."""
+    """A segment of the index. In a cross-reference `base` is added to the numbers of documents."""
 
     name: str
     base: int = 0
@@ -103,6 +104,10 @@ class SplitInfo:
     """How many different words each field of words has, where that was counted."""
     too_long: tuple[str, ...] = ()
     """Columns of whole strings with a value that is too long for the index."""
+    row_tags: Tags = UNTAGGED
+    """At which row the documents of each tag begin: see `row_numbers`."""
+    partition_kinds: Map[str, str] = field(default_factory=dict)
+    """How the table maps its partition columns: their values here are text."""
 
     def index_sections(self) -> tuple[Section, ...]:
         """The files of the Tantivy index."""
@@ -122,6 +127,8 @@ class SplitInfo:
                 "uncompressedSize": self.uncompressed_size,
                 "termCounts": self.term_counts,
                 "tooLong": self.too_long,
+                "rowTags": self.row_tags,
+                "partitionKinds": self.partition_kinds,
             }
         )
 
@@ -144,6 +151,8 @@ class SplitInfo:
                 uncompressed_size=int(document["uncompressedSize"]),
                 term_counts=document["termCounts"],
                 too_long=tuple(document["tooLong"]),
+                row_tags=tuple((int(t), int(r)) for t, r in document.get("rowTags", UNTAGGED)),
+                partition_kinds=document.get("partitionKinds", {}),
             )
         except (KeyError, TypeError, ValueError, SchemaError) as error:
             raise DamagedSplitError(path, f"its description cannot be read ({error})") from None
@@ -199,12 +208,13 @@ class Sink(Protocol):
     def tell(self) -> int: ...
 
 
-def write_file_section(sink: Sink, source: Path, *, kind: str) -> Section:
-    """Append a file as a section, compressed if a sample of it compresses."""
+def write_file_section(sink: Sink, source: Path, *, kind: str, compress: bool = True) -> Section:
+    """Append a file as a section, compressed if it may be and a sample of it compresses."""
     with source.open("rb") as file:
         first = file.read(_PIECE)
         packed = zstandard.compress(first, 3)
-        codec = "zstd" if len(packed) < _WORTH_COMPRESSING * len(first) else ""
+        pays = compress and len(packed) < _WORTH_COMPRESSING * len(first)
+        codec = "zstd" if pays else ""
         offset, size, crc = sink.tell(), 0, 0
         compressor = zstandard.ZstdCompressor(level=3).compressobj()
         piece = first

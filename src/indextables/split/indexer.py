@@ -1,9 +1,9 @@
 """Feeding rows to Tantivy.
 
-Every document carries the number of its row in the column `_row`, and that is what a search asks
-for. Tantivy may so do what it likes with the order of documents: begin a new segment when the heap
-is full, and merge segments in the background. Memory is bounded by the heap, whatever the number
-of rows.
+Every document carries the number of its row in the column `_row` (see `row_numbers`), and that is
+what a search asks for. Tantivy may so do what it likes with the order of documents: begin a new
+segment when the heap is full, and merge segments in the background. Memory is bounded by the heap,
+whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import pyarrow.compute as pc
 import tantivy
 
 from indextables.errors import SplitError
+from indextables.split.adopted import AdoptedIndex
 from indextables.split.ip_address import parse_address, show_address
 from indextables.split.leaves import ArrowColumn, leaf_texts
 from indextables.split.mapping import ROW_FIELD, FieldMapping, Mapping
+from indextables.split.row_numbers import UNTAGGED, Tags, new_tag, numbered_from
 
 MIN_HEAP = 15_000_000
 MAX_HEAP = 4_000_000_000
@@ -35,27 +37,49 @@ class IndexFiles:
 
     files: tuple[Path, ...]
     segments: tuple[str, ...]
+    row_tags: Tags = UNTAGGED
 
 
 class Indexer:
     """Builds the index of a split from record batches, in bounded memory."""
 
-    def __init__(self, mapping: Mapping, directory: Path, *, heap_size: int) -> None:
+    def __init__(
+        self,
+        mapping: Mapping,
+        directory: Path,
+        *,
+        heap_size: int,
+        adopted: AdoptedIndex | None = None,
+    ) -> None:
+        """Begin an index in an empty folder, or add to the one that is there."""
         self._fields = mapping.indexed
         self._directory = directory
         self._rows = 0
-        index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
+        self._adopted_rows = adopted.rows if adopted else 0
+        known = dict(adopted.row_tags) if adopted else {}
+        self._tag = new_tag(known)
+        self._known_tags = tuple(known.items())
+        if adopted is None:
+            index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
+        else:
+            index = tantivy.Index.open(str(directory))
         # A reader that watches for commits would take locks in a folder that is about to go.
         index.config_reader("manual")
         heap = min(max(heap_size, MIN_HEAP), MAX_HEAP)
         # One thread: a second one would make twice as many segments of half the size.
         self._writer = mapping.register(index).writer(heap_size=heap, num_threads=1)
+        if adopted is not None:
+            self._writer.commit()  # begins to merge segments while rows are still to come
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Index the rows of a batch."""
         columns = [document_values(batch.column(f.name), f) for f in self._fields]
         add_documents(
-            self._writer, self._fields, columns, first_row=self._rows, rows=batch.num_rows
+            self._writer,
+            self._fields,
+            columns,
+            first_row=numbered_from(self._tag, self._rows),
+            rows=batch.num_rows,
         )
         self._rows += batch.num_rows
 
@@ -68,11 +92,13 @@ class Indexer:
             raise OSError(f"Tantivy cannot write the index: {error}") from error
         meta_file = self._directory / "meta.json"
         segments = orjson.loads(meta_file.read_bytes())["segments"]
-        if sum(s["max_doc"] for s in segments) != self._rows or any(s["deletes"] for s in segments):
-            raise SplitError(f"The index holds other rows than the {self._rows} that were written.")
+        rows = self._adopted_rows + self._rows
+        if sum(s["max_doc"] for s in segments) != rows or any(s["deletes"] for s in segments):
+            raise SplitError(f"The index holds other rows than the {rows} that were written.")
         names = tuple(s["segment_id"].replace("-", "") for s in segments)
         files = (p for p in self._directory.iterdir() if p.name.partition(".")[0] in names)
-        return IndexFiles((meta_file, *sorted(files)), names)
+        own = ((self._tag, self._adopted_rows),) if self._rows or not self._known_tags else ()
+        return IndexFiles((meta_file, *sorted(files)), names, (*self._known_tags, *own))
 
     def abort(self) -> None:
         """Stop the writer's thread; the files are the caller's to delete."""

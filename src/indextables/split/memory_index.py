@@ -17,8 +17,11 @@ import tantivy
 
 from indextables.split.indexer import MIN_HEAP, add_documents
 from indextables.split.mapping import ROW_FIELD, FieldMapping, Mapping
+from indextables.split.row_numbers import UNTAGGED, Tags, rows_of
 
 Rows = npt.NDArray[np.int64]
+
+_FEW_HITS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +52,36 @@ class MemoryIndex:
 
 
 def matching_rows(
-    searcher: tantivy.Searcher, query: tantivy.Query, *, bases: Sequence[int] = ()
+    searcher: tantivy.Searcher,
+    query: tantivy.Query,
+    *,
+    bases: Sequence[int] = (),
+    tags: Tags = UNTAGGED,
 ) -> Rows:
     """The row of every document that matches, in ascending order.
 
-    A row is the `_row` of its document plus the base of its segment, if there are bases.
+    A row is what `_row` says under these tags, plus the base of its segment if there are bases.
     """
-    # Tantivy panics at a limit of 0.
-    limit = max(1, searcher.num_docs)
-    result = searcher.search(
-        query, limit, count=False, order_by_field=ROW_FIELD, order=tantivy.Order.Asc
-    )
-    hits = result.hits
-    rows = np.fromiter(map(itemgetter(0), hits), dtype=np.int64, count=len(hits))
+    hits = _hits_by_row(searcher, query, bases)
+    rows = rows_of(np.fromiter(map(itemgetter(0), hits), dtype=np.int64, count=len(hits)), tags)
     if any(bases):
         segments = np.fromiter((a.segment_ord for _, a in hits), dtype=np.int64, count=len(hits))
         rows += np.asarray(bases, dtype=np.int64)[segments]
+    if any(bases) or len(tags) > 1:
         rows.sort()
     return rows
+
+
+def _hits_by_row(
+    searcher: tantivy.Searcher, query: tantivy.Query, bases: Sequence[int]
+) -> list[tuple[Any, tantivy.DocAddress]]:
+    """All hits. Tantivy reserves room for as many as may be asked for, in every segment."""
+    limit = max(1, searcher.num_docs)  # it panics at 0
+    first = _FEW_HITS if len(bases) > 1 and limit > _FEW_HITS else limit
+    while True:
+        hits = searcher.search(
+            query, first, count=False, order_by_field=ROW_FIELD, order=tantivy.Order.Asc
+        ).hits
+        if len(hits) < first or first == limit:
+            return hits
+        first = limit

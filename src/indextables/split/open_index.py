@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,13 +24,13 @@ import orjson
 import tantivy
 
 from indextables.errors import DamagedIndexError, StorageError
-from indextables.split.container import Section, SplitInfo, read_section
+from indextables.split.container import ReadRange, Section, SplitInfo, read_section
 from indextables.split.mapping import Mapping
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.store import ObjectMeta, Store
 
 _ATTEMPTS = 3
-_META = "meta.json"
+META = "meta.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +52,11 @@ class IndexFolder:
 
     def meta(self) -> dict[str, Any]:
         """Tantivy's description of the index."""
-        section = next((s for s in self.info.index_sections() if s.name == _META), None)
-        if section is None:
-            raise DamagedIndexError(self.path, "it has no index")
-        data = read_section(self._read, section, path=self.path)
-        try:
-            document: dict[str, Any] = orjson.loads(data)
-            names = [s["segment_id"].replace("-", "") for s in document["segments"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedIndexError(self.path, f"its {_META} cannot be read ({error})") from None
-        if names != [s.name for s in self.info.segments]:
-            raise DamagedIndexError(self.path, "its segments are not those that were written")
-        return document
+        return read_meta(self._read, self.info, path=self.path)
 
     def link(self, folder: Path) -> None:
         """Link all files but the description into a folder."""
-        sections = [s for s in self.info.index_sections() if s.name != _META]
+        sections = [s for s in self.info.index_sections() if s.name != META]
         with ThreadPoolExecutor(4) as pool:
             for section, copy in zip(sections, pool.map(self._copy, sections), strict=True):
                 (folder / section.name).symlink_to(copy)
@@ -87,6 +78,22 @@ class IndexFolder:
         return self.store.get_range(self.path, start, end)
 
 
+def read_meta(read: ReadRange, info: SplitInfo, *, path: str) -> dict[str, Any]:
+    """Tantivy's description of the index in a split."""
+    section = next((s for s in info.index_sections() if s.name == META), None)
+    if section is None:
+        raise DamagedIndexError(path, "it has no index")
+    data = read_section(read, section, path=path)
+    try:
+        document: dict[str, Any] = orjson.loads(data)
+        names = [s["segment_id"].replace("-", "") for s in document["segments"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedIndexError(path, f"its {META} cannot be read ({error})") from None
+    if names != [s.name for s in info.segments]:
+        raise DamagedIndexError(path, "its segments are not those that were written")
+    return document
+
+
 def open_index(
     folders: Sequence[IndexFolder], mapping: Mapping, *, schema: list[Any] | None = None
 ) -> OpenIndex:
@@ -102,7 +109,7 @@ def open_index(
         with _temporary_folder() as place:
             for folder in folders:
                 folder.link(place)
-            (place / _META).write_bytes(orjson.dumps(description))
+            (place / META).write_bytes(orjson.dumps(description))
             try:
                 index = mapping.register(tantivy.Index.open(str(place)))
                 index.config_reader("manual")
@@ -118,15 +125,16 @@ def open_index(
 
 
 @functools.lru_cache(maxsize=64)
-def _schema_json(mapping: Mapping) -> bytes:
+def empty_meta(mapping: Mapping) -> bytes:
+    """Tantivy's description of an index of a mapping that has no segments."""
     with _temporary_folder() as place:
         tantivy.Index(mapping.tantivy_schema(), path=str(place))
-        return (place / _META).read_bytes()
+        return (place / META).read_bytes()
 
 
 def schema_document(mapping: Mapping) -> list[Any]:
     """The schema of a mapping's index as Tantivy writes it."""
-    document: list[Any] = orjson.loads(_schema_json(mapping))["schema"]
+    document: list[Any] = orjson.loads(empty_meta(mapping))["schema"]
     return document
 
 
@@ -136,9 +144,16 @@ def is_beginning(folder: IndexFolder, schema: list[Any]) -> bool:
     return bool(own == schema[: len(own)])
 
 
+@functools.cache
+def _links_parent() -> str | None:
+    """Links are made and removed by the hundred: in memory, where the system has such a folder."""
+    usable = sys.platform == "linux" and os.access("/dev/shm", os.W_OK | os.X_OK)
+    return "/dev/shm" if usable else None
+
+
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="indextables-index-"))
+    place = Path(tempfile.mkdtemp(prefix="indextables-index-", dir=_links_parent()))
     try:
         yield place
     finally:

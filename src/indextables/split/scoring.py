@@ -32,6 +32,7 @@ from indextables.split.mapping import ROW_FIELD
 from indextables.split.memory_index import Rows
 from indextables.split.open_index import is_beginning, open_index, schema_document
 from indextables.split.query import NOTHING, Boosted, Combined, Every, Leaf, Query, resolve
+from indextables.split.row_numbers import TAG_BITS, rows_in_index, tags_of
 from indextables.split.rowwise import Mask
 from indextables.split.search import SplitFile, SplitSearcher, SplitSource
 from indextables.split.writer import SplitWriter
@@ -79,9 +80,13 @@ class CombinedSearcher:
             self._open(splits, config)
         counts = [len(s.split.info.segments) for s in self.splits]
         self._split_of_segment = np.repeat(np.arange(len(counts)), counts)
-        self._bases = np.array(
-            [segment.base for s in self.splits for segment in s.split.info.segments], dtype=np.int64
+        # A tag and the ordinal of its split, with the row at which its rows begin.
+        tags = sorted(
+            (ordinal << TAG_BITS | tag, first)
+            for ordinal, s in enumerate(self.splits)
+            for tag, first in s.split.info.row_tags
         )
+        self._tags, self._firsts = np.array(tags, dtype=np.int64).reshape(-1, 2).T
 
     def _open(self, splits: Sequence[SplitSearcher], config: Config) -> None:
         mapping = splits[0].context.mapping
@@ -145,9 +150,11 @@ class CombinedSearcher:
         addresses = [address for _, address in found]
         local = self._index.searcher.fast_field_values(ROW_FIELD, addresses)
         segments = np.fromiter((a.segment_ord for a in addresses), np.int64, len(found))
-        rows = np.array(local, dtype=np.int64) + self._bases[segments]
+        splits = self._split_of_segment[segments]
+        numbers = np.array(local, dtype=np.int64)
+        place = np.searchsorted(self._tags, splits << TAG_BITS | tags_of(numbers))
         scores = np.fromiter((score for score, _ in found), np.float32, len(found))
-        return Hits(self._split_of_segment[segments], rows, scores)
+        return Hits(splits, rows_in_index(numbers) + self._firsts[place], scores)
 
     # --- queries that rows help to answer ---
 

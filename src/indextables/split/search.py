@@ -35,8 +35,8 @@ from indextables.split.memory_index import Rows, matching_rows
 from indextables.split.open_index import IndexFolder, OpenIndex, open_index
 from indextables.split.query import Query, columns_of, resolve, with_fields
 from indextables.split.rows import RowReader
+from indextables.split.term_lists import read_terms
 from indextables.split.typed import UTC
-from indextables.split.writer import read_terms
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.store import Store
 
@@ -323,8 +323,7 @@ class SplitSource:
 
     def index_rows(self, query: tantivy.Query) -> Rows:
         """The rows that match, in ascending order."""
-        bases = [segment.base for segment in self.searcher.split.info.segments]
-        return matching_rows(self.index.searcher, query, bases=bases)
+        return matching_rows(self.index.searcher, query, tags=self.searcher.split.info.row_tags)
 
     def column(self, name: str, rows: Rows | None) -> ArrowColumn:
         """A column, of all rows or of some."""

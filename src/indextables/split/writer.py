@@ -9,7 +9,6 @@ until then, and whenever something fails, nothing exists but a temporary folder,
 from __future__ import annotations
 
 import contextlib
-import io
 import shutil
 import tempfile
 import uuid
@@ -24,25 +23,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import tantivy
 
 from indextables.config import WRITER_HEAP_SIZE, WRITER_TEMP_DIRECTORY, Config
 from indextables.errors import SplitError, SplitWriteError
 from indextables.schema import conform
+from indextables.split.adopted import AdoptedIndex
 from indextables.split.container import (
     INFO_KEY,
-    Section,
     Segment,
     SplitInfo,
     Statistics,
     close_seal,
-    write_bytes_section,
     write_file_section,
     write_seal,
 )
-from indextables.split.indexer import Indexer, IndexFiles
+from indextables.split.indexer import Indexer
 from indextables.split.mapping import Mapping
+from indextables.split.path_lists import PATH_LIST, PathCollector
 from indextables.split.statistics import StatisticsCollector
+from indextables.split.term_lists import WORD_LIST, word_lists, write_terms
+from indextables.split.value_lists import VALUE_LIST, ValueCollector
 
 ROW_GROUP_ROWS = 8_192
 ROW_GROUP_BYTES = 32 << 20
@@ -50,8 +50,6 @@ PAGE_BYTES = 128 << 10
 """A reader that looks for one row decodes the pages before it, and none behind it."""
 _MOSTLY_UNIQUE = 0.5
 _DELTAS = "DELTA_BINARY_PACKED"
-_MAX_TERM_FILES = 64 << 20
-"""Above this size of its term files an index gets no term list: it would not fit in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +86,26 @@ class SplitWriter:
         config: Config,
         *,
         partition_values: Map[str, str | None] | None = None,
+        adopted: AdoptedIndex | None = None,
     ) -> None:
-        """Begin a split of rows with `schema`; partition columns are not stored in it."""
+        """Begin a split of rows with `schema`; partition columns are not stored in it.
+
+        `adopted` is an index of the rows that will be written first.
+        """
         self._partition_values = dict(partition_values or {})
+        self._rows_adopted = adopted.rows if adopted else 0
         self.schema = pa.schema([f for f in schema if f.name not in self._partition_values])
         if not self.schema.names:
             raise SplitError("A split needs a column that is no partition column.")
         self._mapping = mapping.select(self.schema.names)
+        self._partition_kinds = {
+            name: str(mapping.by_name[name].kind)
+            for name in self._partition_values
+            if name in mapping.by_name
+        }
         self._statistics = StatisticsCollector(schema, config, partition_by=self._partition_values)
+        self._values = ValueCollector(self._mapping, self.schema)
+        self._paths = PathCollector(self._mapping, self.schema)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._rows = self._uncompressed = 0
@@ -108,9 +118,11 @@ class SplitWriter:
             self._file = self._folder / f"split-{uuid.uuid4()}.split"
             self._sink = pa.OSFile(str(self._file), "wb")
             self._parquet: pq.ParquetWriter | None = None
-            index_folder = self._folder / "index"
-            index_folder.mkdir()
-            self._indexer = Indexer(self._mapping, index_folder, heap_size=config[WRITER_HEAP_SIZE])
+            index_folder = adopted.folder if adopted else self._folder / "index"
+            index_folder.mkdir(exist_ok=True)
+            self._indexer = Indexer(
+                self._mapping, index_folder, heap_size=config[WRITER_HEAP_SIZE], adopted=adopted
+            )
             self._encoder = ThreadPoolExecutor(1, thread_name_prefix="indextables-parquet")
             self._encoding: Future[None] | None = None
             undo.pop_all()
@@ -166,14 +178,17 @@ class SplitWriter:
         group = pa.Table.from_batches(self._pending).combine_chunks()
         (batch,) = group.to_batches()
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-        self._rows += batch.num_rows
+        first, self._rows = self._rows, self._rows + batch.num_rows
         self._uncompressed += batch.nbytes
         self._join_encoder()
         parquet = self._parquet = self._parquet or self._new_parquet(batch)
         self._encoding = self._encoder.submit(parquet.write_batch, batch)
         self._statistics.add(batch)
         self._too_long |= _columns_too_long(batch, self._mapping)
-        self._indexer.add(batch)
+        self._values.add(batch)
+        self._paths.add(batch)
+        if self._rows > self._rows_adopted:
+            self._indexer.add(batch.slice(max(0, self._rows_adopted - first)))
 
     def _new_parquet(self, first: pa.RecordBatch | None) -> pq.ParquetWriter:
         # The least and the greatest text of a row group are long, tell nothing, and every reader
@@ -220,11 +235,17 @@ class SplitWriter:
             parquet = self._parquet = self._parquet or self._new_parquet(None)
             index = self._indexer.finish()
             statistics = self._statistics.finish()
+            if self._rows < self._rows_adopted:
+                raise SplitError(f"{self._rows_adopted} rows are indexed, {self._rows} written.")
             sections = [write_file_section(self._sink, f, kind="index") for f in index.files]
             counts: dict[str, int] = {}
-            for name, terms in _term_lists(self._mapping, index):
+            for name, terms in word_lists(self._mapping, index):
                 counts[name] = len(terms)
-                sections.append(_write_terms(self._sink, name, terms))
+                sections.append(write_terms(self._sink, terms, kind=WORD_LIST, name=name))
+            for name, values in self._values.lists():
+                sections.append(write_terms(self._sink, values, kind=VALUE_LIST, name=name))
+            for name, paths in self._paths.lists():
+                sections.append(write_terms(self._sink, paths, kind=PATH_LIST, name=name))
             info = SplitInfo(
                 rows=self._rows,
                 mapping=self._mapping,
@@ -235,6 +256,8 @@ class SplitWriter:
                 uncompressed_size=self._uncompressed,
                 term_counts=counts,
                 too_long=tuple(sorted(self._too_long)),
+                row_tags=index.row_tags,
+                partition_kinds=self._partition_kinds,
             )
             parquet.add_key_value_metadata({INFO_KEY.decode(): info.to_json().decode()})
             seal = write_seal(self._sink)
@@ -338,39 +361,3 @@ def _columns_too_long(batch: pa.RecordBatch, mapping: Mapping) -> set[str]:
             if (longest.as_py() or 0) > field.token_length:
                 found.add(field.name)
     return found
-
-
-# --- term lists ------------------------------------------------------------------------------
-
-
-def _term_lists(mapping: Mapping, index: IndexFiles) -> Iterator[tuple[str, list[str]]]:
-    """The sorted words of each field of words. Whole values are in the Parquet column already."""
-    fields = [f for f in mapping.indexed if f.kind in ("text", "json")]
-    size = sum(f.stat().st_size for f in index.files if f.suffix == ".term")
-    if not fields or size > _MAX_TERM_FILES:
-        return
-    opened = tantivy.Index.open(str(index.files[0].parent))
-    opened.config_reader("manual")
-    searcher = opened.searcher()
-    for field in fields:
-        yield field.field, sorted(term for term, _ in searcher.terms_with_prefix(field.field, ""))
-
-
-def _write_terms(sink: pa.OSFile, name: str, terms: list[str]) -> Section:
-    """A one-column Parquet file: its delta encoding keeps only how a word differs from the last."""
-    buffer = io.BytesIO()
-    pq.write_table(
-        pa.table({"term": pa.array(terms, pa.string())}),
-        buffer,
-        compression="zstd",
-        use_dictionary=False,
-        column_encoding="DELTA_BYTE_ARRAY",
-        write_statistics=False,
-        store_schema=False,
-    )
-    return write_bytes_section(sink, buffer.getvalue(), kind="terms", name=name)
-
-
-def read_terms(data: bytes) -> pa.ChunkedArray[pa.StringScalar]:
-    """The words of a term list."""
-    return pq.read_table(pa.BufferReader(data)).column("term")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.errors import ObjectNotFoundError
+from indextables.errors import LogError, ObjectNotFoundError
 from indextables.log.actions import (
     Action,
     Add,
@@ -49,6 +49,7 @@ class _Row:
     action: Action
     file: str
     is_checkpoint: bool
+    source_count: int | None = None
 
     @property
     def action_type(self) -> str:
@@ -104,7 +105,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, Callable[[_Row], Any]], ...] = (
     ("version", _LONG, lambda row: row.version),
     ("action_type", _TEXT, lambda row: row.action_type),
     ("path", _TEXT, _any("path")),
-    ("source_count", _LONG, _of(AddXRef, name="source_split_count")),
+    ("source_count", _LONG, lambda row: row.source_count),
     ("size", _LONG, _any("size")),
     ("partition", _TEXT, lambda row: row.partition),
     ("log_file_path", _TEXT, lambda row: row.file),
@@ -174,9 +175,23 @@ def _rows(log: TransactionLog, *, include_all: bool) -> Iterator[_Row]:
         except ObjectNotFoundError:
             continue  # clean-up removed it after the listing
         for action in found.actions:
-            yield _Row(version, action, version_path(version), is_checkpoint=False)
+            count = _source_count(log, version, action)
+            yield _Row(version, action, version_path(version), False, count)
     if checkpoint is not None:
         yield from _checkpoint_rows(log, listing, *checkpoint)
+
+
+def _source_count(log: TransactionLog, version: int, action: Action) -> int | None:
+    """How many splits an XRef covers; for one that is removed, if its entry is still there."""
+    if isinstance(action, AddXRef):
+        return len(action.source_split_paths)
+    if not isinstance(action, RemoveXRef):
+        return None
+    try:
+        removed = log.snapshot(version=version - 1).xrefs.get(action.path)
+    except LogError:
+        return None
+    return None if removed is None else len(removed.source_split_paths)
 
 
 def _checkpoint_rows(
@@ -189,7 +204,7 @@ def _checkpoint_rows(
     actions: list[Action] = [snapshot.protocol, snapshot.metadata]
     actions += [*snapshot.xrefs.values(), *snapshot.skips.values()]
     for action in actions:
-        yield _Row(version, action, file, is_checkpoint=True)
+        yield _Row(version, action, file, True, _source_count(log, version, action))
     for start in range(0, snapshot.num_files, 1024):
         for add in adds_from_files(snapshot.files.slice(start, 1024)):
             yield _Row(version, add, file, is_checkpoint=True)

@@ -6,22 +6,27 @@ and which processes there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
-from indextables.config import Config
 from indextables.errors import LogError, StorageError
 from indextables.log.cache import CacheStats
-from indextables.sql import caches, describe_log, describe_state, environment
+from indextables.sql import (
+    caches,
+    crossreferences,
+    describe_log,
+    describe_state,
+    environment,
+    maintenance,
+    merge,
+)
 from indextables.sql import statements as s
-from indextables.sql.hosts import Hosts, ThisProcess
 from indextables.sql.rows import columns
-from indextables.table import Table
+from indextables.sql.session import Session
 
-Resolver = Callable[[s.Target], Table]
+__all__ = ["Session", "execute"]
 
 CHECKPOINT = columns(
     table_path=pa.string(),
@@ -40,16 +45,6 @@ RESTORE = columns(
     num_files=pa.int64(),
     total_size_bytes=pa.int64(),
 )
-
-
-@dataclass(frozen=True)
-class Session:
-    """What a statement needs of whoever runs it."""
-
-    resolve: Resolver
-    config: Config = field(default_factory=Config)
-    hosts: Hosts = field(default_factory=ThisProcess)
-    properties: Mapping[str, object] = field(default_factory=dict, repr=False)
 
 
 def execute(statement: s.Statement, session: Session) -> pa.Table:
@@ -120,10 +115,22 @@ def _describe_state(statement: s.DescribeState, session: Session) -> pa.Table:
 
 
 def _describe_log(statement: s.DescribeLog, session: Session) -> pa.Table:
+    log = session.resolve(statement.table).log
+    if statement.xrefs:
+        return crossreferences.describe_xrefs(log, limit=statement.limit)
     return describe_log.describe_log(
-        session.resolve(statement.table).log,
+        log,
         include_all=statement.include_all,
         limit=statement.limit,
+    )
+
+
+def _index_crossreferences(statement: s.IndexCrossReferences, session: Session) -> pa.Table:
+    return session.resolve(statement.table).index_crossreferences(
+        where=statement.where,
+        force_rebuild=statement.force_rebuild,
+        dry_run=statement.dry_run,
+        runner=session.runner,
     )
 
 
@@ -158,4 +165,15 @@ _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.DescribeLog: _describe_log,
     s.DescribeEnvironment: _describe_environment,
     s.Restore: _restore,
+    s.Purge: maintenance.purge,
+    s.DropPartitions: maintenance.drop_partitions,
+    s.TruncateTimeTravel: maintenance.truncate,
+    s.RepairLog: maintenance.repair,
+    s.Verify: maintenance.verify,
+    s.DescribeComponentSizes: maintenance.describe_component_sizes,
+    s.Prewarm: maintenance.prewarm,
+    s.DeleteRows: maintenance.delete_rows,
+    s.UpdateRows: maintenance.update_rows,
+    s.IndexCrossReferences: _index_crossreferences,
+    s.MergeSplits: merge.merge_splits,
 }

@@ -7,6 +7,7 @@
 - A word is a keyword in any case; `A|B` is either; `INDEXTABLES` is also `TANTIVY4SPARK`.
 - `[…]` may be left out. If it holds keywords only, they set a flag: `[DRY RUN]` sets `dry_run`.
 - `<name:kind>` takes a value. Kinds are the functions of `_KINDS`; without one, the name is it.
+- `_CLAUSES` are kinds that take SQL text, up to a keyword that follows in the form.
 - After `!` the statement is certainly ours, and what does not fit is an error. Before it, what
   does not fit is somebody else's statement.
 """
@@ -36,6 +37,7 @@ class Word:
     text: str
     start: int
     end: int
+    sql: str = field(default="", repr=False, compare=False)
 
 
 def words_of(sql: str) -> list[Word] | None:
@@ -49,17 +51,17 @@ def words_of(sql: str) -> list[Word] | None:
         start, end = token.start, token.end + 1
         raw = sql[start:end]
         if token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
-            words.append(Word("string", token.text, start, end))
+            words.append(Word("string", token.text, start, end, sql))
         elif token.token_type is TokenType.IDENTIFIER:
-            words.append(Word("name", token.text, start, end))
+            words.append(Word("name", token.text, start, end, sql))
         elif raw[:1].isalnum() or raw[:1] == "_":
             # sqlglot takes some pairs of keywords for one token.
             words.extend(
-                Word("word", part[0], start + part.start(), start + part.end())
+                Word("word", part[0], start + part.start(), start + part.end(), sql)
                 for part in re.finditer(r"\S+", raw)
             )
         else:
-            words.append(Word("symbol", raw, start, end))
+            words.append(Word("symbol", raw, start, end, sql))
     while words and words[-1].text == ";" and words[-1].kind == "symbol":
         words.pop()
     return words
@@ -93,6 +95,7 @@ class _Attempt:
     """One form held against one statement."""
 
     words: Sequence[Word]
+    keywords: frozenset[str] = frozenset()
     ours: bool = False
     furthest: Failure = field(default_factory=lambda: Failure(-1, ""))
 
@@ -159,7 +162,7 @@ class Form:
 
     def match(self, words: Sequence[Word]) -> Mapping[str, Any] | Failure | None:
         """The values of a statement; where it fails; None if it is another statement."""
-        attempt = _Attempt(words)
+        attempt = _Attempt(words, frozenset(_keywords(self.elements)))
         for at, values in _sequence(self.elements, attempt, 0):
             if at == len(words):
                 return values
@@ -201,6 +204,14 @@ def _read(
     return tuple(elements), pieces
 
 
+def _keywords(elements: Sequence[_Element]) -> Iterator[str]:
+    for element in elements:
+        if isinstance(element, _Keyword):
+            yield from element.spellings
+        elif isinstance(element, _Option):
+            yield from _keywords(element.elements)
+
+
 # --- matching: every way to fit, the longest options first -------------------------------------
 
 
@@ -230,6 +241,17 @@ def _one(element: _Element, attempt: _Attempt, at: int) -> Iterator[_Found]:
             for end, found in _sequence(elements, attempt, at):
                 yield end, {**found, **({element.flag: True} if element.flag else {})}
             yield at, {}
+        case _Value(name=name, kind=kind) if kind in _CLAUSES:
+            ends = [
+                end
+                for end in range(at + 1, len(words) + 1)
+                if end == len(words)
+                or (words[end].kind == "word" and words[end].text.upper() in attempt.keywords)
+            ]
+            for end in ends:  # the shortest first: what may follow it does
+                yield end, {name: words[at].sql[words[at].start : words[end - 1].end]}
+            if not ends:
+                attempt.fail(at, _CLAUSES[kind])
         case _Value(name=name, kind=kind):
             read, expected = _KINDS[kind]
             value, end = read(words, at)
@@ -273,8 +295,47 @@ def _text(words: Sequence[Word], at: int) -> tuple[str | None, int]:
     return None, at
 
 
+def _size(words: Sequence[Word], at: int) -> tuple[str | None, int]:
+    # What it means is for whoever uses it to say: 100M, 1.5G, a number of bytes.
+    if at < len(words) and words[at].kind in ("word", "string"):
+        return words[at].text, at + 1
+    return None, at
+
+
+def _hours(words: Sequence[Word], at: int) -> tuple[int | None, int]:
+    number, end = _number(words, at)
+    unit = words[end].text.upper() if number is not None and end < len(words) else ""
+    if number is None or unit not in _HOURS or number > _MOST:
+        return None, at
+    return number * _HOURS[unit], end + 1
+
+
+def _names(words: Sequence[Word], at: int) -> tuple[tuple[str, ...] | None, int]:
+    if at >= len(words) or words[at].text != "(":
+        return None, at
+    found: list[str] = []
+    end = at
+    while end < len(words) and words[end].text in ("(", ",") and words[end].kind == "symbol":
+        part, after = _text(words, end + 1)
+        if part is None:
+            target, after = _table(words, end + 1)
+            part = ".".join(target.name) if target is not None else None
+        if part is None:
+            return None, at
+        found.append(part)
+        end = after
+    closed = end < len(words) and words[end].text == ")"
+    return (tuple(found), end + 1) if closed else (None, at)
+
+
+_MOST = 10**9  # more is a mistake, and no date
+_HOURS = {"HOUR": 1, "HOURS": 1, "DAY": 24, "DAYS": 24}
+_CLAUSES = {"condition": "a condition", "assignments": "assignments, such as n = 1"}
 _KINDS = {
     "table": (_table, "a path in quotes or the name of a table"),
     "number": (_number, "a whole number"),
     "text": (_text, "a text in quotes"),
+    "size": (_size, "a size such as 100M or 5G"),
+    "hours": (_hours, "a number of HOURS or DAYS"),
+    "names": (_names, "names in parentheses"),
 }

@@ -16,16 +16,27 @@ from indextables.sql.forms import Failure, Target, form, words_of
 __all__ = [
     "STATEMENTS",
     "Checkpoint",
+    "DeleteRows",
+    "DescribeComponentSizes",
     "DescribeDiskCache",
     "DescribeEnvironment",
     "DescribeLog",
     "DescribeState",
+    "DropPartitions",
     "FlushDiskCache",
     "FlushSearcherCache",
+    "IndexCrossReferences",
     "InvalidateLogCache",
+    "MergeSplits",
+    "Prewarm",
+    "Purge",
+    "RepairLog",
     "Restore",
     "Statement",
     "Target",
+    "TruncateTimeTravel",
+    "UpdateRows",
+    "Verify",
     "may_be_ours",
     "parse",
 ]
@@ -90,9 +101,13 @@ class DescribeState(Statement):
 class DescribeLog(Statement):
     """The actions in a table's log."""
 
-    FORMS = ("DESCRIBE INDEXTABLES TRANSACTION LOG ! <table> [INCLUDE ALL] [LIMIT <limit:number>]",)
+    FORMS = (
+        "DESCRIBE INDEXTABLES TRANSACTION LOG ! <table> [INCLUDE ALL] [XREFS] "
+        "[LIMIT <limit:number>]",
+    )
     table: Target
     include_all: bool = False
+    xrefs: bool = False
     limit: int | None = None
 
 
@@ -112,15 +127,141 @@ class Restore(Statement):
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Purge(Statement):
+    """Delete expired log files, and old splits that no retained version names."""
+
+    FORMS = (
+        "PURGE INDEXTABLE|INDEXTABLES ! <table> [OLDER THAN <older_than:hours>] "
+        "[TRANSACTION LOG RETENTION <log_retention:hours>] [DRY RUN]",
+    )
+    table: Target
+    older_than: int | None = None
+    log_retention: int | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions(Statement):
+    """Remove whole partitions from a table."""
+
+    FORMS = ("DROP INDEXTABLES PARTITIONS ! FROM <table> [WHERE <where:condition>]",)
+    table: Target
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTimeTravel(Statement):
+    """Forget all versions but the newest."""
+
+    FORMS = ("TRUNCATE INDEXTABLES TIME ! TRAVEL <table> [DRY RUN]",)
+    table: Target
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RepairLog(Statement):
+    """Write a new log from what is left of one, or from the splits alone."""
+
+    FORMS = (
+        "REPAIR INDEXFILES ! TRANSACTION LOG <source:text> AT LOCATION <target:text> [FROM SPLITS]",
+    )
+    source: str
+    target: str
+    from_splits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verify(Statement):
+    """Check a table: log, files, checksums, index, rows."""
+
+    FORMS = ("VERIFY INDEXTABLES ! <table>",)
+    table: Target
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeComponentSizes(Statement):
+    """What the bytes of the splits are."""
+
+    FORMS = ("DESCRIBE INDEXTABLES COMPONENT ! SIZES <table> [WHERE <where:condition>]",)
+    table: Target
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prewarm(Statement):
+    """Open the indexes of a table's splits before somebody searches them."""
+
+    FORMS = (
+        "PREWARM INDEXTABLES ! CACHE <table> [ON FIELDS <fields:names>] [WHERE <where:condition>]",
+    )
+    table: Target
+    fields: tuple[str, ...] = ()
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRows(Statement):
+    """Delete the rows of a condition. Spark has the statement too: ours if the table is."""
+
+    FORMS = ("DELETE FROM <table> [WHERE <where:condition>]",)
+    table: Target
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRows(Statement):
+    """Change the rows of a condition. Spark has the statement too: ours if the table is."""
+
+    FORMS = ("UPDATE <table> SET <set:assignments> [WHERE <where:condition>]",)
+    table: Target
+    set: str
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCrossReferences(Statement):
+    """Build the cross-references that are missing, replace those that are stale."""
+
+    FORMS = (
+        "INDEX CROSSREFERENCES ! FOR <table> [WHERE <where:condition>] [FORCE REBUILD] [DRY RUN]",
+    )
+    table: Target
+    where: str | None = None
+    force_rebuild: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSplits(Statement):
+    """Merge small splits into large ones."""
+
+    FORMS = (
+        "MERGE SPLITS ! <table> [WHERE <where:condition>] [TARGET SIZE <target_size:size>] "
+        "[MAX GROUPS <max_groups:number>] [MAX DEST SPLITS <max_groups:number>] "
+        "[MAX SOURCE SPLITS PER MERGE <max_sources:number>] [PRECOMMIT]",
+    )
+    table: Target
+    where: str | None = None
+    target_size: str | None = None
+    max_groups: int | None = None
+    max_sources: int | None = None
+    precommit: bool = False
+
+
 STATEMENTS: tuple[type[Statement], ...] = (
     FlushSearcherCache, FlushDiskCache, DescribeDiskCache, InvalidateLogCache, Checkpoint,
     DescribeState, DescribeLog, DescribeEnvironment, Restore,
+    Purge, DropPartitions, TruncateTimeTravel, RepairLog, Verify, DescribeComponentSizes, Prewarm,
+    DeleteRows, UpdateRows, IndexCrossReferences, MergeSplits,
 )  # fmt: skip
 
 
 # Almost all statements are Spark's and need not be cut into tokens.
 _FIRST_WORDS = re.compile(
-    "|".join({first for kind in STATEMENTS for text in kind.FORMS for first in form(text).first}),
+    r"\b(?:"
+    + "|".join({first for kind in STATEMENTS for text in kind.FORMS for first in form(text).first})
+    + r")\b",
     re.IGNORECASE,
 )
 

@@ -21,6 +21,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import uuid
 import warnings
 import weakref
@@ -35,6 +36,10 @@ from indextables.storage.download import Download, checksum_like
 from indextables.storage.store import Store
 
 _ATTEMPTS = 5
+_UNSEEN_SHARE = 0.01
+"""The folder may grow over its limit by this share before somebody looks."""
+_SAME_USE_S = 10.0
+"""A copy that was used so lately need not be marked as used again."""
 _UNUSABLE = {
     errno.EACCES,
     errno.EPERM,
@@ -74,6 +79,8 @@ class DiskCache:
         self._mutex = threading.Lock()
         self._verified: set[tuple[str, int]] = set()
         self._private = False
+        self._looked = False
+        self._unseen = 0
 
     @classmethod
     def from_config(cls, config: Config) -> DiskCache:
@@ -188,20 +195,32 @@ class DiskCache:
                     fcntl.flock(file, fcntl.LOCK_SH)
                     wanted.copy_to(file)
                     wanted.check(file)
-                    os.fsync(file.fileno())
+                    if wanted.checksum is None:
+                        os.fsync(file.fileno())  # otherwise a torn copy is found at its next use
                     temporary.replace(entry)
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise
         self._count(misses=1, bytes_fetched=wanted.size)
-        self._evict(keep=entry, limit=self.max_bytes)
+        self._make_room(entry, wanted.size)
         return entry
+
+    def _make_room(self, entry: Path, size: int) -> None:
+        """Look at the whole folder, but not for every small copy."""
+        with self._mutex:
+            self._unseen += size
+            if self._looked and self._unseen < self.max_bytes * _UNSEEN_SHARE:
+                return
+            self._looked, self._unseen = True, 0
+        self._evict(keep=entry, limit=self.max_bytes)
 
     def _usable(self, entry: Path, wanted: Download) -> bool:
         try:
-            if entry.stat().st_size != wanted.size:
+            status = entry.stat()
+            if status.st_size != wanted.size:
                 return False
-            os.utime(entry)  # the order of eviction
+            if time.time() - status.st_mtime > _SAME_USE_S:
+                os.utime(entry)  # the order of eviction
             if wanted.checksum is None:
                 return True
             mark = (f"{entry}\0{wanted.checksum}", entry.stat().st_ino)

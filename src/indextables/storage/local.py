@@ -29,6 +29,7 @@ from indextables.storage.store import ObjectMeta, Store, check_path, check_prefi
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _FOLDER_ATTEMPTS = 100
+_TEMPORARY = ".tmp-"
 
 
 class LocalStore(Store):
@@ -124,6 +125,22 @@ class LocalStore(Store):
             parents.add(target.parent)
         for parent in parents:
             self._remove_empty(parent)
+
+    def sweep(self, *, older_than_ms: int, dry_run: bool) -> Sequence[ObjectMeta]:
+        found = []
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                if not name.startswith(_TEMPORARY):
+                    continue
+                file = Path(folder, name)
+                with contextlib.suppress(FileNotFoundError):  # its writer is alive after all
+                    meta = _meta(file.relative_to(self._root).as_posix(), file.stat())
+                    if meta.modified_ms <= older_than_ms:
+                        if not dry_run:
+                            file.unlink()
+                            self._remove_empty(file.parent)
+                        found.append(meta)
+        return found
 
     def local_path(self, path: str) -> Path | None:
         return self._target(path)
@@ -229,7 +246,7 @@ class LocalStore(Store):
 
         Until it exists, whoever deletes the last object of the folder removes the folder as well.
         """
-        name = folder / f".tmp-{uuid.uuid4().hex}"
+        name = folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
         for _ in range(_FOLDER_ATTEMPTS):
             with contextlib.suppress(FileNotFoundError, FileExistsError):
                 folder.mkdir(parents=True, exist_ok=True)

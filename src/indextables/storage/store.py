@@ -100,6 +100,13 @@ class Store(ABC):
     def local_path(self, path: str) -> Path | None:
         """The local file that is the object, to map it into memory; None in a remote store."""
 
+    def sweep(self, *, older_than_ms: int, dry_run: bool) -> Sequence[ObjectMeta]:  # noqa: ARG002
+        """Delete what killed writers left of objects they never finished; gives what was found.
+
+        Object stores drop such uploads by themselves, so by default there is nothing.
+        """
+        return []
+
     # Last, because its name hides the built-in type in the annotations that follow.
     @abstractmethod
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[ObjectMeta]:

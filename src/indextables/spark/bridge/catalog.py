@@ -18,7 +18,7 @@ from indextables.errors import (
     TableExistsError,
 )
 from indextables.jobs.new_table import new_table
-from indextables.log.actions import Metadata
+from indextables.log.actions import Action
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
@@ -30,6 +30,7 @@ from indextables.spark.bridge.table_changes import (
     is_to_write,
     snapshot_for,
     table_info,
+    wanted_protocol,
 )
 from indextables.spark.data_source import NAME
 from indextables.spark.options import SourceOptions
@@ -237,14 +238,16 @@ class Catalog(Comparable):
     def alter(self, identifier: JavaObject, access: TableAccess, changes: JavaObject) -> JavaObject:
         """Change columns or properties of a table."""
         log = access.log()
-        every = list(changes)
+        every = [(change, wanted_protocol(change, uri=access.uri)) for change in changes]
+        protocols = [protocol for _, protocol in every if protocol is not None]
 
-        def plan(newest: Snapshot) -> list[Metadata]:
+        def plan(newest: Snapshot) -> list[Action]:
             metadata = newest.metadata
-            for change in every:
-                now = replace(newest, metadata=metadata)
-                metadata = changed(now, change, access, self.java)
-            return [metadata]
+            for change, protocol in every:
+                if protocol is None:
+                    now = replace(newest, metadata=metadata)
+                    metadata = changed(now, change, access, self.java)
+            return [*protocols, *([metadata] if len(protocols) < len(every) else [])]
 
         try:
             log.commit(Transaction(operation=Operation.METADATA, transform=plan))

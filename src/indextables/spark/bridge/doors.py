@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from indextables.config import ARIADNE_STORAGE_PATH
 from indextables.errors import NotATableError
 from indextables.jobs.new_table import new_table
 from indextables.log.snapshot import empty_snapshot
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge import session_catalog
 from indextables.spark.bridge.catalog import Catalog
+from indextables.spark.bridge.file_catalog import FileSources, file_catalog
 from indextables.spark.bridge.jvm import Jvm
 from indextables.spark.bridge.table import BridgedTable, WriteSettings
 from indextables.spark.data_source import NAME, snapshot_of
@@ -21,6 +25,8 @@ from indextables.spark.write_job import Exclusive, Kind
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_ARIADNE = "ariadne"
+_ARIADNE_MODULE = "indextables.ariadne.sql_catalog"
 _RELATION = "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
 
 
@@ -33,12 +39,34 @@ class SessionBridge:
 
     def install(self) -> None:
         """Make the catalog `indextables` known to the session, and bare names in Spark's own."""
+        catalogs = self._catalogs()
+        catalogs.put(NAME, self.catalog)
+        self._bare_names = session_catalog.install(self.java, catalogs, self.catalog)
+        if self.java.spark.conf.get(ARIADNE_STORAGE_PATH.name, None):
+            self.add_file_catalog(_ARIADNE, self._ariadne)
+
+    def add_file_catalog(self, name: str, sources: Callable[[], FileSources]) -> None:
+        """Make a read-only catalog known, unless the session has one of this name."""
+        catalogs = self._catalogs()
+        configured = self.java.spark.conf.get(f"spark.sql.catalog.{name}", None)
+        if configured is None and not catalogs.contains(name):
+            catalogs.put(name, file_catalog(self.java, name, sources))
+
+    def remember_names(self) -> None:
+        """Tell Spark the tables of the warehouse whose names it forgot, before it lists tables."""
+        self._bare_names.remember()
+
+    def _ariadne(self) -> FileSources:
+        # Ariadne stands above this package, so it is found when a query first names it.
+        found: FileSources = importlib.import_module(_ARIADNE_MODULE).sources(self.java.spark)
+        return found
+
+    def _catalogs(self) -> Any:
+        """The map of Spark's catalogs by their names."""
         manager = self.java.session.sessionState().catalogManager()
         field = manager.getClass().getDeclaredField("catalogs")
         field.setAccessible(True)
-        catalogs = field.get(manager)
-        catalogs.put(NAME, self.catalog)
-        session_catalog.install(self.java, catalogs, self.catalog)
+        return field.get(manager)
 
     def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
         """The rows of a table at the version that the options name."""

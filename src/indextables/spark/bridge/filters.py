@@ -169,13 +169,10 @@ class Translator:
         target, query, *named = node.children
         if named:
             self._check_named(named[0])
-        if target.kind != "AttributeReference":
-            raise NotUnderstoodError
         text = self._literal(query)
         if not isinstance(text, str):
             raise NotUnderstoodError
-        name = target.fields["name"]
-        column = None if name == INDEX_ALL else self._column(target)[0]
+        column = self._searched(target)
         try:
             parsed = parse_search(
                 text,
@@ -184,20 +181,35 @@ class Translator:
                 max_depth=self.max_query_depth,
             )
         except QuerySyntaxError as error:
-            shown = f"column '{name}'" if column else "all columns"
+            shown = f"column '{column.root}'" if column else "all columns"
             raise QuerySyntaxError(
                 text, error.reason, position=error.position, field=shown
             ) from error
         return Search(column, parsed, text)
 
-    def _check_named(self, struct: Node) -> None:
-        """The columns that a query names have to be those of this table."""
+    def _searched(self, target: Node) -> Column | None:
+        """The column that is searched; None for all of them."""
+        if target.kind == "CreateNamedStruct":
+            # A view that shows all columns has no hidden one; there the row stands for it.
+            if self._check_named(target) != set(self.schema.names):
+                raise NotUnderstoodError
+            return None
+        if target.kind != "AttributeReference":
+            raise NotUnderstoodError
+        return None if target.fields["name"] == INDEX_ALL else self._column(target)[0]
+
+    def _check_named(self, struct: Node) -> set[str]:
+        """The columns of a struct, which have to be those of this table under their own names."""
         if struct.kind != "CreateNamedStruct":
             raise NotUnderstoodError
         names, columns = struct.children[::2], struct.children[1::2]
+        found = set()
         for name, column in zip(names, columns, strict=True):
-            if self._literal(name) != ".".join(self._column(column)[0].path):
+            path = self._column(column)[0].path
+            if self._literal(name) != ".".join(path):
                 raise NotUnderstoodError
+            found.add(".".join(path))
+        return found
 
     def _column(self, node: Node) -> tuple[Column, pa.DataType]:
         path: list[str] = []

@@ -89,6 +89,17 @@ class Jvm:
     def _empty_array(self, class_name: str) -> JavaObject:
         return self.gateway.new_array(self.find(class_name), 0)
 
+    @functools.cache  # noqa: B019
+    def constant(self, class_name: str, name: str) -> JavaObject:
+        """A constant of a class, or a value of an enumeration."""
+        return getattr(self.find(class_name), name)
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019
+    def references(self, names: tuple[str, ...]) -> JavaObject:
+        """An array of references to columns."""
+        column = self.find(V2 + "expressions.Expressions").column
+        return self.array(V2 + "expressions.NamedReference", [column(name) for name in names])
+
     def strings(self, items: Iterable[str]) -> JavaObject:
         """A Java array of strings."""
         return self.array("java.lang.String", list(items))
@@ -108,6 +119,15 @@ class Jvm:
     @functools.lru_cache(maxsize=256)  # noqa: B019
     def _struct_type(self, text: str) -> JavaObject:
         return self.find("org.apache.spark.sql.types.DataType").fromJson(text)
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019
+    def v2_columns(self, schema: str) -> JavaObject:
+        """The columns of a schema (its JSON) in the form of catalogs."""
+        convert = self.find(V2 + "catalog.CatalogV2Util").structTypeToV2Columns
+        try:
+            return convert(self._struct_type(schema), True)
+        except Exception:  # Spark 4.1 takes one argument
+            return convert(self._struct_type(schema))
 
     def schema_of(self, java: JavaObject) -> StructType:
         """A schema of the JVM in Python."""
@@ -151,6 +171,21 @@ class Jvm:
             V2 + "read.InputPartition",
             [make(number, bytearray(payload)) for number, payload in enumerate(payloads)],
         )
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019
+    def metrics(self, titles: tuple[tuple[str, str], ...]) -> JavaObject:
+        """Metrics by name and title, for Spark to sum up.
+
+        Spark makes metrics again from the name of their class, so they have to be Java's.
+        """
+        metric = self.find(_PYTHON_SOURCE + "PythonCustomMetric")
+        return self.array(V2 + "metric.CustomMetric", [metric(*one) for one in titles])
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019
+    def measured(self, values: tuple[tuple[str, int], ...]) -> JavaObject:
+        """Values of metrics by name; those of a query that comes again are made once."""
+        metric = self.find(_PYTHON_SOURCE + "PythonCustomTaskMetric")
+        return self.array(V2 + "metric.CustomTaskMetric", [metric(*one) for one in values])
 
     def refusal(self, sentence: str, kind: str = "IllegalArgumentException") -> Exception:
         """An exception that reaches the user as one sentence."""

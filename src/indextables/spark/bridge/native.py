@@ -117,23 +117,40 @@ class NativeScans:
     def _new_index(
         self, tasks: Sequence[SplitTask], schema: JavaObject
     ) -> tuple[JavaObject, JavaObject]:
-        java = self.java
-        path_of, uri_of = java.find("org.apache.hadoop.fs.Path"), java.find("java.net.URI")
-        status_of = java.find("org.apache.hadoop.fs.FileStatus")
-        cache = java.module(
-            "org.apache.spark.sql.execution.datasources.FileStatusCache"
-        ).getOrCreate(java.session)
-        paths = []
-        for task in tasks:
-            path = path_of(uri_of("file", None, f"{self.root}/{task.path}", None))
-            status = status_of(task.size, False, 1, _BLOCK, 0, path)
-            cache.putLeafFiles(path, java.array("org.apache.hadoop.fs.FileStatus", [status]))
-            paths.append(path)
-        options: Any = java.jvm.PythonUtils.toScalaMap({"basePath": f"file:{self.root}"})
-        index = java.find("org.apache.spark.sql.execution.datasources.InMemoryFileIndex")(
-            java.session, java.seq(paths), options, java.some(schema), cache, java.none, java.none
-        )
-        return index, cache
+        files = [ListedFile(f"file:{self.root}/{task.path}", task.size) for task in tasks]
+        return file_index(self.java, files, schema, {"basePath": f"file:{self.root}"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file for Spark to read: its path as Hadoop spells it, with nothing encoded."""
+
+    path: str
+    size: int
+    modified: int = 0
+    """In milliseconds."""
+
+
+def file_index(
+    java: Jvm, files: Sequence[ListedFile], schema: JavaObject, options: dict[str, str]
+) -> tuple[JavaObject, JavaObject]:
+    """Spark's list of exactly these files, and the cache that has to live as long as it."""
+    path_of = java.find("org.apache.hadoop.fs.Path")
+    status_of = java.find("org.apache.hadoop.fs.FileStatus")
+    cache = java.module("org.apache.spark.sql.execution.datasources.FileStatusCache").getOrCreate(
+        java.session
+    )
+    paths = []
+    for file in files:
+        path = path_of(file.path)
+        status = status_of(file.size, False, 1, _BLOCK, file.modified, path)
+        cache.putLeafFiles(path, java.array("org.apache.hadoop.fs.FileStatus", [status]))
+        paths.append(path)
+    scala_options: Any = java.jvm.PythonUtils.toScalaMap(options)
+    index = java.find("org.apache.spark.sql.execution.datasources.InMemoryFileIndex")(
+        java.session, java.seq(paths), scala_options, java.some(schema), cache, java.none, java.none
+    )
+    return index, cache
 
 
 def _has_empty_values(snapshot: Snapshot) -> bool:

@@ -8,17 +8,20 @@ read, so that Spark reuses exchanges and cached DataFrames.
 from __future__ import annotations
 
 import functools
+import hashlib
 import pickle
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from indextables.plan.scan import SplitTask
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.local_rows import internal_rows
+from indextables.spark.bridge.pruning import Pruning
 from indextables.spark.bridge.tasks import ReadSplits
-from indextables.spark.read_task import ScoredReader, SplitReader
+from indextables.spark.read_task import ScoredReader, SplitReader, in_groups
 from indextables.spark.schemas import worker_schema
 
 
@@ -53,24 +56,11 @@ class Statistics:
         return self.java.hash_map({})
 
 
-@implements("metric.CustomTaskMetric")
-class Measured:
-    """One number of a scan that the driver knows."""
-
-    def __init__(self, java: Jvm, name: str, value: int) -> None:
-        self.java = java
-        self._name = name
-        self._value = value
-
-    def name(self) -> str:
-        return self._name
-
-    def value(self) -> JavaObject:
-        return self._value
-
-
 class _Scan(Comparable):
     """What all scans answer the same way."""
+
+    of_tasks: tuple[tuple[str, str], ...] = ()
+    """Names of what tasks measure, and what a reader is told about them."""
 
     def __init__(self, java: Jvm, schema: JavaObject, described: Described) -> None:
         self.java = java
@@ -93,28 +83,99 @@ class _Scan(Comparable):
         return self.java.find("java.util.OptionalLong").of(self._described.size)
 
     def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802
-        return False  # the splits that a search matches nothing in are counted
+        # Otherwise Spark evaluates searches a second time, by the function and not by the table's
+        # analyzers, only to estimate their rows.
+        return True
 
     def columnarSupportMode(self) -> JavaObject:  # noqa: N802
-        modes = self.java.find("org.apache.spark.sql.connector.read.Scan$ColumnarSupportMode")
-        return modes.UNSUPPORTED
+        return self._mode("UNSUPPORTED")
+
+    def _mode(self, name: str) -> JavaObject:
+        return self.java.constant(V2 + "read.Scan$ColumnarSupportMode", name)
 
     def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
-        # Spark makes metrics again from the name of their class, so they have to be Java's.
-        metric = self.java.find(
-            "org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric"
-        )
-        found = [metric(name, title) for name, title, _ in self._described.metrics]
-        return self.java.array(V2 + "metric.CustomMetric", found)
+        known = tuple((name, title) for name, title, _ in self._described.metrics)
+        return self.java.metrics(known + self.of_tasks)
 
     def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
-        found = [Measured(self.java, name, value) for name, _, value in self._described.metrics]
-        return self.java.array(V2 + "metric.CustomTaskMetric", found)
+        return self.java.measured(
+            tuple((name, value) for name, _, value in self._described.metrics)
+        )
 
 
-@implements("read.SupportsReportStatistics", "read.Batch")
-class TableScan(_Scan):
-    """A scan that Python tasks execute."""
+class _PrunedScan(_Scan):
+    """A scan whose splits a join may rule out while the query runs.
+
+    Spark says `filter`, then asks for a batch, on one thread. Another part of the plan may hold the
+    same scan without that join, so only this next batch of this thread is a pruned one.
+    """
+
+    def __init__(
+        self, java: Jvm, schema: JavaObject, described: Described, pruning: Pruning | None
+    ) -> None:
+        super().__init__(java, schema, described)
+        self._pruning = pruning
+        self._left = threading.local()
+
+    def filterAttributes(self) -> JavaObject:  # noqa: N802
+        return self.java.references(tuple(self._pruning.attributes() if self._pruning else ()))
+
+    def filter(self, conditions: JavaObject) -> None:
+        if self._pruning is not None:
+            self._left.tasks = self._pruning.left_by(conditions)
+
+    def supportsIterativePushdown(self) -> bool:  # noqa: N802
+        return False
+
+    def pushedPredicates(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "expressions.filter.Predicate")
+
+    def toBatch(self) -> JavaObject:  # noqa: N802
+        left: Sequence[SplitTask] | None = self._left.__dict__.pop("tasks", None)
+        if left is None or self._pruning is None or len(left) == len(self._pruning.tasks):
+            return self._batch
+        return self._batch_of(left)
+
+    @functools.cached_property
+    def _batch(self) -> JavaObject:
+        return self._batch_of(self._pruning.tasks if self._pruning else ())
+
+    def _batch_of(self, tasks: Sequence[SplitTask]) -> JavaObject:
+        raise NotImplementedError
+
+
+@implements("read.SupportsReportStatistics", "read.SupportsRuntimeV2Filtering")
+class NativeScan(_PrunedScan):
+    """A scan that Spark's own Parquet reader executes."""
+
+    def __init__(
+        self,
+        java: Jvm,
+        schema: JavaObject,
+        described: Described,
+        *,
+        scan: Callable[[Sequence[SplitTask]], JavaObject],
+        pruning: Pruning,
+    ) -> None:
+        super().__init__(java, schema, described, pruning)
+        self._scan = scan
+
+    def description(self) -> str:
+        return f"{super().description()}, by Spark's ParquetScan"
+
+    def columnarSupportMode(self) -> JavaObject:  # noqa: N802
+        return self._mode("PARTITION_DEFINED")
+
+    def _batch_of(self, tasks: Sequence[SplitTask]) -> JavaObject:
+        return self._scan(tasks).toBatch()
+
+
+@implements("read.SupportsReportStatistics", "read.SupportsRuntimeV2Filtering")
+class TableScan(_PrunedScan):
+    """A scan that Python tasks execute; without splits, one task that knows what to do."""
+
+    # Spark's own name for it.
+    of_tasks = (("pythonDataReceived", "bytes of rows from Python tasks"),)
 
     def __init__(
         self,
@@ -123,29 +184,50 @@ class TableScan(_Scan):
         described: Described,
         *,
         reader: SplitReader | ScoredReader,
-        groups: Sequence[Sequence[SplitTask]],
+        parallelism: int = 1,
+        pruning: Pruning | None = None,
     ) -> None:
-        super().__init__(java, schema, described)
+        super().__init__(java, schema, described, pruning)
         self._reader = reader
-        self._groups = groups
+        self._parallelism = parallelism
 
-    def toBatch(self) -> JavaObject:  # noqa: N802
-        return self
+    def _batch_of(self, tasks: Sequence[SplitTask]) -> JavaObject:
+        groups = [list(tasks)]
+        if self._pruning is not None:
+            groups = in_groups(tasks, parallelism=self._parallelism)
+        paths = repr([[task.path for task in group] for group in groups]).encode()
+        key = f"{self.key()} tasks {hashlib.blake2b(paths, digest_size=16).hexdigest()}"
+        payloads = [pickle.dumps(group) for group in groups]
+        return PythonTasks(self.java, key, payloads, self._factory)
+
+    @functools.cached_property
+    def _factory(self) -> JavaObject:
+        schema = worker_schema(self.java.schema_of(self._schema))
+        return self.java.reader_factory(ReadSplits(self._reader, schema), self._schema)
+
+
+@implements("read.Batch")
+class PythonTasks(Comparable):
+    """The Python tasks of one scan, each with what it is told."""
+
+    def __init__(self, java: Jvm, key: str, payloads: Sequence[bytes], factory: JavaObject) -> None:
+        self.java = java
+        self._key = key
+        self._payloads = payloads
+        self._factory = factory
+
+    def key(self) -> str:
+        return self._key
 
     def planInputPartitions(self) -> JavaObject:  # noqa: N802
         return self._partitions
 
     @functools.cached_property
     def _partitions(self) -> JavaObject:
-        return self.java.partitions([pickle.dumps(list(group)) for group in self._groups])
+        return self.java.partitions(self._payloads)
 
     def createReaderFactory(self) -> JavaObject:  # noqa: N802
         return self._factory
-
-    @functools.cached_property
-    def _factory(self) -> JavaObject:
-        schema = worker_schema(self.java.schema_of(self._schema))
-        return self.java.reader_factory(ReadSplits(self._reader, schema), self._schema)
 
 
 @implements("read.SupportsReportStatistics", "read.LocalScan")
@@ -176,23 +258,3 @@ class DriverScan(_Scan):
         return internal_rows(
             self.java, table.rename_columns(schema.names).cast(schema), self._schema
         )
-
-
-def internal_rows(java: Jvm, table: pa.Table, schema: JavaObject) -> JavaObject:
-    """Arrow rows as rows of Spark's own, in the driver's JVM."""
-    row_class = "org.apache.spark.sql.catalyst.InternalRow"
-    if not table.num_rows:
-        return java.array(row_class)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    stream_bytes = java.find("java.io.ByteArrayInputStream")(bytearray(sink.getvalue()))
-    channel = java.find("java.nio.channels.Channels").newChannel(stream_bytes)
-    converters: Any = java.module("org.apache.spark.sql.execution.arrow.ArrowConverters")
-    batches = converters.getBatchesFromStream(channel)
-    frame = converters.toDataFrame(batches, schema.json(), java.session)
-    rows = frame.logicalPlan().data()
-    tag = java.module("scala.reflect.ClassTag").apply(
-        java.find("java.lang.Class").forName(row_class)
-    )
-    return rows.toArray(tag)

@@ -17,7 +17,7 @@ from indextables import config as keys
 from indextables.config import Config, known_keys
 from indextables.log.snapshot import Snapshot
 from indextables.plan.count import count_from_log
-from indextables.plan.execute import Environment
+from indextables.plan.execute import router_of
 from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.predicate import (
     TRUE,
@@ -34,14 +34,14 @@ from indextables.spark.bridge.aggregates import aggregate_schema, column_name, p
 from indextables.spark.bridge.filters import Translator
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
 from indextables.spark.bridge.native import NativeScans, is_worth_an_index
-from indextables.spark.bridge.scan import Described, DriverScan, TableScan
-from indextables.spark.read_task import Order, ScoredReader, SplitReader, in_groups
+from indextables.spark.bridge.on_driver import OnDriver
+from indextables.spark.bridge.pruning import Pruning
+from indextables.spark.bridge.scan import Described, DriverScan, NativeScan, TableScan
+from indextables.spark.read_task import Order, ScoredReader, SplitReader
 from indextables.spark.schemas import spark_schema
 from indextables.spark.search_pushdown import HIDDEN, SCORE
-from indextables.storage.local import LocalStore
 
 _MAX_ORDERED = 10_000
-_MOST_FETCHED = 256 << 20
 
 
 @implements(
@@ -69,6 +69,7 @@ class ScanBuilder:
         self._limit: int | None = None
         self._order: Order | None = None
         self._aggregation: Aggregation | None = None
+        self._offered: tuple[JavaObject, Aggregation | None] | None = None
 
     # --- what Spark offers -------------------------------------------------------------------
 
@@ -83,10 +84,11 @@ class ScanBuilder:
         translated = [translator.translate(one) for one in offered]
         self._predicate = conjunction(*(p for p in translated if p is not None))
         self._by_index = is_worth_an_index(self._predicate, self._snapshot)
-        if self._native is not None and count_from_log(self._snapshot, self._predicate)[1].num_rows:
+        if self._native is not None and self._rows_in_log is None:
             # Spark's reader does not check rows, Spark does; here the filters only choose files.
             self._skipping, self._predicate = self._predicate, TRUE
             self._filters = filters
+            del self._rows_in_log
             return filters
         kept = [one for one, p in zip(offered, translated, strict=True) if p is None]
         return self.java.seq(kept)
@@ -124,19 +126,25 @@ class ScanBuilder:
         return True
 
     def supportCompletePushDown(self, aggregation: JavaObject) -> bool:  # noqa: N802
-        parsed = parse_aggregation(aggregation, self._snapshot.schema)
+        parsed = self._parsed(aggregation)
         if parsed is None:
             return False
-        return self._is_counted(parsed) or self._fits_the_driver
+        return self._is_counted(parsed) or self._driver_aggregates(parsed)
 
     def pushAggregation(self, aggregation: JavaObject) -> bool:  # noqa: N802
-        self._aggregation = parse_aggregation(aggregation, self._snapshot.schema)
+        self._aggregation = self._parsed(aggregation)
         if self._aggregation is None:
             return False
         if self._native is not None and not self._is_counted(self._aggregation):
             self._aggregation = None  # Spark's own reader and operators are faster
             return False
         return True
+
+    def _parsed(self, aggregation: JavaObject) -> Aggregation | None:
+        """What an aggregation asks. Spark offers the same one twice."""
+        if self._offered is None or not aggregation.equals(self._offered[0]):
+            self._offered = aggregation, parse_aggregation(aggregation, self._snapshot.schema)
+        return self._offered[1]
 
     # --- the scan ----------------------------------------------------------------------------
 
@@ -147,7 +155,15 @@ class ScanBuilder:
         if SCORE in self._columns and search is not None:
             return self._build_scored(search)
         if self._native is not None and not set(self._columns) & set(HIDDEN):
-            return self._native.scan(self._plan.tasks, self._schema, self._filters)
+            return NativeScan(
+                self.java,
+                self._schema,
+                self._described(self._columns),
+                scan=functools.partial(
+                    self._native.scan, schema=self._schema, filters=self._filters
+                ),
+                pruning=self._pruning,
+            )
         reader = SplitReader(
             self._access,
             self._snapshot.metadata,
@@ -174,7 +190,7 @@ class ScanBuilder:
         reader = SplitReader(
             self._access, self._snapshot.metadata, aggregation.columns, aggregation=aggregation
         )
-        if self._fits_the_driver:
+        if self._driver_aggregates(aggregation):
             compute = functools.partial(_aggregated, reader, self._plan)
             return DriverScan(self.java, schema, self._described(aggregation), compute=compute)
         return self._in_tasks(reader, schema, aggregation)
@@ -193,7 +209,7 @@ class ScanBuilder:
         described = self._described(self._columns)
         if by_score or self._fits_the_driver:
             return DriverScan(self.java, self._schema, described, compute=reader.table)
-        return TableScan(self.java, self._schema, described, reader=reader, groups=[[]])
+        return TableScan(self.java, self._schema, described, reader=reader)
 
     def _in_tasks(self, reader: SplitReader, schema: JavaObject, what: Any) -> JavaObject:
         parallelism = int(self.java.context.defaultParallelism)
@@ -202,7 +218,8 @@ class ScanBuilder:
             schema,
             self._described(what),
             reader=reader,
-            groups=in_groups(self._plan.tasks, parallelism=parallelism),
+            parallelism=parallelism,
+            pruning=self._pruning,
         )
 
     def _described(self, what: object) -> Described:
@@ -219,18 +236,23 @@ class ScanBuilder:
         if self._aggregation is not None:
             told.append(f"aggregate {self._aggregation}")
         told.append(f"splits {len(plan.tasks):,} of {plan.stages[0].splits:,}")
+        if plan.routing is not None and plan.routing.consulted:
+            told.append(f"routed away {plan.routing.before - plan.routing.after:,}")
         total, partitions, statistics = (stage.splits for stage in plan.stages[:3])
+        left = plan.stages[-1].splits
         line = ", ".join(told)
         size = sum(task.size for task in plan.tasks)
+        asked = line, what, self._skipping, self._order, self._limit, self._snapshot.metadata.id
         return Described(
             line=line,
-            key=f"{line} {what} {self._order} {self._limit} {self._snapshot.metadata.id}",
+            key=" ".join(map(str, asked)),
             rows=sum(known) if len(known) == len(rows) and self._predicate == TRUE else None,
             size=size,
             metrics=(
                 ("splitsTotal", "splits of the table", total),
                 ("splitsPruned", "splits pruned by partition", total - partitions),
                 ("splitsSkipped", "splits skipped by statistics", partitions - statistics),
+                ("splitsRouted", "splits routed away", statistics - left),
                 ("splitsRead", "splits to read", len(plan.tasks)),
                 ("bytesOfSplits", "bytes of the splits to read", size),
             ),
@@ -244,7 +266,8 @@ class ScanBuilder:
 
     @functools.cached_property
     def _plan(self) -> ScanPlan:
-        return plan_scan(self._snapshot, predicate=self._skipping or self._predicate)
+        router = router_of(self._access.store(), self._snapshot, self._config)
+        return plan_scan(self._snapshot, predicate=self._skipping or self._predicate, router=router)
 
     @functools.cached_property
     def _native(self) -> NativeScans | None:
@@ -264,43 +287,40 @@ class ScanBuilder:
         return Search(None, Boolean(must=parts), " AND ".join(one.text for one in found))
 
     @functools.cached_property
+    def _here(self) -> OnDriver:
+        return OnDriver(self._plan, self._access, self._config)
+
+    @property
     def _fits_the_driver(self) -> bool:
-        """Whether so few rows match that starting tasks would take longer than answering."""
-        limit = self._config[keys.DRIVER_MAX_ROWS]
-        tasks = self._plan.tasks
-        if not limit or len(tasks) > self._config[keys.DRIVER_MAX_SPLITS]:
-            return False
-        store = self._access.store()
-        if not isinstance(store, LocalStore) and sum(t.size for t in tasks) > _MOST_FETCHED:
-            return False  # the driver would fetch indexes that executors keep
-        rows = [task.num_records for task in tasks]
-        if all(n is not None for n in rows) and sum(n or 0 for n in rows) <= limit:
+        return self._here.has_few_rows
+
+    def _driver_aggregates(self, aggregation: Aggregation) -> bool:
+        """Whether an aggregate is computed faster here than by tasks."""
+        if self._fits_the_driver:
             return True
-        searches = [p for p in conjuncts(self._predicate) if isinstance(p, Search)]
-        if not searches:
-            return False
-        environment = Environment.of(store, self._snapshot, self._config)
+        return self._by_index and self._here.aggregates(is_count=not aggregation.columns)
 
-        def fewest(task: Any) -> int:
-            searcher = environment.searcher(task)
-            return min(searcher.count(search) for search in searches)
-
-        found = 0
-        for count in environment.map(fewest, tasks):
-            found += count
-            if found > limit:
-                return False
-        return True
+    @functools.cached_property
+    def _rows_in_log(self) -> int | None:
+        """How many rows match, if the log alone can tell."""
+        rows, doubtful = count_from_log(self._snapshot, self._predicate)
+        return None if doubtful.num_rows else rows
 
     def _is_counted(self, aggregation: Aggregation) -> bool:
         """Whether the log alone has the answer."""
         if aggregation.groups or any(a.function != "count_rows" for a in aggregation.aggregates):
             return False
-        return not count_from_log(self._snapshot, self._predicate)[1].num_rows
+        return self._rows_in_log is not None
 
     def _counted(self, aggregation: Aggregation) -> pa.Table:
-        rows, _ = count_from_log(self._snapshot, self._predicate)
-        return pa.table({name: pa.array([rows], pa.int64()) for name in aggregation.names()})
+        rows = pa.array([self._rows_in_log], pa.int64())
+        return pa.table(dict.fromkeys(aggregation.names(), rows))
+
+    @property
+    def _pruning(self) -> Pruning:
+        # Keys of a join are keys of rows; an aggregate has none any more.
+        columns = self._columns if self._aggregation is None else ()
+        return Pruning(self._plan, columns)
 
 
 def _all_rows(reader: SplitReader, plan: ScanPlan, schema: JavaObject) -> pa.Table:

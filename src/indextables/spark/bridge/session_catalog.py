@@ -3,12 +3,13 @@
 Spark lets a catalog stand before its own one. This one hands everything on, except tables whose
 provider is ours: those are loaded, created, changed and dropped here, and only their names and
 places are kept in Spark's catalog. Without a metastore Spark forgets names when it stops; a table
-that is in its place in the warehouse is then found there by its name. SHOW TABLES, which asks
-nobody but Spark, does not list it.
+that is in its place in the warehouse is then found there by its name. SHOW TABLES asks nobody but
+Spark, so Spark is told such names before it answers (`remember`).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -18,6 +19,7 @@ from indextables.errors import IndexTablesError
 from indextables.spark.access import TableAccess, invalidate_logs
 from indextables.spark.bridge.catalog import Catalog, Place
 from indextables.spark.bridge.jvm import (
+    V2,
     Comparable,
     JavaObject,
     Jvm,
@@ -25,12 +27,18 @@ from indextables.spark.bridge.jvm import (
     implements,
 )
 from indextables.spark.data_source import ALIASES, NAME
+from indextables.spark.schemas import spark_schema
 
 SPARK_CATALOG = "spark_catalog"
+_PLAIN_NAME = re.compile(r"\w+")  # what Spark takes for the name of a table
 _OURS = frozenset(name.lower() for name in (NAME, *ALIASES))
 
 
-def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> None:
+# Says of a name that was found in the warehouse: the table's files go with it.
+_MANAGED = "indextables.managed"
+
+
+def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> SessionCatalog:
     """Let index tables be tables of Spark's own catalog.
 
     Spark has a setting for that, but it names a class, and sessions that Spark clones from this one
@@ -45,6 +53,7 @@ def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> None:
         field.set(manager, ours)
     else:  # a catalog that the user configured; it stays below
         catalogs.put(SPARK_CATALOG, ours)
+    return ours
 
 
 def _field(owner: JavaObject, name: str) -> JavaObject:
@@ -130,6 +139,47 @@ class SessionCatalog(Comparable):
             invalidate_logs(access.path)
         self._below.invalidateTable(identifier)
 
+    # --- names of earlier sessions -------------------------------------------------------------
+
+    def remember(self) -> None:
+        """Tell Spark the index tables of the warehouse whose names it forgot.
+
+        A metastore forgets nothing, and what is not in it was dropped from it.
+        """
+        if self.java.spark.conf.get("spark.sql.catalogImplementation") != "in-memory":
+            return
+        databases = self._known().listDatabases()
+        for number in range(databases.size()):
+            self._remember(databases.apply(number))
+
+    def _remember(self, database: str) -> None:
+        make = self.java.find(V2 + "catalog.Identifier")
+        listed = self._below.listTables(self.java.strings([database]))
+        known = {one.name() for one in listed}
+        place = self._known().getDatabaseMetadata(database).locationUri().toString()
+        try:
+            there = self._tables.names_in(self._tables.at(place).store(), "")
+        except IndexTablesError:
+            return  # a warehouse that only Hadoop reaches
+        for name in there:
+            if name in known or not _PLAIN_NAME.fullmatch(name):
+                continue
+            identifier = make.of(self.java.strings([database]), name)
+            access = self._forgotten(identifier)
+            if access is not None:
+                self._introduce(identifier, access)
+
+    def _introduce(self, identifier: JavaObject, access: TableAccess) -> None:
+        # Spark refuses a managed table whose files are there already.
+        properties = {"provider": NAME, "location": access.uri, _MANAGED: "true"}
+        columns = self.java.v2_columns(spark_schema(access.log().snapshot().schema).json())
+        nothing = self.java.array(V2 + "expressions.Transform")
+        try:
+            self._below.createTable(identifier, columns, nothing, self.java.hash_map(properties))
+        except (Py4JJavaError, CapturedException) as error:
+            if "ALREADY_EXISTS" not in str(error):  # another thread was faster
+                raise
+
     # --- what Spark's catalog knows of a table -------------------------------------------------
 
     def _entry(self, identifier: JavaObject) -> JavaObject | None:
@@ -166,7 +216,9 @@ class SessionCatalog(Comparable):
 
     def _is_managed(self, identifier: JavaObject) -> bool:
         entry = self._entry(identifier)
-        return entry is None or entry.tableType().name() == "MANAGED"
+        if entry is None or entry.tableType().name() == "MANAGED":
+            return True
+        return bool(entry.properties().contains(_MANAGED))
 
     def _default_place(self, identifier: JavaObject) -> Place:
         found: str = self._known().defaultTablePath(self._name(identifier)).toString()

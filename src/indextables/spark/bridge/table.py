@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from indextables.errors import QueryError
 from indextables.jobs.write_rows import delete_rows
@@ -20,8 +21,13 @@ from indextables.spark.schemas import spark_schema
 from indextables.spark.search_pushdown import INDEX_ALL, SCORE
 from indextables.spark.write_job import Exclusive, Kind
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
            (INDEX_ALL, "string", "All indexed columns of the row, to search in"))  # fmt: skip
+_CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
+                 "TRUNCATE")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,12 @@ class HiddenColumn:
     def name(self) -> str:
         return self._name
 
-    def dataType(self) -> JavaObject:  # noqa: N802
+    @functools.cached_property
+    def _type(self) -> JavaObject:
         return self.java.find("org.apache.spark.sql.types.DataType").fromDDL(self._kind)
+
+    def dataType(self) -> JavaObject:  # noqa: N802
+        return self._type
 
     def isNullable(self) -> bool:  # noqa: N802
         return True
@@ -114,22 +124,18 @@ class BridgedTable(Comparable):
         return str(self.snapshot.version)
 
     @functools.cached_property
+    def _types(self) -> StructType:
+        return spark_schema(self.snapshot.schema)
+
+    @functools.cached_property
     def _schema(self) -> JavaObject:
-        return self.java.struct_type(spark_schema(self.snapshot.schema))
+        return self.java.struct_type(self._types)
 
     def schema(self) -> JavaObject:
         return self._schema
 
-    @functools.cached_property
-    def _columns(self) -> JavaObject:
-        convert = self.java.find(V2 + "catalog.CatalogV2Util").structTypeToV2Columns
-        try:
-            return convert(self._schema, True)
-        except Exception:  # Spark 4.1 takes one argument
-            return convert(self._schema)
-
     def columns(self) -> JavaObject:
-        return self._columns
+        return self.java.v2_columns(self._types.json())
 
     def partitioning(self) -> JavaObject:
         identity = self.java.find(V2 + "expressions.Expressions").identity
@@ -148,21 +154,12 @@ class BridgedTable(Comparable):
         return self.java.array(V2 + "catalog.constraints.Constraint")
 
     def capabilities(self) -> JavaObject:
-        capability = self.java.find(V2 + "catalog.TableCapability")
-        found = [
-            capability.BATCH_READ,
-            capability.BATCH_WRITE,
-            capability.OVERWRITE_BY_FILTER,
-            capability.OVERWRITE_DYNAMIC,
-            capability.TRUNCATE,
-        ]
-        if self.writing is not None:  # `save` checks columns itself, and names all differences
-            found.append(capability.ACCEPT_ANY_SCHEMA)
-        return self.java.find("java.util.HashSet")(found)
+        # `save` checks columns itself, and names all differences.
+        more = () if self.writing is None else ("ACCEPT_ANY_SCHEMA",)
+        return _capabilities(self.java, _CAPABILITIES + more)
 
     def metadataColumns(self) -> JavaObject:  # noqa: N802
-        hidden = [HiddenColumn(self.java, *column) for column in _HIDDEN]
-        return self.java.array(V2 + "catalog.MetadataColumn", hidden)
+        return _hidden_columns(self.java)
 
     def canRenameConflictingMetadataColumns(self) -> bool:  # noqa: N802
         return False
@@ -195,6 +192,21 @@ class BridgedTable(Comparable):
 
     def _condition(self, predicates: JavaObject) -> Predicate:
         return conjunction(*(condition(p, self.snapshot.schema) for p in predicates))
+
+
+# Spark asks every table of every query; the answers are the same for all of a session.
+
+
+@functools.lru_cache(maxsize=64)
+def _capabilities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
+    found = [java.constant(V2 + "catalog.TableCapability", name) for name in names]
+    return java.find("java.util.HashSet")(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _hidden_columns(java: Jvm) -> JavaObject:
+    hidden = [HiddenColumn(java, *column) for column in _HIDDEN]
+    return java.array(V2 + "catalog.MetadataColumn", hidden)
 
 
 _INTERNAL = (MAPPING_PROPERTY, "docMappingSchema.")

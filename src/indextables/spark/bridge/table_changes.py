@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.config import Config, known_keys
-from indextables.errors import ConfigError, SchemaError
-from indextables.log.actions import Metadata
+from indextables.errors import ConfigError, SchemaError, UnsupportedProtocolError
+from indextables.log.actions import Metadata, Protocol
+from indextables.log.protocol import SUPPORTED_VERSION
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
@@ -93,6 +94,40 @@ def _with_column(
     )
     configuration = {**snapshot.metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
     return replace(snapshot.metadata, schema_string=to_json(schema), configuration=configuration)
+
+
+_PROTOCOL = {"minreaderversion": "min_reader_version", "minwriterversion": "min_writer_version"}
+
+
+def wanted_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
+    """The protocol that a change of ALTER TABLE asks for; None if it is about something else.
+
+    A commit takes the higher of what is asked for and what is there, so nothing is ever lowered.
+    """
+    kind = change.getClass().getSimpleName()
+    if kind not in ("SetProperty", "RemoveProperty"):
+        return None
+    name = _PROTOCOL.get(change.property().lower())
+    if name is None:
+        return None
+    if kind == "RemoveProperty":
+        raise ConfigError(
+            f"{change.property()} can be raised, not unset: older readers and "
+            "writers would misread the table."
+        )
+    text = change.value().strip()
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"{change.property()} is the number of a protocol, not {text!r}.")
+    version = int(text)
+    if version > SUPPORTED_VERSION:
+        role = name.split("_")[1]
+        raise UnsupportedProtocolError(
+            uri, role=role, required=version, supported=SUPPORTED_VERSION
+        )
+    lowest = Protocol(min_reader_version=1, min_writer_version=1)
+    if name == "min_reader_version":
+        return replace(lowest, min_reader_version=version)
+    return replace(lowest, min_writer_version=version)
 
 
 def changed(snapshot: Snapshot, change: JavaObject, access: TableAccess, java: Jvm) -> Metadata:

@@ -1,0 +1,297 @@
+"""What a fold keeps of one column of one file: one class for each kind of index.
+
+All have the same shape. `add` takes in a batch of rows, `parts` gives the state in pieces that
+`merge` of another one takes in, `finish` gives the cells of the index row, `close` frees files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.ariadne import bloom
+from indextables.ariadne.declarations import VALUE_KINDS, Declaration
+from indextables.ariadne.distinct import Distinct, DistinctHashes, unique
+from indextables.ariadne.layout import columns_of
+from indextables.ariadne.text import WordList
+from indextables.ariadne.typed_hash import hash_values
+
+_PART = 1 << 17
+"""Values in one row of partial results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One declaration with the types it is folded in."""
+
+    declaration: Declaration
+    kind: Any
+    time: Any = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns it fills in an index row."""
+        return columns_of(self.declaration, self.kind, self.time)
+
+    @property
+    def partial(self) -> pa.DataType:
+        """The type of its partial results."""
+        match self.declaration.kind:
+            case "bloom":
+                element: Any = pa.uint64()
+            case "temporal":
+                element = pa.struct([pa.field("value", self.kind), pa.field("max_ts", self.time)])
+            case _:
+                element = self.kind
+        return pa.list_(pa.field("element", element))
+
+
+class LargeSink(Protocol):
+    """Takes the values of a file that has too many; gives their name, number and filter."""
+
+    def __call__(
+        self, column: str, filename: str, values: Distinct, /
+    ) -> tuple[str, int, bytes | None]: ...
+
+
+class _Values:
+    """A regular, computed or exploded index column."""
+
+    def __init__(self, target: Target, limit: int) -> None:
+        self._target = target
+        self._values = Distinct(target.kind, limit=limit)
+        self._nulls = 0
+
+    def add(self, column: Any, _time: Any) -> None:
+        if self._target.declaration.kind == "exploded":
+            self._nulls += column.null_count
+            column = column.flatten()
+        self._nulls += column.null_count
+        self._values.add(column)
+
+    def parts(self) -> Iterator[Any]:
+        for piece in self._values.pieces():
+            yield from _cut(piece)
+
+    def merge(self, part: Any, nulls: int) -> None:
+        self._nulls += nulls
+        self._values.add(part)
+
+    @property
+    def nulls(self) -> int:
+        return self._nulls
+
+    def finish(self, filename: str, large: LargeSink) -> list[Any]:
+        if not self._values.is_large:
+            found = self._values.array()
+            return [found, self._nulls, len(found), None, None]
+        name = self._target.declaration.name
+        identity, count, filter_ = large(name, filename, self._values)
+        return [None, self._nulls, count, identity, filter_]
+
+    def close(self) -> None:
+        self._values.close()
+
+
+class _Bloom:
+    def __init__(self, target: Target, fpr: float) -> None:
+        self._kind = target.kind
+        self._fpr = fpr
+        self._hashes = DistinctHashes()
+        self._repeats = True
+        self.nulls = 0
+
+    def add(self, column: Any, _time: Any) -> None:
+        self.nulls += column.null_count
+        column = column.drop_null()
+        if self._repeats:
+            # Where nearly every value is new, looking for repeated ones saves no hashing.
+            found = unique(column)
+            self._repeats = len(found) < 0.9 * len(column)
+            column = found
+        self._hashes.add(hash_values(column))
+
+    def parts(self) -> Iterator[Any]:
+        # A null among the hashes says that there are too many of them.
+        found = self._hashes.array()
+        yield from _cut(pa.array([None] if self._hashes.too_many else found, pa.uint64()))
+
+    def merge(self, part: Any, nulls: int) -> None:
+        self.nulls += nulls
+        self._hashes.too_many |= part.null_count > 0
+        self._hashes.add(np.asarray(part.drop_null()))
+
+    def finish(self, _filename: str, _large: LargeSink) -> list[Any]:
+        found = self._hashes.array()
+        known = None if self._hashes.too_many else bloom.build(found, self._fpr)
+        return [known, self.nulls]
+
+    def close(self) -> None:
+        return None
+
+
+class _Range:
+    def __init__(self, target: Target) -> None:
+        self._kind = target.kind
+        self._bounds: Any = pa.array([], target.kind)
+        self.nulls = 0
+
+    def add(self, column: Any, _time: Any) -> None:
+        self.nulls += column.null_count
+        self._take(column)
+
+    def _take(self, column: Any) -> None:
+        self._bounds = pa.concat_arrays([self._bounds, *bounds(column)])
+        if len(self._bounds) > 1024:
+            self._bounds = pa.concat_arrays(bounds(self._bounds))
+
+    def parts(self) -> Iterator[Any]:
+        yield self._bounds
+
+    def merge(self, part: Any, nulls: int) -> None:
+        self.nulls += nulls
+        self._take(part)
+
+    def finish(self, _filename: str, _large: LargeSink) -> list[Any]:
+        found = bounds(self._bounds)
+        low, high = (found[0][0], found[-1][0]) if found else (None, None)
+        return [{"min": low, "max": high}, self.nulls]
+
+    def close(self) -> None:
+        return None
+
+
+def bounds(column: Any) -> list[Any]:
+    """The least and the greatest value, as arrays of one; none if all are null.
+
+    Spark's order: NaN is greater than every number.
+    """
+    column = column.drop_null()
+    if not len(column):
+        return []
+    found: Any = pc.min_max(column)
+    low, high = pa.array([found["min"]], column.type), pa.array([found["max"]], column.type)
+    if pa.types.is_floating(column.type):
+        is_nan = pc.is_nan(column)
+        if pc.any(is_nan).as_py():
+            high = pa.array([float("nan")], column.type)
+            low = high if pc.all(is_nan).as_py() else low
+    return [low, high]
+
+
+class _Temporal:
+    """Values with their newest time. More than `limit` of them are given up: nothing is known."""
+
+    def __init__(self, target: Target, limit: int) -> None:
+        self._type: Any = target.partial
+        self._limit = limit
+        self._newest = pa.table(
+            {"value": pa.array([], target.kind), "max_ts": pa.array([], target.time)}
+        )
+        self._waiting: list[pa.Table] = []
+        self._given_up = False
+        self.nulls = 0
+
+    def add(self, column: Any, time: Any) -> None:
+        self.nulls += column.null_count
+        self._take(pa.table({"value": column, "max_ts": time}).filter(column.is_valid()))
+
+    def _take(self, rows: pa.Table) -> None:
+        if self._given_up:
+            return
+        self._waiting.append(_newest(rows))
+        if sum(t.num_rows for t in self._waiting) >= max(1 << 16, self._newest.num_rows):
+            self._settle()
+
+    def _settle(self) -> None:
+        self._newest = _newest(pa.concat_tables([self._newest, *self._waiting]))
+        self._waiting = []
+        if self._newest.num_rows > self._limit:
+            self._given_up = True
+            self._newest = self._newest.slice(0, 0)
+
+    def parts(self) -> Iterator[Any]:
+        self._settle()
+        if self._given_up:
+            yield pa.array([None], self._type.value_type)
+            return
+        yield from _cut(self._newest.to_struct_array().combine_chunks())
+
+    def merge(self, part: Any, nulls: int) -> None:
+        self.nulls += nulls
+        if part.null_count:
+            self._given_up = True
+        elif len(part):
+            self._take(pa.table(dict(zip(("value", "max_ts"), part.flatten(), strict=True))))
+
+    def finish(self, _filename: str, _large: LargeSink) -> list[Any]:
+        self._settle()
+        if self._given_up:
+            return [None, self.nulls]
+        return [self._newest.to_struct_array().combine_chunks(), self.nulls]
+
+    def close(self) -> None:
+        return None
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    found = rows.group_by("value").aggregate([("max_ts", "max")])
+    return found.rename_columns(["value", "max_ts"]).cast(rows.schema)
+
+
+class _Text:
+    """Words of a file. State in parts are the texts themselves: words are not cut twice."""
+
+    def __init__(self, *, partial: bool) -> None:
+        self._words = WordList()
+        self._texts: Distinct | None = Distinct(pa.string(), limit=0) if partial else None
+        self.nulls = 0
+
+    def add(self, column: Any, _time: Any) -> None:
+        self.nulls += column.null_count
+        if self._texts is None:
+            self._words.add(column.drop_null())
+        else:
+            self._texts.add(column)
+
+    def parts(self) -> Iterator[Any]:
+        assert self._texts is not None
+        for piece in self._texts.pieces():
+            yield from _cut(piece)
+
+    def merge(self, part: Any, nulls: int) -> None:
+        self.nulls += nulls
+        self._words.add(part)
+
+    def finish(self, _filename: str, _large: LargeSink) -> list[Any]:
+        return [self._words.finish(), self.nulls]
+
+    def close(self) -> None:
+        if self._texts is not None:
+            self._texts.close()
+
+
+def _cut(values: Any) -> Iterator[Any]:
+    for start in range(0, len(values), _PART):
+        yield values.slice(start, _PART)
+
+
+def column_fold(target: Target, *, limit: int, partial: bool) -> Any:
+    """The empty state of a column."""
+    match target.declaration.kind:
+        case "bloom":
+            return _Bloom(target, target.declaration.fpr)  # type: ignore[union-attr]
+        case "range":
+            return _Range(target)
+        case "temporal":
+            return _Temporal(target, limit)
+        case "text":
+            return _Text(partial=partial)
+        case kind:
+            assert kind in VALUE_KINDS
+            return _Values(target, limit)

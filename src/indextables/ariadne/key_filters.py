@@ -1,0 +1,70 @@
+"""The keys of a join as conditions that go into the read of the files, to skip row groups.
+
+A condition may let through rows that no key equals, never keep out one that a key does. So only
+types that Spark and the file's statistics order alike take part.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.ariadne.declarations import Computed, Exploded
+from indextables.ariadne.join_keys import as_type
+from indextables.ariadne.lookup import Lookup
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_LISTED = 64
+"""Up to this many keys are pushed into the read one by one, more as their bounds."""
+
+
+def key_filters(lookup: Lookup, keys: pa.Table) -> list[tuple[str, Column]]:
+    """Conditions on the files' own columns that every row with one of the keys meets."""
+    found = []
+    for name in keys.column_names:
+        declaration = lookup.data.declarations.get(name)
+        if name not in lookup.schema.names or isinstance(declaration, (Computed, Exploded)):
+            continue
+        converted = as_type(keys.column(name), lookup.types[name])
+        if not converted.is_unknown.any():
+            condition = _condition(name, converted.values.drop_null())
+            if condition is not None:
+                found.append((name, condition))
+    return found
+
+
+def _condition(name: str, values: Any) -> Column | None:
+    from pyspark.sql import functions as f
+
+    kind = values.type
+    simple = (
+        pa.types.is_integer(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_date32(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_timestamp(kind)
+    )
+    if not simple or not len(values):
+        return None
+    column = f.col(_quoted(name))
+    if len(distinct := values.unique()) <= _LISTED:
+        return column.isin([_literal(value, kind) for value in distinct])
+    ends: Any = pc.min_max(values)
+    return column.between(_literal(ends["min"], kind), _literal(ends["max"], kind))
+
+
+def _literal(value: Any, kind: Any) -> Column:
+    from pyspark.sql import functions as f
+
+    if pa.types.is_timestamp(kind):
+        micros = f.timestamp_micros(f.lit(value.cast(pa.int64()).as_py()))
+        return micros if kind.tz is not None else f.to_timestamp_ntz(f.lit(str(value.as_py())))
+    return f.lit(value.as_py())
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

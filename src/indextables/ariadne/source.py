@@ -1,0 +1,179 @@
+"""Reading the files of an index with Spark.
+
+Build and join read through here, with the stored schema, format and options: a value in the index
+is exactly the value a query sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from indextables.ariadne.declarations import Computed, Declaration, Exploded, Temporal, Types
+from indextables.ariadne.metadata import Metadata
+from indextables.ariadne.paths import for_spark
+from indextables.errors import AriadneArgumentError, SchemaError, SchemaParseError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+FORMATS = ("parquet", "csv", "json")
+FILE = "__file"
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
+
+# A file that Spark cannot read has to be an error: silently left out, it would look empty.
+_FIXED_OPTIONS = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
+
+
+def spark_schema(metadata: Metadata, *, name: str) -> StructType:
+    """The stored schema as Spark's. `SchemaParseError` if it is none."""
+    import json
+
+    from pyspark.sql.types import StructType
+
+    try:
+        document = json.loads(metadata.schema)
+        if not isinstance(document, dict) or document.get("type") != "struct":
+            raise SchemaParseError(name, "it is no struct.")
+        return StructType.fromJson(document)
+    except SchemaParseError:
+        raise
+    except Exception as error:
+        raise SchemaParseError(name, f"{error}.") from None
+
+
+def arrow_schema(metadata: Metadata, *, name: str) -> pa.Schema:
+    """The stored schema as Arrow's, with the types that index tables have.
+
+    A column of a type that no table can store (an interval, a variant) is left out: its files can
+    be read, but it cannot carry an index.
+    """
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from indextables.schema import from_json
+
+    fields: list[Any] = []
+    for column in spark_schema(metadata, name=name).fields:
+        with contextlib.suppress(SchemaError):
+            fields += from_json(StructType([column]).json())
+    return pa.schema(fields)
+
+
+def read_files(
+    spark: SparkSession, metadata: Metadata, files: Sequence[str], *, name: str
+) -> DataFrame:
+    """The rows of some files, by their canonical paths. None at all give no rows."""
+    schema = spark_schema(metadata, name=name)
+    if not files:
+        return spark.createDataFrame([], schema)
+    reader = spark.read.format(metadata.format).schema(schema)
+    reader = reader.options(**{**metadata.read_options, **_FIXED_OPTIONS})
+    # Canonical paths are literal. Spark's option against patterns reads every other path twice.
+    return reader.load([_PATTERN.sub(r"\\\g<0>", for_spark(file)) for file in files])
+
+
+def value_columns(df: DataFrame, declaration: Declaration) -> list[Column]:
+    """What a declaration reads from a row: its value, and its time if it is temporal."""
+    from pyspark.sql import functions as f
+
+    match declaration:
+        case Computed():
+            return [f.expr(declaration.expression)]
+        case Exploded():
+            found = df[_quoted(declaration.array_column)]
+            for part in declaration.field_path.split("."):
+                found = found.getField(part)
+            return [found]
+        case Temporal():
+            time = declaration.timestamp_column
+            path = [time] if time in df.columns else time.split(".")
+            found = df[_quoted(path[0])]
+            for part in path[1:]:
+                found = found.getField(part)
+            return [df[_quoted(declaration.column)], found]
+        case _:
+            return [df[_quoted(declaration.column)]]
+
+
+def file_path(df: DataFrame) -> Column:
+    """The path of the file that a row is from, as Spark spells it."""
+    return df.metadataColumn("_metadata").getField("file_path")
+
+
+def file_size(df: DataFrame, *, whole: bool) -> Column:
+    """The size of the file that a row is from. A number costs much less than a path.
+
+    `whole` files, which one task reads from end to end, tell it without a struct a row. If one is
+    cut after all, it is -1.
+    """
+    from pyspark.sql import functions as f
+
+    if not whole:
+        return df.metadataColumn("_metadata").getField("file_size")
+    return f.when(f.input_file_block_start() == 0, f.input_file_block_length()).otherwise(-1)
+
+
+def projected(df: DataFrame, declarations: Sequence[Declaration], *, file: Column) -> DataFrame:
+    """What tells the file of each row, and what the declarations read, under names of our own."""
+    columns = [file.alias(FILE)]
+    for number, declaration in enumerate(declarations):
+        value, *time = value_columns(df, declaration)
+        columns.append(value.alias(f"c{number}"))
+        columns += [column.alias(f"t{number}") for column in time]
+    return df.select(*columns)
+
+
+def computed_types(
+    spark: SparkSession, metadata: Metadata, declarations: Sequence[Declaration], *, name: str
+) -> Types:
+    """The types of computed index columns, from Spark's analysis; nothing is run.
+
+    `AriadneArgumentError` names every expression that cannot be analysed or has no index type.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as f
+
+    from indextables.ariadne.declarations import not_comparable
+    from indextables.schema import from_json
+
+    wanted = [d for d in declarations if isinstance(d, Computed)]
+    if not wanted:
+        return {}
+    df = read_files(spark, metadata, [], name=name)
+    found: dict[str, Any] = {}
+    problems = []
+    for d in wanted:
+        try:
+            schema = df.select(f.expr(d.expression).alias("value")).schema
+            kind = from_json(schema.json()).field("value").type
+        except (AnalysisException, ParseException) as error:
+            problems.append(f"{d.expression!r} is no expression here: {first_line(error)}")
+            continue
+        except SchemaError as error:
+            problems.append(f"{d.expression!r}: {error}")
+            continue
+        if reason := not_comparable(kind):
+            problems.append(f"{d.expression!r}: {reason}")
+        found[d.name] = kind
+    if problems:
+        names = ", ".join(f"'{d.name}'" for d in wanted)
+        raise AriadneArgumentError(f"Cannot add the computed index {names}", problems)
+    return found
+
+
+def first_line(error: BaseException) -> str:
+    """What Spark says about an error, without its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,170 @@
+"""Indexes as tables of SQL: the catalog `ariadne`.
+
+::
+
+    SHOW TABLES IN ariadne
+    SELECT name FROM ariadne.orders WHERE customer = 42 AND day > '2024-01-15'
+
+Each index is a read-only table with the columns of its files; computed columns and aliases are not
+shown. Conditions on index columns leave files out, the rest is Spark's own reader: column pruning,
+vectorised Parquet, filters on row groups. A join sends its keys while the query runs wherever Spark
+makes a dynamic filter of them, which it does when the other side is small and filtered.
+
+An index with temporal columns shows the newest rows only, as its joins do. It is a view, which
+Spark knows in catalogs from 4.3 on and by its whole name only: `ariadne.default.<name>`.
+`ariadne.all_rows.<name>` shows all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from indextables.ariadne.context import Context
+from indextables.ariadne.declarations import Exploded, Temporal
+from indextables.ariadne.frame import newest_sql
+from indextables.ariadne.lookup import Lookup
+from indextables.ariadne.paths import for_spark, stat
+from indextables.ariadne.query import Queried, lookup_of
+from indextables.ariadne.source import spark_schema
+from indextables.errors import IndexNotFoundError, SourceFileMissingError
+from indextables.predicate import TRUE, Predicate
+from indextables.spark.bridge.doors import SessionBridge
+from indextables.spark.bridge.file_catalog import ALL_ROWS, Definition
+from indextables.spark.bridge.native import ListedFile
+from indextables.spark.readwriter import bridge_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+NAME = "ariadne"
+
+
+@dataclass(frozen=True)
+class IndexSource:
+    """The files of an index as a table, as of one moment."""
+
+    index: Queried
+    lookup: Lookup
+    context: Context
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return f"{NAME}.{self.index.name}"
+
+    @property
+    def key(self) -> str:
+        """What it shows, and when."""
+        return f"{self.index.storage_path} {self.lookup.data.version} {self.index.metadata.schema}"
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The columns of the files."""
+        return spark_schema(self.index.metadata, name=self.index.name)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The same for conditions."""
+        return self.lookup.schema
+
+    @property
+    def format(self) -> str:
+        """The format of the files."""
+        return self.index.metadata.format
+
+    @property
+    def options(self) -> dict[str, str]:
+        """How they are read; a file that cannot be read is an error, never left out."""
+        fixed = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+        return {**self.index.metadata.read_options, **fixed}
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What DESCRIBE EXTENDED shows."""
+        declared = self.lookup.data.declarations
+        return {
+            "provider": NAME,
+            "location": self.index.storage_path,
+            "format": self.format,
+            "indexes": ", ".join(f"{d.name} ({d.kind})" for d in declared),
+        }
+
+    @property
+    def filtered_columns(self) -> Sequence[str]:
+        """Index columns that are columns of the files."""
+        declared = [d for d in self.lookup.data.declarations if not isinstance(d, Exploded)]
+        own = set(self.schema.names)
+        return [d.name for d in declared if d.name in own and d.kind not in ("text", "computed")]
+
+    @property
+    def total(self) -> int:
+        """How many files there are."""
+        return len(self.lookup.data.filenames)
+
+    def files(self, predicate: Predicate) -> list[ListedFile]:
+        """The files that may hold matching rows, as they are now."""
+        lookup = self.lookup
+        found = lookup.everything() if predicate == TRUE else lookup.where(predicate)
+        gone = sorted(set(found.files) & set(lookup.data.missing))
+        known = stat([f for f in found.files if f not in gone], self.context.store)
+        gone += sorted(name for name, meta in known.items() if meta is None)
+        if gone:
+            raise SourceFileMissingError(self.index.name, gone)
+        return [
+            ListedFile(_hadoop(name), meta.size, meta.modified_ms)
+            for name, meta in known.items()
+            if meta is not None
+        ]
+
+
+def _hadoop(path: str) -> str:
+    spelled = for_spark(path)
+    return f"file:{spelled}" if spelled.startswith("/") else spelled
+
+
+@dataclass(frozen=True)
+class IndexSources:
+    """All indexes below the session's storage path."""
+
+    spark: SparkSession
+
+    def names(self) -> list[str]:
+        """The names of the indexes."""
+        from indextables.ariadne.catalog import IndexCatalog
+
+        return IndexCatalog.list()
+
+    def find(self, name: str, *, catalog: str) -> Definition | None:
+        """The table of an index, and the query that shows its newest rows if it needs one."""
+        from indextables.ariadne.catalog import IndexCatalog
+
+        try:
+            index = IndexCatalog.get(name)
+        except IndexNotFoundError:
+            return None
+        source = IndexSource(index, lookup_of(index, all_rows=True), Context.of(index.spark))
+        temporal = [d for d in index.metadata.declarations if isinstance(d, Temporal)]
+        if not temporal:
+            return Definition(source)
+        quoted = "`" + name.replace("`", "``") + "`"
+        return Definition(
+            source, newest_sql(source.schema, temporal, f"{catalog}.{ALL_ROWS}.{quoted}")
+        )
+
+
+def sources(spark: SparkSession) -> IndexSources:
+    """What the catalog of a session asks."""
+    return IndexSources(spark)
+
+
+def install(spark: SparkSession) -> None:
+    """Make the catalog known to an enabled session that was given its storage path later."""
+    bridge = bridge_of(spark)
+    if isinstance(bridge, SessionBridge):
+        bridge.add_file_catalog(NAME, lambda: sources(spark))

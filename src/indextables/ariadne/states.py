@@ -1,0 +1,129 @@
+"""The state of every file of an index: which rows still hold, which files have none.
+
+A row holds while its file is registered, exists, has the size and tag (or time) it had when it was
+read, and was read under the session settings that its values depend on. Everything else is
+*pending*: a candidate of every lookup until an update looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.ariadne.declarations import Computed
+from indextables.ariadne.metadata import Metadata
+from indextables.ariadne.paths import Expansion, covers, expand, is_pattern
+from indextables.ariadne.place import IndexPlace
+from indextables.storage import ObjectMeta
+
+KEY_COLUMNS = ("filename", "file_size", "modification_time", "etag", "failure", "built", "settings")
+
+
+@dataclass(frozen=True)
+class States:
+    """Registered paths, the files they mean now, and the rows that the index has for them."""
+
+    entries: tuple[str, ...]
+    expansion: Expansion
+    rows: pa.Table
+    settings: str
+
+    @cached_property
+    def is_valid(self) -> Any:
+        """For each row: does it still hold?"""
+        columns = [self.rows.column(name).to_pylist() for name in KEY_COLUMNS]
+        files = self.expansion.files
+        found = (
+            name in files
+            and failure is None
+            and built is not None
+            and settings in ("", self.settings)
+            and same_file(files[name], size, modified, etag)
+            for name, size, modified, etag, failure, built, settings in zip(*columns, strict=True)
+        )
+        return np.fromiter(found, bool, self.rows.num_rows)
+
+    @cached_property
+    def valid_names(self) -> set[str]:
+        """The files whose rows hold."""
+        names: list[Any] = self.rows.column("filename").to_pylist()
+        return {name for name, valid in zip(names, self.is_valid, strict=True) if valid}
+
+    @cached_property
+    def pending(self) -> tuple[str, ...]:
+        """Files, and registered paths that mean no file, without a row that holds."""
+        known = self.valid_names
+        files = [name for name in self.expansion.files if name not in known]
+        return tuple(sorted({*files, *self.missing}))
+
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """Registered paths that mean no file. A pattern that matches nothing is none."""
+        return tuple(e for e in self.expansion.missing if not is_pattern(e))
+
+
+def same_file(meta: ObjectMeta, size: Any, modified: Any, etag: Any) -> bool:
+    """Whether a file is still the one that was read."""
+    if meta.size != size:
+        return False
+    return bool(meta.etag == etag if meta.etag and etag else meta.modified_ms == modified)
+
+
+def value_settings(place: IndexPlace, metadata: Metadata) -> str:
+    """The session settings that the values of an index depend on; none for plain Parquet columns.
+
+    Text is parsed, and expressions are evaluated, in the session's time zone and by its rules.
+    """
+    parsed = metadata.format != "parquet"
+    computed = any(isinstance(d, Computed) for d in metadata.declarations)
+    return place.context.value_settings() if parsed or computed else ""
+
+
+def look(place: IndexPlace, metadata: Metadata, rows: pa.Table, entries: Sequence[str]) -> States:
+    """The states as the stores say now."""
+    expansion = expand(entries, place.context.store)
+    return States(tuple(entries), expansion, rows, value_settings(place, metadata))
+
+
+def believe(
+    place: IndexPlace, metadata: Metadata, rows: pa.Table, entries: Sequence[str]
+) -> States:
+    """The states as the last update left them; no store is asked."""
+    is_registered = registered(entries)
+    columns = [rows.column(n).to_pylist() for n in KEY_COLUMNS[:4]]
+    files = {
+        name: ObjectMeta(name, size or 0, modified or 0, etag)
+        for name, size, modified, etag in zip(*columns, strict=True)
+        if is_registered(name)
+    }
+    seen = {*files, *(parent for name in files for parent in _parents(name))}
+    unseen = [e for e in entries if e not in seen and not is_pattern(e)]
+    found: Mapping[str, ObjectMeta] = {e: ObjectMeta(e, -1, -1, None) for e in unseen}
+    expansion = Expansion({**files, **found}, ())
+    return States(tuple(entries), expansion, rows, value_settings(place, metadata))
+
+
+def registered(entries: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a file is registered, itself or by a folder or pattern."""
+    exact = set(entries)
+    patterns = [entry for entry in entries if is_pattern(entry)]
+
+    def check(name: str) -> bool:
+        return (
+            name in exact
+            or any(parent in exact for parent in _parents(name))
+            or any(covers(pattern, name) for pattern in patterns)
+        )
+
+    return check
+
+
+def _parents(name: str) -> Iterator[str]:
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name or "/"

@@ -1,0 +1,122 @@
+"""Values as text that is safe to print.
+
+A table can hold anything, terminal escape sequences and direction overrides included. Whatever is
+shown to a person passes `printable` first.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from typing import Any
+
+import orjson
+
+# Control characters of both ranges, and the marks that reorder text or hide it.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+_NAMES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def printable(text: str, *, keep_newlines: bool = False) -> str:
+    r"""The text with everything a terminal would act on made visible.
+
+    >>> printable("a\x1b[31mred\n")
+    'a\\x1b[31mred\\n'
+    """
+
+    def escape(match: re.Match[str]) -> str:
+        character = match[0]
+        if keep_newlines and character == "\n":
+            return character
+        if character in _NAMES:
+            return _NAMES[character]
+        code = ord(character)
+        return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+    return _UNSAFE.sub(escape, text)
+
+
+def cell(value: Any) -> str:
+    """A value of a row as one line of text.
+
+    >>> cell(1234.5), cell(None), cell({"a": [1, None]}), cell(b"ab")
+    ('1234.5', 'null', '{"a":[1,null]}', '0x6162')
+    >>> cell(datetime.datetime(2024, 1, 31, 12, tzinfo=datetime.UTC))
+    '2024-01-31 12:00:00Z'
+    """
+    match value:
+        case None:
+            return "null"
+        case str():
+            return printable(value)
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return str(value) if not math.isfinite(value) else f"{value:.10g}"
+        case bytes():
+            return "0x" + value.hex()
+        case datetime.datetime():
+            return _moment(value)
+        case list() | dict() | tuple():
+            return printable(to_json(value).decode())
+        case _:
+            return printable(str(value))
+
+
+def _moment(value: datetime.datetime) -> str:
+    """A time as short as it is exact."""
+    precision = "milliseconds" if value.microsecond % 1000 == 0 else "microseconds"
+    precision = "seconds" if value.microsecond == 0 else precision
+    return value.isoformat(sep=" ", timespec=precision).replace("+00:00", "Z")
+
+
+def to_json(value: Any) -> bytes:
+    """JSON for programs: exact integers, ISO times, decimals as text, binary as hexadecimal.
+
+    >>> to_json({"at": datetime.date(2024, 1, 31), "price": decimal.Decimal("1.10")})
+    b'{"at":"2024-01-31","price":"1.10"}'
+    """
+    return orjson.dumps(_plain(value), default=_other, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _plain(value: Any) -> Any:
+    """The value without lone surrogates, which are no Unicode text."""
+    if isinstance(value, dict):
+        return {_plain(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, str) and _SURROGATE.search(value):
+        return value.encode("utf-8", "replace").decode()
+    return value
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    return str(value)
+
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def size(count: float) -> str:
+    """A number of bytes for a person.
+
+    >>> size(999), size(1_234_567)
+    ('999 B', '1.23 MB')
+    """
+    unit = 0
+    while count >= 999.5 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.0f} B" if unit == 0 else f"{count:.3g} {_UNITS[unit]}"

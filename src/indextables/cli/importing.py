@@ -1,0 +1,103 @@
+"""Creating a table and filling it from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.cli.column_types import column_type
+from indextables.cli.options import Format
+from indextables.cli.settings import Settings
+from indextables.cli.sources import find_sources, read, schema_of
+from indextables.config import TYPE_MAP, Config
+from indextables.errors import NotATableError, SchemaError
+from indextables.jobs.commit_write import Written
+from indextables.jobs.create_rows import create_rows
+from indextables.storage import open_store
+from indextables.table import Table
+
+
+def create_table(
+    settings: Settings,
+    uri: str,
+    columns: Sequence[tuple[str, str]],
+    *,
+    like: str | None,
+    partition_by: Sequence[str],
+    mapping: Mapping[str, str],
+    properties: Mapping[str, str],
+    name: str | None,
+    description: str | None,
+) -> Table:
+    """An empty table with these columns, after those of a file."""
+    fields = [] if like is None else list(schema_of(find_sources([like]), {}))
+    fields += [pa.field(column, column_type(kind)) for column, kind in columns]
+    if not fields:
+        raise SchemaError("A table needs columns: write name:type …, or --like FILE.")
+    return Table.create(
+        uri,
+        pa.schema(fields),
+        partition_by=partition_by,
+        mapping=mapping,
+        properties=properties,
+        name=name,
+        description=description,
+        config=settings.config,
+        storage_options=settings.storage_options,
+    )
+
+
+def import_files(
+    settings: Settings,
+    uri: str,
+    patterns: Sequence[str],
+    *,
+    kind: Format | None,
+    delimiter: str | None,
+    types: Mapping[str, str],
+    partition_by: Sequence[str],
+    mapping: Mapping[str, str],
+    overwrite: bool,
+    merge_schema: bool,
+) -> dict[str, Any]:
+    """Write the rows of files to a table, in one commit; what was done."""
+    sources = find_sources(patterns, kind=kind, delimiter=delimiter)
+    known = {name: column_type(text) for name, text in types.items()}
+    try:
+        table = settings.open(uri)
+    except NotATableError:
+        rows = read(sources, schema_of(sources, known))
+        written = _create(settings, uri, rows, partition_by=partition_by, mapping=mapping)
+        table = settings.open(uri)
+    else:
+        if partition_by or mapping:
+            raise SchemaError(
+                f"'{table.uri}' is there already, with its own partitions and mapping. Leave "
+                "--partition-by and --map out."
+            )
+        rows = read(sources, schema_of(sources, {f.name: f.type for f in table.schema} | known))
+        write = table.overwrite if overwrite else table.append
+        written = write(rows, merge_schema=merge_schema)
+    return {"table": table.uri, "files": len(sources), **asdict(written)}
+
+
+def _create(
+    settings: Settings,
+    uri: str,
+    rows: pa.RecordBatchReader,
+    *,
+    partition_by: Sequence[str],
+    mapping: Mapping[str, str],
+) -> Written:
+    """A missing table and its rows are one commit, so a file that cannot be read leaves nothing."""
+    kinds = {f"{TYPE_MAP.name}{column}": kind for column, kind in mapping.items()}
+    return create_rows(
+        open_store(uri, settings.storage_options),
+        rows,
+        partition_by=partition_by,
+        options=Config(kinds, settings.config),
+        config=Config(settings.config),
+    )

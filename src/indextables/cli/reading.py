@@ -1,0 +1,245 @@
+"""Commands that look: search, sql, describe, history, explain."""
+
+from __future__ import annotations
+
+import html
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from indextables.cli import options as o
+from indextables.cli.cells import size
+from indextables.cli.settings import Settings, command, pairs
+
+if TYPE_CHECKING:
+    from indextables.table import Table
+
+_PANEL = "Look"
+_SHOWN = 150
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for name, function in _COMMANDS.items():
+        command(app, name, panel=_PANEL)(function)
+
+
+def _search(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    query: Annotated[str, typer.Argument(help='Words, "phrases", AND, OR, field:word, word~1 …')],
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", "-f", help="Search this field where the query names none."),
+    ] = None,
+    where: o.Where = None,
+    column: o.Columns = None,
+    limit: Annotated[int, typer.Option("--limit", "-l", min=1, help="How many rows.")] = 10,
+    version: o.Version = None,
+    as_of: o.AsOf = None,
+    snippets: Annotated[bool, typer.Option(help="Show the part of a text that was found.")] = True,
+) -> None:
+    """Find the best rows for a search, best first, the words found highlighted."""
+    import pyarrow as pa
+    from rich.text import Text
+
+    from indextables.cli import output
+    from indextables.cli.marks import highlighted
+    from indextables.cli.output import show_rows
+
+    opened = settings.open(table, version=version, as_of=as_of)
+    columns = column or opened.schema.names
+    shown = _text_columns(opened, columns) if snippets else []
+    hits = opened.search(
+        query, fields=field, where=where, columns=columns, limit=limit, snippets=shown
+    )
+    if settings.json or not output.is_terminal():
+        show_rows(hits, json=settings.json)
+        return
+    # On a terminal a text shows the part that was found, in its own column.
+    styles: dict[str, Any] = {"_score": lambda score: Text(f"{score:.3f}")}
+    for name in shown:
+        marked, whole = hits.column(f"_snippet_{name}"), hits.column(name)
+        best = [m or w for m, w in zip(marked.to_pylist(), _beginnings(whole), strict=True)]
+        at = hits.schema.get_field_index(name)
+        hits = hits.set_column(at, name, pa.array(best, pa.string()))
+        styles[name] = highlighted
+    order = ["_score", *columns]
+    show_rows(hits.select(order), json=False, styles=styles, empty="nothing found")
+
+
+def _text_columns(table: Table, columns: list[str]) -> list[str]:
+    import pyarrow as pa
+
+    from indextables.plan.execute import mapping_of
+
+    mapping, schema = mapping_of(table.snapshot()).by_name, table.schema
+    return [
+        name
+        for name in columns
+        if name in mapping
+        and mapping[name].kind == "text"
+        and mapping[name].indexed
+        and pa.types.is_string(schema.field(name).type)
+    ]
+
+
+def _beginnings(column: Any) -> list[str | None]:
+    """The first characters of texts, as a snippet spells them."""
+    return [
+        None if t is None else html.escape(t[:_SHOWN] + ("…" if len(t) > _SHOWN else ""))
+        for t in column.to_pylist()
+    ]
+
+
+def _sql(
+    settings: Settings,
+    query: Annotated[str, typer.Argument(help="A query or a statement; - reads it from stdin.")],
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", "-t", metavar="NAME=TABLE", help="A name for a table."),
+    ] = None,
+) -> None:
+    """Run a query, or a statement such as MERGE SPLITS, in Spark's SQL, without Spark.
+
+    A table is named by its folder (FROM docs), by its place (FROM 's3://bucket/docs') or by a name
+    given with --table. Searches work everywhere in a query: WHERE content indexquery
+    'spark AND sql' ORDER BY _score DESC. VERSION AS OF 3 looks back in time.
+    """
+    from indextables.cli.output import show_rows
+    from indextables.cli.sql_engine import run_query
+    from indextables.cli.statements import run_statement
+    from indextables.cli.tables import Tables
+    from indextables.sql.statements import parse
+
+    text = sys.stdin.read() if query == "-" else query
+    tables = Tables(settings, pairs(table or (), "--table"))
+    statement = parse(text)
+    if statement is None:
+        show_rows(run_query(text, tables.open), json=settings.json)
+    else:
+        run_statement(statement, settings, tables=tables)
+
+
+def _describe(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    version: o.Version = None,
+    as_of: o.AsOf = None,
+) -> None:
+    """Show what a table is: its columns, how they are searched, its size and properties."""
+    from indextables.cli import output
+    from indextables.cli.output import show_facts, show_records, show_text
+
+    opened = settings.open(table, version=version, as_of=as_of)
+    snapshot = opened.snapshot()
+    facts: dict[str, Any] = {
+        "table": opened.uri,
+        "name": snapshot.metadata.name,
+        "description": snapshot.metadata.description,
+        "version": snapshot.version,
+        "rows": opened.count(),
+        "splits": snapshot.num_files,
+        "bytes": snapshot.total_bytes,
+        "xrefs": len(snapshot.xrefs),
+        "partition_columns": list(snapshot.partition_columns),
+        "protocol": [snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version],
+        "properties": _properties(snapshot.metadata.configuration),
+    }
+    columns = _columns(opened)
+    if settings.json:
+        show_facts({**facts, "columns": columns}, json=True)
+        return
+    shown = {name: value for name, value in facts.items() if value not in (None, [], {})}
+    if output.is_terminal():
+        shown |= {
+            "rows": f"{facts['rows']:,}",
+            "bytes": f"{facts['bytes']:,} ({size(facts['bytes'])})",
+        }
+        shown |= {"protocol": "reader {}, writer {}".format(*facts["protocol"])}
+        if facts["partition_columns"]:
+            shown["partition_columns"] = ", ".join(facts["partition_columns"])
+    show_facts(shown, json=False)
+    show_text("")
+    names = list(columns[0]) if columns else []
+    show_records(names, ([c[n] for n in names] for c in columns), json=False)
+
+
+def _properties(configuration: Any) -> dict[str, str]:
+    """What a person set; the mapping and its registry are shown as columns."""
+    from indextables.sql.redaction import redacted
+
+    return {
+        name: value
+        for name, value in redacted(configuration).items()
+        if not name.startswith(("indextables.", "docMapping"))
+    }
+
+
+def _columns(table: Table) -> list[dict[str, Any]]:
+    from indextables.plan.execute import mapping_of
+    from indextables.schema import type_name
+
+    mapping = mapping_of(table.snapshot()).by_name
+    columns = []
+    for column in table.schema:
+        how = mapping.get(column.name)
+        kind = "" if how is None or not how.indexed else how.kind
+        tokenizer = how.tokenizer if how is not None and how.has_words else ""
+        columns.append(
+            {
+                "column": column.name,
+                "type": type_name(column.type),
+                "searched_as": kind,
+                "tokenizer": tokenizer,
+                "partition": column.name in table.snapshot().partition_columns,
+                "nullable": column.nullable,
+            }
+        )
+    return columns
+
+
+def _history(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    limit: Annotated[int | None, typer.Option("--limit", "-l", min=1, help="How many.")] = None,
+) -> None:
+    """Show the versions of a table, newest first."""
+    from indextables.cli.output import show_rows
+
+    show_rows(settings.open(table).history(limit=limit), json=settings.json)
+
+
+def _explain(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    where: o.Where = None,
+    column: o.Columns = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-l", min=1)] = None,
+    version: o.Version = None,
+    as_of: o.AsOf = None,
+) -> None:
+    """Show what a scan would read, stage by stage, and why."""
+    from indextables.cli.output import show_facts, show_text
+
+    plan = settings.open(table, version=version, as_of=as_of).explain(
+        where=where, columns=column, limit=limit
+    )
+    if settings.json:
+        show_facts({"plan": plan.splitlines()}, json=True)
+    else:
+        show_text(plan)
+
+
+_COMMANDS: dict[str, Any] = {
+    "search": _search,
+    "sql": _sql,
+    "describe": _describe,
+    "history": _history,
+    "explain": _explain,
+}

@@ -1,0 +1,181 @@
+"""What all commands share: their common options, and how they fail.
+
+A command is a function whose first parameter is `settings`. `command` registers it with the common
+options in place of that parameter, and turns every error into one sentence on standard error:
+
+====  =======================================================
+code  meaning
+====  =======================================================
+0     done
+1     it did not work, or a check found something wrong
+2     the command line itself is wrong
+130   interrupted
+====  =======================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from indextables.cli.cells import printable
+from indextables.config import PREFIX, is_own_key
+from indextables.errors import IndexTablesError
+
+if TYPE_CHECKING:
+    from indextables.table import Table
+
+Command = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The common options of one command. Values may be secrets and are never shown."""
+
+    config: Mapping[str, object] = field(default_factory=dict, repr=False)
+    storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+    json: bool = False
+
+    def open(self, uri: str, *, version: int | None = None, as_of: str | None = None) -> Table:
+        """Open a table with these settings."""
+        from indextables.table import Table
+
+        return Table.open(
+            uri,
+            version=version,
+            timestamp=as_of,
+            config=self.config,
+            storage_options=self.storage_options,
+        )
+
+
+def pairs(values: Sequence[str], option: str) -> dict[str, str]:
+    """The values of an option that takes `key=value`, several times.
+
+    >>> pairs(["a=1", "b=x=y"], "--config")
+    {'a': '1', 'b': 'x=y'}
+    """
+    found: dict[str, str] = {}
+    for value in values:
+        key, separator, rest = value.partition("=")
+        if not separator or not key.strip():
+            # What was given may be a secret whose name was forgotten.
+            raise typer.BadParameter("expected key=value", param_hint=option)
+        found[key.strip()] = rest
+    return found
+
+
+def _config(values: Sequence[str]) -> dict[str, object]:
+    named = pairs(values, "--config")
+    return {key if is_own_key(key) else PREFIX + key: value for key, value in named.items()}
+
+
+_COMMON: dict[str, Any] = {
+    "config": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="A configuration key; the prefix spark.indextables. may be left out.",
+            rich_help_panel="Common options",
+        ),
+    ],
+    "storage_option": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--storage-option",
+            metavar="KEY=VALUE",
+            help="A credential, endpoint or timeout of the object store.",
+            rich_help_panel="Common options",
+        ),
+    ],
+    "json": Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print JSON lines, one object a line.", rich_help_panel="Common options"
+        ),
+    ],
+    "debug": Annotated[
+        bool,
+        typer.Option(
+            "--debug", help="Show where an error comes from.", rich_help_panel="Common options"
+        ),
+    ],
+}
+_DEFAULTS: dict[str, Any] = {"config": None, "storage_option": None, "json": False, "debug": False}
+
+
+def command(app: typer.Typer, name: str, *, panel: str) -> Callable[[Command], Command]:
+    """Register a function as a command with the common options."""
+
+    def register(function: Command) -> Command:
+        signature = inspect.signature(function, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.name != "settings"]
+        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        common = [
+            inspect.Parameter(
+                option, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[option], annotation=kind
+            )
+            for option, kind in _COMMON.items()
+        ]
+
+        def run(**given: Any) -> None:
+            options = {option: given.pop(option) for option in _COMMON}
+            settings = Settings(
+                config=_config(options["config"] or ()),
+                storage_options=dict(pairs(options["storage_option"] or (), "--storage-option")),
+                json=options["json"],
+            )
+            _guarded(functools.partial(function, settings, **given), debug=options["debug"])
+
+        run.__name__ = function.__name__
+        run.__doc__ = function.__doc__
+        run.__module__ = function.__module__
+        run.__signature__ = signature.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*own, *common)}
+        app.command(name, rich_help_panel=panel)(run)
+        return function
+
+    return register
+
+
+def fail(sentence: str) -> NoReturn:
+    """End the command with a sentence on standard error."""
+    sys.stdout.flush()
+    typer.secho("error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
+    typer.echo(printable(sentence, keep_newlines=True), err=True)
+    raise typer.Exit(1)
+
+
+def _guarded(work: Callable[[], None], *, debug: bool) -> None:
+    try:
+        work()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. Nothing more can be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(130) from None
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except (IndexTablesError, OSError) as error:
+        if debug:
+            traceback.print_exc()
+        fail(str(error))
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        fail(
+            f"This should not have happened ({type(error).__name__}: {error}). Run the command "
+            "again with --debug and report what it prints."
+        )

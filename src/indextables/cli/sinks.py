@@ -1,0 +1,119 @@
+"""Files that rows are exported to. A file appears when it is complete, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from indextables.cli.cells import to_json
+from indextables.cli.options import Format
+from indextables.errors import SourceFileError
+
+Write = Callable[[pa.RecordBatch], None]
+
+
+@contextlib.contextmanager
+def _parquet(file: Any, schema: pa.Schema) -> Iterator[Write]:
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        yield writer.write_batch
+
+
+@contextlib.contextmanager
+def _csv(file: Any, schema: pa.Schema) -> Iterator[Write]:
+    """Nested values are written as JSON, binary ones as hexadecimal: CSV has text only."""
+    plain = pa.schema([pa.field(f.name, pa.string()) if _needs_text(f.type) else f for f in schema])
+    with pyarrow.csv.CSVWriter(file, plain) as writer:
+
+        def write(batch: pa.RecordBatch) -> None:
+            columns = [
+                _as_text(column) if _needs_text(column.type) else column for column in batch.columns
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
+
+        yield write
+
+
+@contextlib.contextmanager
+def _jsonl(file: Any, schema: pa.Schema) -> Iterator[Write]:
+    names = schema.names
+
+    def write(batch: pa.RecordBatch) -> None:
+        columns = [c.to_pylist(maps_as_pydicts="strict") for c in batch.columns]
+        lines = [to_json(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+        if lines:
+            file.write(b"\n".join(lines) + b"\n")
+
+    yield write
+
+
+_SINKS: dict[str, Callable[..., contextlib.AbstractContextManager[Write]]] = {
+    "parquet": _parquet,
+    "csv": _csv,
+    "jsonl": _jsonl,
+}
+_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl",
+             ".ndjson": "jsonl", ".json": "jsonl"}  # fmt: skip
+
+
+def export_rows(
+    rows: pa.RecordBatchReader,
+    path: str,
+    *,
+    kind: Format | None,
+    overwrite: bool,
+    progress: Callable[[int], None],
+) -> int:
+    """Write rows to a file, or to standard output; gives their number."""
+    chosen = kind or _SUFFIXES.get(Path(path).suffix.lower())
+    if chosen not in _SINKS:
+        raise SourceFileError(
+            path, f"its kind is unknown; name one with --format: {', '.join(_SINKS)}"
+        )
+    if path == "-":
+        return _write(rows, sys.stdout.buffer, chosen, progress)
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise SourceFileError(path, "it exists already; --overwrite replaces it")
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            count = _write(rows, file, chosen, progress)
+        partial.replace(target)
+    except OSError as error:
+        raise SourceFileError(path, error.strerror or str(error)) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def _write(
+    rows: pa.RecordBatchReader, file: Any, kind: str, progress: Callable[[int], None]
+) -> int:
+    count = 0
+    with _SINKS[kind](file, rows.schema) as write:
+        for batch in rows:
+            write(batch)
+            count += batch.num_rows
+            progress(batch.num_rows)
+    return count
+
+
+def _needs_text(kind: pa.DataType) -> bool:
+    return pa.types.is_nested(kind) or pa.types.is_binary(kind)
+
+
+def _as_text(column: Any) -> Any:
+    values = column.to_pylist(maps_as_pydicts="strict")
+    texts = [
+        None if v is None else v.hex() if isinstance(v, bytes) else to_json(v).decode()
+        for v in values
+    ]
+    return pa.array(texts, pa.string())

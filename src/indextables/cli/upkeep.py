@@ -1,0 +1,168 @@
+"""Commands that keep a table in order.
+
+Each is a statement that SQL has too, and prints the rows it gives. A status of failure, a check
+that found something wrong say, is exit code 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from indextables.cli import options as o
+from indextables.cli.settings import Settings, command
+from indextables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from indextables.sql.statements import Statement
+
+_PANEL = "Upkeep"
+
+_Version = Annotated[
+    int | None, typer.Option("--version", "-v", min=0, help="The version to go back to.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for name, function in (
+        ("merge", _merge),
+        ("xref", _xref),
+        ("purge", _purge),
+        ("verify", _verify),
+        ("restore", _restore),
+        ("checkpoint", _checkpoint),
+        ("report", _report),
+    ):
+        command(app, name, panel=_PANEL)(function)
+
+
+def _merge(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    where: o.Where = None,
+    target_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="How large a split may become: 100M, 5G.")
+    ] = None,
+    max_groups: Annotated[
+        int | None, typer.Option(min=1, help="How many splits are made at the most.")
+    ] = None,
+    max_sources: Annotated[
+        int | None, typer.Option(min=2, help="Of how many splits one is made at the most.")
+    ] = None,
+) -> None:
+    """Merge small splits into large ones."""
+    from indextables.sql import statements as s
+
+    statement = s.MergeSplits(
+        table=s.Target(path=table),
+        where=where,
+        target_size=target_size,
+        max_groups=max_groups,
+        max_sources=max_sources,
+    )
+    _run(statement, settings)
+
+
+def _xref(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    where: o.Where = None,
+    force_rebuild: Annotated[bool, typer.Option("--force-rebuild", help="Build all anew.")] = False,
+    dry_run: o.DryRun = False,
+) -> None:
+    """Build the cross-references that tell a search which splits can match."""
+    from indextables.sql import statements as s
+
+    statement = s.IndexCrossReferences(
+        table=s.Target(path=table), where=where, force_rebuild=force_rebuild, dry_run=dry_run
+    )
+    _run(statement, settings, empty="nothing to do: every split has its cross-reference")
+
+
+def _purge(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    older_than: Annotated[
+        int | None, typer.Option(metavar="HOURS", min=0, help="Keep younger splits; 168 hours.")
+    ] = None,
+    log_retention: Annotated[
+        int | None, typer.Option(metavar="HOURS", min=0, help="Keep younger versions; 30 days.")
+    ] = None,
+    dry_run: o.DryRun = False,
+) -> None:
+    """Delete splits that no retained version names, and expired log files."""
+    from indextables.sql import statements as s
+
+    statement = s.Purge(
+        table=s.Target(path=table),
+        older_than=older_than,
+        log_retention=log_retention,
+        dry_run=dry_run,
+    )
+    _run(statement, settings)
+
+
+def _verify(settings: Settings, table: o.TableUri) -> None:
+    """Check a table: log, files, checksums, indexes, rows. Exit code 1 if something is wrong."""
+    from indextables.sql import statements as s
+
+    _run(s.Verify(table=s.Target(path=table)), settings)
+
+
+def _restore(
+    settings: Settings, table: o.TableUri, version: _Version = None, as_of: o.AsOf = None
+) -> None:
+    """Make a table what it was at a version or a time, as a new version."""
+    from indextables.sql import statements as s
+
+    if (version is None) == (as_of is None):
+        raise ConfigError("Say either --version or --as-of to restore.")
+    if version is None:
+        version = settings.open(table, as_of=as_of).version
+    _run(s.Restore(table=s.Target(path=table), version=version), settings)
+
+
+def _checkpoint(settings: Settings, table: o.TableUri) -> None:
+    """Write a checkpoint, so that opening the table reads one file instead of many."""
+    from indextables.sql import statements as s
+
+    _run(s.Checkpoint(table=s.Target(path=table)), settings)
+
+
+def _run(statement: Statement, settings: Settings, *, empty: str = "no rows") -> None:
+
+    from indextables.cli.statements import run_statement
+
+    run_statement(statement, settings, empty=empty)
+
+
+def _report(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output."),
+    ] = None,
+) -> None:
+    """Write a page about a table: its growth, splits, partitions, fields, and what to do."""
+    from indextables.cli.output import show_facts
+    from indextables.cli.report_data import gather
+    from indextables.cli.report_page import page
+
+    opened = settings.open(table)
+    text = page(gather(opened, config=settings.config)).encode()
+    if output == "-":
+        sys.stdout.buffer.write(text)
+        return
+    name = opened.uri.rstrip("/").rpartition("/")[2] or "table"
+    target = Path(output or f"{name}-report.html")
+    target.write_bytes(text)
+    show_facts({"report": str(target), "bytes": len(text)}, json=settings.json)

@@ -1,0 +1,139 @@
+"""Commands that move rows: create, import, export."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from indextables.cli import options as o
+from indextables.cli.cells import size
+from indextables.cli.settings import Settings, command, pairs
+
+_PANEL = "Rows in and out"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for name, function in (("create", _create), ("import", _import), ("export", _export)):
+        command(app, name, panel=_PANEL)(function)
+
+
+def _create(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    columns: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME:TYPE", help="A column with Spark's type.")
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option("--like", metavar="FILE", help="Take the columns of a file.")
+    ] = None,
+    partition_by: o.PartitionBy = None,
+    map_: o.Mapped = None,
+    name: Annotated[str | None, typer.Option("--name", help="The table's name.")] = None,
+    description: Annotated[str | None, typer.Option("--description", help="What it holds.")] = None,
+    property_: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="KEY=VALUE", help="A property kept with the table."),
+    ] = None,
+) -> None:
+    """Create an empty table."""
+    from indextables.cli.importing import create_table
+    from indextables.cli.output import show_facts
+
+    created = create_table(
+        settings,
+        table,
+        [_column(text) for text in columns or ()],
+        like=like,
+        partition_by=partition_by or (),
+        mapping=pairs(map_ or (), "--map"),
+        properties=pairs(property_ or (), "--property"),
+        name=name,
+        description=description,
+    )
+    show_facts({"table": created.uri, "version": created.version}, json=settings.json)
+
+
+def _column(text: str) -> tuple[str, str]:
+    name, separator, kind = text.partition(":")
+    if not separator or not name:
+        raise typer.BadParameter(f"{text!r} is not name:type", param_hint="NAME:TYPE")
+    return name, kind
+
+
+def _import(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files, folders or globs.")],
+    format_: o.Formatted = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace all rows.")] = False,
+    merge_schema: Annotated[bool, typer.Option(help="Add new columns to the table.")] = False,
+    partition_by: o.PartitionBy = None,
+    map_: o.Mapped = None,
+    type_: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="COLUMN=TYPE", help="A type of CSV or JSON, Spark's name."),
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", help="Of CSV; a comma by default, a tab in .tsv.")
+    ] = None,
+) -> None:
+    """Import Parquet, CSV or JSON lines; the table is created where it is missing.
+
+    All files are one commit: the table has all of their rows or none.
+    """
+    from indextables.cli.importing import import_files
+    from indextables.cli.output import show_facts
+
+    imported = import_files(
+        settings,
+        table,
+        files,
+        kind=format_,
+        delimiter=delimiter,
+        types=pairs(type_ or (), "--type"),
+        partition_by=partition_by or (),
+        mapping=pairs(map_ or (), "--map"),
+        overwrite=overwrite,
+        merge_schema=merge_schema,
+    )
+    if settings.json:
+        show_facts(imported, json=True)
+        return
+    show_facts(
+        {
+            "imported": f"{imported['rows']:,} rows of {imported['files']:,} files",
+            "table": f"{imported['table']} at version {imported['version']}",
+            "written": f"{imported['files_added']:,} splits, {size(imported['bytes_added'])}",
+        },
+        json=False,
+    )
+
+
+def _export(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
+    format_: o.Formatted = None,
+    where: o.Where = None,
+    column: o.Columns = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-l", min=0)] = None,
+    version: o.Version = None,
+    as_of: o.AsOf = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
+) -> None:
+    """Export rows to Parquet, CSV or JSON lines."""
+    from indextables.cli.output import show_facts
+    from indextables.cli.sinks import export_rows
+    from indextables.jobs.progress import progress
+
+    opened = settings.open(table, version=version, as_of=as_of)
+    rows = opened.scan_batches(columns=column, where=where, limit=limit)
+    with progress("Exporting, rows") as advance:
+        count = export_rows(rows, file, kind=format_, overwrite=overwrite, progress=advance)
+    if file != "-":
+        show_facts({"exported": count, "file": file}, json=settings.json)

@@ -1,0 +1,145 @@
+"""What a key is, and the sections that keys are made in.
+
+A section is a heading of `docs/configuration.md`. It has one method for each type of value; the
+method gives the key that is read with it::
+
+    >>> pages = Section("Pages")
+    >>> size = pages.size("page.size", "1M", "How large a page is.", low=1024)
+    >>> size.name, size.default, size.parse("64K")
+    ('spark.indextables.page.size', 1048576, 65536)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from indextables.config.values import parse_boolean, parse_duration_ms, parse_size
+from indextables.errors import InvalidValueError
+
+PREFIX = "spark.indextables."
+OLD_PREFIX = "spark.tantivy4spark."
+ARIADNE_PREFIX = "spark.ariadne."
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Key(Generic[T]):
+    """One configuration key. `kind` is the type's name in the documentation."""
+
+    name: str
+    kind: str
+    default: T
+    meaning: str
+    section: str
+    parse: Callable[[object], T]
+
+    def optional(self) -> Key[T | None]:
+        """The same key, unset by default."""
+        return Key(self.name, self.kind, None, self.meaning, self.section, self.parse)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyFamily:
+    """Keys that end in a name the user chooses, such as `indexing.typemap.<field>`."""
+
+    name: str
+    placeholder: str
+    meaning: str
+    section: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Keys of one concern. Their names are completed with `spark.indextables.`."""
+
+    title: str
+
+    def boolean(self, name: str, default: bool, meaning: str) -> Key[bool]:
+        """A key that is true or false."""
+        name = _full(name)
+        return Key(
+            name, "boolean", default, meaning, self.title, lambda v: parse_boolean(v, name=name)
+        )
+
+    def integer(
+        self, name: str, default: int, meaning: str, *, low: int = 0, high: int = 2**63
+    ) -> Key[int]:
+        """A key that is a whole number."""
+        name = _full(name)
+
+        def parse(value: object) -> int:
+            try:
+                number = int(str(value).strip())
+            except ValueError:
+                number = low - 1
+            if isinstance(value, bool) or not low <= number <= high:
+                limit = f"a whole number of at least {low}" if high == 2**63 else f"{low} to {high}"
+                raise InvalidValueError(name, value, limit)
+            return number
+
+        return Key(name, "integer", default, meaning, self.title, parse)
+
+    def number(
+        self, name: str, default: float, meaning: str, *, low: float, high: float
+    ) -> Key[float]:
+        """A key that is a number, with a fraction or without."""
+        name = _full(name)
+
+        def parse(value: object) -> float:
+            try:
+                number = float(str(value).strip())
+            except ValueError:
+                number = low - 1
+            if isinstance(value, bool) or not low <= number <= high:
+                raise InvalidValueError(name, value, f"a number from {low} to {high}")
+            return number
+
+        return Key(name, "number", default, meaning, self.title, parse)
+
+    def size(self, name: str, default: str, meaning: str, *, low: int = 1) -> Key[int]:
+        """A key that is a number of bytes."""
+        name = _full(name)
+
+        def parse(value: object) -> int:
+            size = parse_size(value, name=name)
+            if size < low:
+                raise InvalidValueError(name, value, f"a size of at least {low} bytes")
+            return size
+
+        return Key(name, "size", parse_size(default), meaning, self.title, parse)
+
+    def duration(self, name: str, default_ms: int, meaning: str) -> Key[int]:
+        """A key that is a time, in milliseconds."""
+        name = _full(name)
+
+        def parse(value: object) -> int:
+            return parse_duration_ms(value, name=name)
+
+        return Key(name, "duration", default_ms, meaning, self.title, parse)
+
+    def choice(self, name: str, default: str, choices: Sequence[str], meaning: str) -> Key[str]:
+        """A key that is one of several words."""
+        name = _full(name)
+
+        def parse(value: object) -> str:
+            word = str(value).strip().lower()
+            if word not in choices:
+                raise InvalidValueError(name, value, "one of " + ", ".join(choices))
+            return word
+
+        return Key(name, " | ".join(choices), default, meaning, self.title, parse)
+
+    def text(self, name: str, default: str, meaning: str) -> Key[str]:
+        """A key that is any text."""
+        return Key(_full(name), "text", default, meaning, self.title, str)
+
+    def family(self, name: str, placeholder: str, meaning: str) -> KeyFamily:
+        """Keys that begin with a name."""
+        return KeyFamily(_full(name), placeholder, meaning, self.title)
+
+
+def _full(name: str) -> str:
+    return name if name.startswith("spark.") else PREFIX + name

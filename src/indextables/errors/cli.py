@@ -1,0 +1,19 @@
+"""The command line: files beside the table, and queries of its embedded engine."""
+
+from __future__ import annotations
+
+from indextables.errors.base import IndexTablesError
+from indextables.errors.query import QueryError
+
+
+class SourceFileError(IndexTablesError, ValueError):
+    """A file outside the table that rows should come from or go to."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"Cannot use '{path}': {reason}.")
+
+
+class EmbeddedQueryError(QueryError):
+    """A query that the embedded engine of the command line cannot answer."""

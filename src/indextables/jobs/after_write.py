@@ -1,0 +1,87 @@
+"""What follows a write: merging small splits and purging, where a table asks for it.
+
+The write is committed. Whatever happens here is logged and never becomes the write's error: its
+caller would write the same rows again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+from indextables import config as keys
+from indextables.config import Config, known_keys
+from indextables.jobs.merge_splits import MergeLimits, merge_groups, plan_groups
+from indextables.jobs.purge import purge
+from indextables.log.transaction_log import TransactionLog
+from indextables.runner import Runner
+
+logger = logging.getLogger(__name__)
+
+_running: set[str] = set()
+_writes: Counter[str] = Counter()
+_lock = threading.Lock()
+
+
+def after_write(log: TransactionLog, config: Config, *, runner: Runner | None = None) -> None:
+    """Merge and purge if the configuration says so and there is something to do."""
+    try:
+        config = config.over(known_keys(log.snapshot().metadata.configuration))
+        if not config[keys.MERGE_ON_WRITE] and not config[keys.PURGE_ON_WRITE]:
+            return
+        with _only_one(log.store.identity) as mine:
+            if mine:
+                merged = config[keys.MERGE_ON_WRITE] and _merge(log, config, runner)
+                if config[keys.PURGE_ON_WRITE]:
+                    _purge(log, config, merged=merged)
+    except Exception as error:
+        logger.warning(
+            "A write to %s is committed, but what follows it failed: %s", log.store.uri, error
+        )
+
+
+@contextlib.contextmanager
+def _only_one(identity: str) -> Iterator[bool]:
+    """Whether no other thread of this process is at it for the same table."""
+    with _lock:
+        mine = identity not in _running
+        _running.add(identity)
+    try:
+        yield mine
+    finally:
+        if mine:
+            with _lock:
+                _running.discard(identity)
+
+
+def _merge(log: TransactionLog, config: Config, runner: Runner | None) -> bool:
+    limits = MergeLimits(
+        target_size=config[keys.MERGE_ON_WRITE_TARGET_SIZE],
+        max_sources=config[keys.MERGE_MAX_SOURCE_SPLITS],
+        max_share=config[keys.MERGE_SKIP_THRESHOLD],
+    )
+    groups = plan_groups(log, log.snapshot(), limits=limits, spare_giants=True)
+    cores = os.cpu_count() or 1
+    batch = max(1, int(cores * config[keys.MERGE_ON_WRITE_CPU_FRACTION]))
+    if len(groups) < batch * config[keys.MERGE_ON_WRITE_MIN_BATCHES]:
+        return False
+    return merge_groups(log, groups, config=config, runner=runner).merge_groups > 0
+
+
+def _purge(log: TransactionLog, config: Config, *, merged: bool) -> None:
+    every = config[keys.PURGE_ON_WRITE_AFTER_WRITES]
+    with _lock:
+        _writes[log.store.identity] += 1
+        due = every > 0 and _writes[log.store.identity] % every == 0
+    if due or (merged and config[keys.PURGE_ON_WRITE_AFTER_MERGE]):
+        purge(
+            log,
+            retention_hours=config[keys.PURGE_ON_WRITE_SPLIT_HOURS],
+            log_retention_hours=config[keys.PURGE_ON_WRITE_LOG_HOURS],
+            dry_run=False,
+            config=config,
+        )

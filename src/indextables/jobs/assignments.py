@@ -1,0 +1,289 @@
+"""What UPDATE … SET assigns: expressions of SQL, computed by Arrow with Spark's rules.
+
+Literals, columns, arithmetic and a few functions of text. Overflow, division by zero and values
+that do not fit their column are errors, as in Spark's ANSI mode; whole numbers divide to fractions.
+What is not known here is refused by name, before any split is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+
+from indextables.errors import ExpressionError, UnknownColumnError
+from indextables.predicate.names import resolve_column
+from indextables.predicate.spark_tokens import join_strings, tokenize
+from indextables.predicate.sql_literals import NotALiteralError, literal_value
+from indextables.schema import type_name
+
+_UNKNOWN = (
+    "SET takes literals, columns, + - * / %, ||, concat, coalesce, upper, lower and trim. Compute "
+    "anything else yourself and write the rows with overwrite and a condition"
+)
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "add_checked",
+    exp.Sub: "subtract_checked",
+    exp.Mul: "multiply_checked",
+}
+_TEXT_FUNCTIONS: dict[type[exp.Expr], Callable[[Any], Any]] = {
+    exp.Upper: pc.utf8_upper,
+    exp.Lower: pc.utf8_lower,
+    exp.Trim: lambda text: pc.utf8_trim(text, characters=" "),
+}
+
+
+@dataclass(frozen=True)
+class Assignments:
+    """New values for columns of the rows of an update."""
+
+    expressions: Mapping[str, exp.Expr]
+    schema: pa.Schema
+    timezone: str
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        """The rows with the new values; all expressions see the old ones."""
+        evaluator = _Evaluator(rows, self.schema, self.timezone)
+        changed = {
+            name: evaluator.stored(node, self.schema.field(name))
+            for name, node in self.expressions.items()
+        }
+        for name, column in changed.items():
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.schema.field(name), column)
+        return rows
+
+    def __str__(self) -> str:
+        return ", ".join(f"{n} = {e.sql('spark')}" for n, e in self.expressions.items())
+
+
+def parse_assignments(
+    text: str | Mapping[str, str], schema: pa.Schema, *, timezone: str = "UTC"
+) -> Assignments:
+    """Read `a = 1, b = b + 1`, or expressions by column.
+
+    >>> schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    >>> change = parse_assignments("n = n * 2, s = upper(s)", schema)
+    >>> change.apply(pa.table({"n": [1, 2], "s": ["a", None]}, schema=schema)).to_pydict()
+    {'n': [2, 4], 's': ['A', None]}
+    """
+    if isinstance(text, str):
+        nodes = _parsed(text)
+    else:
+        quoted = [(f"`{name.replace('`', '``')}`", value) for name, value in text.items()]
+        nodes = [_only(_parsed(f"{name} = {value}"), value) for name, value in quoted]
+        text = ", ".join(text.values())
+    found: dict[str, exp.Expr] = {}
+    for node in nodes:
+        if not isinstance(node, exp.EQ):
+            raise ExpressionError(text, "SET takes assignments, such as n = n + 1")
+        name = _column(node.this, schema)
+        if name in found:
+            raise ExpressionError(text, f"it assigns the column {name!r} twice")
+        found[name] = node.expression
+    assignments = Assignments(found, schema, timezone)
+    # Without rows nothing is computed, but every name, function and type is looked at.
+    assignments.apply(schema.empty_table())
+    return assignments
+
+
+def _parsed(text: str) -> list[exp.Expr]:
+    sql = f"UPDATE t SET {text}"
+    try:
+        parsed = Spark().parser().parse(join_strings(sql, tokenize(sql)), sql)
+    except (SqlglotError, RecursionError):
+        raise ExpressionError(text, "it is not SQL") from None
+    update = parsed[0] if len(parsed) == 1 else None
+    # A clause behind the assignments would be lost without a word.
+    given = {name for name, value in update.args.items() if value} if update else set()
+    if not isinstance(update, exp.Update) or given != {"this", "expressions"}:
+        raise ExpressionError(text, "SET takes assignments, such as n = n + 1, and nothing else")
+    found: list[exp.Expr] = update.expressions
+    return found
+
+
+def _only(nodes: list[exp.Expr], text: str) -> exp.Expr:
+    if len(nodes) != 1:
+        raise ExpressionError(text, "it must be one expression")
+    return nodes[0]
+
+
+def _column(node: exp.Expr, schema: pa.Schema) -> str:
+    if not isinstance(node, exp.Column | exp.Dot):
+        raise ExpressionError(node.sql("spark"), "a column must stand here")
+    parts = [part.name for part in node.parts]
+    try:
+        column, _ = resolve_column(parts, schema)
+    except UnknownColumnError as error:
+        raise ExpressionError(node.sql("spark"), str(error).rstrip(".")) from None
+    if len(column.path) > 1:
+        raise ExpressionError(node.sql("spark"), "only whole columns are read and assigned")
+    return column.root
+
+
+# --- computing -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluator:
+    rows: pa.Table
+    schema: pa.Schema
+    timezone: str
+
+    def value(self, node: exp.Expr) -> Any:
+        """An Arrow array, or a scalar that stands for every row."""
+        try:
+            return self._value(node)
+        except pa.ArrowException as error:
+            raise ExpressionError(node.sql("spark"), str(error).partition("\n")[0]) from None
+
+    def _value(self, node: exp.Expr) -> Any:
+        match node:
+            case exp.Paren():
+                return self._value(node.this)
+            case exp.Column() | exp.Dot():
+                return self.rows[_column(node, self.schema)]
+            case exp.Neg() if not isinstance(node.this, exp.Literal):
+                return pc.negate_checked(_number(self._value(node.this), node))
+            case exp.Div() | exp.Mod():
+                return _quotient(node, self._value(node.this), self._value(node.expression))
+            case exp.DPipe():
+                return _joined([self._value(n) for n in node.flatten()], node)
+            case exp.Concat():
+                return _joined([self._value(n) for n in node.expressions], node)
+            case exp.Coalesce():
+                return _first([self._value(n) for n in (node.this, *node.expressions)], node)
+        if type(node) in _ARITHMETIC:
+            left, right = _alike(self._value(node.this), self._value(node.expression), node)
+            return pc.call_function(_ARITHMETIC[type(node)], [left, right])
+        if type(node) in _TEXT_FUNCTIONS and not node.args.get("expression"):
+            return _TEXT_FUNCTIONS[type(node)](_text(self._value(node.this), node))
+        return self._literal(node)
+
+    def stored(self, node: exp.Expr, field: Any) -> Any:
+        """The value in the type of its column, for every row."""
+        value = self.value(node)
+        kind = _moment(field.type)
+        if kind and isinstance(value, pa.Scalar) and pa.types.is_string(value.type):
+            value = self._literal(exp.cast(node, kind, dialect="spark"))
+        return _stored(value, field, node, self.rows.num_rows)
+
+    def _literal(self, node: exp.Expr) -> Any:
+        try:
+            value: Any = literal_value(node, timezone=self.timezone)
+            return pa.scalar(value)
+        except NotALiteralError as error:
+            known = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal)
+            raise ExpressionError(node.sql("spark"), str(error) if known else _UNKNOWN) from None
+        except OverflowError:
+            raise ExpressionError(node.sql("spark"), "the number is too large") from None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _number(value: Any, node: exp.Expr) -> Any:
+    if pa.types.is_null(value.type):
+        return value.cast(pa.int64())
+    if not _is_number(value.type):
+        reason = f"arithmetic needs numbers, and there is a {type_name(value.type)}"
+        raise ExpressionError(node.sql("spark"), reason)
+    return value
+
+
+def _alike(left: Any, right: Any, node: exp.Expr) -> tuple[Any, Any]:
+    """Two numbers of one kind: what meets a fraction in binary becomes one, as in Spark."""
+    left, right = _number(left, node), _number(right, node)
+    if pa.types.is_floating(left.type) != pa.types.is_floating(right.type):
+        return left.cast(pa.float64()), right.cast(pa.float64())
+    return left, right
+
+
+def _quotient(node: exp.Expr, left: Any, right: Any) -> Any:
+    left, right = _alike(left, right, node)
+    if pc.any(pc.equal(right, pa.scalar(0).cast(right.type))).as_py():
+        raise ExpressionError(node.sql("spark"), "it divides by zero")
+    whole = pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
+    if isinstance(node, exp.Mod):
+        if not whole:
+            raise ExpressionError(node.sql("spark"), "% needs whole numbers")
+        return pc.subtract_checked(left, pc.multiply_checked(pc.divide_checked(left, right), right))
+    if whole:
+        left, right = left.cast(pa.float64()), right.cast(pa.float64())
+    return pc.divide(left, right)
+
+
+def _text(value: Any, node: exp.Expr) -> Any:
+    if pa.types.is_null(value.type):
+        return value.cast(pa.string())
+    if not pa.types.is_string(value.type):
+        reason = f"it needs text, and there is a {type_name(value.type)}"
+        raise ExpressionError(node.sql("spark"), reason)
+    return value
+
+
+def _joined(values: Sequence[Any], node: exp.Expr) -> Any:
+    return pc.binary_join_element_wise(*(_text(value, node) for value in values), "")
+
+
+def _first(values: Sequence[Any], node: exp.Expr) -> Any:
+    typed = [value for value in values if not pa.types.is_null(value.type)]
+    if not typed:
+        return values[0]
+    if all(_is_number(value.type) for value in typed):
+        for value in typed[1:]:
+            typed[0] = _alike(typed[0], value, node)[0]
+        kind = typed[0].type
+    else:
+        kind = typed[0].type
+        if any(value.type != kind for value in typed):
+            raise ExpressionError(node.sql("spark"), "its values are of different types")
+    return pc.coalesce(*(value.cast(kind) for value in values))
+
+
+# --- storing -------------------------------------------------------------------------------------
+
+
+def _stored(value: Any, field: Any, node: exp.Expr, rows: int) -> Any:
+    if not _fits(value.type, field.type):
+        reason = f"{type_name(value.type)} cannot be stored in {field.name!r}, which is "
+        raise ExpressionError(node.sql("spark"), reason + type_name(field.type))
+    try:
+        if pa.types.is_integer(value.type) and pa.types.is_decimal(field.type):
+            value = value.cast(pa.decimal128(38, field.type.scale))  # Arrow asks for the room
+        value = value.cast(field.type)
+    except pa.ArrowException as error:
+        reason = f"a value does not fit {field.name!r} ({str(error).partition(chr(10))[0]})"
+        raise ExpressionError(node.sql("spark"), reason) from None
+    if isinstance(value, pa.Scalar):
+        values: Any = pa.repeat  # its overloads do not know a scalar of any type
+        value = values(value, rows)
+    if not field.nullable and value.null_count:
+        raise ExpressionError(node.sql("spark"), f"{field.name!r} must not be null")
+    return value
+
+
+def _moment(kind: Any) -> str | None:
+    """The type that a text in quotes is read as, if the column holds moments."""
+    if pa.types.is_date(kind):
+        return "date"
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    return None
+
+
+def _fits(kind: Any, column: Any) -> bool:
+    if kind.equals(column) or pa.types.is_null(kind) or (_is_number(kind) and _is_number(column)):
+        return True
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(column):
+        return bool((kind.tz is None) == (column.tz is None))
+    if pa.types.is_string(column):
+        return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
+    return False

@@ -1,0 +1,208 @@
+"""INDEX CROSSREFERENCES: building XRefs with a runner, and committing them.
+
+XRefs are built in parallel and stored under names of their own; each replacement is one commit, so
+a reader sees the old XRefs or the new ones. A build whose splits vanish meanwhile (a merge, an
+overwrite) may still be committed: its documents say what those splits held, nobody asks for splits
+that are not live, and what took their place is uncovered and read. So an XRef conflicts with no
+change of data. It does conflict with another XRef for the same splits: then the work is planned
+again, and what was built for nothing is deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from indextables import config as keys
+from indextables.config import Config, known_keys
+from indextables.errors import (
+    CommitStateUnknownError,
+    ConcurrentIndexError,
+    ConflictError,
+    IndexTablesError,
+    UpgradeRefusedError,
+)
+from indextables.jobs.crossreference_build import (
+    Made,
+    discard_made,
+    local_runner,
+    made_from,
+    may_index,
+    removals,
+    run_build,
+    tasks_for,
+)
+from indextables.jobs.crossreference_plan import Build, CrossReferencePlan, Mask, plan_index
+from indextables.jobs.partitions import check_partition_condition
+from indextables.jobs.progress import progress
+from indextables.log.actions import Action
+from indextables.log.crossreferences import cover_of
+from indextables.log.rebase import XREF_FEATURE
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction import Operation, Transaction
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.skipping import keep_mask
+from indextables.predicate import Predicate
+from indextables.runner import Runner
+from indextables.xref.build import BuiltXRef
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What the command did about one XRef; in a dry run, what it would do."""
+
+    action: str
+    path: str | None
+    splits: int
+    total_terms: int | None = None
+    size: int | None = None
+    build_duration_ms: int = 0
+
+
+def index_crossreferences(
+    log: TransactionLog,
+    *,
+    config: Config,
+    where: Predicate | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    runner: Runner | None = None,
+) -> list[Indexed]:
+    """Build what is missing, replace what is stale; with `force`, build everything anew."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        snapshot = log.snapshot()
+        settings = config.over(known_keys(snapshot.metadata.configuration))
+        plan = plan_index(
+            cover_of(snapshot),
+            max_splits=settings[keys.XREF_MAX_SOURCE_SPLITS],
+            scope=None if where is None else _scope(snapshot, where),
+            force=force,
+        )
+        if any(one.builds for one in plan.replacements) and not may_index(snapshot, settings):
+            raise UpgradeRefusedError(snapshot.uri, feature=XREF_FEATURE)
+        if dry_run:
+            return _foreseen(plan)
+        try:
+            return _carried_out(log, snapshot, plan, settings, runner)
+        except ConflictError:
+            if attempt == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def drop_crossreferences(log: TransactionLog) -> int:
+    """Remove all XRefs of a table; gives how many. The files stay until purge."""
+    removed: list[Action] = []
+
+    def plan(newest: Snapshot) -> list[Action]:
+        removed[:] = removals(newest.xrefs.values(), reason="explicit", timestamp=log.now_ms())
+        return removed
+
+    parameters = {"reason": "explicit"}
+    log.commit(Transaction(operation=Operation.XREF, transform=plan, parameters=parameters))
+    return len(removed)
+
+
+def _scope(snapshot: Snapshot, where: Predicate) -> Mask:
+    """The live splits of some partitions."""
+    check_partition_condition(where, snapshot)
+    mask: Mask = keep_mask(
+        where,
+        snapshot.entries,
+        schema=snapshot.schema,
+        partition_columns=snapshot.partition_columns,
+    )
+    return np.asarray(mask, dtype=np.bool_)
+
+
+def _carried_out(
+    log: TransactionLog,
+    snapshot: Snapshot,
+    plan: CrossReferencePlan,
+    config: Config,
+    runner: Runner | None,
+) -> list[Indexed]:
+    builds = list(chain.from_iterable(one.builds for one in plan.replacements))
+    tasks = tasks_for(log.store, snapshot, builds, config)
+    runner = runner or local_runner(config)
+    at_once = config[keys.XREF_BUILD_PARALLELISM] or max(1, len(tasks))
+    results: list[BuiltXRef | Exception] = []
+    with progress("Building cross-references", len(tasks)) as advance:
+        for start in range(0, len(tasks), at_once):
+            results += runner.map(run_build, tasks[start : start + at_once])
+            advance(min(at_once, len(tasks) - start))
+    made, errors = made_from(
+        plan, results, snapshot, store=log.store, created_ms=log.now_ms(), config=config
+    )
+    done: list[Indexed] = [
+        Indexed("unchanged", x.path, len(x.source_split_paths), x.total_terms, x.size)
+        for x in plan.unchanged
+    ]
+    while made:
+        one = made[0]
+        try:
+            _commit(log, snapshot, one)
+        except CommitStateUnknownError:
+            discard_made(log.store, made[1:])
+            raise
+        except IndexTablesError:
+            discard_made(log.store, made)
+            raise
+        done += _done(one)
+        made = made[1:]
+    if errors:
+        raise errors[0]
+    return done
+
+
+def _commit(log: TransactionLog, snapshot: Snapshot, made: Made) -> None:
+    def plan(newest: Snapshot) -> list[Action]:
+        actions = made.actions_on(newest, timestamp=log.now_ms())
+        if actions is None:
+            raise ConcurrentIndexError(
+                uri=newest.uri,
+                version=newest.version,
+                paths=[x.path for x in made.replacement.removes],
+            )
+        return actions
+
+    log.commit(
+        Transaction(
+            operation=Operation.XREF,
+            transform=plan,
+            read_version=snapshot.version,
+            parameters={"reason": made.replacement.reason, "action": made.replacement.action},
+            metrics={
+                "xrefsAdded": len(made.xrefs),
+                "xrefsRemoved": len(made.replacement.removes),
+                "splits": sum(x.source_split_count for x in made.xrefs),
+            },
+        )
+    )
+
+
+def _done(made: Made) -> list[Indexed]:
+    action = made.replacement.action
+    if not made.xrefs:
+        return [Indexed(action, None, 0, 0, 0)]
+    return [
+        Indexed(action, x.path, x.source_split_count, x.total_terms, x.size, x.build_duration_ms)
+        for x in made.xrefs
+    ]
+
+
+def _foreseen(plan: CrossReferencePlan) -> list[Indexed]:
+    planned = [
+        Indexed(one.action, None, len(build.splits))
+        for one in plan.replacements
+        for build in one.builds or (Build(),)
+    ]
+    kept = [
+        Indexed("unchanged", None, len(x.source_split_paths), x.total_terms, x.size)
+        for x in plan.unchanged
+    ]
+    return kept + planned

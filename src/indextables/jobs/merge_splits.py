@@ -1,0 +1,294 @@
+"""Merging small splits into large ones: plan, merge groups in parallel, commit each on its own.
+
+A group reads splits that stay as they are, so the only conflict is that somebody else removed one
+of them meanwhile. Such a group is dropped, and so is its new split. A failure costs one group. A
+source that cannot be read is recorded and left alone for a while; it stays in the table.
+
+Groups are taken in batches. Each batch looks at the table anew, so groups whose sources are gone
+by then cost nothing, and what is ready is committed before the next batch begins.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.config import Config, known_keys, parse_size
+from indextables.errors import (
+    CommitStateUnknownError,
+    ConfigError,
+    ConflictError,
+    IndexTablesError,
+)
+from indextables.jobs.auto_index import commit_indexed
+from indextables.jobs.merge_plan import MergeGroup, candidates_of, plan_merges, without_giants
+from indextables.jobs.merge_task import (
+    MergeResult,
+    MergeTask,
+    local_runner,
+    merge_settings,
+    run_merges,
+    source_of,
+)
+from indextables.jobs.partitions import check_partition_condition, files_of_partitions
+from indextables.jobs.progress import progress
+from indextables.jobs.write_splits import discard
+from indextables.log.actions import Add
+from indextables.log.files import adds_from_files, removes_for, with_paths
+from indextables.log.skipped import without_cooldown
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction import Operation, Transaction
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.execute import mapping_of
+from indextables.predicate import TRUE, Predicate
+from indextables.runner import Runner
+
+logger = logging.getLogger(__name__)
+
+Status = Literal["success", "partial_success", "no_action", "error"]
+
+MIN_TARGET_SIZE = 1 << 20
+EMPTY = "Table is empty"
+OPTIMAL = "All splits are already optimal size"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeLimits:
+    """How much may be merged. `max_groups` of None is no limit."""
+
+    target_size: int
+    max_groups: int | None = None
+    max_sources: int = keys.MERGE_MAX_SOURCE_SPLITS.default
+    max_share: float = 1.0
+
+    @classmethod
+    def checked(
+        cls,
+        config: Config,
+        *,
+        target_size: int | str | None = None,
+        max_groups: int | None = None,
+        max_sources: int | None = None,
+    ) -> MergeLimits:
+        """What a caller says, over what the configuration says; refuses what makes no sense."""
+        size = config[keys.MERGE_TARGET_SIZE]
+        if target_size is not None:
+            size = parse_size(target_size, name="target size")
+        if size < MIN_TARGET_SIZE:
+            raise ConfigError(f"Target size must be at least 1MB: {target_size}")
+        if max_groups is not None and max_groups < 1:
+            raise ConfigError(f"MAX GROUPS is a number of groups, at least 1, not {max_groups}.")
+        if max_sources is not None and max_sources < 2:
+            raise ConfigError(f"It takes at least 2 splits to merge them, not {max_sources}.")
+        return cls(
+            target_size=size,
+            max_groups=max_groups,
+            max_sources=max_sources or config[keys.MERGE_MAX_SOURCE_SPLITS],
+            max_share=config[keys.MERGE_SKIP_THRESHOLD],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge did."""
+
+    status: Status
+    message: str
+    version: int
+    """The table's version after it."""
+    merged_files: int = 0
+    merge_groups: int = 0
+    original_size_bytes: int = 0
+    merged_size_bytes: int = 0
+    conflicts: tuple[str, ...] = ()
+    """Groups that were dropped because somebody else changed their splits meanwhile."""
+    failures: tuple[str, ...] = ()
+    """Why other groups were not merged."""
+    skipped: tuple[str, ...] = ()
+    """Splits that are recorded as skipped: they cannot be read."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What happened so far."""
+
+    groups: int = 0
+    files: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    conflicts: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    bad_sources: dict[str, str] = field(default_factory=dict)
+
+    def merged(self, group: MergeGroup, add: Add) -> None:
+        self.groups += 1
+        self.files += len(group.sources)
+        self.bytes_before += group.size
+        self.bytes_after += add.size
+
+    def result(self, version: int) -> Merged:
+        lost = len(self.conflicts) + len(self.failures)
+        status: Status = "error" if not self.groups else "partial_success" if lost else "success"
+        if not self.groups and not self.failures:
+            status = "no_action"  # others were faster, and what they did stands
+        parts = [f"Merged {self.files:,} files into {self.groups:,}"]
+        if self.conflicts:
+            parts.append(f"{len(self.conflicts):,} groups changed meanwhile")
+        if self.failures:
+            parts.append(f"{len(self.failures):,} groups failed: {self.failures[0]}")
+        return Merged(
+            status=status,
+            message="; ".join(parts),
+            version=version,
+            merged_files=self.files,
+            merge_groups=self.groups,
+            original_size_bytes=self.bytes_before,
+            merged_size_bytes=self.bytes_after,
+            conflicts=tuple(self.conflicts),
+            failures=tuple(self.failures),
+            skipped=tuple(sorted(self.bad_sources)),
+        )
+
+
+def merge_splits(
+    log: TransactionLog,
+    *,
+    limits: MergeLimits,
+    config: Config,
+    predicate: Predicate = TRUE,
+    runner: Runner | None = None,
+) -> Merged:
+    """Merge the splits of the partitions that meet a condition."""
+    snapshot = log.snapshot()
+    if not snapshot.num_files:
+        return Merged("no_action", EMPTY, snapshot.version)
+    groups = plan_groups(log, snapshot, limits=limits, predicate=predicate)
+    return merge_groups(log, groups, config=config, runner=runner)
+
+
+def plan_groups(
+    log: TransactionLog,
+    snapshot: Snapshot,
+    *,
+    limits: MergeLimits,
+    predicate: Predicate = TRUE,
+    spare_giants: bool = False,
+) -> list[MergeGroup]:
+    """The groups that a merge of the snapshot takes, in their order."""
+    check_partition_condition(predicate, snapshot)
+    chosen = snapshot.entries if predicate == TRUE else files_of_partitions(snapshot, predicate)
+    candidates = candidates_of(without_cooldown(snapshot, chosen, now_ms=log.now_ms()))
+    groups = plan_merges(
+        candidates,
+        target_size=limits.target_size,
+        max_sources=limits.max_sources,
+        max_share=limits.max_share,
+    )
+    return (without_giants(groups) if spare_giants else groups)[: limits.max_groups]
+
+
+def merge_groups(
+    log: TransactionLog,
+    groups: Sequence[MergeGroup],
+    *,
+    config: Config,
+    runner: Runner | None = None,
+) -> Merged:
+    """Merge groups and commit each of them on its own."""
+    tally = _Tally()
+    snapshot = log.snapshot()
+    if not groups:
+        return Merged("no_action", OPTIMAL, snapshot.version)
+    settings = config.over(known_keys(snapshot.metadata.configuration))
+    batch_size = settings[keys.MERGE_BATCH_SIZE] or 4 * (os.cpu_count() or 1)
+    with progress("Merging splits", len(groups)) as advance:
+        for start in range(0, len(groups), batch_size):
+            batch = groups[start : start + batch_size]
+            snapshot = log.snapshot()
+            live = [g for g in batch if snapshot.contains(g.paths) == set(g.paths)]
+            tally.conflicts += [_changed(g) for g in batch if g not in live]
+            files = {group: _files_of(snapshot, group) for group in live}
+            tasks = [_task(log, snapshot, files[group], settings) for group in live]
+            results = run_merges(tasks, runner or local_runner(settings))
+            for group, result in zip(live, results, strict=True):
+                commit = functools.partial(_commit, log, snapshot, files[group], config=config)
+                _finish(log, group, result, tally, commit=commit)
+            advance(len(batch))
+    if tally.bad_sources:
+        log.record_skips(tally.bad_sources, operation="merge")
+    return tally.result(log.snapshot().version)
+
+
+def _files_of(snapshot: Snapshot, group: MergeGroup) -> pa.Table:
+    """The entries of a group's sources, in the group's order."""
+    files = with_paths(snapshot.entries, group.paths)
+    place = {path: number for number, path in enumerate(files["path"].to_pylist())}
+    return files.take([place[path] for path in group.paths])
+
+
+def _task(log: TransactionLog, snapshot: Snapshot, files: pa.Table, config: Config) -> MergeTask:
+    adds = adds_from_files(files)
+    values = adds[0].partition_values
+    return MergeTask(
+        store=log.store,
+        sources=tuple(map(source_of, adds)),
+        schema=snapshot.schema,
+        mapping=mapping_of(snapshot),
+        partition_values={name: values.get(name) for name in snapshot.partition_columns},
+        partition_columns=snapshot.partition_columns,
+        data_change=False,
+        settings=merge_settings(config),
+    )
+
+
+def _finish(
+    log: TransactionLog,
+    group: MergeGroup,
+    result: MergeResult,
+    tally: _Tally,
+    *,
+    commit: Callable[[Add], object],
+) -> None:
+    """Commit a group that is merged; whatever happens, other groups go on."""
+    if result.add is None:
+        logger.warning("%d splits were not merged: %s", len(group.sources), result.error)
+        tally.failures.append(result.error)
+        tally.bad_sources |= result.bad_sources
+        return
+    try:
+        commit(result.add)
+    except CommitStateUnknownError as error:
+        tally.failures.append(str(error))  # the commit may be there, and then it names the split
+    except ConflictError:
+        discard(log.store, [result.add])
+        tally.conflicts.append(_changed(group))
+    except IndexTablesError as error:
+        discard(log.store, [result.add])
+        tally.failures.append(str(error))
+    else:
+        tally.merged(group, result.add)
+
+
+def _commit(
+    log: TransactionLog, snapshot: Snapshot, files: pa.Table, add: Add, *, config: Config
+) -> None:
+    removes = removes_for(files, timestamp=log.now_ms(), data_change=False)
+    transaction = Transaction(
+        operation=Operation.MERGE,
+        actions=[*removes, add],
+        read_version=snapshot.version,
+        read_paths=frozenset(remove.path for remove in removes),
+        metrics={"rows": add.num_records, "files": len(removes)},
+    )
+    commit_indexed(log, transaction, config=config)
+
+
+def _changed(group: MergeGroup) -> str:
+    return f"{group.paths[0]} and {len(group.paths) - 1} more"

@@ -1,0 +1,100 @@
+"""Opening the indexes of splits before somebody searches them.
+
+What it fetches is the index of each split, into the disk cache of the host and the memory of the
+process. Rows are read where they are needed. An index serves all its fields, so naming fields only
+leaves out splits that hold none of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from indextables.config import Config
+from indextables.errors import IndexTablesError, UnknownColumnError
+from indextables.jobs.partitions import check_partition_condition, files_of_partitions
+from indextables.log.actions import Metadata
+from indextables.log.snapshot import Snapshot, empty_snapshot
+from indextables.plan.execute import Environment, mapping_of
+from indextables.plan.scan import SplitTask, split_tasks
+from indextables.predicate import TRUE, Predicate
+from indextables.storage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Prewarmed:
+    """What was opened in one process, and what could not be."""
+
+    splits: int
+    segments: int
+    duration_ms: int
+    failed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PrewarmPlan:
+    """The splits whose indexes are opened; picklable, to be done on every host."""
+
+    store: Store
+    metadata: Metadata
+    options: Mapping[str, object] = field(repr=False)
+    tasks: tuple[SplitTask, ...]
+    fields: tuple[str, ...]
+    skipped_fields: tuple[str, ...]
+
+    def __call__(self) -> Prewarmed:
+        """Open them in this process."""
+        started = time.monotonic()
+        snapshot = replace(empty_snapshot(self.store.uri), metadata=self.metadata)
+        environment = Environment.of(self.store, snapshot, Config(self.options))
+
+        def open_one(task: SplitTask) -> int | str | None:
+            split = environment.searcher(task).split
+            try:
+                if not self._concerns(split.info.mapping.by_name):
+                    return None
+                environment.pool.get(split)
+                return len(split.info.segments)
+            except IndexTablesError as error:
+                return str(error)
+
+        found = list(environment.map(open_one, self.tasks))
+        opened = [segments for segments in found if isinstance(segments, int)]
+        failed = zip(self.tasks, found, strict=True)
+        return Prewarmed(
+            splits=len(opened),
+            segments=sum(opened),
+            duration_ms=int((time.monotonic() - started) * 1000),
+            failed={task.path: reason for task, reason in failed if isinstance(reason, str)},
+        )
+
+    def _concerns(self, columns: Mapping[str, object]) -> bool:
+        return not self.fields or any(name in columns for name in self.fields)
+
+
+def plan_prewarm(
+    store: Store,
+    snapshot: Snapshot,
+    predicate: Predicate = TRUE,
+    *,
+    fields: Sequence[str] = (),
+    config: Config,
+) -> PrewarmPlan:
+    """Which splits to open. A field that the table does not have is refused."""
+    mapping = mapping_of(snapshot).by_name
+    by_lower = {name.lower(): name for name in snapshot.schema.names}
+    chosen = []
+    for name in fields:
+        if name.lower() not in by_lower:
+            raise UnknownColumnError(name, available=snapshot.schema.names)
+        chosen.append(by_lower[name.lower()])
+    # Numbers and dates are compared in their column; there is no index to open for them.
+    skipped = tuple(name for name in chosen if name not in mapping or not mapping[name].field)
+    files = snapshot.entries
+    if predicate != TRUE:
+        check_partition_condition(predicate, snapshot)
+        files = files_of_partitions(snapshot, predicate)
+    wanted = tuple(name for name in chosen if name not in skipped)
+    tasks = split_tasks(snapshot, files, TRUE) if wanted or not chosen else []
+    return PrewarmPlan(store, snapshot.metadata, config.as_options(), tuple(tasks), wanted, skipped)

@@ -1,0 +1,80 @@
+"""Whether the driver answers a query faster than tasks would.
+
+Starting Python tasks costs more than searching dozens of splits. The driver knows from the indexes
+how many rows a search finds: few are read here, and a larger number is still aggregated here. What
+it would have to fetch from a remote store stays with the executors, which keep it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.plan.execute import Environment
+from indextables.plan.scan import ScanPlan, SplitTask
+from indextables.predicate import Search, conjuncts
+from indextables.spark.access import TableAccess
+from indextables.storage.local import LocalStore
+
+_MOST_FETCHED = 256 << 20
+
+
+@dataclass(frozen=True)
+class OnDriver:
+    """What the driver can do with a planned scan."""
+
+    plan: ScanPlan
+    access: TableAccess
+    config: Config
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether so few rows match that starting tasks would take longer than reading them."""
+        return self.hits is not None and self.hits <= self.config[keys.DRIVER_MAX_ROWS]
+
+    def aggregates(self, *, is_count: bool) -> bool:
+        """Whether to aggregate the rows that a search finds. A count is read from the indexes."""
+        if self.hits is not None:
+            return True
+        found_by_index = all(isinstance(task.predicate, Search) for task in self.plan.tasks)
+        return is_count and found_by_index and self._may_open
+
+    @functools.cached_property
+    def hits(self) -> int | None:
+        """How many rows match at most; None where that is too many, or too much work to tell."""
+        if not self._may_open:
+            return None
+        most = self.config[keys.DRIVER_MAX_ROWS]
+        rows = [task.num_records for task in self.plan.tasks]
+        known = sum(n or 0 for n in rows)
+        if known <= most and None not in rows:
+            return known
+        searches = [p for p in conjuncts(self.plan.predicate) if isinstance(p, Search)]
+        if not searches:
+            return None
+        most = max(most, self.config[keys.DRIVER_MAX_AGGREGATED_ROWS])
+        environment = Environment.of(self.access.store(), self.plan.snapshot, self.config)
+
+        def fewest(task: SplitTask) -> int:
+            searcher = environment.searcher(task)
+            return min(searcher.count(search) for search in searches)
+
+        found = 0
+        for count in environment.map(fewest, self.plan.tasks):
+            found += count
+            if found > most:
+                return None
+        return found
+
+    @functools.cached_property
+    def _may_open(self) -> bool:
+        """Whether the driver may open the indexes of these splits."""
+        if not self.config[keys.DRIVER_MAX_ROWS]:
+            return False
+        tasks = self.plan.tasks
+        if len(tasks) > self.config[keys.DRIVER_MAX_SPLITS]:
+            return False
+        local = isinstance(self.access.store(), LocalStore)
+        return local or sum(task.size for task in tasks) <= _MOST_FETCHED

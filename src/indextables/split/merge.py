@@ -1,0 +1,153 @@
+"""Several splits become one: rows are copied, indexes are taken over where they can be.
+
+Rows are read and encoded again, a few row groups at a time. The index of a source is adopted if it
+holds what an index made now would hold; otherwise, or if it is damaged, the rows are indexed again.
+Rows of adopted indexes come first.
+
+Meanwhile Tantivy merges the adopted segments. That costs a tenth of indexing their rows, and it is
+worth it: every segment costs each search a little, and each first search six files.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from indextables.config import WRITER_TEMP_DIRECTORY, Config
+from indextables.errors import DamagedIndexError, DamagedSplitError, SplitError, SplitWriteError
+from indextables.schema import conform
+from indextables.split.adopted import (
+    MERGED_FROM,
+    AdoptedIndex,
+    SourceIndex,
+    moved_tags,
+    write_meta,
+)
+from indextables.split.mapping import Mapping as FieldMappings
+from indextables.split.open_index import empty_meta, schema_document
+from indextables.split.search import SplitFile
+from indextables.split.writer import SplitWriter, WrittenSplit
+
+logger = logging.getLogger(__name__)
+
+_GROUPS_AT_ONCE = 4
+MAX_TAGS = 10_000
+"""Whoever opens a split reads its tags; beyond so many, rows are indexed again under one tag."""
+
+
+def merge_splits(
+    sources: Sequence[SplitFile],
+    *,
+    schema: pa.Schema,
+    mapping: FieldMappings,
+    config: Config,
+    partition_values: Mapping[str, str | None],
+) -> WrittenSplit:
+    """Write the rows of all sources to one split, by the table's schema and mapping.
+
+    `DamagedSplitError` names a source whose rows cannot be read. The caller stores the file and
+    then calls `delete` on the result.
+    """
+    stored = pa.schema([f for f in schema if f.name not in partition_values])
+    parent = config[WRITER_TEMP_DIRECTORY] or None
+    try:
+        # A thread of Tantivy may still release a lock file in it when it goes.
+        folder = tempfile.TemporaryDirectory(
+            prefix="indextables-merge-", dir=parent, ignore_cleanup_errors=True
+        )
+    except OSError as error:
+        raise SplitWriteError(parent or tempfile.gettempdir(), str(error)) from error
+    with folder as name:
+        adopted, first = _adopted(sources, mapping.select(stored.names), stored, Path(name))
+        ordered = [*first, *(s for s in sources if s not in first)]
+        with SplitWriter(
+            stored, mapping, config, partition_values=partition_values, adopted=adopted
+        ) as writer:
+            for source in ordered:
+                before = writer.rows
+                for batch in _rows(source, stored):
+                    writer.write(batch)
+                if writer.rows - before != source.info.rows:
+                    raise DamagedSplitError(
+                        source.path,
+                        f"{writer.rows - before} rows were read instead of {source.info.rows}",
+                    )
+            written = writer.close()
+    if written.num_records != sum(source.info.rows for source in sources):
+        written.delete()
+        raise SplitError("A merged split holds more or fewer rows than its sources.")
+    return written
+
+
+def _rows(source: SplitFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    names = [name for name in schema.names if name in source.rows.schema.names]
+    nullable = pa.schema([f.with_nullable(True) for f in schema])
+    for _, table in source.rows.batches(names, groups_at_once=_GROUPS_AT_ONCE):
+        for batch in table.to_batches():
+            yield conform(batch, nullable)
+
+
+# --- which indexes are taken over ------------------------------------------------------------
+
+
+def _adopted(
+    sources: Sequence[SplitFile], mapping: FieldMappings, schema: pa.Schema, folder: Path
+) -> tuple[AdoptedIndex | None, list[SplitFile]]:
+    """The indexes that can be taken over, in a folder, and the splits that they are of."""
+    fields = schema_document(mapping)
+    fitting = [s for s in sources if _holds_words_of(s, mapping, schema)]
+    segments_there = sum(len(s.info.segments) for s in fitting)
+    if segments_there >= MERGED_FROM or len(fitting) < len(sources):
+        # There will be merges, and Tantivy does not merge a segment that lacks a field.
+        fitting = [s for s in fitting if len(s.info.mapping.indexed) == len(mapping.indexed)]
+    names: set[str] = set()
+    tags: set[int] = set()
+    taken, indexes, segments = [], [], []
+    for source in fitting:
+        info = source.info
+        own_names, own_tags = {s.name for s in info.segments}, {tag for tag, _ in info.row_tags}
+        if own_names & names or own_tags & tags:  # a copy of a split that is merged as well
+            continue
+        if len(tags) + len(own_tags) > MAX_TAGS:
+            continue
+        index = SourceIndex(
+            source.path, info, functools.partial(source.store.get_range, source.path)
+        )
+        try:
+            segments += index.copy(folder, fields)
+        except DamagedIndexError as error:
+            logger.warning("%s Its rows are indexed again.", error)
+            continue
+        names |= own_names
+        tags |= own_tags
+        taken.append(source)
+        indexes.append(index)
+    if not taken:
+        return None, []
+    write_meta(folder, empty_meta(mapping), segments)
+    rows = sum(source.info.rows for source in taken)
+    return AdoptedIndex(folder, rows, tuple(moved_tags(indexes))), taken
+
+
+def _holds_words_of(source: SplitFile, mapping: FieldMappings, schema: pa.Schema) -> bool:
+    """Whether an index holds what one that is made now would hold.
+
+    A column that the split does not have is null in all its rows, and nulls are not indexed. The
+    values of one that was widened since may be indexed in another spelling.
+    """
+    here, columns = source.info.mapping, source.footer.schema
+    for wanted in mapping.fields:
+        own = here.by_name.get(wanted.name)
+        if own is None:
+            continue
+        if own.field != wanted.field or own.fingerprint != wanted.fingerprint:
+            return False
+        kind = schema.field(wanted.name).type
+        if wanted.field and not columns.field(wanted.name).type.equals(kind):
+            return False
+    return True

@@ -1,0 +1,115 @@
+"""Writing: every verb is one commit, or none if it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from indextables.errors import ConfigError
+from indextables.jobs import write_rows
+from indextables.jobs.after_write import after_write
+from indextables.jobs.assignments import parse_assignments
+from indextables.jobs.commit_write import Written
+from indextables.jobs.partitions import Dropped, drop_partitions
+from indextables.jobs.restore import restore
+from indextables.jobs.update_rows import update_rows
+from indextables.table.open_table import OpenTable, Timestamp
+
+
+class Writing(OpenTable):
+    """The verbs that change rows."""
+
+    def append(
+        self, data: Any, *, merge_schema: bool = False, config: Mapping[str, object] | None = None
+    ) -> Written:
+        """Add rows: an Arrow table, batches or a reader, a pandas or Polars DataFrame.
+
+        With `merge_schema`, new columns are added to the table and types are widened.
+        """
+        self._check_writable()
+        settings = self._with(config)
+        written = write_rows.append_rows(
+            self._log, data, config=settings, merge_schema=merge_schema
+        )
+        after_write(self._log, settings)
+        return written
+
+    def overwrite(
+        self,
+        data: Any,
+        *,
+        where: str | None = None,
+        partitions: Literal["all", "dynamic"] = "all",
+        merge_schema: bool = False,
+        config: Mapping[str, object] | None = None,
+    ) -> Written:
+        """Replace rows: all of them, those that meet `where`, or the partitions that `data` has."""
+        self._check_writable()
+        settings = self._with(config)
+        if partitions not in ("all", "dynamic"):
+            raise ConfigError(f"partitions is 'all' or 'dynamic', not {partitions!r}.")
+        if where is not None:
+            if partitions == "dynamic":
+                raise ConfigError("Use either `where` or partitions='dynamic', not both.")
+            predicate = self._predicate(where, self.snapshot())
+            written = write_rows.overwrite_where(
+                self._log, data, predicate, config=settings, merge_schema=merge_schema
+            )
+        elif partitions == "dynamic":
+            written = write_rows.overwrite_partitions(
+                self._log, data, config=settings, merge_schema=merge_schema
+            )
+        else:
+            written = write_rows.overwrite_all(
+                self._log, data, config=settings, merge_schema=merge_schema
+            )
+        after_write(self._log, settings)
+        return written
+
+    def delete(self, *, where: str, timezone: str = "UTC") -> Written:
+        """Delete the rows that meet a condition, searches included.
+
+        Times in `where` that name no time zone are meant in `timezone`.
+        """
+        self._check_writable()
+        predicate = self._predicate(where, self.snapshot(), timezone=timezone)
+        return write_rows.delete_rows(self._log, predicate, config=self._config)
+
+    def update(
+        self,
+        assignments: str | Mapping[str, str],
+        *,
+        where: str | None = None,
+        timezone: str = "UTC",
+    ) -> Written:
+        """Give the rows that meet a condition, or all, new values.
+
+        `assignments` are `"n = n + 1, tag = upper(tag)"`, or expressions by column.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://update-example", pa.schema([("n", pa.int64())]))
+        >>> _ = table.append(pa.table({"n": [1, 2, 3]}))
+        >>> table.update({"n": "n * 10"}, where="n > 1").rows
+        2
+        >>> sorted(table.scan()["n"].to_pylist())
+        [1, 20, 30]
+        """
+        self._check_writable()
+        snapshot = self.snapshot()
+        predicate = self._predicate(where, snapshot, timezone=timezone)
+        changes = parse_assignments(assignments, snapshot.schema, timezone=timezone)
+        return update_rows(self._log, snapshot, predicate, changes, config=self._config)
+
+    def drop_partitions(self, *, where: str, timezone: str = "UTC") -> Dropped:
+        """Remove the partitions that meet a condition on partition columns."""
+        self._check_writable()
+        predicate = self._predicate(where, self.snapshot(), timezone=timezone)
+        return drop_partitions(self._log, predicate)
+
+    def restore(self, *, version: int | None = None, timestamp: Timestamp | None = None) -> int:
+        """Make the table what it was, as a new version; gives that version."""
+        self._check_writable()
+        if (version is None) == (timestamp is None):
+            raise ConfigError("Say either version=… or timestamp=… to restore.")
+        return restore(self._log, self.snapshot(version=version, timestamp=timestamp)).version

@@ -1,0 +1,306 @@
+"""An opened XRef: its documents, and its index in memory, ready to be asked.
+
+The whole file is fetched with one request, because a question may need any part of it; of a very
+large one the bloom filters stay where they are and are read row by row. Tantivy wants files: they
+are written to a temporary folder, mapped, and unlinked at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import tantivy
+
+from indextables.errors import SplitFileError, StorageError, UnusableXRefError
+from indextables.split.container import (
+    Footer,
+    ReadRange,
+    Section,
+    SplitInfo,
+    read_footer,
+    read_section,
+)
+from indextables.split.memory_index import matching_rows
+from indextables.split.open_index import read_meta
+from indextables.storage import Store
+from indextables.xref.bloom import BLOOM, BloomFilters, possible
+from indextables.xref.container import Coverage, Described, Mask, read_description
+from indextables.xref.fields import TermField
+from indextables.xref.question import (
+    EVERYTHING,
+    AllOf,
+    AnyOf,
+    Everything,
+    HasAny,
+    HasMatch,
+    HasNear,
+    Question,
+    TermQuestion,
+    all_of,
+    any_of,
+    term_questions,
+)
+
+_Occur = tantivy.Occur
+Result = TypeVar("Result")
+
+WHOLE = 64 << 20
+"""A file of at most so many bytes is fetched with one request."""
+
+
+@dataclass(frozen=True)
+class XRefData:
+    """The bytes of an XRef's file, with its footer and its documents."""
+
+    path: str
+    read: ReadRange
+    footer: Footer
+    coverage: Coverage
+    described: Described
+
+    @property
+    def info(self) -> SplitInfo:
+        """What the container says about itself."""
+        return self.footer.info
+
+    def content(self, section: Section) -> bytes:
+        """The content of a section, checked."""
+        return _checked(self.path, lambda: read_section(self.read, section, path=self.path))
+
+
+def read_xref(
+    store: Store,
+    path: str,
+    *,
+    size: int | None = None,
+    footer_start: int | None = None,
+    whole: int = WHOLE,
+) -> XRefData:
+    """Fetch an XRef and check its footer. `size` and `footer_start` are what the log says.
+
+    One request does it up to `whole` bytes; of a larger file the footer is read first.
+    """
+
+    def read(start: int, end: int) -> bytes:
+        try:
+            return store.get_range(path, start, end)
+        except StorageError as error:
+            raise UnusableXRefError(path, str(error).rstrip(".")) from error
+
+    try:
+        length = store.head(path).size if size is None else size
+    except StorageError as error:
+        raise UnusableXRefError(path, str(error).rstrip(".")) from error
+    if length <= whole:
+        data = read(0, length)
+        read = lambda start, end: data[start:end]  # noqa: E731 - the same function, from memory
+    footer = _checked(
+        path, lambda: read_footer(read, length, path=path, start=footer_start, end=length)
+    )
+    coverage, described = read_description(footer, read, path=path)
+    if len(coverage) != footer.info.rows:
+        raise UnusableXRefError(path, "it has other documents than it says")
+    return XRefData(path, read, footer, coverage, described)
+
+
+def _ahead(read: ReadRange, sections: Sequence[Section]) -> ReadRange:
+    """Reads from a copy of the range that holds all these sections, and the rest as before."""
+    first = min(section.offset for section in sections)
+    last = max(section.offset + section.length for section in sections)
+    data = read(first, last)
+
+    def read_ahead(start: int, end: int) -> bytes:
+        if first <= start <= end <= last:
+            return data[start - first : end - first]
+        return read(start, end)
+
+    return read_ahead
+
+
+def _nothing(start: int, end: int) -> bytes:
+    raise AssertionError(f"nobody reads {start} to {end}")
+
+
+def _checked(path: str, read: Callable[[], Result]) -> Result:
+    try:
+        return read()
+    except SplitFileError as error:
+        raise UnusableXRefError(path, getattr(error, "reason", str(error))) from error
+
+
+@dataclass(frozen=True)
+class OpenXRef:
+    """An XRef that answers questions. `size` is what it takes of the memory for XRefs."""
+
+    path: str
+    size: int
+    coverage: Coverage
+    schema: tantivy.Schema
+    searcher: tantivy.Searcher
+    bases: tuple[int, ...]
+    filters: tuple[BloomFilters, ...]
+    bloom: dict[str, Section]
+    read: ReadRange
+
+    @classmethod
+    def open(
+        cls,
+        store: Store,
+        path: str,
+        *,
+        size: int | None = None,
+        footer_start: int | None = None,
+        whole: int = WHOLE,
+    ) -> OpenXRef:
+        """Fetch and open an XRef. `UnusableXRefError` says why it cannot be."""
+        found = read_xref(store, path, size=size, footer_start=footer_start, whole=whole)
+        sections, read = found.info.index_sections(), found.read
+        if found.footer.end > whole and sections:
+            found = replace(found, read=_ahead(found.read, sections))
+        _checked(path, lambda: read_meta(found.read, found.info, path=path))
+        place = Path(tempfile.mkdtemp(prefix="indextables-xref-"))
+        try:
+            taken = 0
+            for section in sections:
+                content = found.content(section)
+                (place / section.name).write_bytes(content)
+                taken += len(content)
+            index = tantivy.Index.open(str(place))
+            index.config_reader("manual")
+            searcher = index.searcher()
+        except (ValueError, OSError) as error:
+            raise UnusableXRefError(path, f"Tantivy cannot open its index ({error})") from error
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        if searcher.num_docs != len(found.coverage):
+            raise UnusableXRefError(path, "its index has other documents than its rows")
+        bases = tuple(segment.base for segment in found.info.segments)
+        bloom = {s.name: s for s in found.info.sections if s.kind == BLOOM}
+        if bloom and found.footer.end <= whole:
+            # Only the filters stay in memory, not the whole file.
+            start = min(s.offset for s in bloom.values())
+            kept = read(start, max(s.offset + s.length for s in bloom.values()))
+            taken += len(kept)
+            read = lambda low, high: kept[low - start : high - start]  # noqa: E731
+        elif not bloom:
+            read = _nothing
+        return cls(
+            path, taken, found.coverage, index.schema, searcher, bases,
+            found.described.filters, bloom, read,
+        )  # fmt: skip
+
+    def ask(self, question: Question) -> Mask:
+        """The documents whose splits may match."""
+        return self._ask(self._askable(question))
+
+    def _askable(self, question: Question) -> Question:
+        """The question without what no document knows anything about."""
+        match question:
+            case AllOf(children=children):
+                return all_of(map(self._askable, children))
+            case AnyOf(children=children):
+                return any_of(map(self._askable, children))
+            case HasAny() | HasMatch() | HasNear():
+                key = question.field.key
+                known = self.knows(question.field).any() or any(f.key == key for f in self.filters)
+                return question if known else EVERYTHING
+            case Everything():
+                return question
+
+    def _ask(self, question: Question) -> Mask:
+        if all(self._knows_all(leaf.field) for leaf in term_questions(question)):
+            return self._search(question)
+        match question:
+            case AllOf(children=children):
+                return functools.reduce(np.logical_and, map(self._ask, children))
+            case AnyOf(children=children):
+                return functools.reduce(np.logical_or, map(self._ask, children))
+            case HasAny() | HasMatch() | HasNear():
+                unknown = ~self.knows(question.field)
+                return self._search(question) | (unknown & self._bloom(question))
+            case Everything():
+                return np.ones(len(self.coverage), dtype=np.bool_)
+
+    @functools.cached_property
+    def _known(self) -> dict[TermField, tuple[Mask, bool]]:
+        return {}
+
+    def knows(self, field: TermField) -> Mask:
+        """The documents that have all terms of a field."""
+        if field not in self._known:
+            mask = self.coverage.knows(field)
+            self._known[field] = (mask, bool(mask.all()))
+        return self._known[field][0]
+
+    def _knows_all(self, field: TermField) -> bool:
+        self.knows(field)
+        return self._known[field][1]
+
+    def _bloom(self, question: TermQuestion) -> Mask:
+        """The documents that their bloom filters do not rule out."""
+        filters = [f for f in self.filters if f.key == question.field.key]
+        if not filters or not isinstance(question, HasAny):
+            return np.ones(len(self.coverage), dtype=np.bool_)
+        return possible(
+            filters,
+            self.bloom,
+            self.read,
+            question.terms,
+            documents=len(self.coverage),
+            path=self.path,
+        )
+
+    def _search(self, question: Question) -> Mask:
+        query = self._compile(question)
+        if query is None:
+            return np.ones(len(self.coverage), dtype=np.bool_)
+        mask = np.zeros(len(self.coverage), dtype=np.bool_)
+        mask[matching_rows(self.searcher, query, bases=self.bases)] = True
+        return mask
+
+    def _compile(self, question: Question) -> tantivy.Query | None:
+        """The query of a question; `None` means everything."""
+        match question:
+            case Everything():
+                return None
+            case AllOf(children=children):
+                known = [q for q in map(self._compile, children) if q is not None]
+                if not known:
+                    return None
+                return tantivy.Query.boolean_query([(_Occur.Must, query) for query in known])
+            case AnyOf(children=children):
+                compiled = [self._compile(child) for child in children]
+                known = [q for q in compiled if q is not None]
+                if len(known) < len(compiled):
+                    return None
+                if not known:
+                    return tantivy.Query.empty_query()
+                return tantivy.Query.boolean_query([(_Occur.Should, query) for query in known])
+            case _:
+                return self._terms(question)
+
+    def _terms(self, question: TermQuestion) -> tantivy.Query | None:
+        name, key = question.field.field, question.field.key
+        match question:
+            case HasAny(terms=(term,)):
+                return tantivy.Query.term_query(self.schema, name, key + term, index_option="basic")
+            case HasAny(terms=terms):
+                if not terms:
+                    return tantivy.Query.empty_query()
+                return tantivy.Query.term_set_query(self.schema, name, [key + t for t in terms])
+            case HasMatch(pattern=pattern):
+                try:
+                    return tantivy.Query.regex_query(self.schema, name, f"{key}(?:{pattern})")
+                except ValueError:
+                    return None  # whoever reads the rows says what is wrong with it
+            case HasNear(term=term, distance=distance):
+                return tantivy.Query.fuzzy_term_query(
+                    self.schema, name, key + term, distance=distance, transposition_cost_one=True
+                )

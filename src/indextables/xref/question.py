@@ -1,0 +1,390 @@
+"""What a predicate asks of an XRef: which terms a split must have for one of its rows to match.
+
+The algebra is sound because it only ever forgets. AND is an intersection of splits and OR a union.
+NOT, ranges and whatever an XRef cannot know are `EVERYTHING`: a split that has the word may have
+rows without it. `NOTHING` is answered only where no row of any table could match.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from indextables.errors import QueryError
+from indextables.predicate import (
+    And,
+    Compare,
+    Condition,
+    Constant,
+    Exists,
+    FieldNode,
+    Fuzzy,
+    In,
+    Jolly,
+    Not,
+    Or,
+    Phrase,
+    Predicate,
+    Range,
+    Regex,
+    Search,
+    StartsWith,
+    Term,
+    TermSet,
+    Wildcard,
+    normalise,
+)
+from indextables.split.compile_words import wildcard_pattern
+from indextables.split.evaluate import may_propose
+from indextables.split.ip_address import parse_address, parse_ranges
+from indextables.split.mapping import FieldMapping
+from indextables.split.path_lists import number_texts, path_key, truth_text
+from indextables.split.query import Boosted, Combined, Every, Leaf, Query, resolve
+from indextables.split.search import SearchContext
+from indextables.split.typed import clip, intervals
+from indextables.split.value_lists import value_texts
+from indextables.xref.fields import TermField, pair_field, pairs, path_field, term_field
+
+MAX_VALUES = 10_000
+"""A longer IN list is not asked."""
+MAX_SPAN = 512
+"""A longer range of whole numbers, days or addresses is not asked value by value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """Any split may match."""
+
+
+@dataclass(frozen=True, slots=True)
+class HasAny:
+    """The split has one of these terms."""
+
+    field: TermField
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HasMatch:
+    """The split has a term that a whole regular expression matches."""
+
+    field: TermField
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class HasNear:
+    """The split has a term at most so many edits away."""
+
+    field: TermField
+    term: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """The split satisfies all of these."""
+
+    children: tuple[Question, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The split satisfies one of these; none of none."""
+
+    children: tuple[Question, ...]
+
+
+TermQuestion: TypeAlias = HasAny | HasMatch | HasNear
+Question: TypeAlias = Everything | TermQuestion | AllOf | AnyOf
+
+EVERYTHING = Everything()
+NOTHING = AnyOf(())
+
+
+def ask(predicate: Predicate, context: SearchContext) -> Question:
+    """What a split must have so that one of its rows can make the predicate true."""
+    return _Asker(context).predicate(normalise(predicate))
+
+
+def all_of(children: Iterable[Question]) -> Question:
+    """The intersection, flat."""
+    known = tuple(dict.fromkeys(child for child in children if child != EVERYTHING))
+    if NOTHING in known:
+        return NOTHING
+    return known[0] if len(known) == 1 else AllOf(known) if known else EVERYTHING
+
+
+def any_of(children: Iterable[Question]) -> Question:
+    """The union, flat."""
+    known = tuple(dict.fromkeys(child for child in children if child != NOTHING))
+    if EVERYTHING in known:
+        return EVERYTHING
+    return known[0] if len(known) == 1 else AnyOf(known)
+
+
+def term_questions(question: Question) -> Iterator[TermQuestion]:
+    """The leaves that ask about terms."""
+    match question:
+        case AllOf(children=children) | AnyOf(children=children):
+            for child in children:
+                yield from term_questions(child)
+        case HasAny() | HasMatch() | HasNear():
+            yield question
+        case Everything():
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    context: SearchContext
+
+    def predicate(self, node: Predicate) -> Question:
+        match node:
+            case And(children=children):
+                return all_of([*map(self.predicate, children), *self.spans(children)])
+            case Or(children=children):
+                return any_of(map(self.predicate, children))
+            case Constant(value=value):
+                return EVERYTHING if value else NOTHING
+            case Search():
+                return self.search(node)
+            case Not():
+                return EVERYTHING
+            case _:
+                return self.condition(node)
+
+    # --- SQL conditions ----------------------------------------------------------------------
+
+    def condition(self, node: Condition) -> Question:
+        mapped = self.mapped(node)
+        if mapped is None:
+            return EVERYTHING
+        match node:
+            case Compare(op="=" | "<=>", value=value):
+                return self.equal(mapped, (value,))
+            case In(values=values):
+                return self.equal(mapped, values)
+            case StartsWith(text=text) if text and mapped.kind == "string":
+                return self.pattern(mapped, Wildcard(None, (text, Jolly.MANY)))
+            case _:
+                return EVERYTHING
+
+    def mapped(self, node: Condition) -> FieldMapping | None:
+        """The mapping of a condition's column, if it is a column of plain values."""
+        if node.column.path[1:]:
+            return None
+        mapped = self.context.mapping.by_name.get(node.column.root)
+        return None if mapped is None or mapped.kind == "json" else mapped
+
+    def equal(self, mapped: FieldMapping, values: Sequence[Any]) -> Question:
+        kind = self.context.schema.field(mapped.name).type
+        field = term_field(mapped, kind)
+        if field is None or len(values) > MAX_VALUES or pa.types.is_nested(kind):
+            return EVERYTHING
+        if mapped.kind == "text":
+            return any_of(self.equal_text(field, mapped, str(value)) for value in values)
+        if mapped.kind == "string" and any(_is_long(value, mapped) for value in values):
+            return EVERYTHING
+        if mapped.kind == "ip" and any(parse_address(str(value)) is None for value in values):
+            return EVERYTHING
+        try:
+            texts = value_texts(pa.array(values, kind), mapped).to_pylist()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return EVERYTHING  # a literal of another type, which nobody coerced
+        return HasAny(field, tuple(dict.fromkeys(texts)))
+
+    def equal_text(self, field: TermField, mapped: FieldMapping, text: str) -> Question:
+        """A value has all the words of an equal one. A text without words tells nothing."""
+        words = [word.text for word in mapped.analyzer.words(text)]
+        if not words or (mapped.tokenizer == "raw" and _is_long(text, mapped)):
+            return EVERYTHING
+        return all_of(HasAny(field, (word,)) for word in words)
+
+    def spans(self, children: Sequence[Predicate]) -> Iterator[Question]:
+        """Two bounds of one column, as BETWEEN gives them, if few values lie between."""
+        bounds: dict[str, dict[str, int]] = {}
+        for node in children:
+            if not isinstance(node, Compare) or node.op not in ("<", "<=", ">", ">="):
+                continue
+            mapped, number = self.mapped(node), _whole(node.value)
+            if mapped is None or number is None:
+                continue
+            found = bounds.setdefault(mapped.name, {})
+            if node.op[0] == "<":
+                high = number - (node.op == "<")
+                found["high"] = min(high, found.get("high", high))
+            else:
+                low = number + (node.op == ">")
+                found["low"] = max(low, found.get("low", low))
+        for name, found in bounds.items():
+            mapped = self.context.mapping.by_name[name]
+            field = term_field(mapped, self.context.schema.field(name).type)
+            if field is not None and field.meaning in ("int", "date") and len(found) == 2:
+                yield _between(field, found["low"], found["high"])
+
+    # --- searches ----------------------------------------------------------------------------
+
+    def search(self, search: Search) -> Question:
+        try:
+            query = resolve(search, self.context.mapping, self.context.schema)
+        except QueryError:
+            return EVERYTHING  # whoever reads the rows says what is wrong
+        return self.query(query)
+
+    def query(self, query: Query) -> Question:
+        match query:
+            case Every():
+                return EVERYTHING
+            case Boosted(child=child):
+                return self.query(child)
+            case Combined(must=must, should=should):
+                # Beside `must`, `should` only scores. `must_not` is about rows, not splits.
+                return all_of(map(self.query, must)) if must else any_of(map(self.query, should))
+            case Leaf():
+                return self.leaf(query)
+
+    def leaf(self, leaf: Leaf) -> Question:
+        mapped = leaf.field
+        kind = self.context.schema.field(mapped.name).type
+        field = term_field(mapped, kind)
+        if field is None or isinstance(leaf.node, Exists):
+            return EVERYTHING
+        if mapped.has_words and not leaf.path:
+            return self.words(leaf, field)
+        if mapped.has_words:
+            words = self.words(leaf, field) if may_propose(leaf, kind) else EVERYTHING
+            return all_of([words, self.below(leaf)])
+        if leaf.path:
+            return EVERYTHING
+        if mapped.kind == "ip":
+            ranges = parse_ranges(leaf.node)
+            return any_of(_between(field, low, high) for low, high in ranges)
+        return self.typed(leaf, field, kind)
+
+    def typed(self, leaf: Leaf, field: TermField, kind: pa.DataType) -> Question:
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        wanted = intervals(leaf.node, kind, self.context.zone)
+        if wanted is None or field.meaning.startswith("decimal"):
+            return EVERYTHING
+        if field.meaning == "float":
+            if any(i.low != i.high for i in wanted):
+                return EVERYTHING
+            texts = value_texts(pa.array([float(i.low) for i in wanted], pa.float64()), leaf.field)
+            return HasAny(field, tuple(texts.to_pylist())) if wanted else NOTHING
+        clipped = [i for i in map(clip, wanted) if i is not None]
+        return any_of(_between(field, int(i.low), int(i.high)) for i in clipped)
+
+    def words(self, leaf: Leaf, field: TermField) -> Question:
+        mapped, node = leaf.field, leaf.node
+        match node:
+            case Term(text=text) | Phrase(text=text, prefix=False):
+                return self.sequence(leaf, field, text)
+            case Phrase(text=text):
+                *words, last = [w.text for w in mapped.analyzer.words(text)] or [""]
+                if not last:
+                    return self.no_words(leaf)
+                ending = self.pattern(mapped, Wildcard(None, (last, Jolly.MANY)))
+                return all_of([*(HasAny(field, (word,)) for word in words), ending])
+            case TermSet(values=values):
+                return any_of(self.sequence(leaf, field, value) for value in values)
+            case Wildcard():
+                return self.pattern(mapped, node)
+            case Regex(pattern=pattern):
+                return HasMatch(field, pattern)
+            case Fuzzy(text=text, distance=distance):
+                words = [w.text for w in mapped.analyzer.words(text)]
+                if not words:
+                    return self.no_words(leaf)
+                return all_of(HasNear(field, word, distance) for word in words)
+            case Range() | _:
+                return EVERYTHING
+
+    def below(self, leaf: Leaf) -> Question:
+        """What a leaf asks of the values below its path: words of texts, or equal values.
+
+        Nothing is concluded from a question without terms: a split without a path list may hold
+        values of other types.
+        """
+        field, key, node = path_field(leaf.field), path_key(leaf.path), leaf.node
+        words = leaf.field.analyzer.words
+        if field is None:
+            return EVERYTHING
+        match node:
+            case Term(text=text) | Phrase(text=text, prefix=False):
+                texts: tuple[str, ...] = (text,)
+            case TermSet(values=values):
+                texts = values
+            case Wildcard():
+                pattern = wildcard_pattern(leaf.field.analyzer, node)
+                return HasMatch(field, f"{key}w(?:{pattern})")
+            case Regex(pattern=pattern):
+                return HasMatch(field, f"{key}w(?:{pattern})")
+            case Fuzzy(text=text, distance=distance):
+                near = [HasNear(field, f"{key}w{w.text}", distance) for w in words(text)]
+                return all_of(near)
+            case _:
+                return EVERYTHING
+        choices = [
+            all_of(HasAny(field, (f"{key}w{w.text}",)) for w in found)
+            for text in texts
+            if (found := words(text))
+        ]
+        typed = tuple(key + term for term in _typed_terms(node))
+        if typed:
+            choices.append(HasAny(field, typed))
+        return any_of(choices) if choices else EVERYTHING
+
+    def sequence(self, leaf: Leaf, field: TermField, text: str) -> Question:
+        words = [w.text for w in leaf.field.analyzer.words(text)]
+        if not words:
+            return self.no_words(leaf)
+        return all_of([*(HasAny(field, (word,)) for word in words), *self.pairs(leaf, text)])
+
+    def pairs(self, leaf: Leaf, text: str) -> Iterator[Question]:
+        """The neighbours in a phrase, for XRefs that know pairs. Words that may move have none."""
+        field = pair_field(leaf.field)
+        moves = isinstance(leaf.node, Phrase) and leaf.node.slop
+        if field is not None and not moves:
+            for pair in pairs(leaf.field.analyzer.words(text)):
+                yield HasAny(field, (pair,))
+
+    def no_words(self, leaf: Leaf) -> Question:
+        """Nothing matches no words, except values inside a column that are compared by type."""
+        return EVERYTHING if leaf.path else NOTHING
+
+    def pattern(self, mapped: FieldMapping, node: Wildcard) -> Question:
+        field = term_field(mapped, self.context.schema.field(mapped.name).type)
+        if field is None or _is_long("".join(p for p in node.parts if isinstance(p, str)), mapped):
+            return EVERYTHING
+        return HasMatch(field, wildcard_pattern(mapped.analyzer, node))
+
+
+def _typed_terms(node: FieldNode) -> list[str]:
+    """The terms of numbers and truth values that a node may mean."""
+    numbers = [i.low for i in intervals(node, pa.float64()) or () if i.low == i.high]
+    truths = [i.low for i in intervals(node, pa.bool_()) or () if i.low == i.high]
+    return [*number_texts(numbers), *(truth_text(bool(truth)) for truth in truths)]
+
+
+def _between(field: TermField, low: int, high: int) -> Question:
+    if high - low >= MAX_SPAN:
+        return EVERYTHING
+    return HasAny(field, tuple(map(str, range(low, high + 1)))) if low <= high else NOTHING
+
+
+def _whole(value: object) -> int | None:
+    """A whole number or a day as the number that stands for it in a list of values."""
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return (value - datetime.date(1970, 1, 1)).days
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_long(text: object, mapped: FieldMapping) -> bool:
+    """Whether a whole value is too long for an index, which then knows nothing about it."""
+    return len(str(text).encode()) > mapped.token_length

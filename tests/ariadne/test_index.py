@@ -1,0 +1,369 @@
+"""What an index is: construction, declarations, files, the catalog."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from indextables import config as keys
+from indextables.ariadne import Index, IndexCatalog
+from indextables.ariadne.context import Context, ariadne_config
+from indextables.errors import (
+    AriadneArgumentError,
+    AriadneError,
+    ColumnNotFoundError,
+    ConfigError,
+    FormatMismatchError,
+    IndexNotFoundError,
+    IndexNotFoundInNewSchemaError,
+    InvalidValueError,
+    MetadataMissingOrCorruptError,
+    MissingFormatError,
+    SchemaMismatchError,
+    SchemaNotProvidedError,
+    SchemaParseError,
+    StoragePathNotSetError,
+    UnknownKeyError,
+    UnsupportedMetadataVersionError,
+    UnsupportedStorageFormatVersionError,
+)
+
+DDL = (
+    "id INT NOT NULL, name STRING, at TIMESTAMP, meta STRUCT<at: TIMESTAMP>, "
+    "items ARRAY<STRUCT<k: INT>>"
+)
+
+
+def metadata_of(storage, name="t"):
+    return storage / "indexes" / name / "metadata.json"
+
+
+# --- construction ----------------------------------------------------------------------------
+
+
+def test_a_new_index_needs_a_schema_and_an_old_one_only_its_name(storage):
+    with pytest.raises(SchemaNotProvidedError):
+        Index("t")
+    made = Index("t", DDL)
+    again = Index("t")
+    assert again.format == made.format == "parquet"
+    assert again.stored_schema == made.stored_schema
+    assert again.storage_path == f"{storage}/indexes/t"
+    document = json.loads(metadata_of(storage).read_text())
+    assert (document["metadata_version"], document["storage_format_version"]) == (10, 3)
+
+
+@pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
+def test_the_same_is_fine_and_another_format_or_schema_is_not(storage, format_):
+    Index("t", DDL, format_)
+    Index("t", DDL, format_)
+    other = "csv" if format_ != "csv" else "json"
+    with pytest.raises(FormatMismatchError, match=f"{format_} files, not {other}"):
+        Index("t", format=other)
+    with pytest.raises(SchemaMismatchError, match=r"'name' is not.*'id' differs in type") as caught:
+        Index("t", "id BIGINT NOT NULL, more INT", format_)
+    assert len(caught.value.differences) == 6
+
+
+def test_a_format_nobody_reads_is_refused(storage):
+    with pytest.raises(MissingFormatError, match="parquet, csv, json"):
+        Index("t", DDL, "orc")
+    assert not Index.exists("t")
+
+
+@pytest.mark.parametrize("schema", ["id WRONG", 7])
+def test_what_is_no_schema_is_refused(storage, schema):
+    with pytest.raises(AriadneArgumentError, match="schema"):
+        Index("t", schema)
+
+
+def test_a_schema_can_be_sparks_or_arrows(spark, storage):
+    from pyspark.sql.types import StructType
+
+    wanted = StructType.fromDDL(DDL)
+    assert Index("s", wanted).stored_schema == wanted
+    arrow = Index("a", pa.schema([("x", pa.int32())]))
+    assert arrow.stored_schema.simpleString() == "struct<x:int>"
+
+
+def test_another_schema_is_accepted_only_if_index_columns_mean_the_same(storage):
+    index = Index("t", DDL)
+    index.add_index("id")
+    index.add_computed_index("big", "upper(name)")
+    index.add_exploded_field_index("items", "k", "k")
+    shorter = "id INT NOT NULL, name STRING, items ARRAY<STRUCT<k: INT>>"
+    assert len(Index("t", shorter, allow_schema_mismatch=True).stored_schema) == 3
+    with pytest.raises(IndexNotFoundInNewSchemaError) as caught:
+        Index("t", "at TIMESTAMP", allow_schema_mismatch=True)
+    assert caught.value.missing == ("id", "big (upper(name))", "items")
+    with pytest.raises(SchemaMismatchError, match="was int32 and would be int64"):
+        Index("t", shorter.replace("id INT", "id BIGINT"), allow_schema_mismatch=True)
+    assert len(Index("t").stored_schema) == 3
+
+
+def test_read_options_are_kept_and_given_ones_win(storage):
+    Index("t", DDL, "csv", read_options={"header": "true", "sep": ";"})
+    assert Index("t").read_options == {"header": "true", "sep": ";"}
+    assert Index("t", read_options={"sep": ","}).read_options == {"header": "true", "sep": ","}
+
+
+def test_opening_never_rewrites_metadata(storage):
+    Index("t", DDL).add_index("id")
+    path = metadata_of(storage)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "future": 1}))
+    before = path.read_bytes()
+    index = Index("t", DDL, "parquet")
+    index.refresh_metadata()
+    index.add_index("id")
+    assert path.read_bytes() == before
+
+
+def test_settings_survive_a_reconnect(storage):
+    index = Index("t", DDL)
+    index.add_index("id")
+    index.add_computed_index("big", "upper(name)")
+    index.add_bloom_index("name", 0.001)
+    index.add_temporal_index("at", "meta.at")
+    index.add_exploded_field_index("items", "k", "k")
+    assert Index("t").indexes == {"id", "big", "name", "at", "k"}
+    assert Index("t").metadata == index.metadata
+
+
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        ("metadata_version", UnsupportedMetadataVersionError),
+        ("storage_format_version", UnsupportedStorageFormatVersionError),
+    ],
+)
+def test_a_newer_version_fails_everything_with_a_word(storage, field, error):
+    index = Index("t", DDL)
+    path = metadata_of(storage)
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: 999}))
+    before = path.read_bytes()
+    for work in (
+        lambda: Index("t"),
+        lambda: index.locate_files({"id": [1]}),
+        index.update,
+        lambda: index.add_index("id"),
+        lambda: IndexCatalog.describe("t"),
+        IndexCatalog.describe_all,
+    ):
+        with pytest.raises(error, match="Upgrade"):
+            work()
+    assert path.read_bytes() == before
+
+
+def test_damaged_metadata_is_named(storage):
+    Index("t", DDL)
+    document = json.loads(metadata_of(storage).read_text())
+    metadata_of(storage).write_text(json.dumps({**document, "schema": "no schema"}))
+    with pytest.raises(SchemaParseError, match="'t'"):
+        _ = Index("t").stored_schema
+    metadata_of(storage).write_text("")
+    with pytest.raises(MetadataMissingOrCorruptError, match=r"metadata\.json"):
+        Index("t")
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "a/b", "a\\b", ".hidden", "..", "a\0b", "", " ", None, "a[b]", "a%b"]
+)
+def test_names_that_are_no_folders_are_refused(storage, name):
+    with pytest.raises(AriadneArgumentError, match="name of an index"):
+        Index(name, DDL)
+    assert not storage.exists()
+
+
+@pytest.mark.parametrize("name", ["v2.final", "customer-data", "a b", "ünï"])
+def test_other_names_are_fine(storage, name):
+    Index(name, DDL).add_file("x.csv")
+    assert Index(name).has_file("x.csv")
+    assert IndexCatalog.list() == [name]
+
+
+def test_without_a_storage_path_there_is_a_word(spark, storage):
+    spark.conf.unset("spark.ariadne.storagePath")
+    with pytest.raises(StoragePathNotSetError, match=r"spark\.ariadne\.storagePath"):
+        Index("t", DDL)
+    spark.conf.set("spark.ariadne.storagePath", "/tmp/a[b]")
+    with pytest.raises(AriadneArgumentError, match="Cannot keep indexes"):
+        Index("t", DDL)
+
+
+# --- configuration ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error", "word"),
+    [
+        *((f"lock{k}", "1", ConfigError, "no locks")
+          for k in ("Timeout", "RetryInterval", "MaxWait", "RefreshInterval")),
+        ("broadcastJoinThreshold", "1", ConfigError, "removed"),
+        ("largeIndexLimits", "1", UnknownKeyError, "largeIndexLimit"),
+        ("largeIndexLimit", "0", InvalidValueError, "at least 1"),
+        ("autoBloomFpr", "1", InvalidValueError, "0.999"),
+    ],
+)  # fmt: skip
+def test_keys_that_mean_nothing_are_refused(key, value, error, word):
+    with pytest.raises(error, match=word):
+        ariadne_config({f"spark.ariadne.{key}": value})
+
+
+def test_keys_have_the_origins_defaults():
+    config = ariadne_config({"spark.sql.shuffle.partitions": "1"})
+    assert config[keys.ARIADNE_LARGE_INDEX_LIMIT] == 500_000
+    assert config[keys.ARIADNE_STAGING_THRESHOLD] == 50
+    assert config[keys.ARIADNE_AUTO_BLOOM_FPR] == 0.01
+    assert config[keys.ARIADNE_STORAGE_PATH] is None
+    assert config[keys.ARIADNE_REPARTITION_DATA_FILES] is False
+
+
+def test_the_session_tells_about_stores_and_nothing_shows_it(spark, storage):
+    context = Context.current()
+    assert context.storage_options("s3://b/x") == {}
+    spark.conf.set("spark.hadoop.fs.s3a.secret.key", "hidden")
+    try:
+        options = Context.current().delta_options("s3://b/x")
+        assert options["aws_secret_access_key"] == "hidden"
+        assert "hidden" not in repr(Context.current())
+    finally:
+        spark.conf.unset("spark.hadoop.fs.s3a.secret.key")
+
+
+# --- declaring -------------------------------------------------------------------------------
+
+
+def test_a_refused_declaration_leaves_nothing_behind(storage):
+    index = Index("t", DDL)
+    before = metadata_of(storage).read_bytes()
+    for work in (
+        lambda: index.add_index("zz"),
+        lambda: index.add_index("meta.at"),
+        lambda: index.add_bloom_index("id", 1.0),
+        lambda: index.add_computed_index("c", "no_such_column + 1"),
+        lambda: index.add_computed_index("c", "id +"),
+        lambda: index.add_computed_index("c", "map('a', id)"),
+        lambda: index.add_exploded_field_index("name", "k", "k"),
+        lambda: index.add_text_index("id"),
+    ):
+        with pytest.raises((AriadneArgumentError, ColumnNotFoundError)):
+            work()
+    assert metadata_of(storage).read_bytes() == before
+
+
+def test_declarations_of_two_handles_are_both_kept(storage):
+    one, two = Index("t", DDL), Index("t")
+    one.add_index("id")
+    two.add_bloom_index("name")
+    with pytest.raises(AriadneArgumentError, match="one kind"):
+        one.add_range_index("name")
+    one.refresh_metadata()
+    assert one.indexes == {"id", "name"}
+
+
+def test_selecting_columns_gives_another_view(storage):
+    index = Index("t", DDL)
+    index.add_computed_index("big", "upper(name)")
+    assert index.select("id", ["big"]).selection == ("id", "big")
+    assert index.selection is None
+    with pytest.raises(ColumnNotFoundError, match="'zz'"):
+        index.select("id", "zz")
+    for nothing in ([], [""], [" "]):
+        with pytest.raises(AriadneArgumentError, match="no column"):
+            index.select(*nothing)
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def test_files_are_registered_once_whatever_their_spelling(storage, tmp_path):
+    index = Index("t", DDL, "csv")
+    assert not index.has_file("/d/a b.csv")
+    assert not (storage / "filelists").exists()
+    index.add_file("/d/a b.csv", ["/d/more", "/d/p*.csv"])
+    first = index._place.files.entries()[0].to_pylist()
+    index.add_file("file:///d/a%20b.csv", "/d/new.csv")
+    assert index.has_file("file:/d/a%20b.csv")
+    assert index.has_file("/d/more/x.csv")
+    assert index.has_file("/d/p1.csv")
+    assert not index.has_file("/d/q1.csv")
+    second = index._place.files.entries()[0].to_pylist()
+    assert [row for row in second if row["filename"] != "/d/new.csv"] == first
+    assert IndexCatalog.describe("t").file_count == 4
+
+
+@pytest.mark.parametrize("bad", [[], [""], [None], [" ", "ok"]])
+def test_no_files_or_bad_ones_are_refused(storage, bad):
+    index = Index("t", DDL)
+    with pytest.raises(AriadneArgumentError):
+        index.add_file(*bad)
+    assert not index._place.files.exists()
+
+
+# --- the catalog -----------------------------------------------------------------------------
+
+
+def test_the_catalog_knows_indexes_and_nothing_else(storage):
+    assert IndexCatalog.list() == []
+    assert IndexCatalog.to_df().count() == 0
+    two, one = Index("two", DDL, "csv"), Index("one", DDL)
+    one.add_file("/d")
+    two.add_file("/d/x.csv", "/d/y.csv")
+    two.add_bloom_index("name")
+    (storage / "indexes" / "partial").mkdir()
+    (storage / "indexes" / "partial" / "junk").write_text("x")
+    Index("orphan", DDL).add_file("/d/z.csv")
+    metadata_of(storage, "orphan").unlink()
+    assert IndexCatalog.list() == ["one", "two"]
+    assert IndexCatalog.exists("one")
+    assert not IndexCatalog.exists("partial")
+    assert Index.exists("partial")
+    assert Index.exists("orphan")
+    assert IndexCatalog.find_indexes("/d/x.csv") == ["one", "two"]
+    assert IndexCatalog.find_indexes("/d/z.csv") == ["one"]
+    found = IndexCatalog.describe("two")
+    assert (found.format, found.file_count, found.total_indexed_file_size) == ("csv", 2, -1)
+    assert found.bloom_indexes == {"name"}
+    assert found.columns == ("id", "name", "at", "meta", "items")
+    two.add_index("id")
+    assert IndexCatalog.describe("two").indexes == {"id"}
+    assert [s.name for s in IndexCatalog.describe_all()] == ["one", "two"]
+    assert IndexCatalog.to_df().columns == [
+        "name", "format", "indexes", "bloom_indexes", "computed_indexes", "temporal_indexes",
+        "range_indexes", "exploded_field_indexes", "text_indexes", "file_count",
+        "total_indexed_file_size",
+    ]  # fmt: skip
+    assert IndexCatalog.get("two").indexes == {"id", "name"}
+    for name in ("one", "two", "partial", "orphan"):
+        assert IndexCatalog.remove(name)
+        assert not Index.exists(name)
+        with pytest.raises(IndexNotFoundError, match=name):
+            IndexCatalog.remove(name)
+    assert IndexCatalog.list() == []
+    for work in (IndexCatalog.get, IndexCatalog.describe):
+        with pytest.raises(IndexNotFoundError):
+            work("one")
+
+
+def test_an_unreadable_index_does_not_hide_the_others(storage):
+    Index("good", DDL)
+    Index("bad", DDL)
+    metadata_of(storage, "bad").write_text("{}")
+    assert [s.name for s in IndexCatalog.describe_all()] == ["good"]
+
+
+def test_removing_an_index_leaves_its_files(storage, tmp_path):
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "x.parquet")
+    Index("t", "id BIGINT").add_file(str(tmp_path / "x.parquet"))
+    assert Index.remove("t")
+    assert (tmp_path / "x.parquet").exists()
+    with pytest.raises(IndexNotFoundError):
+        Index.remove("t")
+
+
+def test_every_error_is_ariadnes(storage):
+    with pytest.raises(AriadneError):
+        Index("t")

@@ -1,0 +1,150 @@
+"""Staged rows over those of the index, and the Delta tables underneath, without Spark."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from indextables.ariadne.column_fold import Target
+from indextables.ariadne.context import Context
+from indextables.ariadne.declarations import STAGING, Bloom, Declarations, Regular
+from indextables.ariadne.delta import DeltaPlace
+from indextables.ariadne.fold import row_batch
+from indextables.ariadne.layout import FIXED_SCHEMA, STAGED_SCHEMA
+from indextables.ariadne.place import IndexPlace
+from indextables.ariadne.staging import consolidate, overlay, staged_batches, unfinished
+from indextables.config import Config
+from indextables.errors import StorageMigrationError
+
+A, B = Target(Regular("a"), pa.int64()), Target(Bloom("b"), pa.string())
+DECLARED = Declarations((A.declaration, B.declaration))
+
+
+def staged(*rows, targets=(A,), minute=0, extends=False):
+    schema = pa.schema([*FIXED_SCHEMA, *(f for t in targets for f in t.schema), *STAGED_SCHEMA])
+    names = [t.schema.names[0] for t in targets]
+    common = {
+        "built": names,
+        "settings": "",
+        STAGING[0]: datetime(2024, 1, 1, 0, minute, tzinfo=UTC),
+        STAGING[1]: str(minute),
+        STAGING[2]: "extends" if extends else None,
+    }
+    return pa.Table.from_batches([row_batch([{**common, **row} for row in rows], schema)])
+
+
+def values(*numbers):
+    return pa.array(numbers, pa.int64())
+
+
+@pytest.fixture
+def place(tmp_path):
+    return IndexPlace(Context(None, str(tmp_path), Config(), {}), "t")
+
+
+def stage(place, name, rows):
+    place.staging(name).append(rows)
+
+
+def found(place):
+    return {row["filename"]: row for row in place.main.read().to_pylist()}
+
+
+def test_a_row_replaces_and_another_one_extends():
+    first, _ = overlay(
+        None,
+        staged({"filename": "x", "etag": "1", "a": values(1)}, {"filename": "y", "a": values(2)}),
+        DECLARED,
+    )
+    more = staged(
+        {"filename": "x", "etag": "1", "bloom_b": b"f", "nulls_b": 3}, targets=(B,), extends=True
+    )
+    second, dropped = overlay(first, more, DECLARED)
+    rows = {row["filename"]: row for row in second.to_pylist()}
+    assert dropped == 0
+    assert (rows["x"]["a"], rows["x"]["bloom_b"], rows["x"]["nulls_b"]) == ([1], b"f", 3)
+    assert rows["x"]["built"] == ["a", "bloom_b"]
+    assert (rows["y"]["a"], rows["y"]["bloom_b"], rows["y"]["built"]) == ([2], None, ["a"])
+    third, _ = overlay(second, staged({"filename": "x", "etag": "2", "a": values(9)}), DECLARED)
+    rows = {row["filename"]: row for row in third.to_pylist()}
+    assert (rows["x"]["a"], rows["x"]["bloom_b"], rows["x"]["built"]) == ([9], None, ["a"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"etag": "2"}, {"file_size": 5}, {"modification_time": 5}, {"failure": "no"},
+     {"settings": "zone"}, {"filename": "other"}],
+    ids=str,
+)  # fmt: skip
+def test_a_row_of_another_file_is_not_extended(change):
+    row = {"filename": "x", "etag": "1", "a": values(1), **change}
+    current, _ = overlay(None, staged(row), DECLARED)
+    more = staged({"filename": "x", "etag": "1", "bloom_b": b"f"}, targets=(B,), extends=True)
+    after, dropped = overlay(current, more, DECLARED)
+    assert dropped == 1
+    assert after.column("built").to_pylist() == [["a"]]
+
+
+def test_types_that_do_not_agree_are_named():
+    current, _ = overlay(None, staged({"filename": "x", "a": values(1)}), DECLARED)
+    other = Target(Regular("a"), pa.string())
+    with pytest.raises(StorageMigrationError, match="somewhere"):
+        overlay(current, staged({"filename": "x"}, targets=(other,)), DECLARED, uri="somewhere")
+
+
+def test_the_newest_batch_wins_and_nothing_is_left_over(place):
+    stage(place, "zz", staged({"filename": "x", "a": values(1)}, minute=1))
+    stage(place, "aa", staged({"filename": "x", "a": values(2)}, minute=2))
+    stage(place, "mm", staged({"filename": "y", "a": values(3)}, minute=0))
+    place.store.put("staging/never-committed/rows.parquet", b"x")
+    done = consolidate(place, DECLARED, lambda name: name != "unregistered")
+    assert (done.batches, done.dropped) == (3, 0)
+    rows = found(place)
+    assert {name: row["a"] for name, row in rows.items()} == {"x": [2], "y": [3]}
+    assert not set(STAGING) & set(rows["x"])
+    assert staged_batches(place) == []
+    assert unfinished(place, before_ms=0) == []
+    assert unfinished(place, before_ms=2**60) == ["staging/never-committed/rows.parquet"]
+
+
+def test_rows_of_files_that_left_meanwhile_are_not_taken(place):
+    stage(place, "1", staged({"filename": "x", "a": values(1)}, {"filename": "y", "a": values(2)}))
+    consolidate(place, DECLARED, lambda name: name == "y")
+    assert set(found(place)) == {"y"}
+
+
+def test_writers_at_once_all_succeed(tmp_path):
+    place = DeltaPlace(f"{tmp_path}/table with space")
+    start, errors = threading.Barrier(4), []
+
+    def write(writer):
+        try:
+            start.wait()
+            for number in range(3):
+                rows = pa.table({"filename": [f"{writer}", "shared"], "n": [number, number]})
+                place.upsert("filename", lambda _table, rows=rows: rows)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    rows = place.read().to_pylist()
+    assert sorted(row["filename"] for row in rows) == ["0", "1", "2", "3", "shared"]
+    assert {row["n"] for row in rows} == {2}
+
+
+def test_what_is_no_table_is_none(tmp_path):
+    (tmp_path / "junk").write_text("x")
+    place = DeltaPlace(str(tmp_path))
+    assert place.open() is None
+    assert place.read() is None
+    place.delete("filename", ["it's"])
+    place.compact()
+    assert place.vacuum(0) == []

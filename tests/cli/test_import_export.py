@@ -1,0 +1,204 @@
+"""create, import and export."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from cli_tables import sample
+
+from indextables.table import Table
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_create_takes_columns_partitions_mapping_and_properties(cli):
+    cli.ok("create", "t", "id:string", "n:bigint", "at:timestamp", "l:array<string>", "-p", "n",
+           "-m", "id=string", "--name", "docs", "--property", "owner=me")  # fmt: skip
+    (facts,) = cli.rows("describe", "t")
+    assert facts["name"] == "docs" and facts["properties"] == {"owner": "me"}
+    assert [(c["column"], c["type"], c["searched_as"]) for c in facts["columns"]] == [
+        ("id", "string", "string"), ("n", "long", "i64"), ("at", "timestamp", "timestamp"),
+        ("l", "array<string>", "text"),
+    ]  # fmt: skip
+    assert "already" in cli.error("create", "t", "id:string")
+    assert "no type" in cli.error("create", "u", "id:strung")
+    assert "needs columns" in cli.error("create", "u")
+    cli.error("create", "u", "id", code=2)
+
+
+def test_create_like_a_file(cli):
+    pq.write_table(sample(1), "x.parquet")
+    cli.ok("create", "t", "--like", "x.parquet")
+    assert Table.open("t").schema.names == sample(1).schema.names
+
+
+def test_parquet_csv_and_json_lines_give_the_same_rows(cli):
+    table = sample(20).drop_columns(["tags"])
+    pq.write_table(table, "a.parquet")
+    pyarrow.csv.write_csv(table, "a.csv")
+    rows = [{**row, "day": row["day"].isoformat()} for row in table.to_pylist()]
+    Path("a.jsonl").write_text(lines(rows))
+    Path("b.jsonl.gz").write_bytes(gzip.compress(lines(rows).encode()))
+    for file, more in (
+        ("a.parquet", []), ("a.csv", []), ("a.jsonl", ["--type", "day=date"]),
+        ("b.jsonl.gz", ["--type", "day=date"]),
+    ):  # fmt: skip
+        cli.ok("import", f"t-{file}", file, *more)
+        assert Table.open(f"t-{file}").scan().sort_by("Id").to_pylist() == table.to_pylist()
+
+
+def test_types_of_an_existing_table_decide(cli):
+    cli.ok("create", "t", "code:string", "day:date", "n:double")
+    Path("a.csv").write_text("code,day,n\n007,2024-01-31,1\n")
+    Path("a.jsonl").write_text(lines([{"code": "8", "day": "2024-02-01", "n": 2}]))
+    cli.ok("import", "t", "a.csv", "a.jsonl")
+    assert [(r["code"], str(r["day"]), r["n"]) for r in Table.open("t").scan().to_pylist()] == [
+        ("007", "2024-01-31", 1.0), ("8", "2024-02-01", 2.0),
+    ]  # fmt: skip
+
+
+def test_columns_and_types_of_several_files_are_put_together(cli):
+    Path("a.csv").write_text("n,at\n1,12:30:00\n")
+    Path("b.csv").write_text("n,more\n1.5,\n")
+    cli.ok("import", "t", "a.csv", "b.csv")
+    rows = Table.open("t").scan().sort_by("n").to_pylist()
+    assert rows == [
+        {"n": 1.0, "at": "12:30:00", "more": None},
+        {"n": 1.5, "at": None, "more": ""},
+    ]
+
+
+def test_folders_globs_and_hive_partitions(cli):
+    for day, code in (("2024-01-01", "01"), ("2024-01-02", "__HIVE_DEFAULT_PARTITION__")):
+        folder = Path("in") / f"day={day}" / f"code={code}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1, 2]}), folder / "part-0.parquet")
+        (folder / "_SUCCESS").write_text("")
+        (folder / ".part.parquet.crc").write_text("x")
+    cli.ok("import", "t", "in", "--partition-by", "day")
+    rows = Table.open("t").scan().to_pylist()
+    assert {(str(r["day"]), r["code"]) for r in rows} == {
+        ("2024-01-01", "01"),
+        ("2024-01-02", None),
+    }
+    assert len(rows) == 4
+    (facts,) = cli.rows("import", "u", "in/**/*.parquet", "in/day=2024-01-01")
+    assert (facts["files"], facts["rows"]) == (2, 4), "a file that two patterns name is read once"
+
+
+def test_special_characters_in_paths_and_cells(cli):
+    place = "ein Ordner/täßt'[x]"
+    Path(place).mkdir(parents=True)
+    table = pa.table({"weird `col` ü": ["'; DROP TABLE --", "日本語 🦊"]})
+    pq.write_table(table, f"{place}/da ta.parquet")
+    cli.ok("import", f"{place}/tab le", f"{place}/da ta.parquet")
+    rows = cli.rows("search", f"{place}/tab le", "日本語")
+    assert [row["weird `col` ü"] for row in rows] == ["日本語 🦊"]
+    quoted = f"{place}/tab le".replace("`", "``")
+    (row,) = cli.rows("sql", f"SELECT count(*) AS n FROM indextables.`{quoted}`")
+    assert row == {"n": 2}
+
+
+def test_an_import_is_one_commit_or_nothing(cli):
+    Path("good.csv").write_text("n\n1\n")
+    Path("bad.jsonl").write_text('{"n": 1}\n{"n": }\n')
+    message = cli.error("import", "t", "good.csv", "bad.jsonl")
+    assert "bad.jsonl" in message and "--type" in message
+    assert not Path("t").exists() or not Table.exists("t")
+    cli.ok("import", "t", "good.csv")
+    cli.error("import", "t", "good.csv", "bad.jsonl")
+    assert Table.open("t").count() == 1
+
+
+def test_a_wrong_type_names_the_file_and_the_option_that_helps(cli, monkeypatch):
+    monkeypatch.setattr("indextables.cli.sources.INFER_BYTES", 4096)
+    Path("long.csv").write_text("n\n" + "".join(f"{i}\n" for i in range(5_000)) + "oops\n")
+    message = cli.error("import", "t", "long.csv")
+    assert "long.csv" in message and "oops" in message and "--type" in message
+    assert not Table.exists("t")
+    cli.ok(
+        "import", "t", "long.csv", "--type", "n=string", "--config", "indexing.storeonlyfields=n"
+    )
+    assert Table.open("t").count(where="n = 'oops'") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["nothing.parquet"], "no such file"),
+        (["empty"], "no such file"),
+        (["notes.txt"], "--format"),
+        (["broken.parquet"], "broken.parquet"),
+    ],
+)
+def test_files_that_cannot_be_used(cli, arguments, part):
+    Path("empty").mkdir()
+    Path("notes.txt").write_text("x")
+    Path("broken.parquet").write_bytes(b"PAR1")
+    assert part in cli.error("import", "t", *arguments)
+
+
+def test_format_and_delimiter_can_be_named(cli):
+    Path("data.txt").write_text("a;b\n1;x\n")
+    cli.ok("import", "t", "data.txt", "--format", "csv", "--delimiter", ";")
+    Path("data.tsv").write_text("a\tb\n2\ty\n")
+    cli.ok("import", "t", "data.tsv")
+    assert Table.open("t").scan().sort_by("a").to_pylist() == [
+        {"a": 1, "b": "x"},
+        {"a": 2, "b": "y"},
+    ]
+    cli.error("import", "t", "data.txt", "--format", "xml", code=2)
+
+
+def test_new_columns_need_merge_schema_and_overwrite_replaces(cli):
+    Path("a.csv").write_text("a\n1\n")
+    Path("b.csv").write_text("a,b\n2,x\n")
+    cli.ok("import", "t", "a.csv")
+    assert "'b'" in cli.error("import", "t", "b.csv")
+    cli.ok("import", "t", "b.csv", "--merge-schema")
+    assert Table.open("t").count() == 2
+    cli.ok("import", "t", "b.csv", "--overwrite")
+    assert Table.open("t").scan().to_pylist() == [{"a": 2, "b": "x"}]
+    assert "already" in cli.error("import", "t", "a.csv", "--partition-by", "a")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_what_is_exported_can_be_imported(cli, docs, kind):
+    cli.ok("export", docs, f"out.{kind}", "--where", "Id < 30")
+    columns = ["Id", "title", "body", "price"]
+    wanted = sample().slice(0, 30).select(columns).to_pylist()
+    cli.ok("import", "again", f"out.{kind}")
+    assert Table.open("again").scan(columns=columns).sort_by("Id").to_pylist() == wanted
+
+
+def test_export_chooses_rows_columns_and_versions(cli, docs):
+    out = cli.ok(
+        "export", docs, "-", "--format", "jsonl", "-c", "Id", "-c", "tags", "-w", "Id IN (3, 50)"
+    )
+    rows = sorted((json.loads(line) for line in out.splitlines()), key=lambda row: row["Id"])
+    assert rows == [{"Id": 3, "tags": ["a", "t3"]}, {"Id": 50, "tags": ["a", "t50"]}]
+    assert len(cli.ok("export", docs, "-", "--format", "csv", "-l", "2").splitlines()) == 3
+    cli.ok("export", docs, "old.csv", "--version", "0")
+    with Path("old.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 40 and json.loads(rows[0]["tags"])[0] == "a"
+
+
+def test_export_does_not_replace_a_file_unasked(cli, docs):
+    Path("x.csv").write_text("mine")
+    assert "exists" in cli.error("export", docs, "x.csv")
+    assert Path("x.csv").read_text() == "mine"
+    cli.ok("export", docs, "x.csv", "--overwrite")
+    assert "--format" in cli.error("export", docs, "x.unknown")
+    assert "nowhere" in cli.error("export", docs, "nowhere/x.csv")
+    assert "no column" in cli.error("export", docs, "y.csv", "-c", "nope")
+    assert not list(Path().glob(".*partial"))

@@ -1,0 +1,76 @@
+"""search, describe, history and explain."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+
+def test_search_gives_the_best_rows_with_snippets(cli, docs):
+    rows = cli.rows("search", docs, "fox AND word4", "--field", "body")
+    assert [row["Id"] for row in rows] == [4]
+    assert rows[0]["_snippet_body"] == "red <b>fox</b> jumps over spark <b>word4</b>"
+    assert rows[0]["_score"] > 0
+
+
+def test_search_takes_a_condition_columns_and_a_limit(cli, docs):
+    rows = cli.rows("search", docs, "fox", "--where", "Id >= 10", "-c", "Id", "-l", "3",
+                    "--no-snippets")  # fmt: skip
+    assert len(rows) == 3
+    assert all(set(row) == {"Id", "_score"} and row["Id"] >= 10 for row in rows)
+
+
+def test_search_looks_back_in_time(cli, docs):
+    assert [row["Id"] for row in cli.rows("search", docs, "word50")] == [50]
+    assert cli.rows("search", docs, "word50", "--version", "0") == []
+    (newest, first) = cli.rows("history", docs)
+    assert cli.rows("search", docs, "word50", "--as-of", first["timestamp"]) == []
+    assert len(cli.rows("search", docs, "word50", "--as-of", newest["timestamp"])) == 1
+
+
+def test_describe_tells_columns_and_sizes(cli, docs):
+    (facts,) = cli.rows("describe", docs)
+    assert (facts["version"], facts["rows"]) == (1, 60)
+    assert facts["partition_columns"] == ["day"]
+    columns = {c["column"]: c for c in facts["columns"]}
+    assert columns["body"]["searched_as"] == "text"
+    assert columns["day"]["partition"] and not columns["body"]["partition"]
+    assert columns["tags"]["type"] == "array<string>"
+    text = cli.ok("describe", docs, "--version", "0")
+    assert "rows\t40" in text and "body\tstring\ttext\tdefault" in text
+
+
+def test_history_is_newest_first(cli, docs):
+    rows = cli.rows("history", docs)
+    assert [row["version"] for row in rows] == [1, 0]
+    assert rows[0]["operation"] == "APPEND" and rows[0]["metrics"]["rows"] == "20"
+    assert [row["version"] for row in cli.rows("history", docs, "--limit", "1")] == [1]
+
+
+def test_explain_tells_the_stages(cli, docs):
+    text = cli.ok("explain", docs, "--where", "day = '2024-01-01' AND body indexquery 'fox'")
+    assert "partitions        2 splits" in text and "the index decides" in text
+    (plan,) = cli.rows("explain", docs, "-w", "day='2024-01-01'")
+    assert any("2 splits" in line for line in plan["plan"])
+
+
+def test_secrets_in_properties_are_hidden(cli):
+    cli.ok("create", "t", "a:string", "--property", "owner=me", "--property", "api.token=hush")
+    for shown in (cli.ok("describe", "t"), cli.ok("describe", "t", "--json")):
+        assert "owner" in shown and "hush" not in shown and "REDACTED" in shown
+
+
+def test_cells_cannot_act_on_a_terminal(cli):
+    table = pa.table({"a": ["x\x1b[31mred\x07\u202e", "tab\tline\nend", "<b>bold</b>", None]})
+    pq.write_table(table, "x.parquet")
+    cli.ok("import", "t", "x.parquet")
+    shown = cli.ok("sql", "SELECT a FROM t")
+    assert shown.splitlines() == ["a", r"x\x1b[31mred\x07\u202e", r"tab\tline\nend", "<b>bold</b>",
+                                  "null"]  # fmt: skip
+    assert [row["a"] for row in cli.rows("sql", "SELECT a FROM t")] == table["a"].to_pylist()
+
+
+@pytest.mark.parametrize("query", ["fox AND (", "nofield:x"])
+def test_a_wrong_query_is_one_sentence(cli, docs, query):
+    assert cli.error("search", docs, query).startswith("error: ")

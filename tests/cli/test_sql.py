@@ -1,0 +1,280 @@
+"""Queries in the embedded engine, compared with DuckDB on the same rows, and statements of ours."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from cli_tables import sample
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from indextables.cli.sql_engine import run_query
+from indextables.cli.sql_rewrite import rewrite
+from indextables.errors import EmbeddedQueryError
+from indextables.table import Table
+
+# A search as DuckDB can say it: a word of a column.
+FOX = "regexp_matches(lower({c}), '(^|[^a-z0-9]){w}([^a-z0-9]|$)')"
+
+
+def word(column, text):
+    """A search here, the same as a regular expression there."""
+    return f"{column} indexquery '{text}'", f"coalesce({FOX.format(c=column, w=text)}, false)"
+
+
+CASES = [
+    "SELECT count(*) AS n FROM docs",
+    "SELECT count(*) AS n FROM docs WHERE {body:fox}",
+    "SELECT Id FROM docs WHERE {body:fox} AND Id BETWEEN 10 AND 20",
+    "SELECT id FROM docs WHERE NOT {body:fox} AND title <> 'x' AND day = DATE '2024-01-02'",
+    "SELECT Id FROM docs WHERE {body:fox} OR {title:search}",
+    "SELECT Id FROM docs WHERE {body:fox} OR price > 10",
+    "SELECT Id FROM docs WHERE ({body:fox} AND {title:search}) OR Id IN (1, 3)",
+    "SELECT day, count(*) AS n, sum(CASE WHEN {body:fox} THEN 1 ELSE 0 END) AS foxes FROM docs "
+    "GROUP BY day",
+    "SELECT Id, {body:dog} AS is_dog FROM docs WHERE Id < 5",
+    "SELECT d.Id FROM docs d WHERE {d.body:fox} AND d.Id > 50",
+    "SELECT a.Id, b.Id AS other FROM docs a JOIN docs b ON a.Id = b.Id + 1 WHERE {a.body:fox} "
+    "AND {b.title:search}",
+    "SELECT a.Id, b.body FROM docs a LEFT JOIN docs b ON a.Id = b.Id + 1 AND b.Id < 3 "
+    "WHERE a.Id < 6 AND ({b.body:fox} OR b.Id IS NULL)",
+    "SELECT a.Id FROM docs a LEFT JOIN docs b ON a.Id = b.Id + 1 AND b.Id < 3 "
+    "WHERE a.Id < 6 AND NOT {b.body:fox}",
+    "SELECT b.Id FROM docs a RIGHT JOIN docs b ON a.Id = b.Id + 50 WHERE NOT {a.body:fox}",
+    "SELECT a.Id FROM docs a FULL JOIN docs b ON a.Id = b.Id + 50 WHERE {a.body:fox}",
+    "SELECT Id FROM docs a WHERE EXISTS (SELECT 1 FROM docs b WHERE b.Id = a.Id + 1 "
+    "AND {b.body:fox})",
+    "SELECT Id FROM docs WHERE Id IN (SELECT Id + 1 FROM docs WHERE {title:search})",
+    "WITH c AS (SELECT * FROM docs WHERE Id < 9) SELECT x.Id FROM c x JOIN c y ON x.Id = y.Id "
+    "WHERE {y.body:dog}",
+    "SELECT Id FROM (SELECT Id, body AS text FROM docs WHERE price > 3) s WHERE {s.text:fox}",
+    "SELECT Id FROM docs WHERE {body:fox} UNION ALL SELECT Id FROM docs WHERE {title:search}",
+    "SELECT day FROM docs WHERE {body:fox} GROUP BY day HAVING count(*) > 5",
+    "SELECT Id, row_number() OVER (PARTITION BY day ORDER BY Id) AS r FROM docs WHERE {body:fox}",
+]
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    """Rows with nulls, and words that only look like others."""
+    table = sample()
+    bodies = table["body"].to_pylist()
+    bodies[7], bodies[8], bodies[9] = None, "foxes FOX", "foxtrot"
+    return table.set_column(2, "body", pa.array(bodies))
+
+
+@pytest.fixture(scope="module")
+def table(rows) -> Table:
+    made = Table.create("memory://cli-sql", rows.schema, partition_by=["day"])
+    made.append(rows.slice(0, 25))
+    made.append(rows.slice(25))
+    return made
+
+
+def both(case):
+    def pick(which):
+        return re.sub(r"\{([\w.]+):(\w+)\}", lambda m: word(m[1], m[2])[which], case)
+
+    return pick(0), pick(1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_query_gives_what_duckdb_gives(table, rows, case):
+    ours, theirs = both(case)
+    found = run_query(ours, lambda *_: table).read_all()
+    with duckdb.connect() as connection:
+        connection.register("docs", rows)
+        wanted = connection.execute(theirs).fetchall()
+    got = [tuple(row.values()) for row in found.to_pylist()]
+    assert sorted(got, key=repr) == sorted(wanted, key=repr)
+
+
+LEAVES = [
+    "{a.body:fox}", "{b.body:dog}", "{b.title:search}", "{a.title:spark}", "a.Id > 20", "b.Id < 12",
+    "b.Id IS NULL", "a.day = DATE '2024-01-02'", "b.body = 'foxtrot'", "a.price >= 4",
+    "b.Id IN (2, 7)",
+]  # fmt: skip
+CONDITIONS = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda inner: st.one_of(
+        inner.map(lambda one: f"NOT ({one})"),
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(
+            lambda parts: f"({' '.join(parts)})"
+        ),
+    ),
+    max_leaves=5,
+)
+JOINS = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(join=st.sampled_from(JOINS), on=st.sampled_from([3, 57]), where=CONDITIONS)
+def test_joins_and_conditions_of_any_shape_give_what_duckdb_gives(table, rows, join, on, where):
+    case = (
+        f"SELECT a.Id, b.Id AS other FROM docs a {join} docs b ON a.Id = b.Id + {on} WHERE {where}"
+    )
+    test_a_query_gives_what_duckdb_gives(table, rows, case)
+
+
+def test_scores_order_the_rows_as_search_does(table):
+    found = run_query(
+        "SELECT Id, _score FROM docs WHERE body indexquery 'fox OR word12' AND Id > 3 "
+        "ORDER BY _score DESC, Id LIMIT 4",
+        lambda *_: table,
+    ).read_all()
+    hits = table.search("fox OR word12", fields=["body"], where="Id > 3", limit=None)
+    wanted = sorted(zip(hits["Id"].to_pylist(), hits["_score"].to_pylist(), strict=True),
+                    key=lambda hit: (-hit[1], hit[0]))[:4]  # fmt: skip
+    assert [(r["Id"], r["_score"]) for r in found.to_pylist()] == wanted
+    assert found["Id"][0].as_py() == 12
+
+
+FOUND = "SELECT Id, _score FROM docs WHERE body indexquery 'fox OR word12' {}"
+
+
+@pytest.mark.parametrize(
+    ("more", "order", "limit"),
+    [
+        ("", "DESC", 3),
+        ("AND Id > 20", "DESC", 3),
+        ("AND price > 5", "DESC", None),  # the engine has to decide that
+        ("AND Id % 2 = 0", "DESC", None),
+        ("", "ASC", None),
+        ("", "DESC, Id", None),
+        ("GROUP BY Id, _score", "DESC", None),
+    ],
+)
+def test_only_the_best_rows_are_read_where_no_others_are_wanted(table, more, order, limit):
+    query = FOUND.format(more) + f" ORDER BY _score {order} LIMIT 3"
+    assert rewrite(query, lambda *_: table).relations[0].limit == limit
+    found = run_query(query, lambda *_: table).read_all()
+    whole = run_query(query.replace("LIMIT 3", ""), lambda *_: table).read_all()
+    assert found["_score"].to_pylist() == whole["_score"].to_pylist()[:3]
+    assert found.num_rows == 3
+
+
+def test_a_score_that_is_not_listed_or_listed_as_something_else(table):
+    def limit(query):
+        return rewrite(query, lambda *_: table).relations[0].limit
+
+    where = "FROM docs t WHERE body indexquery 'fox' ORDER BY"
+    assert limit(f"SELECT Id {where} _score DESC LIMIT 2") == 2
+    assert limit(f"SELECT Id, _score AS s {where} s DESC LIMIT 2") == 2
+    assert limit(f"SELECT t._score AS s, Id AS _score {where} _score DESC LIMIT 2") is None
+    assert limit(f"SELECT Id, _score {where} -_score DESC LIMIT 2") is None
+
+
+def test_a_star_shows_the_columns_of_the_table_only(table):
+    query = (
+        "SELECT *, body indexquery 'dog' AS d FROM docs t WHERE body indexquery 'fox' "
+        "ORDER BY _score"
+    )
+    assert run_query(query, lambda *_: table).schema.names == [*table.schema.names, "d"]
+    query = "SELECT t.* FROM docs t JOIN docs u ON t.Id = u.Id ORDER BY t.body indexquery 'dog'"
+    assert run_query(query, lambda *_: table).schema.names == table.schema.names
+
+
+def test_what_can_be_pushed_is_pushed(table):
+    query = (
+        "SELECT a.Id FROM docs a LEFT JOIN docs b ON a.Id = b.Id WHERE a.body indexquery 'fox' AND "
+        "a.day = '2024-01-01' AND b.title indexquery 'spark' AND a.Id = '3' AND a.price > 1"
+    )
+    left, right = rewrite(query, lambda *_: table).relations
+    assert left.searches == [("fox", "body")] and left.conditions == ["day = '2024-01-01'"]
+    assert right.searches == [] and list(right.masks.values()) == ["INDEXQUERY(title, 'spark')"]
+
+
+def test_a_damaged_split_is_our_error_not_the_engines(tmp_path):
+    made = Table.create(tmp_path, pa.schema([("a", pa.string())]))
+    made.append(pa.table({"a": ["x"] * 100}))
+    split = next(tmp_path.rglob("*.split"))
+    split.write_bytes(split.read_bytes()[:-100] + bytes(100))
+    with pytest.raises(Exception, match=r"\.split is damaged"):
+        run_query("SELECT a FROM docs", lambda *_: Table.open(tmp_path)).read_all()
+
+
+@pytest.mark.parametrize(
+    ("query", "part"),
+    [
+        ("SELEC 1", "line 1"),
+        ("SELECT 1; SELECT 2", "one query"),
+        ("INSERT INTO docs VALUES (1)", "one query"),
+        ("COPY docs TO 'x.csv'", "one query"),
+        ("SELECT nope FROM docs", "nope"),
+        ("SELECT _score FROM docs", "0 searches"),
+        ("SELECT body indexquery title FROM docs", "Cannot read the query"),
+        ("SELECT indexquery(body) FROM docs", "takes a column"),
+        ("SELECT * FROM range(3)", "is no table"),
+        ("SELECT Id / body FROM docs", "The query engine says"),
+        ("SELECT * FROM docs a, docs b WHERE _indexall indexquery 'a'", "one table"),
+        ("SELECT * FROM docs WHERE body indexquery 'a AND ('", "parse"),
+    ],
+)
+def test_what_cannot_be_answered_is_a_sentence(table, query, part):
+    with pytest.raises((EmbeddedQueryError, ValueError), match=part) as caught:
+        run_query(query, lambda *_: table).read_all()
+    assert "\n" not in str(caught.value)
+
+
+# --- on the command line ---------------------------------------------------------------------
+
+
+def test_tables_are_named_by_folder_place_or_option(cli, docs):
+    for source in ("docs", "indextables.`docs`", f"'{cli.folder}/docs'", "`docs`"):
+        assert cli.rows("sql", f"SELECT count(*) AS n FROM {source}") == [{"n": 60}]
+    assert cli.rows("sql", "SELECT count(*) AS n FROM d", "-t", f"d={cli.folder}/docs") == [
+        {"n": 60}
+    ]
+    assert "no catalog" in cli.error("sql", "SELECT * FROM db.docs")
+    assert "not an index table" in cli.error("sql", "SELECT * FROM nothing")
+
+
+def test_queries_look_back_in_time_and_come_from_a_pipe(cli, docs):
+    query = "SELECT count(*) AS n FROM docs VERSION AS OF 0"
+    assert cli.rows("sql", query) == [{"n": 40}]
+    assert cli.rows("sql", "-", stdin=query) == [{"n": 40}]
+    first = cli.rows("history", docs)[-1]
+    query = f"SELECT count(*) AS n FROM docs TIMESTAMP AS OF '{first['timestamp']}'"
+    assert cli.rows("sql", query) == [{"n": 40}]
+
+
+def test_names_of_columns_in_any_case(cli, docs):
+    assert cli.rows("sql", "SELECT iD, TITLE FROM docs WHERE ID = 3") == [
+        {"Id": 3, "title": "Document 3 about search"}
+    ]
+
+
+def test_no_rows_still_have_columns(cli, docs):
+    assert cli.ok("sql", "SELECT Id, title FROM docs WHERE Id < 0") == "Id\ttitle\n"
+    assert cli.ok("sql", "SELECT Id FROM docs WHERE Id < 0", "--json") == ""
+
+
+def test_types_survive_json(cli):
+    table = pa.table(
+        {
+            "big": [2**62], "text": ['"ü\u0000'], "bytes": [b"\x00\xff"],
+            "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+            "none": pa.array([None], pa.string()),
+            "decimal": pa.array(["1.10"]).cast(pa.decimal128(10, 2)),
+            "nan": [float("nan")],
+        }
+    )  # fmt: skip
+    pq.write_table(table, "x.parquet")
+    cli.ok("import", "t", "x.parquet")
+    assert cli.rows("sql", "SELECT * FROM t") == [
+        {"big": 2**62, "text": '"ü\u0000', "bytes": "0x00ff", "map": {"k": 1}, "none": None,
+         "decimal": "1.10", "nan": None}
+    ]  # fmt: skip
+
+
+def test_statements_of_ours_go_to_their_jobs(cli, docs):
+    (row,) = cli.rows("sql", "MERGE SPLITS 'docs' TARGET SIZE 100M")
+    assert row["metrics"]["status"] == "success" and row["metrics"]["merged_files"] == 10
+    rows = cli.rows("sql", "VERIFY INDEXTABLES docs")
+    assert {r["status"] for r in rows} == {"OK"}
+    assert "Cannot read the statement" in cli.error("sql", "MERGE SPLITS 'docs' TARGET SIZ 1")
+    assert "not an index table" in cli.error("sql", "CHECKPOINT INDEXTABLES 'nope'")

@@ -1,0 +1,269 @@
+"""Where a scan runs, what it leaves out, and what Spark's UI is told about it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from indextables import Table
+from indextables.config import DRIVER_MAX_AGGREGATED_ROWS
+from indextables.plan.scan import SplitTask
+from indextables.predicate import TRUE
+from indextables.spark.bridge import local_rows
+from indextables.spark.bridge.jvm import Jvm
+from indextables.spark.read_task import in_groups
+
+ROWS = 4_000
+DAYS = 4
+DRIVER = "spark.indextables.read.driver.maxRows"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Four partitions of one split each; ids rise with the days."""
+    path = str(tmp_path_factory.mktemp("scans") / "docs")
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("content", pa.string()),
+            ("tag", pa.string()),
+            ("n", pa.int32()),
+            ("day", pa.string()),
+        ]
+    )
+    table = Table.create(path, schema, partition_by=["day"], mapping={"tag": "string"})
+    for day in range(DAYS):
+        numbers = range(day * ROWS // DAYS, (day + 1) * ROWS // DAYS)
+        rows = {
+            "id": numbers,
+            "content": [f"red fox w{i % 100}" for i in numbers],
+            "tag": [f"Blue Whale {i % 10}" for i in numbers],
+            "n": [i % 7 for i in numbers],
+            "day": [f"d{day}"] * len(numbers),
+        }
+        table.append(pa.table(rows, schema=schema))
+    return path
+
+
+@pytest.fixture
+def settings(spark):
+    """Sets settings of the session for one test."""
+    changed = []
+
+    def change(name, value):
+        spark.conf.set(name, str(value))
+        changed.append(name)
+
+    yield change
+    for name in changed:
+        spark.conf.unset(name)
+
+
+def plan_of(frame):
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
+def metrics_of(spark, frame):
+    """What the UI shows for the query that a frame is, once it ran."""
+    frame.collect()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store = spark._jsparkSession.sharedState().statusStore()
+    execution = store.executionsList().last()
+    values = store.executionMetrics(execution.executionId())
+    found = {}
+    for at in range(execution.metrics().size()):
+        metric = execution.metrics().apply(at)
+        value = values.get(metric.accumulatorId())
+        if value.isDefined():
+            # The sum stands in a second line where there is one; Spark shows it as a size.
+            found.setdefault(metric.name(), value.get().split("\n")[-1].split(" (")[0])
+    return found
+
+
+# --- searches --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [0, 10_000])
+def test_a_search_is_the_index_s_even_where_its_column_is_read(spark, place, settings, rows):
+    settings(DRIVER, rows)
+    found = spark.sql(f"SELECT * FROM indextables.`{place}` WHERE content indexquery 'w7'")
+    assert "ArrowEvalPython" not in plan_of(found)
+    assert found.count() == ROWS // 100
+
+
+@pytest.mark.parametrize("rows", [0, 10_000])
+def test_a_search_means_what_the_table_s_analyzer_says(spark, place, settings, rows):
+    settings(DRIVER, rows)
+    query = f"SELECT tag FROM indextables.`{place}` WHERE tag indexquery '{{}}'"
+    # `tag` is one whole value; as words it would match both.
+    assert len(spark.sql(query.format('"Blue Whale 3"')).collect()) == ROWS // 10
+    assert spark.sql(query.format("whale")).collect() == []
+
+
+def test_a_search_of_all_columns_reaches_the_index_through_a_view(spark, place):
+    spark.sql(f"SELECT * FROM indextables.`{place}`").createOrReplaceTempView("scans_view")
+    try:
+        for text in (
+            "SELECT id FROM scans_view WHERE indexqueryall('w7')",
+            "WITH c AS (SELECT * FROM scans_view) SELECT id FROM c WHERE _indexall indexquery 'w7'",
+        ):
+            found = spark.sql(text)
+            assert "ArrowEvalPython" not in plan_of(found)
+            assert found.count() == ROWS // 100
+        # A view of some columns is searched in those, which the index cannot tell apart.
+        spark.sql(f"SELECT id, tag FROM indextables.`{place}`").createOrReplaceTempView(
+            "scans_view"
+        )
+        assert spark.sql("SELECT * FROM scans_view WHERE indexqueryall('w7')").count() == 0
+    finally:
+        spark.catalog.dropTempView("scans_view")
+
+
+def test_a_new_session_of_an_enabled_one_knows_index_tables(spark, place):
+    other = spark.newSession()
+    assert other.sql(f"SELECT count(*) FROM indextables.`{place}`").collect()[0][0] == ROWS
+    assert spark.getActiveSession()._jsparkSession.equals(spark._jsparkSession)
+
+
+# --- where it runs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "most", "there"),
+    [
+        ("SELECT n, count(*) FROM {t} WHERE content indexquery 'fox' GROUP BY n", 99, "BatchScan"),
+        ("SELECT n, count(*) FROM {t} WHERE content indexquery 'fox' GROUP BY n", ROWS, "Local"),
+        ("SELECT count(*) FROM {t} WHERE content indexquery 'fox'", 99, "Local"),
+        ("SELECT count(*) FROM {t} WHERE content indexquery 'fox' AND n > 3", 99, "BatchScan"),
+    ],
+)
+def test_who_aggregates_what_a_search_finds(spark, place, settings, query, most, there):
+    settings(DRIVER, 50)
+    settings(DRIVER_MAX_AGGREGATED_ROWS.name, most)
+    text = query.format(t=f"indextables.`{place}`")
+    found = spark.sql(text)
+    assert there in plan_of(found)
+    rows = sorted(found.collect())
+    settings(DRIVER, 0)
+    assert rows == sorted(spark.sql(text).collect())
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "parallelism", "expected"),
+    [
+        ([], 4, []),
+        ([1, 1, 1], 4, [3]),
+        ([35] * 20, 2, [10, 10]),
+        ([34, 36] * 10, 2, [10, 10]),
+        ([100, 1, 1, 1], 2, [1, 3]),
+        ([20] * 3, 8, [1, 1, 1]),
+    ],
+)
+def test_splits_share_no_more_tasks_than_there_are_cores(megabytes, parallelism, expected):
+    tasks = [SplitTask(str(i), m << 20, None, None, 1, {}, TRUE) for i, m in enumerate(megabytes)]
+    groups = in_groups(tasks, parallelism=parallelism)
+    assert [task for group in groups for task in group] == tasks
+    assert [len(group) for group in groups] == expected
+
+
+def test_rows_of_the_driver_may_be_larger_than_spark_s_limit_of_a_stream(spark, monkeypatch):
+    monkeypatch.setattr(local_rows, "_STREAM_BYTES", 1_000)
+    table = pa.table({"i": range(1_000), "s": [str(i) * 3 for i in range(1_000)]})
+    java = Jvm(spark)
+    schema = spark.createDataFrame(table)._jdf.schema()
+    rows = local_rows.internal_rows(java, table, schema)
+    assert [rows[at].getLong(0) for at in (0, 1, 500, 999)] == [0, 1, 500, 999]
+    assert rows[999].getUTF8String(1).toString() == "999" * 3
+    assert len(rows) == 1_000
+
+
+@pytest.mark.parametrize("numbers", [[5], [-1, None, 2**62], [None], [7] * 70])
+def test_a_row_of_counts(spark, numbers):
+    table = pa.table({f"c{i}": pa.array([n], pa.int64()) for i, n in enumerate(numbers)})
+    (row,) = local_rows.internal_rows(Jvm(spark), table, None)
+    found = [None if row.isNullAt(i) else row.getLong(i) for i in range(len(numbers))]
+    assert found == numbers
+
+
+# --- joins -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("native", ["true", "false"])
+@pytest.mark.parametrize("key", ["day", "id"])
+def test_a_join_with_a_small_table_reads_only_the_splits_it_needs(
+    spark, place, settings, tmp_path, native, key
+):
+    settings(DRIVER, 0)
+    settings("spark.indextables.read.nativeScan.enabled", native)
+    keys = [("d1", 1_500, "x"), ("d3", 9_999, "y")]
+    spark.createDataFrame(keys, "day string, id long, v string").write.parquet(
+        str(tmp_path / "keys")
+    )
+    small = spark.read.parquet(str(tmp_path / "keys")).where("v = 'x'").drop("v")
+    rows = spark.read.format("indextables").load(place).select("day", "id", "n")
+    joined = rows.join(small, key).selectExpr("sum(n)", "count(*)")
+    expected = [i % 7 for i in range(1_000, 2_000)] if key == "day" else [1_500 % 7]
+    assert tuple(joined.collect()[0]) == (sum(expected), len(expected))
+    assert rows_scanned(joined) == ROWS // DAYS
+    # The same table without the join is whole.
+    assert rows.selectExpr("sum(n)").collect()[0][0] == sum(i % 7 for i in range(ROWS))
+
+
+def rows_scanned(frame):
+    """How many rows the scan of the index table in an executed plan gave."""
+    waiting, found = [frame._jdf.queryExecution().executedPlan()], []
+    while waiting:
+        node = waiting.pop()
+        match node.nodeName():
+            case "AdaptiveSparkPlan":
+                waiting.append(node.executedPlan())
+            case name if "QueryStage" in name:
+                waiting.append(node.plan())
+            case name if name.startswith("BatchScan"):
+                found.append(node.metrics().apply("numOutputRows").value())
+            case _:
+                children = node.children()
+                waiting += [children.apply(at) for at in range(children.size())]
+    (rows,) = found
+    return rows
+
+
+# --- what Spark's UI shows -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("condition", ["content indexquery 'w7'", "n > 3"])
+def test_metrics_of_a_scan(spark, place, settings, condition):
+    settings(DRIVER, 0)
+    found = spark.sql(
+        f"SELECT id FROM indextables.`{place}` WHERE {condition} AND day > 'd0' AND id < 2500"
+    )
+    shown = metrics_of(spark, found)
+    assert shown["splits of the table"] == "4.0 B"
+    assert shown["splits pruned by partition"] == "1.0 B"
+    assert shown["splits skipped by statistics"] == "1.0 B"
+    assert shown["splits routed away"] == "0.0 B"
+    assert shown["splits to read"] == "2.0 B"
+    assert shown["bytes of the splits to read"].endswith("B")
+    assert int(shown["number of output rows"].replace(",", "")) > 0
+    assert ("bytes of rows from Python tasks" in shown) == ("indexquery" in condition)
+
+
+def test_native_scans_tell_the_bytes_they_read_and_read_only_their_columns(spark, place, settings):
+    settings(DRIVER, 0)
+    settings("parquet.hadoop.vectored.io.enabled", "false")  # Hadoop does not count those reads
+
+    def read(columns):
+        group = f"bytes of {columns}"
+        spark.sparkContext.setJobGroup(group, group)
+        spark.sql(f"SELECT {columns} FROM indextables.`{place}`").collect()
+        scala, tracker = spark.sparkContext._jsc.sc(), spark.sparkContext.statusTracker()
+        scala.listenerBus().waitUntilEmpty()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        stages = [stage for job in jobs for stage in list(job.stageIds)]
+        return sum(scala.statusStore().lastStageAttempt(stage).inputBytes() for stage in stages)
+
+    try:
+        some, every = read("sum(id)"), read("sum(id), max(content), max(tag), max(n)")
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert 0 < some < every

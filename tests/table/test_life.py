@@ -1,0 +1,276 @@
+"""The life of a table: anything in any order, beside a model in plain Python.
+
+After every step the newest version has the rows, counts and search results of the model. Whenever
+something was forgotten, and at the end, every version that can still be read is what it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import uuid
+
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from indextables import Table
+from indextables.errors import VersionNotFoundError
+
+SCHEMA = pa.schema({"id": pa.int64(), "month": pa.int32(), "body": pa.string(), "n": pa.int64()})
+WORDS = ("alpha", "beta", "gamma", "delta")
+KEPT_LONG = {
+    "spark.indextables.checkpoint.interval": 4,
+    "spark.indextables.purge.retentionCheckEnabled": False,
+}
+KEPT_SHORT = KEPT_LONG | {
+    "spark.indextables.state.retention.hours": 0,
+    "spark.indextables.state.retention.versions": 1,
+    "spark.indextables.checkpointRetention.duration": 0,
+    "spark.indextables.state.gc.minManifestAgeHours": 0,
+}
+
+Row = tuple[int, int | None, str | None, int | None]
+bodies = st.none() | st.lists(st.sampled_from(WORDS), max_size=3).map(" ".join)
+months = st.none() | st.integers(1, 3)
+new_rows = st.lists(st.tuples(months, bodies, st.none() | st.integers(-5, 5)), max_size=5)
+
+
+def has(word: str):
+    return lambda row: row[2] is not None and word in row[2].split()
+
+
+CONDITIONS = {
+    **{f"month = {month}": (lambda row, m=month: row[1] == m) for month in (1, 2, 3)},
+    "month IS NULL": lambda row: row[1] is None,
+    **{f"body indexquery '{word}'": has(word) for word in WORDS[:2]},
+    "n > 0": lambda row: row[3] is not None and row[3] > 0,
+    "n IS NULL OR body indexquery 'gamma'": lambda row: row[3] is None or has("gamma")(row),
+    "_indexall indexquery 'alpha AND beta' AND month = 2": (
+        lambda row: has("alpha")(row) and has("beta")(row) and row[1] == 2
+    ),
+    "body = 'delta'": lambda row: row[2] == "delta",
+    "id < 0": lambda _: False,
+}
+PARTITIONS = [where for where in CONDITIONS if where.startswith("month")]
+
+
+class Life(RuleBasedStateMachine):
+    """One table, one model, one client."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.mkdtemp(prefix="indextables-life-")
+        self.uri = f"memory://life-{uuid.uuid4().hex}"
+        self.rows: list[Row] = []
+        self.versions: dict[int, list[Row]] = {}
+        self.next_id = 0
+
+    def teardown(self) -> None:
+        if self.versions:
+            self.check_versions(may_be_gone=False)
+            assert all(check.passed for check in self.open().verify())
+        shutil.rmtree(self.folder)
+
+    # --- both sides --------------------------------------------------------------------------
+
+    def open(self, *, version: int | None = None, config: dict[str, object] = KEPT_LONG) -> Table:
+        paths = {
+            "spark.indextables.cache.disk.path": f"{self.folder}/cache",
+            "spark.indextables.indexWriter.tempDirectoryPath": self.folder,
+        }
+        return Table.open(self.uri, version=version, config={**config, **paths})
+
+    def made(self, drawn) -> tuple[list[Row], pa.Table]:
+        rows = [(self.next_id + at, *values) for at, values in enumerate(drawn)]
+        self.next_id += len(rows)
+        columns = list(zip(*rows, strict=True)) or [()] * 4
+        return rows, pa.table(list(map(list, columns)), schema=SCHEMA)
+
+    def now(self, rows: list[Row]) -> None:
+        self.rows = rows
+        version = self.open().version
+        # A change that changes nothing writes no version.
+        assert version not in self.versions or self.versions[version] == sorted(rows, key=repr)
+        self.versions[version] = sorted(rows, key=repr)
+
+    def check_versions(self, *, may_be_gone: bool) -> None:
+        newest = max(self.versions)
+        for version, rows in list(self.versions.items()):
+            try:
+                table = self.open(version=version)
+            except VersionNotFoundError:
+                assert may_be_gone, f"version {version} cannot be read any more"
+                assert version != newest
+                del self.versions[version]
+                continue
+            assert found(table) == rows, f"version {version}"
+            assert table.count() == len(rows)
+
+    # --- what happens to a table ---------------------------------------------------------------
+
+    @initialize(partitioned=st.booleans(), drawn=new_rows)
+    def create(self, partitioned, drawn) -> None:
+        Table.create(self.uri, SCHEMA, partition_by=["month"] if partitioned else [])
+        self.partitioned = partitioned
+        self.now([])
+        self.append(drawn)
+
+    @rule(drawn=new_rows)
+    def append(self, drawn) -> None:
+        rows, data = self.made(drawn)
+        self.open().append(data)
+        self.now(self.rows + rows)
+
+    @rule(drawn=new_rows)
+    def overwrite(self, drawn) -> None:
+        rows, data = self.made(drawn)
+        self.open().overwrite(data)
+        self.now(rows)
+
+    @rule(drawn=new_rows, month=st.integers(1, 3))
+    def overwrite_month(self, drawn, month) -> None:
+        rows, data = self.made([(month, *rest) for _, *rest in drawn])
+        self.open().overwrite(data, where=f"month = {month}")
+        self.now([row for row in self.rows if row[1] != month] + rows)
+
+    @rule(where=st.sampled_from(list(CONDITIONS)))
+    def delete(self, where) -> None:
+        done = self.open().delete(where=where)
+        kept = [row for row in self.rows if not CONDITIONS[where](row)]
+        assert done.rows_removed == len(self.rows) - len(kept)
+        self.now(kept)
+
+    @rule(where=st.sampled_from(list(CONDITIONS)))
+    def update(self, where) -> None:
+        chosen = CONDITIONS[where]
+        done = self.open().update("n = n + 1, body = coalesce(body, 'gamma')", where=where)
+        assert done.rows == sum(map(chosen, self.rows))
+        self.now(
+            [
+                (i, m, "gamma" if b is None else b, None if n is None else n + 1)
+                if chosen((i, m, b, n))
+                else (i, m, b, n)
+                for i, m, b, n in self.rows
+            ]
+        )
+
+    @rule(where=st.sampled_from(list(CONDITIONS)), month=months)
+    def move(self, where, month) -> None:
+        chosen = CONDITIONS[where]
+        self.open().update({"month": "NULL" if month is None else str(month)}, where=where)
+        self.now([(r[0], month, *r[2:]) if chosen(r) else r for r in self.rows])
+
+    @rule(where=st.sampled_from(PARTITIONS))
+    def drop_partitions(self, where) -> None:
+        if self.partitioned:
+            self.open().drop_partitions(where=where)
+            self.now([row for row in self.rows if not CONDITIONS[where](row)])
+
+    @rule()
+    def merge(self) -> None:
+        self.open().merge_splits(target_size="100M")
+        self.now(self.rows)
+
+    @rule()
+    def index_crossreferences(self) -> None:
+        self.open().index_crossreferences()
+        self.now(self.rows)
+
+    @rule(form=st.sampled_from(["avro", "json"]))
+    def checkpoint(self, form) -> None:
+        self.open(config={**KEPT_LONG, "spark.indextables.state.format": form}).checkpoint()
+
+    @rule()
+    def truncate(self) -> None:
+        self.open().truncate_time_travel()
+        self.check_versions(may_be_gone=True)
+        assert list(self.versions) == [self.open().version]
+
+    @rule()
+    def purge_what_nobody_names(self) -> None:
+        self.open().purge(older_than_hours=0)
+        self.check_versions(may_be_gone=False)
+
+    @rule()
+    def purge_all_that_may_go(self) -> None:
+        dry = self.open(config=KEPT_SHORT).purge(
+            older_than_hours=0, log_retention_hours=0, dry_run=True
+        )
+        self.check_versions(may_be_gone=False)
+        done = self.open(config=KEPT_SHORT).purge(older_than_hours=0, log_retention_hours=0)
+        assert len(done.orphans) >= len(dry.orphans)
+        self.check_versions(may_be_gone=True)
+
+    @rule(data=st.data())
+    def restore(self, data) -> None:
+        version = data.draw(st.sampled_from(sorted(self.versions)))
+        rows = self.versions[version]
+        self.open().restore(version=version)
+        self.now(list(rows))
+
+    # --- what must hold ------------------------------------------------------------------------
+
+    @invariant()
+    def rows_counts_and_searches_agree(self) -> None:
+        if not self.versions:
+            return
+        table = self.open()
+        assert found(table) == sorted(self.rows, key=repr)
+        assert table.count() == len(self.rows)
+        for where in ("n > 0", "month = 2", "body indexquery 'alpha OR gamma'"):
+            expected = sorted(r[0] for r in self.rows if _meets(where, r))
+            assert sorted(table.scan(columns=["id"], where=where)["id"].to_pylist()) == expected
+            assert table.count(where=where) == len(expected)
+        hits = table.search("beta", fields=["body"], limit=None)
+        assert sorted(hits["id"].to_pylist()) == sorted(r[0] for r in self.rows if has("beta")(r))
+        scores = hits["_score"].to_pylist()
+        assert scores == sorted(scores, reverse=True)
+
+
+def _meets(where: str, row: Row) -> bool:
+    if "alpha OR gamma" in where:
+        return has("alpha")(row) or has("gamma")(row)
+    return bool(CONDITIONS[where](row))
+
+
+def found(table: Table) -> list[Row]:
+    columns = table.scan().select(SCHEMA.names).to_pydict().values()
+    return sorted(zip(*columns, strict=True), key=repr)
+
+
+LIVES = max(2, settings.default.max_examples // 4)
+
+
+@pytest.mark.filterwarnings("error")
+def test_any_life() -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    run_state_machine_as_test(
+        Life, settings=settings(max_examples=LIVES, stateful_step_count=16, deadline=None)
+    )
+
+
+def test_the_model_would_notice(monkeypatch) -> None:
+    """A table that loses a row is found out."""
+    from hypothesis.stateful import run_state_machine_as_test
+
+    real = Table.merge_splits
+
+    def lossy(self, **options):
+        with contextlib.suppress(Exception):
+            self.delete(where="month = 2")
+        return real(self, **options)
+
+    monkeypatch.setattr(Table, "merge_splits", lossy)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(
+            Life,
+            settings=settings(
+                max_examples=200, stateful_step_count=16, deadline=None, database=None,
+                derandomize=True, phases=[Phase.generate], report_multiple_bugs=False,
+            ),
+        )  # fmt: skip

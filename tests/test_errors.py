@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+from indextables import errors
+
+DEFINED = {
+    name: kind
+    for module in pkgutil.iter_modules(errors.__path__, "indextables.errors.")
+    for name, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
+    if issubclass(kind, errors.IndexTablesError)
+}
+
+
+def test_every_error_is_exported():
+    assert set(DEFINED) == set(errors.__all__)
+
+
+@pytest.mark.parametrize("kind", DEFINED.values(), ids=DEFINED)
+def test_an_error_is_named_by_the_package_and_prints_its_message(kind):
+    assert f"{kind.__module__}.{kind.__name__}" == f"indextables.errors.{kind.__name__}"
+    error = kind.__new__(kind)
+    error.args = ("What happened: 'x'.",)
+    assert str(error) == "What happened: 'x'."

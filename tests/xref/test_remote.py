@@ -1,0 +1,31 @@
+"""XRefs on an object store: built, linked and asked; a cold one is fetched with one request."""
+
+from __future__ import annotations
+
+import uuid
+
+from faulty_store import FaultyStore
+from xrefs import MAPPING, SCHEMA, cover, link, rows_of, sources
+
+from indextables import Table
+from indextables.config import Config
+from indextables.log.transaction_log import TransactionLog
+
+
+def test_routing_on_s3(s3, config):
+    uri = f"{s3.uri}/{uuid.uuid4().hex}"
+    table = Table.create(uri, SCHEMA, mapping=MAPPING, config=config, storage_options=s3.options)
+    for number in range(3):
+        table.append(rows_of(number))
+    splits = sources(table)
+    parts = [cover(table, splits[:1]), cover(table, splits[1:])]
+    linked = link(table, parts, [s.path for s in splits])
+    store = FaultyStore(table.log.store)
+    settings = Config(config)
+    cold = Table(TransactionLog(store, config=settings), config=settings, version=None)
+    where = "body indexquery 'word2'"
+    assert cold.scan(columns=["id"], where=where)["id"].to_pylist() == [2]
+    assert "3 -> 1 splits" in cold.explain(where=where)
+    assert cold.count(where=where) == 1
+    for path in (linked.path, *(part.path for part in parts)):
+        assert [o for o, p in store.operations if p == path] == ["get_range"]
