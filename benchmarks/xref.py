@@ -12,9 +12,11 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Row
 
 from benchmarks.log_rows import COMMON, NEEDLE, SCHEMA, batch, word_in
 from benchmarks.measure import Result, best_of, race
+from benchmarks.spark import start
 from indextables import Table
 from indextables.config import KEYS, XREF_BLOOM_FIELDS, Config
 from indextables.log.actions import AddXRef
@@ -44,6 +46,7 @@ def run(scale: float = 1.0) -> Iterator[Result]:
         sources = _sources(table)
         yield from _building(table, sources, append_time)
         yield from _routing(table, config)
+        yield _in_spark(table, Path(name))
         yield from _identifiers(Path(name), max(20, count // 10))
 
 
@@ -174,6 +177,28 @@ def _routing(table: Table, config: dict[str, object]) -> Iterator[Result]:
     yield Result(
         "A condition that matches everywhere is hardly slower with XRefs",
         dull.seconds / never.seconds, 1.05, "at most", f"with {dull} / without {never}",
+    )  # fmt: skip
+
+
+def _in_spark(table: Table, root: Path) -> Result:
+    """The whole query, planning and collecting included."""
+    spark = start(root)
+    query = f"SELECT * FROM indextables.`{table.uri}` WHERE message indexquery '{NEEDLE}'"
+
+    def ask(routed: bool) -> list[Row]:
+        spark.conf.set(f"{_PREFIX}xref.query.minSplitsForXRef", 1)
+        spark.conf.set(f"{_PREFIX}xref.query.enabled", routed)
+        return spark.sql(query).collect()
+
+    try:
+        assert sorted(ask(True)) == sorted(ask(False))
+        routed, plain = race(4, lambda: ask(True), lambda: ask(False))
+    finally:
+        spark.stop()
+    return Result(
+        f"In Spark, a word in {NEEDLES} splits is found sooner with an XRef",
+        plain.seconds / routed.seconds, 10, "at least",
+        f"without {plain} / with {routed}",
     )  # fmt: skip
 
 

@@ -144,14 +144,14 @@ def rows(frame: Any) -> list[str]:
     return sorted(map(repr, frame.collect()))
 
 
-def check(history: History) -> None:
-    """Some joins of every kind, each way, in one query."""
+def check(history: History, joins: int) -> None:
+    """Some of the joins of every kind, each way."""
     from indextables.ariadne import join
 
     r = history.random
     whole, keys = history.whole().cache(), history.keys().cache()
     declared = sorted(history.index.indexes - {"v"})
-    for how, left in itertools.product(HOW, (True, False)):
+    for how, left in r.sample(list(itertools.product(HOW, (True, False))), joins):
         using = r.sample(declared, r.randrange(1, len(declared) + 1))
         ours = whole
         if history.aliases and r.random() < 0.4:
@@ -167,23 +167,23 @@ def check(history: History) -> None:
     keys.unpersist()
 
 
-def play(spark: Any, folder: Path, seed: int) -> None:
+def play(spark: Any, folder: Path, seed: int, *, joins: int) -> None:
     history = History(spark, folder / str(seed), seed)
-    check(history)
+    check(history, joins)
     for _ in range(STEPS):
         history.step()
-    check(history)
+    check(history, joins)
     history.index.update()
-    check(history)
+    check(history, joins)
     assert not history.index.data().pending
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_joins_are_sparks_joins(spark, storage, tmp_path, seed):
-    play(spark, tmp_path, seed)
+    play(spark, tmp_path, seed, joins=len(HOW))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2, 40))
 def test_joins_are_sparks_joins_for_long(spark, storage, tmp_path, seed):
-    play(spark, tmp_path, seed)
+    play(spark, tmp_path, seed, joins=2 * len(HOW))

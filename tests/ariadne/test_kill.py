@@ -56,6 +56,7 @@ def kill_after(lines: int, storage: Path, temporary: Path) -> list[str]:
 )
 def test_a_killed_update_loses_nothing(spark, storage, tmp_path, data, lines):
     from indextables.ariadne import Index
+    from indextables.ariadne.staging import staged_batches
 
     index = Index("t", "id INT")
     index.add_file(str(data))
@@ -70,6 +71,9 @@ def test_a_killed_update_loses_nothing(spark, storage, tmp_path, data, lines):
     for number in range(FILES):
         assert index.locate_files({"id": [number * 10 + 4]}) == {str(data / f"{number}.parquet")}
     assert sorted(index.join(keys, "id").collect()) == sorted(whole.join(keys, "id").collect())
-    # What the dead one staged is merged and gone.
-    assert not list(index._place.store.list("staging"))
     assert not index.update().batches
+    # What the dead one staged is merged and gone; what it never committed is swept up.
+    assert not staged_batches(index._place)
+    index.vacuum(0)
+    assert not list(index._place.store.list("staging"))
+    assert sorted(index.join(keys, "id").collect()) == sorted(whole.join(keys, "id").collect())

@@ -159,12 +159,18 @@ def probe(filters: Filters, hashes: Hashes) -> Flags:
 
 
 def may_hold_any(filters: Filters, hashes: Hashes) -> Flags:
-    """For every filter: may it hold at least one of the values? Stops at a filter's first yes."""
+    """For every filter: may it hold at least one of the values?
+
+    Values are tried in growing portions, and only on filters that said no to all before: of many
+    values, most filters say "perhaps" to one of the first.
+    """
     answer: Flags = filters.starts < 0
-    for begin in range(0, len(hashes), 1024):
+    begin, size = 0, 64
+    while begin < len(hashes):
         rows = np.flatnonzero(~answer)
         if not len(rows):
             break
         part = Filters(filters.words, filters.starts[rows], filters.blocks[rows])
-        answer[rows] = probe(part, hashes[begin : begin + 1024]).any(axis=1)
+        answer[rows] = probe(part, hashes[begin : begin + size]).any(axis=1)
+        begin, size = begin + size, 2 * size
     return answer

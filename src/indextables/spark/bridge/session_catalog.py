@@ -9,6 +9,7 @@ Spark, so Spark is told such names before it answers (`remember`).
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -28,6 +29,8 @@ from indextables.spark.bridge.jvm import (
 )
 from indextables.spark.data_source import ALIASES, NAME
 from indextables.spark.schemas import spark_schema
+
+logger = logging.getLogger(__name__)
 
 SPARK_CATALOG = "spark_catalog"
 _PLAIN_NAME = re.compile(r"\w+")  # what Spark takes for the name of a table
@@ -177,8 +180,9 @@ class SessionCatalog(Comparable):
         try:
             self._below.createTable(identifier, columns, nothing, self.java.hash_map(properties))
         except (Py4JJavaError, CapturedException) as error:
-            if "ALREADY_EXISTS" not in str(error):  # another thread was faster
-                raise
+            if "ALREADY_EXISTS" not in str(error):  # by another thread
+                reason = str(error).splitlines()[0]
+                logger.warning("Spark does not list the table at '%s': %s", access.uri, reason)
 
     # --- what Spark's catalog knows of a table -------------------------------------------------
 
