@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,18 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from servers import Server, ServerUnavailableError, azure_server, s3_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.structuredLogging.enabled": "false",
+}
 
 settings.register_profile("ordinary", deadline=None)
 settings.register_profile("long", deadline=None, max_examples=5_000)
@@ -26,6 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        # One JVM: xdist keeps a group in one worker.
+        if "spark" in getattr(item, "fixturenames", ()) or "/tests/spark/" in item.path.as_posix():
+            item.add_marker(pytest.mark.xdist_group("spark"))
     if not config.getoption("--long"):
         for item in items:
             if item.get_closest_marker("long"):
@@ -51,3 +68,17 @@ def azure() -> Iterator[Server]:
         yield server
     finally:
         context.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """An enabled session with two cores."""
+    import indextables
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = indextables.session(
+        "tests", **SPARK_SETTINGS, **{"spark.sql.warehouse.dir": str(warehouse)}
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
