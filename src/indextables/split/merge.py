@@ -14,7 +14,9 @@ import functools
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +36,8 @@ from indextables.split.search import SplitFile
 from indextables.split.writer import SplitWriter, WrittenSplit
 
 logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
 
 _GROUPS_AT_ONCE = 4
 MAX_TAGS = 10_000
@@ -68,14 +72,15 @@ def merge_splits(
         with SplitWriter(
             stored, mapping, config, partition_values=partition_values, adopted=adopted
         ) as writer:
+            copied = dict.fromkeys((source.path for source in ordered), 0)
+            for path, batch in _one_ahead(_rows(ordered, stored)):
+                writer.write(batch)
+                copied[path] += batch.num_rows
             for source in ordered:
-                before = writer.rows
-                for batch in _rows(source, stored):
-                    writer.write(batch)
-                if writer.rows - before != source.info.rows:
+                if copied[source.path] != source.info.rows:
                     raise DamagedSplitError(
                         source.path,
-                        f"{writer.rows - before} rows were read instead of {source.info.rows}",
+                        f"{copied[source.path]} rows were read instead of {source.info.rows}",
                     )
             written = writer.close()
     if written.num_records != sum(source.info.rows for source in sources):
@@ -84,12 +89,24 @@ def merge_splits(
     return written
 
 
-def _rows(source: SplitFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    names = [name for name in schema.names if name in source.rows.schema.names]
+def _rows(sources: Sequence[SplitFile], schema: pa.Schema) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of all sources, each batch with the path it comes from."""
     nullable = pa.schema([f.with_nullable(True) for f in schema])
-    for _, table in source.rows.batches(names, groups_at_once=_GROUPS_AT_ONCE):
-        for batch in table.to_batches():
-            yield conform(batch, nullable)
+    for source in sources:
+        names = [name for name in schema.names if name in source.rows.schema.names]
+        for _, table in source.rows.batches(names, groups_at_once=_GROUPS_AT_ONCE):
+            for batch in table.to_batches():
+                yield source.path, conform(batch, nullable)
+
+
+def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items; the next one is read while the last one is written."""
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="indextables-merge") as pool:
+        coming: Future[Any] = pool.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, items, end)
+            yield item
 
 
 # --- which indexes are taken over ------------------------------------------------------------
