@@ -30,7 +30,7 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A small table."""
     made = Grid()
     for name in columns:
-        made.add_column(name, no_wrap=True, overflow="ellipsis")
+        made.add_column(name, min_width=len(name), no_wrap=True, overflow="ellipsis")
     for row in rows:
         made.add_row(*(str(cell) for cell in row))
     console.print(made)
