@@ -1,7 +1,8 @@
-"""Taking rows out of a table: splits that hold some of them are written anew without them."""
+"""Changing rows of a table: splits that hold some of them are written anew."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +15,16 @@ from indextables.log.actions import Add
 from indextables.log.files import with_paths
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import Environment
+from indextables.plan.execute import Environment, router_of
 from indextables.plan.scan import plan_scan
+from indextables.plan.split_rows import SplitRows
 from indextables.predicate import Predicate
+from indextables.split.memory_index import Rows
 
-_PIECE = 65_536
+PIECE = 65_536
+"""Rows that are read at once."""
+Write = Callable[[SplitRows, Rows, SplitSink], None]
+"""Writes what becomes of a split, given the numbers of the rows that match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +36,16 @@ class Removal:
     rows: int
 
 
-def remove_rows(
-    log: TransactionLog, snapshot: Snapshot, predicate: Predicate, *, config: Config
+def rewrite_splits(
+    log: TransactionLog, snapshot: Snapshot, predicate: Predicate, write: Write, *, config: Config
 ) -> Removal:
-    """Find the rows of a condition and write what remains of their splits."""
-    plan = plan_scan(snapshot, predicate=predicate)
+    """Replace the splits that hold rows of a condition by what `write` makes of each."""
     config = config.over(known_keys(snapshot.metadata.configuration))
+    router = router_of(log.store, snapshot, config)
+    plan = plan_scan(snapshot, predicate=predicate, router=router)
     environment = Environment.of(log.store, snapshot, config)
     touched: list[str] = []
-    removed = 0
+    changed = 0
     with (
         progress("Rewriting splits", len(plan.tasks)) as advance,
         SplitSink(
@@ -52,16 +59,26 @@ def remove_rows(
         for task in plan.tasks:
             rows = environment.rows(task)
             matching = rows.matching()
-            if matching is None or len(matching):
+            if matching is None:
+                matching = np.arange(rows.total)
+            if len(matching):
                 touched.append(task.path)
-                removed += rows.total if matching is None else len(matching)
-                if matching is not None:
-                    keep = np.setdiff1d(np.arange(rows.total), matching, assume_unique=True)
-                    for start in range(0, len(keep), _PIECE):
-                        piece = rows.searcher.read_rows(
-                            keep[start : start + _PIECE], snapshot.schema.names
-                        )
-                        for batch in piece.to_batches():
-                            sink.write(batch)
+                changed += len(matching)
+                write(rows, matching, sink)
             advance(1)
-        return Removal(with_paths(snapshot.entries, touched), tuple(sink.finish()), removed)
+        return Removal(with_paths(snapshot.entries, touched), tuple(sink.finish()), changed)
+
+
+def remove_rows(
+    log: TransactionLog, snapshot: Snapshot, predicate: Predicate, *, config: Config
+) -> Removal:
+    """Find the rows of a condition and write what remains of their splits."""
+
+    def write(rows: SplitRows, matching: Rows, sink: SplitSink) -> None:
+        keep = np.setdiff1d(np.arange(rows.total), matching, assume_unique=True)
+        for start in range(0, len(keep), PIECE):
+            piece = rows.searcher.read_rows(keep[start : start + PIECE], snapshot.schema.names)
+            for batch in piece.to_batches():
+                sink.write(batch)
+
+    return rewrite_splits(log, snapshot, predicate, write, config=config)
