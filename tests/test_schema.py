@@ -215,3 +215,17 @@ def test_unknown_columns_and_nulls_are_refused_together():
 def test_types_are_called_as_spark_calls_them():
     kind = pa.map_(pa.string(), pa.struct([("x", pa.decimal128(3, 1))]))
     assert type_name(kind) == "map<string,struct<x:decimal(3,1)>>"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (pa.list_(pa.float64()), pa.list_(pa.float32())),
+        (pa.struct([("x", pa.float64())]), pa.struct([("x", pa.float32())])),
+        (pa.map_(pa.string(), pa.float64()), pa.map_(pa.string(), pa.float32())),
+    ],
+)
+def test_numbers_inside_a_column_lose_no_digits(given, wanted):
+    rows = pa.table({"c": pa.nulls(1, given)})
+    with pytest.raises(SchemaError, match="lose digits"):
+        conform(rows, pa.schema([("c", wanted)]))

@@ -1,0 +1,27 @@
+"""The columns of a table: Spark's schema JSON and Arrow's schema, the same thing in two spellings.
+
+The log keeps a schema as Spark writes it (`schemaString`); rows are Arrow. Every Spark type has
+one Arrow type here, and Arrow input of another kind is brought to it when nothing is lost
+(`normalize`) or refused with a sentence. `evolve` says what a table's schema becomes when rows of
+another schema arrive, and `conform` brings those rows to it.
+"""
+
+from __future__ import annotations
+
+from indextables.schema.conformity import conform
+from indextables.schema.evolution import evolve
+from indextables.schema.normal import normalize
+from indextables.schema.spark_json import from_json, to_json, type_name
+from indextables.schema.types import MAX_DECIMAL_PRECISION, TIMESTAMP, TIMESTAMP_NTZ
+
+__all__ = [
+    "MAX_DECIMAL_PRECISION",
+    "TIMESTAMP",
+    "TIMESTAMP_NTZ",
+    "conform",
+    "evolve",
+    "from_json",
+    "normalize",
+    "to_json",
+    "type_name",
+]

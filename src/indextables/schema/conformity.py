@@ -1,0 +1,162 @@
+"""Rows brought to a table's schema, where nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import SchemaError
+from indextables.schema.normal import normalize_type
+from indextables.schema.spark_json import type_name
+from indextables.schema.types import Rows, Type, is_list, refuse_duplicates
+
+
+def conform(rows: Rows, schema: pa.Schema) -> Rows:
+    """Bring rows to a table's schema: its order, its types; a missing column becomes null.
+
+    Only casts that lose nothing are made. Every problem is named in one error.
+    """
+    if rows.schema.equals(schema):
+        return rows
+    refuse_duplicates(rows.schema.names)
+    problems = [
+        f"'{n}' is no column of the table" for n in rows.schema.names if n not in schema.names
+    ]
+    columns = []
+    for field in schema:
+        if field.name not in rows.schema.names:
+            column: Any = pa.nulls(rows.num_rows, field.type)
+        else:
+            column = rows.column(field.name)
+            try:
+                column = _cast(column, field.type)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                problems.append(
+                    f"'{field.name}' cannot become {type_name(field.type)}: "
+                    f"{str(error).splitlines()[0]}"
+                )
+                continue
+        if not field.nullable and column.null_count:
+            problems.append(f"'{field.name}' has {column.null_count} nulls and may have none")
+        columns.append(column)
+    if problems:
+        raise SchemaError(
+            "The rows do not fit the table's schema:\n  "
+            + "\n  ".join(problems)
+            + f"\nThe table has {', '.join(schema.names)}."
+        )
+    return type(rows).from_arrays(columns, schema=schema)
+
+
+def _cast(column: Any, kind: Type) -> Any:
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.cast(column.type.storage_type)
+    if pa.types.is_dictionary(column.type):
+        column = _decoded(column)
+    if column.type.equals(kind):
+        return column
+    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind):
+        # A cast between naive and zoned would silently read local times as UTC.
+        if bool(column.type.tz) != bool(kind.tz):
+            raise pa.ArrowInvalid("a timestamp without time zone is no point in time")
+        return column.cast(kind)
+    if not _is_kin(column.type, kind):
+        wanted = "text" if pa.types.is_string(kind) else type_name(kind)
+        raise pa.ArrowInvalid(f"{column.type} is no {wanted}")
+    if lost := list(_lost_fields(column.type, kind)):
+        raise pa.ArrowInvalid(f"it has no {', '.join(lost)}")
+    if pa.types.is_nested(kind) and _may_lose_digits(column.type, kind):
+        raise pa.ArrowInvalid("numbers inside it could lose digits as float")
+    cast = column.cast(kind)
+    if pa.types.is_floating(column.type) and kind == pa.float32():
+        back = cast.cast(column.type)
+        same = pc.or_(pc.equal(back, column), pc.is_nan(column))
+        if pc.all(same).as_py() is False:
+            raise pa.ArrowInvalid("some numbers would lose digits")
+    return cast
+
+
+def _decoded(column: Any) -> Any:
+    """The values of a dictionary. Arrow takes nothing from views, which is what Polars has."""
+    kind = normalize_type(column.type.value_type, "", [])
+    chunks: list[Any] = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    plain = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in chunks]
+    return pa.chunked_array(plain, kind) if isinstance(column, pa.ChunkedArray) else plain[0]
+
+
+def _is_kin(given: Type, kind: Type) -> bool:
+    """Whether values of a type can be values of another one without being read as something else.
+
+    Arrow would make a number of a text, a date of a time, and a truth of any number.
+    """
+    types = pa.types
+    if types.is_dictionary(given) or types.is_run_end_encoded(given):
+        return _is_kin(given.value_type, kind)
+    if types.is_null(given):
+        return True
+    if types.is_string(kind):
+        return _holds_text(given)
+    if given.equals(kind):
+        return True
+    if types.is_boolean(kind) or types.is_date(kind):
+        return given.id == kind.id or (types.is_date(kind) and types.is_date(given))
+    if types.is_timestamp(kind):
+        same_clock = types.is_timestamp(given) and bool(given.tz) == bool(kind.tz)
+        return same_clock or (types.is_date(given) and kind.tz is None)
+    if types.is_integer(kind) or types.is_floating(kind):
+        return types.is_integer(given) or types.is_floating(given)
+    if types.is_decimal(kind):
+        return types.is_decimal(given) or types.is_integer(given)
+    if is_list(kind):
+        return is_list(given) and _is_kin(given.value_type, kind.value_type)
+    if types.is_map(kind) and types.is_map(given):
+        return _is_kin(given.key_type, kind.key_type) and _is_kin(given.item_type, kind.item_type)
+    if types.is_struct(kind) and types.is_struct(given):
+        known = {f.name: f.type for f in kind.fields}
+        return all(_is_kin(f.type, known.get(f.name, f.type)) for f in given.fields)
+    return True
+
+
+def _lost_fields(given: Type, kind: Type) -> Iterator[str]:
+    """Nested fields that a cast would drop without a word."""
+    if pa.types.is_struct(given) and pa.types.is_struct(kind):
+        kept = {f.name: f.type for f in kind.fields}
+        for field in given.fields:
+            if field.name not in kept:
+                yield f"'{field.name}'"
+            else:
+                yield from _lost_fields(field.type, kept[field.name])
+    elif is_list(given) and is_list(kind):
+        yield from _lost_fields(given.value_type, kind.value_type)
+    elif pa.types.is_map(given) and pa.types.is_map(kind):
+        yield from _lost_fields(given.item_type, kind.item_type)
+
+
+def _holds_text(kind: Type) -> bool:
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _holds_text(kind.value_type)
+    return (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def _may_lose_digits(given: Type, kind: Type) -> bool:
+    """Whether a cast makes floats of doubles somewhere inside; only flat ones are compared."""
+    if pa.types.is_struct(given) and pa.types.is_struct(kind):
+        wanted = {f.name: f.type for f in kind.fields}
+        return any(
+            _may_lose_digits(f.type, wanted[f.name]) for f in given.fields if f.name in wanted
+        )
+    if is_list(given) and is_list(kind):
+        return _may_lose_digits(given.value_type, kind.value_type)
+    if pa.types.is_map(given) and pa.types.is_map(kind):
+        return _may_lose_digits(given.key_type, kind.key_type) or _may_lose_digits(
+            given.item_type, kind.item_type
+        )
+    return bool(pa.types.is_float64(given) and pa.types.is_float32(kind))

@@ -1,0 +1,66 @@
+"""Spark's types and their Arrow types, and what all who handle them share."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from indextables.errors import SchemaError
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+TIMESTAMP_NTZ = pa.timestamp("us")
+MAX_DECIMAL_PRECISION = 38
+
+SIMPLE: dict[str, pa.DataType] = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+    "timestamp_ntz": TIMESTAMP_NTZ,
+}
+NAMES = {kind: name for name, kind in SIMPLE.items()}
+DECIMAL = re.compile(r"decimal(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
+CHARACTERS = re.compile(r"(?:var)?char\(\s*\d+\s*\)|string collate \w+")
+FIELD_METADATA = b"spark.metadata"
+
+Type: TypeAlias = Any
+"""An Arrow type. The stubs of pyarrow do not know what nested types have."""
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+
+
+def map_of(key: pa.Field[Any], value: pa.Field[Any]) -> Type:
+    build: Any = pa.map_
+    return build(key, value)
+
+
+def is_list(kind: Type) -> bool:
+    types = pa.types
+    return (
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+    )
+
+
+def repeated_names(names: Iterable[str]) -> list[str]:
+    return [f"'{name}'" for name, count in Counter(names).items() if count > 1]
+
+
+def refuse_duplicates(names: Iterable[str]) -> None:
+    if repeated := repeated_names(names):
+        raise SchemaError(
+            f"Duplicate column names: {', '.join(repeated)}. Every column needs a name of its own."
+        )
