@@ -23,7 +23,8 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.spark.access import TableAccess, invalidate_logs
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.jvm import V2, JavaObject, implements
+from indextables.spark.bridge.named_catalog import NamedCatalog
 from indextables.spark.bridge.table import BridgedTable
 from indextables.spark.bridge.table_changes import (
     changed,
@@ -48,36 +49,11 @@ _RESERVED = frozenset(
 
 
 @implements("catalog.TableCatalog", "catalog.SupportsNamespaces")
-class Catalog(Comparable):
+class Catalog(NamedCatalog):
     """Spark's view of the tables by name and by path."""
-
-    def __init__(self, java: Jvm, name: str) -> None:
-        self.java = java
-        self._name = name
-
-    def key(self) -> str:
-        return f"Catalog {self._name}"
-
-    def initialize(self, name: str, _options: JavaObject) -> None:
-        self._name = name
-
-    def name(self) -> str:
-        return self._name
 
     def defaultNamespace(self) -> JavaObject:  # noqa: N802
         return self.java.strings([])
-
-    def capabilities(self) -> JavaObject:
-        return self.java.find("java.util.HashSet")()
-
-    def tableStateOptionKeys(self) -> JavaObject:  # noqa: N802
-        return self.java.find("java.util.HashSet")()
-
-    def changelogStateOptionKeys(self) -> JavaObject:  # noqa: N802
-        return self.java.find("java.util.HashSet")()
-
-    def useNullableQuerySchema(self) -> bool:  # noqa: N802
-        return True
 
     # --- tables ------------------------------------------------------------------------------
 

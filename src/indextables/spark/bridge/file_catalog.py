@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from indextables.errors import ConfigError
 from indextables.spark.bridge.file_tables import FileSource, FileTable
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
+from indextables.spark.bridge.named_catalog import NamedCatalog
 
 DEFAULT = "default"
 ALL_ROWS = "all_rows"
@@ -42,35 +43,13 @@ class FileSources(Protocol):
         ...
 
 
-class _FileCatalog(Comparable):
+class _FileCatalog(NamedCatalog):
     def __init__(self, java: Jvm, name: str, sources: Callable[[], FileSources]) -> None:
-        self.java = java
-        self._name = name
+        super().__init__(java, name)
         self._sources = sources
-
-    def key(self) -> str:
-        return f"Catalog {self._name}"
-
-    def initialize(self, name: str, _options: JavaObject) -> None:
-        self._name = name
-
-    def name(self) -> str:
-        return self._name
 
     def defaultNamespace(self) -> JavaObject:  # noqa: N802
         return self.java.strings([DEFAULT])
-
-    def capabilities(self) -> JavaObject:
-        return self.java.find("java.util.HashSet")()
-
-    def tableStateOptionKeys(self) -> JavaObject:  # noqa: N802
-        return self.java.find("java.util.HashSet")()
-
-    def changelogStateOptionKeys(self) -> JavaObject:  # noqa: N802
-        return self.java.find("java.util.HashSet")()
-
-    def useNullableQuerySchema(self) -> bool:  # noqa: N802
-        return True
 
     # --- tables ------------------------------------------------------------------------------
 
