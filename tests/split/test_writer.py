@@ -308,6 +308,24 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(tmp_path, limit):
     assert not list(tmp_path.iterdir())
 
 
+def test_an_index_that_cannot_be_written_says_so_while_rows_come(tmp_path):
+    program = """
+        import signal
+        from pathlib import Path
+        from indextables.split.indexer import Indexer
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        mapping = build_mapping(pa.schema([("id", pa.int64()), ("body", pa.string())]), Config())
+        indexer = Indexer(mapping, Path(sys.argv[1]), heap_size=15_000_000)
+        try:
+            for batch in batches(2_000_000):
+                indexer.add(batch)
+        except OSError as error:
+            print("refused:", error)
+    """
+    assert run(program, str(tmp_path)).startswith("refused: Tantivy cannot write the index")
+
+
 def test_memory_does_not_grow_with_the_rows():
     program = """
         write(int(sys.argv[1]), **{"indexWriter.heapSize": "15000000"}).delete()

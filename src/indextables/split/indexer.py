@@ -132,7 +132,10 @@ def add_documents(
                     add_value(document, name, item)
             elif value is not None:
                 add_value(document, name, value)
-        add(document)
+        try:
+            add(document)
+        except ValueError as error:  # the thread that writes has stopped: a disk that fails
+            raise OSError(f"Tantivy cannot write the index: {error}") from error
 
 
 _ADDERS: dict[str, Callable[[tantivy.Document, str, Any], None]] = {
