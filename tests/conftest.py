@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ from servers import Server, ServerUnavailableError, azure_server, s3_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Tests are many short queries: compiling them well takes longer than running them. For every JVM
+# that a test starts, those of other processes too.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SPARK_SETTINGS = {
     "spark.master": "local[2]",
