@@ -57,6 +57,14 @@ def test_insert_overwrite(spark, name):
     assert sorted(rows(spark, f"SELECT id FROM {name} VERSION AS OF 1")) == [(1,), (2,)]
 
 
+def test_the_version_of_a_time(spark, name):
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a', DATE '2024-01-01')")
+    with pytest.raises(PySparkException, match="no version as old as"):
+        spark.sql(f"SELECT * FROM {name} TIMESTAMP AS OF '2001-01-01'").collect()
+    newest = rows(spark, f"SELECT id FROM {name} TIMESTAMP AS OF '2101-01-01 00:00:00'")
+    assert newest == [(1,)]
+
+
 def test_delete_and_truncate(spark, name):
     spark.sql(f"INSERT INTO {name} VALUES (1, 'a', NULL), (2, 'b', DATE '2024-01-02')")
     spark.sql(f"DELETE FROM {name} WHERE day = DATE '2024-01-02'")
@@ -128,6 +136,21 @@ def test_a_table_elsewhere(spark, tmp_path):
     assert Table.open(place).count() == 1
     spark.sql("DROP TABLE indextables.away")
     assert Table.open(place).count() == 1
+
+
+@pytest.mark.parametrize("name", ["indextables.named", "named"])
+def test_a_table_that_is_there_gets_a_name_and_no_rows(spark, tmp_path, name):
+    place = str(tmp_path / "there")
+    spark.range(3).write.format("indextables").save(place)
+    for more in ("(id bigint)", "AS SELECT 7L AS id"):
+        columns, query = (more, "") if more.startswith("(") else ("", more)
+        with pytest.raises(PySparkException, match="leave out the columns and the query"):
+            spark.sql(f"CREATE TABLE {name} {columns} USING indextables LOCATION '{place}' {query}")
+    assert Table.open(place).count() == 3
+    spark.sql(f"CREATE TABLE {name} USING indextables LOCATION '{place}'")
+    assert rows(spark, f"SELECT count(*) FROM {name}") == [(3,)]
+    spark.sql(f"DROP TABLE {name}")
+    assert Table.open(place).count() == 3
 
 
 def test_namespaces(spark):

@@ -72,10 +72,13 @@ def plan_scan(
     files = snapshot.entries
     chosen = _checked_columns(snapshot, columns)
     stages = [_stage("table", files)]
-    partition_part = conjunction(
-        *(p for p in conjuncts(predicate) if partition_only(p, snapshot.partition_columns))
-    )
-    for name, part in (("partitions", partition_part), ("statistics", predicate)):
+    by_partition: list[Predicate] = []
+    by_statistics: list[Predicate] = []
+    for part in conjuncts(predicate):
+        decided = partition_only(part, snapshot.partition_columns)
+        (by_partition if decided else by_statistics).append(part)
+    for name, parts in (("partitions", by_partition), ("statistics", by_statistics)):
+        part = conjunction(*parts)
         if part != TRUE:
             files = files.filter(pa.array(_keep(part, files, snapshot)))
         stages.append(_stage(name, files))

@@ -70,7 +70,7 @@ class Catalog(NamedCatalog):
         properties = table_info(self.java, info)[2]
         location = properties.get("location")
         access = self._access(identifier) if location is None else self.at(location)
-        self.create(identifier, access, info)
+        self.create(identifier, access, info, may_exist=location is not None)
         if location is not None and not _is_path(identifier.name()):
             folder = self._folder(identifier)
             self._warehouse().put(f"{folder}/{_LOCATION_FILE}", access.uri.encode())
@@ -185,7 +185,11 @@ class Catalog(NamedCatalog):
         *,
         may_exist: bool = False,
     ) -> bool:
-        """Create a table at a place; gives whether it did, where one may be there already."""
+        """Create a table at a place; gives whether it did, where one may be there already.
+
+        Whoever names columns, or a query that has some, wants a table of its own: the rows of
+        CREATE TABLE … AS SELECT must not end among those of another table.
+        """
         schema, partitions, properties = table_info(self.java, info)
         given = {k: v for k, v in properties.items() if not k.startswith("option.")}
         provider = given.get("provider", NAME)
@@ -196,6 +200,12 @@ class Catalog(NamedCatalog):
         log = access.log()
         log.invalidate()
         if may_exist and _exists(log):
+            if len(schema):
+                raise ConfigError(
+                    f"There is an index table at {access.uri} already. To give it the name "
+                    f"{identifier.name()}, leave out the columns and the query; to change its "
+                    "rows, INSERT INTO it."
+                )
             return False
         metadata, _ = new_table(
             schema,

@@ -15,6 +15,7 @@ from indextables.errors import ConfigError
 from indextables.spark.bridge.file_tables import FileSource, FileTable
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
 from indextables.spark.bridge.named_catalog import NamedCatalog
+from indextables.spark.bridge.table_changes import travels
 
 DEFAULT = "default"
 ALL_ROWS = "all_rows"
@@ -242,9 +243,7 @@ class ViewingCatalog(_FileCatalog):
 
 def _travels(told: Any) -> bool:
     """Whether Spark asks for an older version, in any of the forms that it has for that."""
-    if isinstance(told, str | int):
-        return True
-    return bool(told.getClass().getSimpleName() == "TableContext" and told.timeTravel().isPresent())
+    return isinstance(told, str | int) or travels(told)
 
 
 def file_catalog(java: Jvm, name: str, sources: Callable[[], FileSources]) -> _FileCatalog:

@@ -160,7 +160,7 @@ class FileScanBuilder:
     def pushFilters(self, filters: JavaObject) -> JavaObject:  # noqa: N802
         translator = Translator(
             self._source.arrow_schema,
-            self.java.session.sessionState().conf().sessionLocalTimeZone(),
+            self.java.conf.sessionLocalTimeZone(),
             _MAX_QUERY_LENGTH,
             _MAX_QUERY_DEPTH,
         )

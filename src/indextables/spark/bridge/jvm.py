@@ -27,6 +27,7 @@ from indextables.spark.bridge.sockets import close_idle_connections
 logger = logging.getLogger(__name__)
 
 V2 = "org.apache.spark.sql.connector."
+PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _PYTHON_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python."
 
 JavaObject = Any
@@ -65,6 +66,11 @@ class Jvm:
     def module(self, name: str) -> JavaObject:
         """The instance of a Scala object."""
         return getattr(getattr(self.jvm, f"{name}$"), "MODULE$")
+
+    @functools.cached_property
+    def conf(self) -> JavaObject:
+        """The session's configuration, as it is whenever it is asked."""
+        return self.session.sessionState().conf()
 
     @functools.cached_property
     def none(self) -> JavaObject:
@@ -106,15 +112,24 @@ class Jvm:
 
     def seq(self, items: Sequence[Any]) -> JavaObject:
         """A Scala Seq."""
-        return self.jvm.PythonUtils.toSeq(list(items))
+        return self.find(PYTHON_UTILS).toSeq(list(items)) if items else self._empty_seq
+
+    @functools.cached_property
+    def _empty_seq(self) -> JavaObject:
+        return self.find(PYTHON_UTILS).toSeq([])
+
+    @functools.cached_property
+    def empty_set(self) -> JavaObject:
+        """A Java set without elements, which nobody can add to."""
+        return self.find("java.util.Collections").emptySet()
 
     def hash_map(self, items: dict[str, str]) -> JavaObject:
         """A Java map."""
         return self.find("java.util.HashMap")(items)
 
-    def struct_type(self, schema: StructType) -> JavaObject:
-        """Spark's schema in the JVM."""
-        return self._struct_type(schema.json())
+    def struct_type(self, schema: StructType | str) -> JavaObject:
+        """Spark's schema, or its JSON, in the JVM."""
+        return self._struct_type(schema if isinstance(schema, str) else schema.json())
 
     @functools.lru_cache(maxsize=256)  # noqa: B019
     def _struct_type(self, text: str) -> JavaObject:

@@ -22,13 +22,13 @@ class NamedCatalog(Comparable):
         return self._name
 
     def capabilities(self) -> JavaObject:
-        return self.java.find("java.util.HashSet")()
+        return self.java.empty_set
 
     def tableStateOptionKeys(self) -> JavaObject:  # noqa: N802
-        return self.java.find("java.util.HashSet")()
+        return self.java.empty_set
 
     def changelogStateOptionKeys(self) -> JavaObject:  # noqa: N802
-        return self.java.find("java.util.HashSet")()
+        return self.java.empty_set
 
     def useNullableQuerySchema(self) -> bool:  # noqa: N802
         return True

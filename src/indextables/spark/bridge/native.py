@@ -21,7 +21,7 @@ from indextables.plan.execute import mapping_of
 from indextables.plan.scan import SplitTask
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
 from indextables.spark.access import TableAccess
-from indextables.spark.bridge.jvm import JavaObject, Jvm
+from indextables.spark.bridge.jvm import PYTHON_UTILS, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema
 from indextables.storage.local import LocalStore
 
@@ -72,7 +72,7 @@ class NativeScans:
             return None
         if snapshot.partition_columns and _has_empty_values(snapshot):
             return None
-        conf = java.session.sessionState().conf()
+        conf = java.conf
         if conf.ignoreMissingFiles() or conf.ignoreCorruptFiles():
             return None  # meant for other sources; a split is never passed over
         return cls(java, store.uri, snapshot)
@@ -146,7 +146,7 @@ def file_index(
         status = status_of(file.size, False, 1, _BLOCK, file.modified, path)
         cache.putLeafFiles(path, java.array("org.apache.hadoop.fs.FileStatus", [status]))
         paths.append(path)
-    scala_options: Any = java.jvm.PythonUtils.toScalaMap(options)
+    scala_options: Any = java.find(PYTHON_UTILS).toScalaMap(options)
     index = java.find("org.apache.spark.sql.execution.datasources.InMemoryFileIndex")(
         java.session, java.seq(paths), scala_options, java.some(schema), cache, java.none, java.none
     )

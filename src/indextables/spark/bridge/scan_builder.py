@@ -76,7 +76,7 @@ class ScanBuilder:
     def pushFilters(self, filters: JavaObject) -> JavaObject:  # noqa: N802
         translator = Translator(
             self._snapshot.schema,
-            self.java.session.sessionState().conf().sessionLocalTimeZone(),
+            self.java.conf.sessionLocalTimeZone(),
             self._config[keys.INDEXQUERY_MAX_LENGTH],
             self._config[keys.INDEXQUERY_MAX_DEPTH],
         )
@@ -84,7 +84,7 @@ class ScanBuilder:
         translated = [translator.translate(one) for one in offered]
         self._predicate = conjunction(*(p for p in translated if p is not None))
         self._by_index = is_worth_an_index(self._predicate, self._snapshot)
-        if self._native is not None and self._rows_in_log is None:
+        if self._rows_in_log is None and self._native is not None:
             # Spark's reader does not check rows, Spark does; here the filters only choose files.
             self._skipping, self._predicate = self._predicate, TRUE
             self._filters = filters
@@ -135,7 +135,7 @@ class ScanBuilder:
         self._aggregation = self._parsed(aggregation)
         if self._aggregation is None:
             return False
-        if self._native is not None and not self._is_counted(self._aggregation):
+        if not self._is_counted(self._aggregation) and self._native is not None:
             self._aggregation = None  # Spark's own reader and operators are faster
             return False
         return True
@@ -185,8 +185,9 @@ class ScanBuilder:
             spark_schema(aggregate_schema(aggregation, self._snapshot.schema))
         )
         if self._is_counted(aggregation):
+            described = self._described_count(aggregation)
             compute = functools.partial(self._counted, aggregation)
-            return DriverScan(self.java, schema, self._described(aggregation), compute=compute)
+            return DriverScan(self.java, schema, described, compute=compute)
         reader = SplitReader(
             self._access, self._snapshot.metadata, aggregation.columns, aggregation=aggregation
         )
@@ -222,13 +223,32 @@ class ScanBuilder:
             pruning=self._pruning,
         )
 
+    def _described_count(self, aggregation: Aggregation) -> Described:
+        """What is told of a count that opens no split, so that none is planned either."""
+        line = ", ".join([*self._told(), f"aggregate {aggregation}", "counted by the log"])
+        total = self._snapshot.entries.num_rows
+        return Described(
+            line=line,
+            key=f"{line} {self._snapshot.metadata.id}",
+            rows=1,
+            size=0,
+            metrics=(
+                ("splitsTotal", "splits of the table", total),
+                ("splitsRead", "splits to read", 0),
+            ),
+        )
+
+    def _told(self) -> list[str]:
+        told = [f"IndexTables {self._access.uri} version {self._snapshot.version}"]
+        if self._predicate != TRUE:
+            told.append(f"where {self._predicate}")
+        return told
+
     def _described(self, what: object) -> Described:
         plan = self._plan
         rows = [task.num_records for task in plan.tasks]
         known = [n for n in rows if n is not None]
-        told = [f"IndexTables {self._access.uri} version {self._snapshot.version}"]
-        if self._predicate != TRUE:
-            told.append(f"where {self._predicate}")
+        told = self._told()
         if self._order is not None:
             told.append(f"first {self._order.limit:,} by {self._order.column}")
         elif self._limit is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from indextables.errors import QueryError
 from indextables.jobs.write_rows import delete_rows
 from indextables.log.snapshot import Snapshot
 from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.schema import from_json
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
@@ -20,9 +20,6 @@ from indextables.spark.bridge.write import WriteBuilder
 from indextables.spark.schemas import spark_schema
 from indextables.spark.search_pushdown import INDEX_ALL, SCORE
 from indextables.spark.write_job import Exclusive, Kind
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
            (INDEX_ALL, "string", "All indexed columns of the row, to search in"))  # fmt: skip
@@ -124,8 +121,8 @@ class BridgedTable(Comparable):
         return str(self.snapshot.version)
 
     @functools.cached_property
-    def _types(self) -> StructType:
-        return spark_schema(self.snapshot.schema)
+    def _types(self) -> str:
+        return _spark_types(self.snapshot.metadata.schema_string)
 
     @functools.cached_property
     def _schema(self) -> JavaObject:
@@ -135,12 +132,10 @@ class BridgedTable(Comparable):
         return self._schema
 
     def columns(self) -> JavaObject:
-        return self.java.v2_columns(self._types.json())
+        return self.java.v2_columns(self._types)
 
     def partitioning(self) -> JavaObject:
-        identity = self.java.find(V2 + "expressions.Expressions").identity
-        columns = [identity(name) for name in self.snapshot.partition_columns]
-        return self.java.array(V2 + "expressions.Transform", columns)
+        return _identities(self.java, tuple(self.snapshot.partition_columns))
 
     def properties(self) -> JavaObject:
         metadata = self.snapshot.metadata
@@ -201,6 +196,18 @@ class BridgedTable(Comparable):
 def _capabilities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
     found = [java.constant(V2 + "catalog.TableCapability", name) for name in names]
     return java.find("java.util.HashSet")(found)
+
+
+@functools.lru_cache(maxsize=256)
+def _spark_types(schema: str) -> str:
+    """A table's schema, from the log's JSON to Spark's."""
+    return spark_schema(from_json(schema)).json()
+
+
+@functools.lru_cache(maxsize=256)
+def _identities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
+    identity = java.find(V2 + "expressions.Expressions").identity
+    return java.array(V2 + "expressions.Transform", [identity(name) for name in names])
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,17 +21,17 @@ from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
 from indextables.spark.schemas import table_schema
 from indextables.split.mapping_options import build_mapping
 
+_NOW = "timeTravel=null"
+
 
 def is_to_write(more: Sequence[Any]) -> bool:
     """Whether Spark loads a table to write to it, in any of the forms that it has for that."""
     for told in more:
-        if isinstance(told, str | int):
+        if isinstance(told, str | int | Mapping):
             continue
-        kind = told.getClass().getSimpleName()
-        if kind == "TableContext":
+        if _is_context(told.toString()):
             return bool(told.writePrivileges())
-        if kind != "CaseInsensitiveStringMap":
-            return True
+        return True
     return False
 
 
@@ -44,16 +44,30 @@ def snapshot_for(log: TransactionLog, *more: Any) -> Snapshot:
             return log.snapshot(version=int(told))
         if isinstance(told, int):
             return log.snapshot(timestamp_ms=told // 1000)
-        if told.getClass().getSimpleName() == "TableContext" and told.timeTravel().isPresent():
+        if travels(told):
             return _travelled(log, told.timeTravel().get())
     return log.snapshot()
 
 
+def travels(told: Any) -> bool:
+    """Whether what Spark tells of a table to load is a context with an older version in it.
+
+    Each query asks this twice for each of its tables, so it is one call.
+    """
+    if isinstance(told, Mapping):  # the options of a read
+        return False
+    text = told.toString()
+    return _is_context(text) and _NOW not in text and bool(told.timeTravel().isPresent())
+
+
+def _is_context(text: str) -> bool:
+    return text.startswith("TableContext")
+
+
 def _travelled(log: TransactionLog, travel: JavaObject) -> Snapshot:
-    kind = travel.getClass().getSimpleName()
-    if "Version" in kind:
+    if "Version" in travel.getClass().getSimpleName():
         return snapshot_for(log, travel.version())
-    return snapshot_for(log, travel.timestamp())
+    return snapshot_for(log, travel.micros())
 
 
 def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ...], dict[str, str]]:
