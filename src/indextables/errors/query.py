@@ -57,6 +57,17 @@ class TooManyExpansionsError(QueryError):
         )
 
 
+class SumOverflowError(QueryError):
+    """A sum of whole numbers that is too large for 64 bits."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        super().__init__(
+            f"[ARITHMETIC_OVERFLOW] The sum of '{column}' does not fit into 64 bits. Sum it as a "
+            f"decimal: sum(CAST(`{column}` AS DECIMAL(38, 0)))."
+        )
+
+
 class SearchCallError(QueryError):
     """A search in SQL whose arguments cannot be used."""
 

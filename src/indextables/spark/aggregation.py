@@ -14,9 +14,12 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.errors import SumOverflowError
+
 Function = Literal["count_rows", "count", "sum", "min", "max"]
 
 _MOST_DIGITS = 38
+_WHOLE_SUM = pa.decimal128(38, 0)
 _COMBINED = {"count_rows": "sum", "count": "sum", "sum": "sum", "min": "min", "max": "max"}
 
 
@@ -50,19 +53,41 @@ class Aggregation:
 
     def compute(self, tables: Iterable[pa.Table]) -> pa.Table:
         """One row a group over all these rows; one row at all where there are no groups."""
-        parts = [self._partial(table) for table in tables if table.num_rows]
+        return self.combine(self.partials(tables))
+
+    def partials(self, tables: Iterable[pa.Table]) -> list[pa.Table]:
+        """The aggregates of each of these tables that has rows, for `combine`."""
+        return [self._partial(table) for table in tables if table.num_rows]
+
+    def combine(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """The aggregates of all rows from those of their parts."""
         if not parts:
             return self._nothing()
         together = pa.concat_tables(parts)
-        if len(parts) == 1 and self.groups:
-            return together
-        functions = [
-            (name, _COMBINED[a.function])
-            for name, a in zip(self._names(), self.aggregates, strict=True)
-        ]
-        return self._grouped(together, [f"g{i}" for i in range(len(self.groups))], functions)
+        if len(parts) > 1 or not self.groups:
+            functions = [
+                (name, _COMBINED[a.function])
+                for name, a in zip(self._names(), self.aggregates, strict=True)
+            ]
+            groups = [f"g{i}" for i in range(len(self.groups))]
+            together = self._grouped(together, groups, functions)
+        return self._narrowed(together)
+
+    def _narrowed(self, table: pa.Table) -> pa.Table:
+        """Sums of whole numbers as 64 bits, which is what Spark makes of them."""
+        for name, aggregate in zip(self._names(), self.aggregates, strict=True):
+            if aggregate.function == "sum" and table[name].type == _WHOLE_SUM:
+                try:
+                    column = table[name].cast(pa.int64())
+                except pa.ArrowInvalid:
+                    raise SumOverflowError(str(aggregate.column)) from None
+                table = table.set_column(table.column_names.index(name), name, column)
+        return table
 
     def _partial(self, table: pa.Table) -> pa.Table:
+        if not self.groups:
+            row = zip(self._names(), self.aggregates, strict=True)
+            return pa.table({name: _single(aggregate, table) for name, aggregate in row})
         columns: dict[str, Any] = {f"g{i}": table[n] for i, n in enumerate(self.groups)}
         functions: list[tuple[str, str]] = []
         for name, aggregate in zip(self._names(), self.aggregates, strict=True):
@@ -103,6 +128,30 @@ class Aggregation:
         return pa.table(dict(zip(self._names(), empty, strict=True)))
 
 
+def _single(aggregate: Aggregate, table: pa.Table) -> Any:
+    """An aggregate of all rows as an array of one value."""
+    if aggregate.column is None:
+        return pa.array([table.num_rows], pa.int64())
+    column: Any = table[aggregate.column]
+    if aggregate.function == "count":
+        return pa.array([len(column) - column.null_count], pa.int64())
+    if aggregate.function == "sum":
+        return pa.array([_exact_sum(column)], sum_type(column.type))
+    # Not by way of Python, which knows no year 10,000.
+    end: Any = pc.min_max(column, options=_KEEP_NULLS)[aggregate.function]
+    return pa.repeat(end, 1)
+
+
+def _exact_sum(column: Any) -> Any:
+    """The sum in its wide type. Where 64 bits are enough, there is no need for a wider column."""
+    if pa.types.is_integer(column.type):
+        ends: Any = pc.min_max(column).as_py()
+        largest = max(abs(ends["min"] or 0), abs(ends["max"] or 0))
+        if largest * len(column) < 2**63:
+            return pc.sum(column, options=_KEEP_NULLS).as_py()
+    return pc.sum(column.cast(sum_type(column.type)), options=_KEEP_NULLS).as_py()
+
+
 # A sum, minimum or maximum of nothing but nulls is null.
 _KEEP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 
@@ -111,7 +160,7 @@ def sum_type(kind: Any) -> pa.DataType:
     """A type in which sums of a column cannot overflow; too large a result is then noticed."""
     if pa.types.is_decimal(kind):
         return pa.decimal128(kind.precision + 10, kind.scale)
-    return pa.float64() if pa.types.is_floating(kind) else pa.decimal128(38, 0)
+    return pa.float64() if pa.types.is_floating(kind) else _WHOLE_SUM
 
 
 def result_type(function: Function, kind: Any) -> pa.DataType:

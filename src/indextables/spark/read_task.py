@@ -78,7 +78,11 @@ class SplitReader:
         if self.aggregation is None:
             yield from self._rows(tasks)
         elif self.aggregation.columns:
-            yield self.aggregation.compute(self._rows(tasks))
+            aggregation = self.aggregation
+            parts = self.environment.map(
+                lambda task: aggregation.partials(self._rows([task])), tasks
+            )
+            yield aggregation.combine([part for some in parts for part in some])
         else:
             rows = self.count(tasks)
             names = self.aggregation.names()

@@ -23,8 +23,14 @@ _FUNCTIONS: dict[str, Function] = {
 }
 
 
-def parse_aggregation(aggregation: JavaObject, schema: pa.Schema) -> Aggregation | None:
-    """What an aggregation of the JVM asks; None if something in it is not ours to answer."""
+def parse_aggregation(
+    aggregation: JavaObject, schema: pa.Schema, conf: JavaObject
+) -> Aggregation | None:
+    """What an aggregation of the JVM asks; None if something in it is not ours to answer.
+
+    A sum that is too large is an error here. Without Spark's ANSI mode it would wrap around, and
+    then only Spark knows where.
+    """
     groups = [column_name(one) for one in aggregation.groupByExpressions()]
     if not all(n in schema.names and groupable(schema.field(n).type) for n in groups):
         return None
@@ -34,6 +40,9 @@ def parse_aggregation(aggregation: JavaObject, schema: pa.Schema) -> Aggregation
         if one is None:
             return None
         found.append(one)
+    sums = [one.column for one in found if one.function == "sum" and one.column is not None]
+    if any(pa.types.is_integer(schema.field(n).type) for n in sums) and not conf.ansiEnabled():
+        return None
     return Aggregation(tuple(name for name in groups if name), tuple(found))
 
 

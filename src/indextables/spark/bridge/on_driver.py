@@ -19,6 +19,8 @@ from indextables.spark.access import TableAccess
 from indextables.storage.local import LocalStore
 
 _MOST_FETCHED = 256 << 20
+_MOST_SCANNED = 50_000_000
+"""Numbers that are read and aggregated in a quarter of a second."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,13 @@ class OnDriver:
             return True
         found_by_index = all(isinstance(task.predicate, Search) for task in self.plan.tasks)
         return is_count and found_by_index and self._may_open
+
+    def scans(self, columns: int) -> bool:
+        """Whether to read all rows of some columns of numbers, which takes less than a job does."""
+        rows = [task.num_records for task in self.plan.tasks]
+        if None in rows or not self._may_open:
+            return False
+        return sum(n or 0 for n in rows) * columns <= _MOST_SCANNED
 
     @functools.cached_property
     def hits(self) -> int | None:

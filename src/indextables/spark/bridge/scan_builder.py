@@ -135,7 +135,9 @@ class ScanBuilder:
         self._aggregation = self._parsed(aggregation)
         if self._aggregation is None:
             return False
-        if not self._is_counted(self._aggregation) and self._native is not None:
+        if self._is_counted(self._aggregation) or self._is_of_numbers(self._aggregation):
+            return True
+        if self._native is not None:
             self._aggregation = None  # Spark's own reader and operators are faster
             return False
         return True
@@ -143,7 +145,8 @@ class ScanBuilder:
     def _parsed(self, aggregation: JavaObject) -> Aggregation | None:
         """What an aggregation asks. Spark offers the same one twice."""
         if self._offered is None or not aggregation.equals(self._offered[0]):
-            self._offered = aggregation, parse_aggregation(aggregation, self._snapshot.schema)
+            asked = parse_aggregation(aggregation, self._snapshot.schema, self.java.conf)
+            self._offered = aggregation, asked
         return self._offered[1]
 
     # --- the scan ----------------------------------------------------------------------------
@@ -316,8 +319,10 @@ class ScanBuilder:
 
     def _driver_aggregates(self, aggregation: Aggregation) -> bool:
         """Whether an aggregate is computed faster here than by tasks."""
-        if self._fits_the_driver:
-            return True
+        if self._fits_the_driver or not self._plan.tasks:
+            return True  # of no rows at all, only the driver gives a row
+        if self._is_of_numbers(aggregation):
+            return self._here.scans(len(aggregation.columns))
         return self._by_index and self._here.aggregates(is_count=not aggregation.columns)
 
     @functools.cached_property
@@ -331,6 +336,13 @@ class ScanBuilder:
         if aggregation.groups or any(a.function != "count_rows" for a in aggregation.aggregates):
             return False
         return self._rows_in_log is not None
+
+    def _is_of_numbers(self, aggregation: Aggregation) -> bool:
+        """Whether columns of numbers are aggregated as a whole, where Arrow is fastest."""
+        kinds = [self._snapshot.schema.field(name).type for name in aggregation.columns]
+        if aggregation.groups or not kinds or not all(map(pa.types.is_primitive, kinds)):
+            return False
+        return all(task.predicate == TRUE for task in self._plan.tasks)
 
     def _counted(self, aggregation: Aggregation) -> pa.Table:
         rows = pa.array([self._rows_in_log], pa.int64())

@@ -1,0 +1,109 @@
+"""Aggregates of parts, combined, are those of all rows; whole columns of numbers are scanned."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indextables import Table
+from indextables.errors import SumOverflowError
+from indextables.spark.aggregation import Aggregate, Aggregation
+
+LONGS = st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9)
+FUNCTIONS = ("count_rows", "count", "sum", "min", "max")
+DRIVER = "spark.indextables.read.driver.maxRows"
+
+
+@given(parts=st.lists(st.lists(st.tuples(st.integers(0, 2), LONGS), max_size=5), max_size=4))
+def test_parts_make_the_whole(parts):
+    functions = [Aggregate(f, None if f == "count_rows" else "n") for f in FUNCTIONS]
+    tables = [
+        pa.table({"g": pa.array([g for g, _ in p], pa.int32()),
+                  "n": pa.array([n for _, n in p], pa.int64())})
+        for p in parts
+    ]  # fmt: skip
+    rows = [row for part in parts for row in part]
+    for groups in ((), ("g",)):
+        expected = {}
+        for g, n in rows:
+            expected.setdefault(g if groups else 0, []).append(n)
+        if not groups:
+            expected.setdefault(0, [])
+        aggregation = Aggregation(groups, tuple(functions))
+        if any(not -(2**63) <= (_aggregates(n)[2] or 0) < 2**63 for n in expected.values()):
+            with pytest.raises(SumOverflowError, match="sum of 'n'"):
+                aggregation.compute(tables)
+            continue
+        found = aggregation.compute(tables).to_pylist()
+        assert {row.get("g0", 0): list(row.values())[-5:] for row in found} == {
+            g: _aggregates(numbers) for g, numbers in expected.items()
+        }
+
+
+def _aggregates(numbers):
+    known = [n for n in numbers if n is not None]
+    ends = (sum(known), min(known), max(known)) if known else (None, None, None)
+    return [len(numbers), len(known), *ends]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = str(tmp_path_factory.mktemp("numbers") / "t")
+    rows = pa.table(
+        {
+            "n": pa.array([2**62, 2**62, 2**62 - 9, None, -(2**63)] * 5_000, pa.int64()),
+            "small": pa.array([i % 100 for i in range(25_000)], pa.int8()),
+            "d": pa.array([i * 0.5 for i in range(25_000)]),
+            "at": pa.array([4 * 10**17, -(10**17), None, 0, 1] * 5_000, pa.timestamp("us")),
+            "flag": pa.array([True, False] * 12_500),
+            "part": pa.array(["a", "b"] * 12_500),
+        }
+    )
+    table = Table.create(place, rows.schema, partition_by=["part"])
+    table.append(rows)
+    table.append(rows.slice(0, 5))
+    return place
+
+
+@pytest.mark.parametrize("where", ["true", "part = 'b'", "part = 'none'", "small < 50"])
+@pytest.mark.parametrize("on_driver", [True, False])
+def test_numbers_are_aggregated_as_spark_does(spark, place, where, on_driver):
+    columns = (
+        "count(*), count(n), min(n), max(n), sum(small), avg(small), sum(d), count(flag), "
+        "CAST(min(at) AS string), CAST(max(at) AS string)"
+    )
+    query = f"SELECT {columns} FROM {{}} WHERE {where}"
+    plain = spark.read.format("indextables").load(place).localCheckpoint()
+    plain.createOrReplaceTempView("numbers")
+    if not on_driver:
+        spark.conf.set(DRIVER, "0")
+    try:
+        found = spark.sql(query.format(f"indextables.`{place}`"))
+        assert found.collect() == spark.sql(query.format("numbers")).collect()
+        here = where != "small < 50" and (on_driver or where == "part = 'none'")
+        assert ("LocalTableScan" in _plan(found)) == here
+        assert ("ParquetScan" in _plan(found)) == (where == "small < 50")
+    finally:
+        spark.conf.unset(DRIVER)
+
+
+def _plan(frame):
+    return frame._jdf.queryExecution().toString()
+
+
+def test_a_sum_too_large_is_an_error_as_in_spark(spark, place):
+    from pyspark.errors import PySparkException
+
+    query = f"SELECT sum(n) FROM indextables.`{place}` WHERE part = 'a'"
+    with pytest.raises(PySparkException, match=r"ARITHMETIC_OVERFLOW.*DECIMAL"):
+        spark.sql(query).collect()
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        rows = Table.open(place).scan(columns=["n"], where="part = 'a'")
+        total = sum(n for n in rows["n"].to_pylist() if n is not None)
+        ((found,),) = spark.sql(query).collect()
+        assert (found - total) % 2**64 == 0
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
