@@ -210,8 +210,8 @@ class Race:
         """What the JVM and this process read since they started, as Linux counts it."""
         context: Any = self.spark.sparkContext
         jvm = context._jvm.java.lang.ProcessHandle.current().pid()
-        lines = [line for process in (jvm, "self") for line in Path(f"/proc/{process}/io").open()]
-        return sum(int(line.split()[1]) for line in lines if line.startswith("rchar"))
+        texts = [Path(f"/proc/{process}/io").read_text() for process in (jvm, "self")]
+        return sum(int(dict(x.split(": ") for x in t.splitlines())["rchar"]) for t in texts)
 
     def _write(self) -> Result:
         # From memory, so that only writing is measured.
