@@ -1,9 +1,10 @@
 """Writing a split: rows to Parquet and to Tantivy at once, in bounded memory.
 
 Rows are gathered into groups of about 8,000, small enough that a few scattered rows are cheap to
-fetch. While Parquet encodes a group in a second thread, the same rows are fed to the index. Both
-write temporary files. `close` puts the index behind the rows and hands over one finished file;
-until then, and whenever something fails, nothing exists but a temporary folder, which is removed.
+fetch. Parquet encodes a group while Tantivy's own thread still indexes the rows before it; a third
+thread would only make the other two wait for each other. Both write temporary files. `close` puts
+the index behind the rows and hands over one finished file; until then, and whenever something
+fails, nothing exists but a temporary folder, which is removed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from collections.abc import Mapping as Map
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -123,8 +123,6 @@ class SplitWriter:
             self._indexer = Indexer(
                 self._mapping, index_folder, heap_size=config[WRITER_HEAP_SIZE], adopted=adopted
             )
-            self._encoder = ThreadPoolExecutor(1, thread_name_prefix="indextables-parquet")
-            self._encoding: Future[None] | None = None
             undo.pop_all()
 
     def __enter__(self) -> SplitWriter:
@@ -180,9 +178,8 @@ class SplitWriter:
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         first, self._rows = self._rows, self._rows + batch.num_rows
         self._uncompressed += batch.nbytes
-        self._join_encoder()
         parquet = self._parquet = self._parquet or self._new_parquet(batch)
-        self._encoding = self._encoder.submit(parquet.write_batch, batch)
+        parquet.write_batch(batch)
         self._statistics.add(batch)
         self._too_long |= _columns_too_long(batch, self._mapping)
         self._values.add(batch)
@@ -221,17 +218,10 @@ class SplitWriter:
             store_schema=True,
         )
 
-    def _join_encoder(self) -> None:
-        if self._encoding is not None:
-            self._encoding.result()
-            self._encoding = None
-
     def close(self) -> WrittenSplit:
         """Finish the file. The caller stores it and then calls `delete` on the result."""
         with self._failures():
             self._write_group()
-            self._join_encoder()
-            self._encoder.shutdown()
             parquet = self._parquet = self._parquet or self._new_parquet(None)
             index = self._indexer.finish()
             statistics = self._statistics.finish()
@@ -280,9 +270,8 @@ class SplitWriter:
         )
 
     def abort(self) -> None:
-        """Give up: stop the threads and remove the temporary folder."""
+        """Give up: stop the index and remove the temporary folder."""
         self._finished = True
-        self._encoder.shutdown(cancel_futures=True)
         # Whatever these say, the files they complain about are about to go.
         for part in (self._parquet, self._sink):
             if part is not None:
