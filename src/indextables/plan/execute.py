@@ -153,6 +153,11 @@ def mapping_of(snapshot: Snapshot) -> Mapping:
             f"'{snapshot.uri}' was not written by this product: its log can be read, its splits "
             "cannot. Read it with the product that wrote it, and write the rows to a new table."
         )
+    return _mapping(text)
+
+
+@functools.lru_cache(maxsize=256)  # every query of a table asks for the same
+def _mapping(text: str) -> Mapping:
     return Mapping.from_json(text)
 
 

@@ -80,7 +80,8 @@ def plan_scan(
     for name, parts in (("partitions", by_partition), ("statistics", by_statistics)):
         part = conjunction(*parts)
         if part != TRUE:
-            files = files.filter(pa.array(_keep(part, files, snapshot)))
+            keep = _keep(part, files, snapshot)
+            files = files if keep.all() else files.filter(pa.array(keep))
         stages.append(_stage(name, files))
     verdict = None
     if router is not None:

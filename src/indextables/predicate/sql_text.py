@@ -7,6 +7,7 @@ else that is SQL, such as arithmetic or a comparison of two columns, is refused 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -78,6 +79,13 @@ def parse_predicate(
     >>> print(parse_predicate("3 < N AND title indexquery 'spark'", schema))
     (n > 3 AND title indexquery 'spark')
     """
+    return _parsed(sql, schema, timezone, max_query_length, max_query_depth)
+
+
+@functools.lru_cache(maxsize=512)  # a condition that is asked again is not parsed again
+def _parsed(
+    sql: str, schema: pa.Schema, timezone: str, max_query_length: int, max_query_depth: int
+) -> Predicate:
     reader = _Reader(schema, timezone, max_query_length, max_query_depth)
     try:
         rewritten = rewrite_operators(sql)
