@@ -5,6 +5,7 @@ import itertools
 import pyarrow as pa
 import pytest
 
+from indextables.ariadne.declaration_checks import check
 from indextables.ariadne.declarations import (
     FIXED,
     STAGING,
@@ -16,7 +17,6 @@ from indextables.ariadne.declarations import (
     Regular,
     Temporal,
     Text,
-    check,
     companions,
     storage_column,
 )

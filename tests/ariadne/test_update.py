@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from indextables import config as keys
-from indextables.ariadne import Index, IndexCatalog, build, staging, update
+from indextables.ariadne import Index, IndexCatalog, build, staging, update, update_plan
 from indextables.ariadne.delta import DeltaPlace
 from indextables.errors import AriadneArgumentError, StorageError
 
@@ -408,7 +408,7 @@ def test_shuffling_gives_the_same(spark, index, files):
 
 
 def test_batches_are_merged_every_so_many(spark, index, monkeypatch):
-    monkeypatch.setattr(update, "_BATCH_FILES", 1)
+    monkeypatch.setattr(update_plan, "_BATCH_FILES", 1)
     merged = []
     consolidate = staging.consolidate
 
@@ -436,7 +436,7 @@ def test_batches_are_merged_every_so_many(spark, index, monkeypatch):
     "point", ["after the job", "after large", "after staging", "in merge", "before cleaning"]
 )
 def test_a_kill_in_the_middle_loses_nothing(index, files, tiny_limit, monkeypatch, point):
-    monkeypatch.setattr(update, "_BATCH_FILES", 2)
+    monkeypatch.setattr(update_plan, "_BATCH_FILES", 2)
     index.add_index("id")
 
     def kill(*_a, **_k):
@@ -502,7 +502,7 @@ def test_a_batch_that_vanishes_while_it_is_read(index, monkeypatch, merged):
 
 
 def test_two_updates_at_once_lose_nothing(spark, index, files, tiny_limit, monkeypatch):
-    monkeypatch.setattr(update, "_BATCH_FILES", 1)
+    monkeypatch.setattr(update_plan, "_BATCH_FILES", 1)
     index.add_index("id")
     index.add_range_index("at")
     index.update()

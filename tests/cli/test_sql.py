@@ -197,9 +197,52 @@ def test_a_damaged_split_is_our_error_not_the_engines(tmp_path):
         run_query("SELECT a FROM docs", lambda *_: Table.open(tmp_path)).read_all()
 
 
+def test_a_snippet_shows_what_search_shows(table):
+    hits = table.search("fox", fields=["body"], columns=["Id"], limit=None, snippets=["body"])
+    wanted = dict(zip(hits["Id"].to_pylist(), hits["_snippet_body"].to_pylist(), strict=True))
+    assert all("<b>" in text for text in wanted.values()) and len(wanted) > 3
+    where = "FROM docs WHERE body indexquery 'fox'"
+    for query in (
+        f"SELECT Id, snippet(body) AS s {where}",
+        f"SELECT Id, Snippet(d.BODY, 'fox') AS s {where.replace('docs', 'docs d')}",
+        "SELECT Id, snippet(body) AS s FROM docs WHERE indexqueryall('fox') AND snippet(body) > ''",
+        "SELECT Id, snippet(body, 'fox') AS s FROM docs WHERE snippet(body, 'fox') <> ''",
+        f"SELECT Id, s FROM (SELECT *, snippet(body) AS s {where}) x",
+        f"SELECT Id, snippet(text, 'fox') AS s FROM (SELECT Id, body AS text {where}) x",
+    ):
+        rows = run_query(query, lambda *_: table).read_all().to_pylist()
+        assert {row["Id"]: row["s"] for row in rows} == wanted, query
+    best = run_query(
+        f"SELECT Id, _score, snippet(body) {where} ORDER BY _score DESC LIMIT 3", lambda *_: table
+    ).read_all()
+    assert best.schema.names == ["Id", "_score", "snippet(body)"]
+    assert [wanted[row["Id"]] for row in best.to_pylist()] == best[2].to_pylist()
+    assert len(best) == 3
+
+
+def test_a_snippet_uses_the_analyzer_of_the_table_and_is_empty_beside_padding(cli):
+    cli.ok("create", "t", "id:int", "word:string",
+           "--config", "indexing.tokenizer.word=en_stem")  # fmt: skip
+    Table.open("t").append(pa.table({"id": [1, 2], "word": ["He was running", "nothing"]}))
+    assert cli.rows(
+        "sql",
+        "SELECT a.id, snippet(b.word, 'run') AS s FROM t a LEFT JOIN t b ON a.id = b.id + 1 "
+        "ORDER BY a.id",
+    ) == [{"id": 1, "s": ""}, {"id": 2, "s": "He was <b>running</b>"}]
+
+
 @pytest.mark.parametrize(
     ("query", "part"),
     [
+        ("SELECT snippet(body) FROM docs", "0 different"),
+        (
+            "SELECT snippet(body) FROM docs WHERE body indexquery 'a' OR body indexquery 'b'",
+            "2 dif",
+        ),
+        ("SELECT snippet() FROM docs", "takes a column"),
+        ("SELECT snippet(Id, 'a') FROM docs", "shows words of a text"),
+        ("SELECT snippet(body, 'a AND (') FROM docs", "parse"),
+        ("SELECT snippet(nope, 'a') FROM docs", "nope"),
         ("SELEC 1", "line 1"),
         ("SELECT 1; SELECT 2", "one query"),
         ("INSERT INTO docs VALUES (1)", "one query"),

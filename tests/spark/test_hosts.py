@@ -44,6 +44,13 @@ rows = spark.sql("FLUSH INDEXTABLES SEARCHER CACHE").collect()
 assert "in 3 processes" in rows[0].message, rows
 roles = {r.role for r in spark.sql("DESCRIBE INDEXTABLES ENVIRONMENT").collect()}
 assert roles == {"driver", "executor 0", "executor 1"}, roles
+import pyarrow as pa
+from indextables import Table
+table = Table.create(sys.argv[1] + "-table", pa.schema([("t", pa.string())]))
+for word in ("red", "fox", "dog"):
+    table.append(pa.table({"t": [word]}))
+warmed = spark.sql(f"PREWARM INDEXTABLES CACHE '{sys.argv[1]}-table'").collect()
+assert [(r.status, r.splits_prewarmed) for r in warmed] == [("success", 3)] * 3, warmed
 spark.createDataFrame([(1, "red fox"), (2, "dog")], "id int, t string").createOrReplaceTempView("d")
 found = spark.sql("SELECT id FROM d WHERE t indexquery 'fox' AND indexqueryall('red')").collect()
 assert [r.id for r in found] == [1], found

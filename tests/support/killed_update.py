@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import indextables
-from indextables.ariadne import Index, update
+from indextables.ariadne import Index, update_plan
 from indextables.ariadne.delta import DeltaPlace
 
 SETTINGS = {
@@ -39,7 +39,7 @@ def telling(method: Any) -> Any:
 
 def main(storage: str, name: str, temporary: str) -> None:
     """Update the index until killed, or done."""
-    update._BATCH_FILES = 1
+    update_plan._BATCH_FILES = 1
     for method in ("commit", "upsert"):
         setattr(DeltaPlace, method, telling(getattr(DeltaPlace, method)))
     spark = indextables.session(

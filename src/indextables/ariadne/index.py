@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-from cachetools import LRUCache
 
 from indextables.ariadne import maintenance, opening, states, statistics
 from indextables.ariadne import update as updating
 from indextables.ariadne.context import Context, active_session
+from indextables.ariadne.current_data import current_data, read_rows
+from indextables.ariadne.declaration_checks import check
 from indextables.ariadne.declarations import (
     Bloom,
     Computed,
@@ -24,15 +21,13 @@ from indextables.ariadne.declarations import (
     Regular,
     Temporal,
     Text,
-    check,
 )
-from indextables.ariadne.layout import FIXED_SCHEMA, IndexData
+from indextables.ariadne.layout import IndexData
 from indextables.ariadne.metadata import Metadata, to_json
 from indextables.ariadne.paths import canonical
 from indextables.ariadne.place import IndexPlace, check_name
 from indextables.ariadne.source import arrow_schema, computed_types, spark_schema
 from indextables.ariadne.update import UpdateResult
-from indextables.config import ARIADNE_CHECK_FILES
 from indextables.errors import (
     AriadneArgumentError,
     ColumnNotFoundError,
@@ -46,9 +41,6 @@ if TYPE_CHECKING:
 
     from indextables.ariadne.lookup import Located
     from indextables.ariadne.opening import SchemaLike
-
-_rows: LRUCache[Any, pa.Table] = LRUCache(8)
-"""Index rows by table and version, for all indexes of the process."""
 
 
 class Index:
@@ -243,34 +235,8 @@ class Index:
     def data(self) -> IndexData:
         """What the index knows now: its valid rows, and the files it knows nothing about."""
         place = self._place
-        metadata = self._metadata = place.metadata.load()
-        listed, list_version = place.files.entries()
-        entries: list[Any] = listed.column("filename").to_pylist()
-        rows, version = _read_rows(place)
-        how = states.look if place.context.config[ARIADNE_CHECK_FILES] else states.believe
-        found = how(place, metadata, rows, entries)
-        # Rows can be large, and most of the time all of them hold.
-        files = rows if found.is_valid.all() else rows.filter(pa.array(found.is_valid, pa.bool_()))
-        large = {
-            name.removeprefix("large_")
-            for name in files.column_names
-            if name.startswith("large_") and files.column(name).null_count < files.num_rows
-        }
-        tables = {name: place.large(name).open() for name in large}
-        mark = hashlib.blake2b(digest_size=16)
-        for part in (
-            version, list_version, metadata.declarations, found.pending, found.missing,
-            sorted(found.valid_names), [(n, t and t.version()) for n, t in sorted(tables.items())],
-        ):  # fmt: skip
-            mark.update(repr(part).encode())
-        return IndexData(
-            files=files,
-            pending=found.pending,
-            missing=found.missing,
-            declarations=metadata.declarations,
-            version=mark.hexdigest(),
-            open_large=partial(_opened, tables, place),
-        )
+        self._metadata = place.metadata.load()
+        return current_data(place, self._metadata)
 
     def locate_files(
         self, values: Mapping[str, Iterable[Any]] | None = None, *, where: str | None = None
@@ -327,11 +293,11 @@ class Index:
 
     def stats(self) -> DataFrame:
         """One row an index column with values: how many distinct values its files have."""
-        return statistics.frame(self.spark, _read_rows(self._place)[0], self._metadata.declarations)
+        return statistics.frame(self.spark, read_rows(self._place)[0], self._metadata.declarations)
 
     def print_index(self, truncate: bool | int = False) -> None:
         """Print the rows of the index; of filters and word lists only their sizes."""
-        statistics.shown(self.spark, _read_rows(self._place)[0]).show(n=10_000, truncate=truncate)
+        statistics.shown(self.spark, read_rows(self._place)[0]).show(n=10_000, truncate=truncate)
 
     def print_metadata(self) -> None:
         """Print the metadata."""
@@ -359,25 +325,3 @@ def _canonical(files: Iterable[Any]) -> list[str]:
     if wrong:
         raise AriadneArgumentError("Cannot use these files", wrong)
     return found
-
-
-def _read_rows(place: IndexPlace) -> tuple[pa.Table, str]:
-    """All rows of the index, and what tells this version of them from any other."""
-    table = place.main.open()
-    if table is None:
-        return FIXED_SCHEMA.empty_table(), "none"
-    key = (place.uri, str(table.metadata().id), table.version())
-    rows = _rows.get(key)
-    if rows is None:
-        rows = place.main.rows(table)
-        for field in FIXED_SCHEMA:  # the origin's rows lack some
-            if field.name not in rows.column_names:
-                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-        _rows[key] = rows
-    return rows, repr(key)
-
-
-def _opened(tables: dict[str, Any], place: IndexPlace, name: str) -> Any:
-    if name not in tables:
-        tables[name] = place.large(name).open()
-    return tables[name]

@@ -131,6 +131,9 @@ class IndexData:
     version: str
     """Changes whenever `files`, `pending` or `declarations` do."""
     open_large: Callable[[str], DeltaTable | None] = field(repr=False)
+    drops_rows: bool = False
+    """Whether rows that the index has seen may be missing from what a query reads. Spark drops a
+    malformed row when it parses the malformed column, and an index reads only its own columns."""
 
     def large(self, name: str) -> DeltaTable | None:
         """The large table of a value column; None if no file has needed one."""

@@ -21,19 +21,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from indextables.ariadne.declarations import (
-    VALUE_KINDS,
-    Declaration,
-    storage_column,
-)
-from indextables.ariadne.evidence import BloomFilters, Bounds, Counts, Evidence, Nulls
+from indextables.ariadne.evidence import Counts, Evidence, Nulls
 from indextables.ariadne.join_keys import Keys, as_type
+from indextables.ariadne.known_columns import KnownColumns
 from indextables.ariadne.layout import IndexData
-from indextables.ariadne.text import Words
-from indextables.ariadne.value_evidence import Values
-from indextables.ariadne.value_table import ValueTable
 from indextables.errors import AriadneArgumentError, ColumnNotFoundError, UnknownColumnError
 from indextables.plan.skipping import possible
 from indextables.plan.statistics import Flags
@@ -98,11 +90,16 @@ class Lookup:
         timezone: str = "UTC",
         all_rows: bool = False,
     ) -> None:
-        self.all_rows = all_rows
         self.data = data
         self.schema = schema
         self.timezone = timezone
-        self.count = data.files.num_rows
+        self.known = KnownColumns(data, schema, all_rows=all_rows)
+        self.count = self.known.count
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The type of the values of each index column that is built somewhere."""
+        return self.known.types
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -132,21 +129,21 @@ class Lookup:
     def parse(self, condition: str) -> Predicate:
         """A condition as text, over the columns of the files and the names of index columns."""
         try:
-            return parse_predicate(condition, self.names, timezone=self.timezone)
+            return parse_predicate(condition, self.known.names, timezone=self.timezone)
         except UnknownColumnError as error:
             raise ColumnNotFoundError(
-                "Cannot locate files", [str(error)], available=self.names.names
+                "Cannot locate files", [str(error)], available=self.known.names.names
             ) from None
 
     def keep(self, predicate: Predicate) -> Flags:
         """For each indexed file: may a row make the predicate true?"""
-        return possible(predicate, self, self.count).true & self.has_rows
+        return possible(predicate, self, self.count).true & self.known.has_rows
 
     # --- what `possible` asks ----------------------------------------------------------------
 
     def condition(self, node: Condition) -> Possible:
         """What a condition on one column may be."""
-        evidence = None if node.column.path[1:] else self.evidence(node.column.root)
+        evidence = None if node.column.path[1:] else self.known.evidence(node.column.root)
         return self._anything() if evidence is None else evidence.possible(node)
 
     def search(self, node: Search) -> Possible:
@@ -155,74 +152,11 @@ class Lookup:
         names = [d.name for d in self.data.declarations.of_kind("text")]
         if node.column is None or node.column.path[1:] or node.column.root not in names:
             return Possible(yes, yes, ~yes)
-        return Possible(self.words(node.column.root).may_match(node.query), yes, ~yes)
+        return Possible(self.known.words(node.column.root).may_match(node.query), yes, ~yes)
 
     def _anything(self) -> Possible:
         yes = np.ones(self.count, np.bool_)
         return Possible(yes, yes, yes)
-
-    # --- what is known -----------------------------------------------------------------------
-
-    @functools.cached_property
-    def types(self) -> dict[str, pa.DataType]:
-        """The type of the values of each index column that is built somewhere."""
-        found: dict[str, Any] = {}
-        for declaration in self.data.declarations:
-            kind = self._type(declaration)
-            if kind is not None:
-                found[declaration.name] = kind
-        return found
-
-    @functools.cached_property
-    def names(self) -> pa.Schema:
-        """The columns that a condition may name: of the files, and those that indexes add."""
-        known = {f.name: f.type for f in self.schema} | self.types
-        unbuilt = [n for n in self.data.declarations.names if n not in known]
-        return pa.schema([*known.items(), *((name, pa.null()) for name in unbuilt)])
-
-    @functools.cached_property
-    def has_rows(self) -> Flags:
-        """Files that are not known to be empty."""
-        rows: Any = self.data.files.column("row_count")
-        return np.asarray(pc.fill_null(pc.not_equal(rows, pa.scalar(0)), True), np.bool_)
-
-    @functools.cache  # noqa: B019 - as long as the lookup itself
-    def evidence(self, name: str) -> Evidence | None:
-        """What is known about a column; None if nothing is."""
-        declaration = self.data.declarations.get(name)
-        if declaration is None or storage_column(declaration) not in self.data.files.column_names:
-            return None
-        stored = self._column(storage_column(declaration))
-        counts = self._counts(declaration)
-        kind = self.types[name]
-        if declaration.kind in VALUE_KINDS:
-            return Values(
-                name,
-                counts,
-                stored,
-                table=functools.partial(self._value_table, name),
-                filenames=self._column("filename"),
-                per_row=declaration.kind != "exploded",
-            )
-        if declaration.kind == "temporal":
-            return self._temporal(name, counts, stored)
-        if declaration.kind == "bloom":
-            return BloomFilters(counts, kind, stored)
-        if declaration.kind == "range":
-            return Bounds(counts, kind, stored)
-        return Nulls(counts)
-
-    @functools.cache  # noqa: B019
-    def words(self, name: str) -> Words:
-        """The words of a text index."""
-        declaration = self.data.declarations.get(name)
-        assert declaration is not None
-        column = storage_column(declaration)
-        if column not in self.data.files.column_names:
-            return Words.of([None] * self.count)
-        is_known = self._counts(declaration).is_known
-        lists = zip(self._column(column).to_pylist(), is_known, strict=True)
-        return Words.of(stored if known else None for stored, known in lists)
 
     def check_indexed(self, names: Iterable[str], *, what: str) -> None:
         """Refuse names that are no columns, and columns without an index."""
@@ -231,7 +165,7 @@ class Lookup:
         unknown = [n for n in given if n not in known and n not in self.schema.names]
         if unknown:
             problems = [f"there is no column '{name}'" for name in unknown]
-            raise ColumnNotFoundError(what, problems, available=self.names.names)
+            raise ColumnNotFoundError(what, problems, available=self.known.names.names)
         bare = [f"'{name}' has no index" for name in given if name not in known]
         if bare:
             raise AriadneArgumentError(what, [*bare, f"indexed are {', '.join(known) or 'none'}"])
@@ -251,10 +185,10 @@ class Lookup:
         kept = np.ones((self.count, int(rows.sum()) if together else 1), np.bool_)
         for found in columns:
             kept &= found.each(rows) if together else found.any(rows)[:, None]
-        return kept.any(axis=1) & self.has_rows
+        return kept.any(axis=1) & self.known.has_rows
 
     def _keys(self, name: str, column: Any) -> _KeyColumn:
-        evidence, kind = self.evidence(name), self.types.get(name)
+        evidence, kind = self.known.evidence(name), self.types.get(name)
         if evidence is None or kind is None:
             keys = Keys(pa.nulls(len(column)), np.asarray(column.is_valid(), np.bool_))
             return _KeyColumn(keys, Nulls(Counts.unknown(self.count)))
@@ -284,7 +218,7 @@ class Lookup:
         return told, declaration.kind, kept
 
     def _located(self, parts: Sequence[tuple[str, str, Flags]]) -> Located:
-        kept = self.has_rows.copy()
+        kept = self.known.has_rows.copy()
         steps = []
         for told, kind, flags in parts:
             kept &= flags
@@ -302,50 +236,6 @@ class Lookup:
         named += [s.column.root for s in searches(predicate) if s.column is not None]
         kinds = [d.kind for d in self.data.declarations if d.name in named]
         return ", ".join(dict.fromkeys(kinds)) or "none"
-
-    def _type(self, declaration: Declaration) -> Any:
-        column = storage_column(declaration)
-        if declaration.kind in ("bloom", "text"):
-            return self.schema.field(declaration.name).type
-        if column not in self.data.files.column_names:
-            return None
-        stored: Any = self.data.files.schema.field(column).type
-        if declaration.kind == "range":
-            return stored.field("min").type
-        element = stored.value_type
-        return element.field("value").type if declaration.kind == "temporal" else element
-
-    def _column(self, name: str) -> Any:
-        column = self.data.files.column(name)
-        return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-    def _counts(self, declaration: Declaration) -> Counts:
-        is_known = np.asarray(self.data.is_built(declaration), np.bool_)
-        nulls = f"nulls_{declaration.name}"
-        if declaration.kind == "exploded" or nulls not in self.data.files.column_names:
-            return Counts.of(is_known, None, None)
-        return Counts.of(is_known, self._column(nulls), self._column("row_count"))
-
-    def _temporal(self, name: str, counts: Counts, stored: Any) -> Values:
-        # Without an array there were too many values to keep; nothing is known of that file.
-        known = counts.is_known & np.asarray(stored.is_valid(), np.bool_)
-        offsets, pairs = stored.offsets, stored.values
-        parts = [pc.struct_field(pairs, part) for part in ("value", "max_ts")]
-        values = pa.ListArray.from_arrays(offsets, parts[0], mask=stored.is_null())
-        stamps = pa.ListArray.from_arrays(offsets, parts[1], mask=stored.is_null())
-        return Values(
-            name,
-            Counts(known, counts.may_be_null | ~known, counts.may_be_value | ~known),
-            values,
-            table=lambda: None,
-            filenames=self._column("filename"),
-            newest=None if self.all_rows else pc.list_flatten(stamps),
-        )
-
-    @functools.cache  # noqa: B019
-    def _value_table(self, name: str) -> ValueTable | None:
-        table = self.data.large(name)
-        return None if table is None else ValueTable(table)
 
 
 @dataclass(frozen=True)

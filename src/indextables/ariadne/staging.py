@@ -171,10 +171,10 @@ def _extends_same(current: pa.Table, staged: pa.Table, below: Any) -> Any:
         old = current.column(name).take(where).to_pylist()
         wanted = [None] * len(old) if name == "failure" else staged.column(name).to_pylist()
         same &= np.array([a == b for a, b in zip(old, wanted, strict=True)], bool)
-    # A row without settings depends on none.
     old = current.column("settings").take(where).to_pylist()
     wanted = staged.column("settings").to_pylist()
-    return same & np.array([a in ("", b) for a, b in zip(old, wanted, strict=True)], bool)
+    holds_now = (a is not None and settings_hold(a, b) for a, b in zip(old, wanted, strict=True))
+    return same & np.fromiter(holds_now, bool, len(old))
 
 
 def _extended(

@@ -1,12 +1,14 @@
 """The state of every file of an index: which rows still hold, which files have none.
 
 A row holds while its file is registered, exists, has the size and tag (or time) it had when it was
-read, and was read under the session settings that its values depend on. Everything else is
-*pending*: a candidate of every lookup until an update looks at it.
+read, and was read under the settings that its values depend on. Everything else is *pending*: a
+candidate of every lookup until an update looks at it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +23,8 @@ from indextables.ariadne.paths import Expansion, covers, expand, is_pattern
 from indextables.ariadne.place import IndexPlace
 from indextables.storage import ObjectMeta
 
+_OPTIONS = "\n"
+"""Stands before the read options in the text of settings."""
 KEY_COLUMNS = ("filename", "file_size", "modification_time", "etag", "failure", "built", "settings")
 
 
@@ -42,7 +46,7 @@ class States:
             name in files
             and failure is None
             and built is not None
-            and settings in ("", self.settings)
+            and settings_hold(settings, self.settings)
             and same_file(files[name], size, modified, etag)
             for name, size, modified, etag, failure, built, settings in zip(*columns, strict=True)
         )
@@ -75,13 +79,33 @@ def same_file(meta: ObjectMeta, size: Any, modified: Any, etag: Any) -> bool:
 
 
 def value_settings(place: IndexPlace, metadata: Metadata) -> str:
-    """The session settings that the values of an index depend on; none for plain Parquet columns.
+    """What the values of an index depend on beside its files; nothing for plain Parquet columns.
 
-    Text is parsed, and expressions are evaluated, in the session's time zone and by its rules.
+    Text is parsed, and expressions are evaluated, in the session's time zone and by its rules. They
+    also depend on the whole schema: it is the order of columns that tells those of csv files apart.
+    Read options may change anything.
     """
     parsed = metadata.format != "parquet"
     computed = any(isinstance(d, Computed) for d in metadata.declarations)
-    return place.context.value_settings() if parsed or computed else ""
+    found = ""
+    if parsed or computed:
+        schema = hashlib.blake2b(metadata.schema.encode(), digest_size=8).hexdigest()
+        found = f"{place.context.value_settings()};schema={schema}"
+    if metadata.read_options:
+        found += _OPTIONS + json.dumps(metadata.read_options, sort_keys=True)
+    return found
+
+
+def settings_hold(stored: str, now: str) -> bool:
+    """Whether values that were read under some settings are those that others would give.
+
+    >>> settings_hold("", "zone"), settings_hold("zone", "other"), settings_hold("", "\nsep=;")
+    (True, False, False)
+    """
+    session, _, options = stored.partition(_OPTIONS)
+    session_now, _, options_now = now.partition(_OPTIONS)
+    # Values that depend on no session were read of plain columns.
+    return options == options_now and session in ("", session_now)
 
 
 def look(place: IndexPlace, metadata: Metadata, rows: pa.Table, entries: Sequence[str]) -> States:

@@ -11,21 +11,21 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from indextables.ariadne import build, footers, staging, value_table
 from indextables.ariadne.build_output import Output, Plan, Written
-from indextables.ariadne.column_fold import Target
-from indextables.ariadne.declarations import Declarations, Temporal, field_type, types_of
+from indextables.ariadne.declarations import Declarations
 from indextables.ariadne.job_errors import is_fault_of_files, reason_of
 from indextables.ariadne.maintenance import compact, key_rows, remove_rows, total_size
 from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.place import IndexPlace
-from indextables.ariadne.source import arrow_schema, computed_types, read_files
+from indextables.ariadne.source import read_files
 from indextables.ariadne.states import States, look, registered
+from indextables.ariadne.update_plan import batches, footer_tasks, targets, work
 from indextables.config import (
     ARIADNE_AUTO_BLOOM_FPR,
     ARIADNE_AUTO_COMPACT_THRESHOLD,
@@ -41,11 +41,10 @@ from indextables.storage import ObjectMeta
 
 logger = logging.getLogger(__name__)
 
-_BATCH_FILES = 1_000
-_BATCH_BYTES = 1 << 30
 _STAGED_BYTES = 256 << 20
 """Staged rows are merged on the driver; more of them than this are not left waiting."""
-_FOOTERS = 64
+_READERS = 16
+"""Threads that read footers where there are few of them."""
 _ROUNDS = 3
 _NOT_THERE = "the file is not there"
 
@@ -104,8 +103,8 @@ class _Update:
         states = look(self._place, metadata, key_rows(self._place), entries)
         self._remove(states)
         dropped = 0
-        for declarations, files, extends in _work(states, metadata.declarations):
-            for batch in _batches(files):
+        for declarations, files, extends in work(states, metadata.declarations):
+            for batch in batches(files):
                 self._batch(metadata, states, declarations, batch, extends=extends)
                 dropped += self._consolidate_if(self._config[ARIADNE_STAGING_THRESHOLD])
         self._missing(metadata, states)
@@ -190,9 +189,9 @@ class _Update:
     def _from_footers(self, metadata: Metadata, plan: Plan) -> dict[str, dict[str, Any]]:
         if not footers.suffice(plan.targets, metadata.format):
             return {}
-        tasks = list(_footer_tasks(self._place, plan))
+        tasks = list(footer_tasks(self._place, plan))
         spark = self._place.context.spark
-        runner: Runner = LocalRunner(_FOOTERS // 4)
+        runner: Runner = LocalRunner(_READERS)
         if len(tasks) > 4 and is_classic(spark):
             runner = SparkRunner(spark)
         found = {}
@@ -291,72 +290,6 @@ class _Update:
         metadata = self._place.metadata.change(change)
         if result.batches and threshold and metadata.batches_since_compact >= threshold:
             compact(self._place)
-
-
-# --- what is to be done ------------------------------------------------------------------------
-
-
-def _work(
-    states: States, declarations: Declarations
-) -> Iterator[tuple[Declarations, dict[str, ObjectMeta], bool]]:
-    """Declarations, files to read for them, and whether that extends rows."""
-    files = states.expansion.files
-    new = {name: meta for name, meta in sorted(files.items()) if name not in states.valid_names}
-    if new:
-        yield declarations, new, False
-    lacking: dict[tuple[str, ...], dict[str, ObjectMeta]] = {}
-    names: list[Any] = states.rows.column("filename").to_pylist()
-    built: list[Any] = states.rows.column("built").to_pylist()
-    for name, columns in zip(names, built, strict=True):
-        if name in states.valid_names:
-            missing = declarations.missing_from(frozenset(columns))
-            if len(missing):
-                lacking.setdefault(missing.names, {})[name] = files[name]
-    for wanted, group in lacking.items():
-        yield Declarations(tuple(d for d in declarations if d.name in wanted)), group, True
-
-
-def _batches(files: Mapping[str, ObjectMeta]) -> Iterator[dict[str, ObjectMeta]]:
-    batch: dict[str, ObjectMeta] = {}
-    size = 0
-    for name, meta in files.items():
-        if batch and (len(batch) >= _BATCH_FILES or size + meta.size > _BATCH_BYTES):
-            yield batch
-            batch, size = {}, 0
-        batch[name] = meta
-        size += meta.size
-    if batch:
-        yield batch
-
-
-def targets(
-    place: IndexPlace, metadata: Metadata, declarations: Declarations
-) -> tuple[Target, ...]:
-    """Declarations with the types of their values."""
-    name = place.name
-    schema = arrow_schema(metadata, name=name)
-    computed = computed_types(place.context.spark, metadata, declarations.all, name=name)
-    types = types_of(declarations, schema, computed)
-    return tuple(
-        Target(
-            d,
-            types[d.name],
-            field_type(schema, d.timestamp_column) if isinstance(d, Temporal) else None,
-        )
-        for d in declarations
-    )
-
-
-def _footer_tasks(place: IndexPlace, plan: Plan) -> Iterator[footers.FooterTask]:
-    folders: dict[str, list[tuple[str, int]]] = {}
-    for file, meta in plan.files.items():
-        folder, _, name = file.rpartition("/")
-        folders.setdefault(folder or "/", []).append((name, meta.size))
-    for folder, files in folders.items():
-        options = place.context.storage_options(folder)
-        for start in range(0, len(files), _FOOTERS):
-            some = tuple(files[start : start + _FOOTERS])
-            yield footers.FooterTask(folder, options, some, plan.targets)
 
 
 def _failures(states: States) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,12 +11,14 @@ import pyarrow as pa
 from indextables.cli.column_types import column_type
 from indextables.cli.options import Format
 from indextables.cli.settings import Settings
-from indextables.cli.sources import find_sources, read, schema_of
+from indextables.cli.source_files import OpenFolder, Source, find_sources
+from indextables.cli.sources import read, schema_of
 from indextables.config import TYPE_MAP, Config
 from indextables.errors import NotATableError, SchemaError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.create_rows import create_rows
-from indextables.storage import open_store
+from indextables.storage import Store, open_store
+from indextables.storage.location import parse_location
 from indextables.table import Table
 
 
@@ -33,10 +35,12 @@ def create_table(
     description: str | None,
 ) -> Table:
     """An empty table with these columns, after those of a file."""
-    fields = [] if like is None else list(schema_of(find_sources([like]), {}))
+    files = [] if like is None else find_sources([like], open_folder=_opener(settings, uri))
+    fields = list(schema_of(files, {})) if files else []
     fields += [pa.field(column, column_type(kind)) for column, kind in columns]
     if not fields:
         raise SchemaError("A table needs columns: write name:type …, or --like FILE.")
+    settings = _of_table(settings, uri, files)
     return Table.create(
         uri,
         pa.schema(fields),
@@ -64,7 +68,10 @@ def import_files(
     merge_schema: bool,
 ) -> dict[str, Any]:
     """Write the rows of files to a table, in one commit; what was done."""
-    sources = find_sources(patterns, kind=kind, delimiter=delimiter)
+    sources = find_sources(
+        patterns, kind=kind, delimiter=delimiter, open_folder=_opener(settings, uri)
+    )
+    settings = _of_table(settings, uri, sources)
     known = {name: column_type(text) for name, text in types.items()}
     try:
         table = settings.open(uri)
@@ -82,6 +89,28 @@ def import_files(
         write = table.overwrite if overwrite else table.append
         written = write(rows, merge_schema=merge_schema)
     return {"table": table.uri, "files": len(sources), **asdict(written)}
+
+
+def _opener(settings: Settings, table: str) -> OpenFolder:
+    """Opens folders of files beside a table.
+
+    Storage options are the table's. Files have the same ones in a store of the same kind, and all
+    of them if the table is local and takes none; other stores are left to the environment.
+    """
+    home = parse_location(table).scheme
+
+    def open_folder(uri: str) -> Store:
+        shared = home in ("file", parse_location(uri).scheme)
+        return open_store(uri, settings.storage_options if shared else None)
+
+    return open_folder
+
+
+def _of_table(settings: Settings, table: str, sources: Sequence[Source]) -> Settings:
+    """The settings of the table itself: options were for the files if only those are in a store."""
+    if parse_location(table).scheme == "file" and any(source.store for source in sources):
+        return replace(settings, storage_options={})
+    return settings
 
 
 def _create(

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from indextables.cli.cells import printable
+from indextables.cli.remedies import on_command_line
 from indextables.config import PREFIX, is_own_key
 from indextables.errors import IndexTablesError
 
@@ -151,7 +152,7 @@ def fail(sentence: str) -> NoReturn:
     """End the command with a sentence on standard error."""
     sys.stdout.flush()
     typer.secho("error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
-    typer.echo(printable(sentence, keep_newlines=True), err=True)
+    typer.echo(printable(on_command_line(sentence), keep_newlines=True), err=True)
     raise typer.Exit(1)
 
 

@@ -1,138 +1,26 @@
-"""Files that rows are imported from: Parquet, CSV and JSON lines, compressed or not.
+"""Rows of files that are imported: Parquet, CSV and JSON lines, compressed or not.
 
-A pattern is a file, a folder or a glob. Folders are searched to the bottom; names that begin with
-`_` or `.` are passed over, and `key=value` folders below the pattern become columns, as Hive and
-Spark write them. Types of CSV and JSON are inferred from the first `INFER_BYTES` of each file.
-Nothing is held in memory but a few batches.
+Types of CSV and JSON are inferred from the first `INFER_BYTES` of each file. Nothing is held in
+memory but a few batches, wherever a file is.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from indextables.cli.options import Format
-from indextables.errors import SourceFileError
+from indextables.cli.source_files import Source
+from indextables.cli.stored_file import StoredFile
+from indextables.errors import IndexTablesError, SourceFileError
 from indextables.schema import conform, normalize
 
 INFER_BYTES = 16 << 20
-
-_SUFFIXES: dict[str, Format] = {
-    ".parquet": "parquet", ".pq": "parquet",
-    ".csv": "csv", ".tsv": "csv",
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
-}  # fmt: skip
-_CODECS: dict[str, Any] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One file, and the partition that its folders name."""
-
-    path: str
-    format: Format
-    codec: Any = None
-    delimiter: str = ","
-    partition: Mapping[str, str | None] = field(default_factory=dict)
-
-
-def find_sources(
-    patterns: Sequence[str], *, kind: Format | None = None, delimiter: str | None = None
-) -> list[Source]:
-    """The files that the patterns name, in their order, each once."""
-    found: dict[str, Source] = {}
-    for pattern in patterns:
-        root, paths = _expand(pattern)
-        chosen = [
-            source
-            for path in paths
-            if (source := _source(path, root, kind=kind, delimiter=delimiter)) is not None
-        ]
-        if not chosen:
-            raise SourceFileError(
-                pattern,
-                "there is no such file, or none of a known kind (.parquet, .csv, .tsv, .jsonl, "
-                ".ndjson, .json, also .gz, .bz2, .zst or .lz4 of the last ones); --format names "
-                "the kind of others",
-            )
-        for source in chosen:
-            found.setdefault(os.path.realpath(source.path), source)
-    return list(found.values())
-
-
-def _expand(pattern: str) -> tuple[Path, list[str]]:
-    """The folder below which folders are partitions, and the files."""
-    path = Path(pattern)
-    if path.is_file():
-        return path.parent, [pattern]
-    if path.is_dir():
-        return path, _files_below(path)
-    if not glob.has_magic(pattern):
-        return path, []
-    fixed = []
-    for part in path.parts:
-        if glob.has_magic(part):
-            break
-        fixed.append(part)
-    files: list[str] = []
-    for match in sorted(glob.glob(pattern, recursive=True)):  # noqa: PTH207 - absolute patterns
-        files += _files_below(Path(match)) if Path(match).is_dir() else [match]
-    return Path(*fixed), list(dict.fromkeys(files))
-
-
-def _files_below(folder: Path) -> list[str]:
-    return [
-        str(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)
-        and _kind(path)[0] is not None
-    ]
-
-
-def _kind(path: Path) -> tuple[Format | None, Any]:
-    codec = _CODECS.get(path.suffix.lower())
-    name = path.with_suffix("") if codec else path
-    return _SUFFIXES.get(name.suffix.lower()), codec
-
-
-def _source(path: str, root: Path, *, kind: Format | None, delimiter: str | None) -> Source | None:
-    guessed, codec = _kind(Path(path))
-    chosen = kind or guessed
-    if chosen is None:
-        return None
-    tabs = ".tsv" in [suffix.lower() for suffix in Path(path).suffixes]
-    return Source(
-        path,
-        chosen,
-        codec=codec,
-        delimiter=delimiter or ("\t" if tabs else ","),
-        partition=_partition(Path(path).relative_to(root)),
-    )
-
-
-def _partition(relative: Path) -> dict[str, str | None]:
-    values: dict[str, str | None] = {}
-    for folder in relative.parts[:-1]:
-        key, separator, value = folder.partition("=")
-        if separator and key:
-            values[unquote(key)] = None if value == _NO_PARTITION else unquote(value)
-    return values
-
-
-# --- reading ---------------------------------------------------------------------------------
 
 
 def schema_of(sources: Sequence[Source], types: Mapping[str, pa.DataType]) -> pa.Schema:
@@ -193,7 +81,7 @@ def read(sources: Sequence[Source], schema: pa.Schema) -> pa.RecordBatchReader:
 def _batches(sources: Sequence[Source], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     types = {f.name: f.type for f in schema}
     for source in sources:
-        with _explained(source):
+        with _explained(source), _unchanged(source):
             for batch in _open(source, types)[1]:
                 yield conform(_with_partition(batch, source, schema), schema)
 
@@ -212,10 +100,16 @@ _Opened = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 def _open(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
     """The columns of a file and its batches."""
+    raw: Any
+    if source.store is None:
+        raw = pa.OSFile(source.path, "rb")
+    else:
+        raw = pa.PythonFile(StoredFile(source.store, source.key), "r")
     if source.format == "parquet":
-        file = pq.ParquetFile(source.path)
-        return file.schema_arrow, file.iter_batches()
-    raw = pa.OSFile(source.path, "rb")
+        file = pq.ParquetFile(raw)
+        # One by one: what Arrow is asked for at once, it also fetches at once.
+        groups = range(file.num_row_groups)
+        return file.schema_arrow, (b for g in groups for b in file.iter_batches(row_groups=[g]))
     stream: Any = pa.CompressedInputStream(raw, source.codec) if source.codec else raw
     return _open_csv(stream, source, types) if source.format == "csv" else _open_json(stream, types)
 
@@ -256,10 +150,21 @@ def _open_json(stream: Any, types: Mapping[str, pa.DataType]) -> _Opened:
 
 
 @contextlib.contextmanager
+def _unchanged(source: Source) -> Iterator[None]:
+    """Refuses a file in a store that was replaced meanwhile: its parts are read one by one."""
+    before = None if source.store is None else source.store.head(source.key)
+    yield
+    if source.store is not None and source.store.head(source.key) != before:
+        raise SourceFileError(source.path, "it was replaced while it was read; import it again")
+
+
+@contextlib.contextmanager
 def _explained(source: Source) -> Iterator[None]:
     """Turns what a reader says about a file into a sentence that names it."""
     try:
         yield
+    except IndexTablesError:
+        raise
     except (pa.ArrowException, OSError, UnicodeError) as error:
         hint = "; --type COLUMN=TYPE names a column's type" if source.format != "parquet" else ""
         raise SourceFileError(source.path, " ".join(str(error).split()) + hint) from None

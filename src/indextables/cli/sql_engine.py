@@ -12,13 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from indextables.cli.sql_relations import Relation
+from indextables.cli.sql_relations import Relation, search_call
 from indextables.cli.sql_rewrite import SEARCH_FUNCTION, Opener, Rewritten, rewrite
-from indextables.errors import EmbeddedQueryError, IndexTablesError
+from indextables.errors import EmbeddedQueryError, IndexTablesError, SearchCallError
 from indextables.plan.execute import mapping_of
 from indextables.predicate import Search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.split.flat import columns_needed, search_rows
+from indextables.split.snippet import snippet
+from indextables.sql.search_calls import SNIPPET
 
 
 def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
@@ -31,7 +33,8 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
     for relation in query.relations:
         context.register_dataset(relation.name, _Relation(relation, query, failures))
     if query.searches_values:
-        context.register_udf(_search_of_values(datafusion, failures))
+        for function in _functions_of_values(datafusion, failures):
+            context.register_udf(function)
     try:
         stream = context.sql(query.sql).execute_stream()
         first = next(iter(stream), None)
@@ -73,11 +76,16 @@ class _Relation(ds.Dataset):
         self.failures = failures
         self.columns = relation.table.schema
         self.masks = {name: _parsed(text, self.columns) for name, text in relation.masks.items()}
+        self.snippets = {
+            name: (_text_column(column, self.columns), _parsed(text, self.columns))
+            for name, (column, text) in relation.snippets.items()
+        }
 
     @property
     def schema(self) -> pa.Schema:
         fields = [f.with_nullable(True) for f in self.columns]
         fields += [pa.field(name, pa.bool_()) for name in self.relation.masks]
+        fields += [pa.field(name, pa.string()) for name in self.relation.snippets]
         if self.relation.score:
             fields.append(pa.field(self.relation.score, pa.float32()))
         return pa.schema(fields)
@@ -111,7 +119,7 @@ class _Scan:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._source():
-                rows = self._with_masks(pa.Table.from_batches([batch]))
+                rows = self._with_snippets(self._with_masks(pa.Table.from_batches([batch])))
                 if self.condition is not None:
                     rows = rows.filter(self.condition)
                 chosen = rows.select(self.columns)
@@ -126,7 +134,7 @@ class _Scan:
         relation = self.relation.relation
         table, needed = relation.table, self._needed()
         if relation.score is None:
-            searches = [_call(query, column) for query, column in relation.searches]
+            searches = [search_call(query, column) for query, column in relation.searches]
             where = " AND ".join(f"({c})" for c in [*relation.conditions, *searches])
             yield from table.scan_batches(columns=needed, where=where or None)
             return
@@ -150,6 +158,7 @@ class _Scan:
             mapping = mapping_of(self.relation.relation.table.snapshot())
             for search in self.relation.masks.values():
                 wanted.update(columns_needed(search, mapping, schema))
+        wanted.update(self.relation.snippets[name][0] for name in self._shown())
         needed = [name for name in schema.names if name in wanted]
         return needed or [min(schema, key=lambda f: pa.types.is_string(f.type)).name]
 
@@ -160,6 +169,23 @@ class _Scan:
             rows = rows.append_column(name, pa.array(found, pa.bool_()))
         return rows
 
+    def _with_snippets(self, rows: pa.Table) -> pa.Table:
+        mapping = mapping_of(self.relation.relation.table.snapshot())
+        for name in self._shown():
+            column, search = self.relation.snippets[name]
+            texts = rows.column(column).to_pylist()
+            shown = [
+                snippet(text, search, column, mapping=mapping, schema=self.relation.columns)
+                for text in texts
+            ]
+            rows = rows.append_column(name, pa.array(shown, pa.string()))
+        return rows
+
+    def _shown(self) -> list[str]:
+        """Snippets that this pass has to make; a condition may ask for any of them."""
+        names = self.relation.snippets
+        return [n for n in names if n in self.columns or self.condition is not None]
+
 
 def _parsed(text: str, schema: pa.Schema) -> Search:
     search = parse_predicate(text, schema)
@@ -168,28 +194,35 @@ def _parsed(text: str, schema: pa.Schema) -> Search:
     return search
 
 
-def _call(query: str, column: str | None) -> str:
-    quoted = "'" + query.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    if column is None:
-        return f"indexqueryall({quoted})"
-    return f"`{column.replace('`', '``')}` indexquery {quoted}"
-
-
 def _exact(column: str, schema: pa.Schema) -> str:
     if column in schema.names:
         return column
     return next((n for n in schema.names if n.lower() == column.lower()), column)
 
 
-def _search_of_values(datafusion: Any, failures: list[IndexTablesError]) -> Any:
-    """The function that searches texts which are no column of a table."""
-    from indextables.spark.search_udf import indexquery
+def _text_column(column: str, schema: pa.Schema) -> str:
+    name = _exact(column, schema)
+    kind = schema.field(name).type
+    if not pa.types.is_string(kind):
+        raise SearchCallError("snippet", f"shows words of a text, but '{name}' is {kind}.")
+    return name
 
-    def search(texts: Any, query: Any) -> Any:
-        try:
-            return indexquery(texts, query)
-        except IndexTablesError as error:
-            failures.append(error)
-            raise
 
-    return datafusion.udf(search, [pa.string(), pa.string()], pa.bool_(), "stable", SEARCH_FUNCTION)
+def _functions_of_values(datafusion: Any, failures: list[IndexTablesError]) -> list[Any]:
+    """The functions that look into texts which are no column of a table."""
+    from indextables.spark import search_udf
+
+    def function(name: str, work: Any, result: pa.DataType) -> Any:
+        def call(texts: Any, query: Any) -> Any:
+            try:
+                return work(texts, query)
+            except IndexTablesError as error:
+                failures.append(error)
+                raise
+
+        return datafusion.udf(call, [pa.string(), pa.string()], result, "stable", name)
+
+    return [
+        function(SEARCH_FUNCTION, search_udf.indexquery, pa.bool_()),
+        function(SNIPPET, search_udf.snippet, pa.string()),
+    ]

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from indextables.errors import EmbeddedQueryError
+from indextables.errors import EmbeddedQueryError, SearchCallError
 from indextables.predicate.operators import ALL_FIELDS
-from indextables.sql.search_calls import ALL_COLUMNS, ONE_COLUMN
+from indextables.sql.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
 from indextables.table import Table
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -34,6 +34,8 @@ class Relation:
     """Pushed searches that are a condition by themselves: the query and its column."""
     masks: dict[str, str] = field(default_factory=dict)
     """Hidden columns that say whether a search finds the row."""
+    snippets: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Hidden columns that show what a search finds: the column with the text, and the search."""
     score: str | None = None
     """The hidden column of scores."""
     limit: int | None = None
@@ -42,7 +44,7 @@ class Relation:
     @property
     def hidden(self) -> list[str]:
         """Columns that `*` does not show."""
-        return [*self.masks, *([self.score] if self.score else [])]
+        return [*self.masks, *self.snippets, *([self.score] if self.score else [])]
 
 
 @dataclass
@@ -79,6 +81,10 @@ def is_search(node: Any) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in ONE_COLUMN + ALL_COLUMNS
 
 
+def is_snippet(node: Any) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() == SNIPPET
+
+
 def searched_column(call: Any) -> Any:
     """The column of a search, None if it searches all fields of the row."""
     arguments = call.expressions
@@ -95,6 +101,24 @@ def search_parts(call: Any) -> tuple[str, str | None]:
     column = searched_column(call)
     everything = column is None or column.name.lower() == ALL_FIELDS
     return call.expressions[-1].name, None if everything else column.name
+
+
+def snippet_parts(call: Any, searches: list[tuple[str, str | None]]) -> tuple[Any, str]:
+    """The text and the query of a snippet; without one it shows the query's search of the text."""
+    arguments = call.expressions
+    if len(arguments) == 2 and arguments[1].is_string:
+        return arguments[0], arguments[1].name
+    if len(arguments) != 1:
+        raise SearchCallError(call.name, "takes a column, and a search query in quotes after it.")
+    column = arguments[0].name.lower()
+    queries = {query for query, of in searches if of is None or of.lower() == column}
+    if len(queries) != 1:
+        raise SearchCallError(
+            call.name,
+            f"cannot tell which search to show: the query has {len(queries)} different ones of "
+            "that column. Write the search as a second argument.",
+        )
+    return arguments[0], queries.pop()
 
 
 def about(condition: Any, sources: Sources) -> Relation | None:
@@ -157,6 +181,18 @@ def unqualified(node: Any) -> str:
 
     text: str = node.copy().transform(bare).sql(dialect="spark")
     return text
+
+
+def search_call(query: str, column: str | None) -> str:
+    """A search as a condition.
+
+    >>> search_call("it's", "a b")
+    "`a b` indexquery 'it\\\\'s'"
+    """
+    quoted = "'" + query.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if column is None:
+        return f"indexqueryall({quoted})"
+    return f"`{column.replace('`', '``')}` indexquery {quoted}"
 
 
 def _exact(name: str, relation: Relation) -> str | None:

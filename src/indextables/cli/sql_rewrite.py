@@ -10,13 +10,15 @@ the best place that is exactly right:
 3. A search of a column that is no table's own, of a subquery's result say, becomes a call of a
    function that searches the values themselves, with the default mapping, as it does in Spark.
 
+A snippet is a hidden column or a call of a function in the same way.
+
 Comparisons are pushed as well, so that splits are skipped, but the engine evaluates them again:
 only those are pushed that mean the same to both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,13 +31,26 @@ from indextables.cli.sql_relations import (
     Sources,
     about,
     is_search,
+    is_snippet,
+    search_call,
     search_parts,
     searched_column,
+    snippet_parts,
     unqualified,
+)
+from indextables.cli.sql_tree import (
+    conjuncts,
+    hide,
+    joins,
+    push_limit,
+    replace,
+    searched_one,
+    time_travel,
 )
 from indextables.errors import EmbeddedQueryError
 from indextables.plan.ranking import SCORE
 from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
+from indextables.sql.search_calls import SNIPPET
 from indextables.table import Table
 
 SEARCH_FUNCTION = "indexquery"
@@ -54,12 +69,14 @@ class Rewritten:
     relations: tuple[Relation, ...]
     mentioned: frozenset[str]
     searches_values: bool
+    """Whether it calls functions that look into values which are no column of a table."""
 
 
 def rewrite(sql: str, opener: Opener) -> Rewritten:
     """Take a query apart. Anything but one query is an error."""
     tree = _parsed(sql)
-    work = _Rewriter(opener)
+    searches = [search_parts(c) for c in tree.find_all(exp.Anonymous) if is_search(c)]
+    work = _Rewriter(opener, searches)
     for scope in traverse_scope(tree):
         if isinstance(scope.expression, exp.Select):
             work.visit(scope)
@@ -91,9 +108,10 @@ def _parsed(sql: str) -> Any:
 
 
 class _Rewriter:
-    def __init__(self, opener: Opener) -> None:
+    def __init__(self, opener: Opener, searches: list[tuple[str, str | None]]) -> None:
         self.opener = opener
         self.relations: list[Relation] = []
+        self.searches = searches
         self.searches_values = False
         self.hidden = 0
 
@@ -103,10 +121,12 @@ class _Rewriter:
         complete = self.push_conditions(select, sources)
         for call in [c for c in scope.find_all(exp.Anonymous) if is_search(c)]:
             self.place_search(call, sources)
+        for call in [c for c in scope.find_all(exp.Anonymous) if is_snippet(c)]:
+            self.place_snippet(call, sources)
         self.place_scores(scope, sources)
         if complete:
-            _push_limit(select, sources)
-        _hide(select, sources)
+            push_limit(select, sources)
+        hide(select, sources)
 
     # --- tables
 
@@ -116,13 +136,13 @@ class _Rewriter:
             referenced = any(node is source for node, _ in scope.selected_sources.values())
             if isinstance(source, exp.Table) and referenced:
                 relations[alias.lower()] = self.relation(source)
-        return Sources(relations, *_joins(scope.expression))
+        return Sources(relations, *joins(scope.expression))
 
     def relation(self, node: Any) -> Relation:
         parts = tuple(part.name for part in node.parts)
         if not all(isinstance(part, exp.Identifier) for part in node.parts):
             raise EmbeddedQueryError(f"'{node.sql('spark')}' is no table.")
-        version, at = _time_travel(node)
+        version, at = time_travel(node)
         relation = Relation(f"relation_{len(self.relations)}", self.opener(parts, version, at))
         self.relations.append(relation)
         if not node.alias:
@@ -139,7 +159,7 @@ class _Rewriter:
         """Push what can be pushed; whether that is everything."""
         where = select.args.get("where")
         complete = True
-        for condition in list(_conjuncts(where.this)) if where else []:
+        for condition in list(conjuncts(where.this)) if where else []:
             relation = about(condition, sources)
             if relation is None or sources.is_padded(relation):
                 complete = False
@@ -170,17 +190,33 @@ class _Rewriter:
         name = self.hidden_name()
         relation.masks[name] = unqualified(call)
         alias = next(a for a, r in sources.relations.items() if r is relation)
-        shown = call.sql("spark")
+        shown = call.sql("spark", normalize_functions=False)
         # A row that an outer join pads with nulls is found by no search.
         found = exp.Coalesce(this=exp.column(name, table=alias, quoted=True),
                              expressions=[exp.false()])  # fmt: skip
-        _replace(call, found, shown)
+        replace(call, found, shown)
+
+    def place_snippet(self, call: Any, sources: Sources) -> None:
+        column, query = snippet_parts(call, self.searches)
+        relation = sources.owner(column)
+        if relation is None:
+            self.searches_values = True
+            call.set("this", SNIPPET)
+            call.set("expressions", [column, exp.Literal.string(query)])
+            return
+        name = self.hidden_name()
+        relation.snippets[name] = (column.name, search_call(query, column.name))
+        alias = next(a for a, r in sources.relations.items() if r is relation)
+        shown = call.sql("spark", normalize_functions=False)
+        found = exp.Coalesce(this=exp.column(name, table=alias, quoted=True),
+                             expressions=[exp.Literal.string("")])  # fmt: skip
+        replace(call, found, shown)
 
     def place_scores(self, scope: Scope, sources: Sources) -> None:
         for column in list(scope.columns):
             if column.name.lower() != SCORE or sources.owner(column) is not None:
                 continue
-            relation = sources.only(column.table) or _searched_one(sources)
+            relation = sources.only(column.table) or searched_one(sources)
             if relation is None:
                 continue
             if len(relation.searches) != 1:
@@ -191,7 +227,7 @@ class _Rewriter:
                 )
             relation.score = relation.score or self.hidden_name()
             alias = next(a for a, r in sources.relations.items() if r is relation)
-            _replace(column, exp.column(relation.score, table=alias, quoted=True), SCORE)
+            replace(column, exp.column(relation.score, table=alias, quoted=True), SCORE)
 
     def hidden_name(self) -> str:
         self.hidden += 1
@@ -214,99 +250,3 @@ class _Rewriter:
                 name = identifier.name if identifier.name in exact else next(iter(exact))
                 identifier.set("this", name)
                 identifier.set("quoted", True)
-
-
-# --- parts of a tree -------------------------------------------------------------------------
-
-
-def _joins(select: Any) -> tuple[set[str], set[str]]:
-    """Aliases that an outer join may pad with nulls, and those that the query can see."""
-    first = select.args.get("from_")
-    seen: list[str] = [first.this.alias_or_name.lower()] if first else []
-    padded: set[str] = set()
-    unseen: set[str] = set()
-    for join in select.args.get("joins") or []:
-        alias = join.alias_or_name.lower()
-        side, kind = (join.side or "").upper(), (join.kind or "").upper()
-        if kind in ("SEMI", "ANTI"):
-            unseen.add(alias)
-            continue
-        if side in ("RIGHT", "FULL"):
-            padded.update(seen)
-        if side in ("LEFT", "FULL"):
-            padded.add(alias)
-        seen.append(alias)
-    seen += [lateral.alias_or_name.lower() for lateral in select.args.get("laterals") or []]
-    return padded, set(seen) - unseen
-
-
-def _time_travel(node: Any) -> tuple[int | None, str | None]:
-    version = node.args.get("version")
-    if version is None:
-        return None, None
-    value = version.expression
-    if str(version.this).upper() == "VERSION" and value.is_int:
-        return int(value.name), None
-    if str(version.this).upper() == "TIMESTAMP" and value.is_string:
-        return None, value.name
-    raise EmbeddedQueryError("Write VERSION AS OF a number, or TIMESTAMP AS OF a time in quotes.")
-
-
-def _conjuncts(node: Any) -> Iterator[Any]:
-    if isinstance(node, exp.And):
-        yield from _conjuncts(node.left)
-        yield from _conjuncts(node.right)
-    else:
-        yield node
-
-
-def _searched_one(sources: Sources) -> Relation | None:
-    found = [r for r in sources.relations.values() if r.searches]
-    return found[0] if len(found) == 1 else None
-
-
-def _push_limit(select: Any, sources: Sources) -> None:
-    """The best rows only, where a query of one table wants no others."""
-    order, limit = select.args.get("order"), select.args.get("limit")
-    keys = order.expressions if order else []
-    more = ("joins", "laterals", "group", "having", "distinct", "offset", "qualify", "windows")
-    if (
-        len(sources.relations) != 1
-        or len(keys) != 1
-        or not isinstance(limit, exp.Limit)
-        or not limit.expression.is_int
-        or any(select.args.get(part) for part in more)
-        or any(True for _ in select.find_all(exp.AggFunc, exp.Window, exp.Subquery, exp.UDTF))
-    ):
-        return
-    (relation,) = sources.relations.values()
-    key = keys[0].this
-    if not isinstance(key, exp.Column):
-        return
-    # A name in ORDER BY is that of the select list first.
-    listed = next((item.this for item in select.expressions if item.alias_or_name == key.name), key)
-    if relation.score and keys[0].args.get("desc") and listed.name == relation.score:
-        relation.limit = int(limit.expression.name)
-
-
-def _replace(node: Any, new: Any, shown: str) -> None:
-    """Put a hidden column in the place of an expression; in a select list it keeps its name."""
-    in_list = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
-    node.replace(exp.alias_(new, shown, quoted=True) if in_list else new)
-
-
-def _hide(select: Any, sources: Sources) -> None:
-    """`*` does not show hidden columns."""
-    for item in select.expressions:
-        qualified = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
-        if not qualified and not isinstance(item, exp.Star):
-            continue
-        relations = (
-            [r for a, r in sources.relations.items() if a == item.table.lower()]
-            if qualified
-            else sources.relations.values()
-        )
-        hidden = [exp.to_identifier(n, quoted=True) for r in relations for n in r.hidden]
-        if hidden:
-            star = item.this if qualified else item
-            star.set("except_", [*(star.args.get("except_") or []), *hidden])
