@@ -32,6 +32,7 @@ class FileList:
         self._store = context.store(context.root)
         uri = f"{self._root}/{name}"
         self._place = DeltaPlace(uri, context.delta_options(uri))
+        self._last: tuple[object, pa.Table] | None = None
 
     @staticmethod
     def names(context: Context) -> list[str]:
@@ -43,9 +44,11 @@ class FileList:
         table = self._place.open()
         if table is None:
             return _SCHEMA.empty_table(), -1
-        rows = self._place.rows(table).select(_SCHEMA.names)
-        first = rows.group_by("filename").aggregate([("addedAt", "min")]).sort_by("filename")
-        return first.rename_columns(_SCHEMA.names).cast(_SCHEMA), table.version()
+        # Every join asks. A list that was removed and made anew has another identity.
+        mark = table.metadata().id, table.version()
+        if self._last is None or self._last[0] != mark:
+            self._last = mark, _first_times(self._place.rows(table, _SCHEMA.names))
+        return self._last[1], table.version()
 
     def files(self) -> list[str]:
         """The registered names."""
@@ -76,3 +79,9 @@ class FileList:
         if not objects:
             raise FileListNotFoundError(self._name, root=self._root)
         self._store.delete(objects)
+
+
+def _first_times(rows: pa.Table) -> pa.Table:
+    """Each name once, with the time it was first added."""
+    first = rows.group_by("filename").aggregate([("addedAt", "min")]).sort_by("filename")
+    return first.rename_columns(_SCHEMA.names).cast(_SCHEMA)

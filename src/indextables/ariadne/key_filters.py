@@ -50,11 +50,22 @@ def _condition(name: str, values: Any) -> Column | None:
     )
     if not simple or not len(values):
         return None
+    distinct = values.unique()
+    if pa.types.is_integer(kind):
+        return f.expr(f"{_quoted(name)} {_among(distinct)}")
     column = f.col(_quoted(name))
-    if len(distinct := values.unique()) <= _LISTED:
+    if len(distinct) <= _LISTED:
         return column.isin([_literal(value, kind) for value in distinct])
     ends: Any = pc.min_max(values)
     return column.between(_literal(ends["min"], kind), _literal(ends["max"], kind))
+
+
+def _among(numbers: Any) -> str:
+    """Whole numbers as text: each function of PySpark is a few calls of the JVM."""
+    if len(numbers) <= _LISTED:
+        return f"IN ({', '.join(map(str, numbers.to_pylist()))})"
+    ends: Any = pc.min_max(numbers)
+    return f"BETWEEN {ends['min']} AND {ends['max']}"
 
 
 def _literal(value: Any, kind: Any) -> Column:
