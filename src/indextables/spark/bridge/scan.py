@@ -12,28 +12,17 @@ import hashlib
 import pickle
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from indextables.plan.scan import SplitTask
+from indextables.spark.bridge.description import Described
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.local_rows import internal_rows
 from indextables.spark.bridge.pruning import Pruning
 from indextables.spark.bridge.tasks import ReadSplits
 from indextables.spark.read_task import ScoredReader, SplitReader, in_groups
 from indextables.spark.schemas import worker_schema
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What a scan tells about itself: a line for plans, the key of its contents, numbers."""
-
-    line: str
-    key: str
-    rows: int | None
-    size: int
-    metrics: tuple[tuple[str, str, int], ...] = ()
 
 
 @implements("read.Statistics")

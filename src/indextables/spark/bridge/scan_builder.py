@@ -31,12 +31,13 @@ from indextables.predicate.search import over_fields
 from indextables.spark.access import TableAccess
 from indextables.spark.aggregation import Aggregation, supported
 from indextables.spark.bridge.aggregates import aggregate_schema, column_name, parse_aggregation
+from indextables.spark.bridge.description import Described, describe_count, describe_scan
 from indextables.spark.bridge.filters import Translator
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
 from indextables.spark.bridge.native import NativeScans, is_worth_an_index
 from indextables.spark.bridge.on_driver import OnDriver
 from indextables.spark.bridge.pruning import Pruning
-from indextables.spark.bridge.scan import Described, DriverScan, NativeScan, TableScan
+from indextables.spark.bridge.scan import DriverScan, NativeScan, TableScan
 from indextables.spark.read_task import Order, ScoredReader, SplitReader
 from indextables.spark.schemas import spark_schema
 from indextables.spark.search_pushdown import HIDDEN, SCORE
@@ -227,58 +228,19 @@ class ScanBuilder:
         )
 
     def _described_count(self, aggregation: Aggregation) -> Described:
-        """What is told of a count that opens no split, so that none is planned either."""
-        line = ", ".join([*self._told(), f"aggregate {aggregation}", "counted by the log"])
-        total = self._snapshot.entries.num_rows
-        return Described(
-            line=line,
-            key=f"{line} {self._snapshot.metadata.id}",
-            rows=1,
-            size=0,
-            metrics=(
-                ("splitsTotal", "splits of the table", total),
-                ("splitsRead", "splits to read", 0),
-            ),
+        return describe_count(
+            self._snapshot, self._access.uri, predicate=self._predicate, aggregation=aggregation
         )
 
-    def _told(self) -> list[str]:
-        told = [f"IndexTables {self._access.uri} version {self._snapshot.version}"]
-        if self._predicate != TRUE:
-            told.append(f"where {self._predicate}")
-        return told
-
     def _described(self, what: object) -> Described:
-        plan = self._plan
-        rows = [task.num_records for task in plan.tasks]
-        known = [n for n in rows if n is not None]
-        told = self._told()
-        if self._order is not None:
-            told.append(f"first {self._order.limit:,} by {self._order.column}")
-        elif self._limit is not None:
-            told.append(f"limit {self._limit:,}")
-        if self._aggregation is not None:
-            told.append(f"aggregate {self._aggregation}")
-        told.append(f"splits {len(plan.tasks):,} of {plan.stages[0].splits:,}")
-        if plan.routing is not None and plan.routing.consulted:
-            told.append(f"routed away {plan.routing.before - plan.routing.after:,}")
-        total, partitions, statistics = (stage.splits for stage in plan.stages[:3])
-        left = plan.stages[-1].splits
-        line = ", ".join(told)
-        size = sum(task.size for task in plan.tasks)
-        asked = line, what, self._skipping, self._order, self._limit, self._snapshot.metadata.id
-        return Described(
-            line=line,
-            key=" ".join(map(str, asked)),
-            rows=sum(known) if len(known) == len(rows) and self._predicate == TRUE else None,
-            size=size,
-            metrics=(
-                ("splitsTotal", "splits of the table", total),
-                ("splitsPruned", "splits pruned by partition", total - partitions),
-                ("splitsSkipped", "splits skipped by statistics", partitions - statistics),
-                ("splitsRouted", "splits routed away", statistics - left),
-                ("splitsRead", "splits to read", len(plan.tasks)),
-                ("bytesOfSplits", "bytes of the splits to read", size),
-            ),
+        return describe_scan(
+            self._plan,
+            self._access.uri,
+            predicate=self._predicate,
+            order=self._order,
+            limit=self._limit,
+            aggregation=self._aggregation,
+            asked=(what, self._skipping),
         )
 
     # --- decisions ---------------------------------------------------------------------------

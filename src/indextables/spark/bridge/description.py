@@ -1,0 +1,87 @@
+"""What a scan tells about itself: a line for plans, numbers for Spark's optimizer and its UI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from indextables.log.snapshot import Snapshot
+from indextables.plan.scan import ScanPlan
+from indextables.predicate import TRUE, Predicate
+from indextables.spark.aggregation import Aggregation
+from indextables.spark.read_task import Order
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a scan tells about itself: a line for plans, the key of its contents, numbers."""
+
+    line: str
+    key: str
+    rows: int | None
+    size: int
+    metrics: tuple[tuple[str, str, int], ...] = ()
+
+
+def describe_count(
+    snapshot: Snapshot, uri: str, *, predicate: Predicate, aggregation: Aggregation
+) -> Described:
+    """What is told of a count that opens no split, so that none is planned either."""
+    told = [*_told(snapshot, uri, predicate), f"aggregate {aggregation}", "counted by the log"]
+    line = ", ".join(told)
+    return Described(
+        line=line,
+        key=f"{line} {snapshot.metadata.id}",
+        rows=1,
+        size=0,
+        metrics=(
+            ("splitsTotal", "splits of the table", snapshot.entries.num_rows),
+            ("splitsRead", "splits to read", 0),
+        ),
+    )
+
+
+def describe_scan(
+    plan: ScanPlan,
+    uri: str,
+    *,
+    predicate: Predicate,
+    order: Order | None,
+    limit: int | None,
+    aggregation: Aggregation | None,
+    asked: tuple[object, ...],
+) -> Described:
+    """What is told of a scan of splits; `asked` is what else makes it another one."""
+    told = _told(plan.snapshot, uri, predicate)
+    if order is not None:
+        told.append(f"first {order.limit:,} by {order.column}")
+    elif limit is not None:
+        told.append(f"limit {limit:,}")
+    if aggregation is not None:
+        told.append(f"aggregate {aggregation}")
+    told.append(f"splits {len(plan.tasks):,} of {plan.stages[0].splits:,}")
+    if plan.routing is not None and plan.routing.consulted:
+        told.append(f"routed away {plan.routing.before - plan.routing.after:,}")
+    line = ", ".join(told)
+    rows = [task.num_records for task in plan.tasks]
+    known = [n for n in rows if n is not None]
+    size = sum(task.size for task in plan.tasks)
+    total, partitions, statistics = (stage.splits for stage in plan.stages[:3])
+    return Described(
+        line=line,
+        key=" ".join(map(str, (line, *asked, order, limit, plan.snapshot.metadata.id))),
+        rows=sum(known) if len(known) == len(rows) and predicate == TRUE else None,
+        size=size,
+        metrics=(
+            ("splitsTotal", "splits of the table", total),
+            ("splitsPruned", "splits pruned by partition", total - partitions),
+            ("splitsSkipped", "splits skipped by statistics", partitions - statistics),
+            ("splitsRouted", "splits routed away", statistics - plan.stages[-1].splits),
+            ("splitsRead", "splits to read", len(plan.tasks)),
+            ("bytesOfSplits", "bytes of the splits to read", size),
+        ),
+    )
+
+
+def _told(snapshot: Snapshot, uri: str, predicate: Predicate) -> list[str]:
+    told = [f"IndexTables {uri} version {snapshot.version}"]
+    return told if predicate == TRUE else [*told, f"where {predicate}"]
