@@ -7,6 +7,7 @@ asked for, together, and Parquet then finds them in memory.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import os
@@ -239,8 +240,16 @@ def _in_parallel(
     with _readers.another() as cores:
         if min(cores, len(shares)) == 1:
             return [read(low, high) for low, high in shares]
-        with ThreadPoolExecutor(cores, thread_name_prefix="indextables-rows") as pool:
-            return list(pool.map(lambda share: read(*share), shares))
+        return list(_threads(os.getpid()).map(lambda share: read(*share), shares))
+
+
+@functools.cache
+def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """A thread for each core, kept: starting them takes longer than decoding a few rows.
+
+    A forked process has none of its parent's.
+    """
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="indextables-rows")
 
 
 def _without_columns(rows: int) -> pa.Table:
