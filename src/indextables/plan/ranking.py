@@ -40,12 +40,12 @@ def top_rows(
     """The best rows, best first, with their scores in the last column."""
     tasks = split_tasks(snapshot, snapshot.entries, TRUE)
     searchers = [environment.searcher(task) for task in tasks]
-    # Conditions are routed; the search is not: every live split counts in its statistics.
-    router = router_of(environment.store, snapshot, config)
-    plan = plan_scan(snapshot, predicate=predicate, router=router)
-    kept = {t.path: t.predicate for t in plan.tasks}
     within = None
     if predicate != TRUE:
+        # Conditions are routed; the search is not: every live split counts in its statistics.
+        router = router_of(environment.store, snapshot, config)
+        plan = plan_scan(snapshot, predicate=predicate, router=router)
+        kept = {t.path: t.predicate for t in plan.tasks}
         within = [
             _mask(searcher, kept.get(task.path))
             for task, searcher in zip(tasks, searchers, strict=True)

@@ -70,7 +70,7 @@ def plan_scan(
 ) -> ScanPlan:
     """Plan which splits of a snapshot a predicate needs; a router asks the cross-references."""
     files = snapshot.entries
-    chosen = _checked_columns(snapshot, columns)
+    chosen = checked_columns(snapshot, columns)
     stages = [_stage("table", files)]
     by_partition: list[Predicate] = []
     by_statistics: list[Predicate] = []
@@ -150,7 +150,8 @@ def _partitions(snapshot: Snapshot, files: pa.Table) -> list[dict[str, Any]]:
     return [{name: values[i] for name, values in columns.items()} for i in range(files.num_rows)]
 
 
-def _checked_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> tuple[str, ...]:
+def checked_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns that are asked for, all of them if none is named; unknown ones are refused."""
     known = snapshot.schema.names
     if columns is None:
         return tuple(known)

@@ -13,7 +13,7 @@ from indextables.plan.count import count_rows
 from indextables.plan.execute import Environment, mapping_of, result_schema, router_of, run_scan
 from indextables.plan.explain import explain_scan
 from indextables.plan.ranking import SCORE, top_rows, with_snippets
-from indextables.plan.scan import plan_scan
+from indextables.plan.scan import checked_columns, plan_scan
 from indextables.predicate import Search
 from indextables.predicate.search import over_fields
 from indextables.predicate.search_syntax import parse_search
@@ -79,8 +79,8 @@ class Reading(OpenTable):
         snapshot = self.snapshot()
         environment = self._environment(snapshot)
         search = self._search(query, fields, snapshot)
-        chosen = plan_scan(snapshot, columns=columns).columns
-        shown = plan_scan(snapshot, columns=snippets).columns if snippets else ()
+        chosen = checked_columns(snapshot, columns)
+        shown = checked_columns(snapshot, snippets) if snippets else ()
         needed = list(dict.fromkeys([*chosen, *shown]))
         result = [*chosen, SCORE, *(f"_snippet_{name}" for name in snippets)]
         if repeated := sorted({name for name in result if result.count(name) > 1}):
@@ -134,7 +134,7 @@ class Reading(OpenTable):
         if fields is not None:
             if not fields:
                 raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
-            plan_scan(snapshot, columns=fields)
+            checked_columns(snapshot, fields)
         config = self._effective(snapshot)
         node = parse_search(
             query,
