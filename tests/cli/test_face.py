@@ -10,6 +10,7 @@ from cli_tables import ESCAPE
 from terminal import PROGRAM, environment, in_pipe, on_terminal
 
 from indextables import __version__
+from indextables.cli import main
 from indextables.cli import settings as settings_module
 from indextables.cli.app import app
 from indextables.cli.settings import Settings
@@ -56,6 +57,16 @@ def test_exit_codes_of_a_process(docs, cli):
 )
 def test_a_wrong_command_line_is_exit_code_2(cli, arguments):
     cli.error(*arguments, code=2)
+
+
+def test_an_interrupt_before_the_command_begins_is_quiet(monkeypatch):
+    def interrupted(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("indextables.cli.app.app", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(docs, cli):

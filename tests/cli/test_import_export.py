@@ -112,7 +112,7 @@ def test_an_import_is_one_commit_or_nothing(cli):
     Path("good.csv").write_text("n\n1\n")
     Path("bad.jsonl").write_text('{"n": 1}\n{"n": }\n')
     message = cli.error("import", "t", "good.csv", "bad.jsonl")
-    assert "bad.jsonl" in message and "--type" in message
+    assert "bad.jsonl" in message and "row 1" in message
     assert not Path("t").exists() or not Table.exists("t")
     cli.ok("import", "t", "good.csv")
     cli.error("import", "t", "good.csv", "bad.jsonl")
@@ -138,13 +138,78 @@ def test_a_wrong_type_names_the_file_and_the_option_that_helps(cli, monkeypatch)
         (["empty"], "no such file"),
         (["notes.txt"], "--format"),
         (["broken.parquet"], "broken.parquet"),
+        (["of-texts"], "known kind"),
+        (["of-texts", "--format", "csv"], "known kind"),
     ],
 )
 def test_files_that_cannot_be_used(cli, arguments, part):
     Path("empty").mkdir()
+    Path("of-texts").mkdir()
+    Path("of-texts/notes.txt").write_text("x")
     Path("notes.txt").write_text("x")
     Path("broken.parquet").write_bytes(b"PAR1")
     assert part in cli.error("import", "t", *arguments)
+
+
+def test_a_file_that_cannot_be_read_is_not_a_matter_of_types(cli):
+    Path("a.csv.gz").write_bytes(b"no gzip at all")
+    message = cli.error("import", "t", "a.csv.gz")
+    assert "a.csv.gz" in message and "--type" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "part"),
+    [
+        ("a.csv", b"a;b\n1;x\n", "--delimiter ';'"),
+        ("a.csv", b"a,a\n1,2\n", "'a' twice"),
+        ("a.csv", b"a\ncaf\xe9\n", "UTF-8"),
+        ("a.csv", b"a,b\n1\n", "Expected 2 columns"),
+        ("a.csv", b"", "empty"),
+        ("a.jsonl", b"", "empty"),
+        ("a.json", b'[{"a": 1}]', "one JSON array"),
+        ("a.jsonl", b'{"a": 1}\n{"a": "x"}\n', "of one kind"),
+    ],
+)
+def test_files_that_newcomers_have_are_told_what_is_wrong(cli, name, content, part):
+    Path(name).write_bytes(content)
+    message = cli.error("import", "t", name)
+    assert part in message and name in message and "--type" not in message
+    assert len(message.splitlines()) == 1 and not Table.exists("t")
+
+
+def test_empty_files_beside_others_have_no_rows(cli):
+    for name in ("a.csv", "b.jsonl"):
+        Path(name).touch()
+    Path("c.csv").write_text("n\n1\n")
+    cli.ok("import", "t", "a.csv", "b.jsonl", "c.csv")
+    assert Table.open("t").scan().to_pylist() == [{"n": 1}]
+
+
+def test_a_delimiter_and_a_type_can_insist(cli):
+    Path("a.csv").write_bytes(b"a;b\n1\n")
+    cli.ok("import", "t", "a.csv", "--delimiter", ",")
+    Path("b.csv").write_bytes(b"a\ncaf\xe9\n")
+    cli.ok("import", "u", "b.csv", "--type", "a=binary")
+    assert Table.open("t").schema.names == ["a;b"]
+    assert Table.open("u").scan().to_pylist() == [{"a": b"caf\xe9"}]
+
+
+def test_a_file_is_no_place_for_a_table(cli):
+    Path("a.csv").write_text("n\n1\n")
+    Path("b.csv").write_text("n\n2\n")
+    assert "name the table first" in cli.error("import", "a.csv", "b.csv")
+    assert "name the table first" in cli.error("create", "a.csv", "n:int")
+    assert Path("a.csv").read_text() == "n\n1\n"
+
+
+def test_a_format_chooses_the_files_of_a_folder(cli):
+    Path("in/_temporary").mkdir(parents=True)
+    Path("in/a.csv").write_text("n\n1\n")
+    Path("in/_temporary/b.csv").write_text("n\n2\n")
+    pq.write_table(pa.table({"n": [3]}), "in/c.parquet")
+    cli.ok("import", "t", "in", "--format", "csv")
+    cli.ok("import", "u", "in/**/*.csv")
+    assert Table.open("t").scan().to_pylist() == Table.open("u").scan().to_pylist() == [{"n": 1}]
 
 
 def test_format_and_delimiter_can_be_named(cli):
@@ -157,6 +222,10 @@ def test_format_and_delimiter_can_be_named(cli):
         {"a": 2, "b": "y"},
     ]
     cli.error("import", "t", "data.txt", "--format", "xml", code=2)
+    cli.ok("import", "u", "data.tsv", "--delimiter", r"\t")
+    assert Table.open("u").schema.names == ["a", "b"]
+    for wrong in ("", ";;", "é"):
+        assert "one ASCII" in cli.error("import", "t", "data.txt", "--delimiter", wrong, code=2)
 
 
 def test_new_columns_need_merge_schema_and_overwrite_replaces(cli):
@@ -200,5 +269,6 @@ def test_export_does_not_replace_a_file_unasked(cli, docs):
     cli.ok("export", docs, "x.csv", "--overwrite")
     assert "--format" in cli.error("export", docs, "x.unknown")
     assert "nowhere" in cli.error("export", docs, "nowhere/x.csv")
+    assert "this machine" in cli.error("export", docs, "s3://bucket/x.csv")
     assert "no column" in cli.error("export", docs, "y.csv", "-c", "nope")
     assert not list(Path().glob(".*partial"))

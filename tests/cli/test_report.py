@@ -188,6 +188,7 @@ def test_the_command_writes_a_file_or_to_standard_output(cli, docs):
     assert Path("other.html").exists()
     assert cli.ok("report", docs, "-o", "-").startswith("<!doctype html>")
     assert "nowhere" in cli.error("report", docs, "-o", "nowhere/x.html")
+    assert "nowhere/x.html" in cli.error("report", docs, "-o", "nowhere/x.html")
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=60))

@@ -212,6 +212,10 @@ def test_a_snippet_shows_what_search_shows(table):
     ):
         rows = run_query(query, lambda *_: table).read_all().to_pylist()
         assert {row["Id"]: row["s"] for row in rows} == wanted, query
+    only = "SELECT Id FROM docs WHERE snippet(body, 'fox') <> '' AND Id >= 0 AND price IS NOT NULL"
+    found = run_query(only, lambda *_: table).read_all()["Id"].to_pylist()
+    priced = run_query("SELECT Id FROM docs WHERE price IS NOT NULL", lambda *_: table).read_all()
+    assert sorted(found) == sorted(set(wanted) & set(priced["Id"].to_pylist()))
     best = run_query(
         f"SELECT Id, _score, snippet(body) {where} ORDER BY _score DESC LIMIT 3", lambda *_: table
     ).read_all()
@@ -247,6 +251,7 @@ def test_a_snippet_uses_the_analyzer_of_the_table_and_is_empty_beside_padding(cl
         ("SELECT 1; SELECT 2", "one query"),
         ("INSERT INTO docs VALUES (1)", "one query"),
         ("COPY docs TO 'x.csv'", "one query"),
+        ("SHOW TABLES", "one query"),
         ("SELECT nope FROM docs", "nope"),
         ("SELECT _score FROM docs", "0 searches"),
         ("SELECT body indexquery title FROM docs", "Cannot read the query"),
@@ -257,10 +262,11 @@ def test_a_snippet_uses_the_analyzer_of_the_table_and_is_empty_beside_padding(cl
         ("SELECT * FROM docs WHERE body indexquery 'a AND ('", "parse"),
     ],
 )
-def test_what_cannot_be_answered_is_a_sentence(table, query, part):
+def test_what_cannot_be_answered_is_a_sentence(table, query, part, caplog):
     with pytest.raises((EmbeddedQueryError, ValueError), match=part) as caught:
         run_query(query, lambda *_: table).read_all()
     assert "\n" not in str(caught.value)
+    assert not caplog.records
 
 
 # --- on the command line ---------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """A real browser without a driver: Chromium, spoken to through its own debugging pipe.
 
 The browser is whichever Chromium or Chrome the machine has. Where there is none and the machine is
-a Debian that may install packages, it is installed; elsewhere the tests fail and say what is
-missing. They are never skipped.
+a Debian that may install packages, it is installed; elsewhere the tests are skipped and say what is
+missing.
 """
 
 from __future__ import annotations

@@ -119,6 +119,8 @@ def _create_container(port: int) -> None:
 
 def _azurite() -> Path:
     """Azurite's executable, installed once a user."""
+    if shutil.which("node") is None:
+        raise ServerUnavailableError("Node.js is not installed, so Azurite cannot run.")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "indextables-tests" / "azurite"
     program = folder / "node_modules" / ".bin" / "azurite-blob"
@@ -132,7 +134,18 @@ def _azurite() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
             done = subprocess.run(
-                [npm, "install", "azurite", "--no-audit", "--no-fund", "--prefix", str(folder)],
+                # Without a network it should say so, and not try for minutes.
+                [
+                    npm,
+                    "install",
+                    "azurite",
+                    "--no-audit",
+                    "--no-fund",
+                    "--fetch-retries=1",
+                    "--fetch-retry-maxtimeout=2000",
+                    "--prefix",
+                    str(folder),
+                ],
                 capture_output=True,
                 text=True,
                 timeout=600,

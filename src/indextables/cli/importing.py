@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from indextables.cli.settings import Settings
 from indextables.cli.source_files import OpenFolder, Source, find_sources
 from indextables.cli.sources import read, schema_of
 from indextables.config import TYPE_MAP, Config
-from indextables.errors import NotATableError, SchemaError
+from indextables.errors import NotATableError, SchemaError, SourceFileError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.create_rows import create_rows
 from indextables.storage import Store, open_store
@@ -35,6 +36,7 @@ def create_table(
     description: str | None,
 ) -> Table:
     """An empty table with these columns, after those of a file."""
+    _check_place(uri)
     files = [] if like is None else find_sources([like], open_folder=_opener(settings, uri))
     fields = list(schema_of(files, {})) if files else []
     fields += [pa.field(column, column_type(kind)) for column, kind in columns]
@@ -68,6 +70,7 @@ def import_files(
     merge_schema: bool,
 ) -> dict[str, Any]:
     """Write the rows of files to a table, in one commit; what was done."""
+    _check_place(uri)
     sources = find_sources(
         patterns, kind=kind, delimiter=delimiter, open_folder=_opener(settings, uri)
     )
@@ -89,6 +92,15 @@ def import_files(
         write = table.overwrite if overwrite else table.append
         written = write(rows, merge_schema=merge_schema)
     return {"table": table.uri, "files": len(sources), **asdict(written)}
+
+
+def _check_place(table: str) -> None:
+    """A table cannot be where a file is; who gives one has probably swapped the arguments."""
+    place = parse_location(table)
+    if place.scheme == "file" and Path(place.uri).is_file():
+        raise SourceFileError(
+            table, "it is a file, and a table is a folder; name the table first, then its files"
+        )
 
 
 def _opener(settings: Settings, table: str) -> OpenFolder:

@@ -29,7 +29,10 @@ def _search(
     settings: Settings,
     table: o.TableUri,
     *,
-    query: Annotated[str, typer.Argument(help='Words, "phrases", AND, OR, field:word, word~1 …')],
+    query: Annotated[
+        str,
+        typer.Argument(metavar="QUERY", help='Words, "phrases", AND, OR, field:word, word~1 …'),
+    ],
     field: Annotated[
         list[str] | None,
         typer.Option("--field", "-f", help="Search this field where the query names none."),
@@ -96,7 +99,10 @@ def _beginnings(column: Any) -> list[str | None]:
 
 def _sql(
     settings: Settings,
-    query: Annotated[str, typer.Argument(help="A query or a statement; - reads it from stdin.")],
+    query: Annotated[
+        str,
+        typer.Argument(metavar="QUERY", help="A query or a statement; - reads it from stdin."),
+    ],
     table: Annotated[
         list[str] | None,
         typer.Option("--table", "-t", metavar="NAME=TABLE", help="A name for a table."),
@@ -106,7 +112,8 @@ def _sql(
 
     A table is named by its folder (FROM docs), by its place (FROM 's3://bucket/docs') or by a name
     given with --table. Searches work everywhere in a query: WHERE content indexquery
-    'spark AND sql' ORDER BY _score DESC. VERSION AS OF 3 looks back in time.
+    'spark AND sql' ORDER BY _score DESC. snippet(content) shows the words found. VERSION AS OF 3
+    looks back in time.
     """
     from indextables.cli.output import show_rows
     from indextables.cli.sql_engine import run_query

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from indextables.cli.cells import to_json
 from indextables.cli.options import Format
 from indextables.errors import SourceFileError
+from indextables.storage.location import parse_location
 
 Write = Callable[[pa.RecordBatch], None]
 
@@ -79,7 +80,9 @@ def export_rows(
         )
     if path == "-":
         return _write(rows, sys.stdout.buffer, chosen, progress)
-    target = Path(path)
+    if (place := parse_location(path)).scheme != "file":
+        raise SourceFileError(place.uri, "rows are exported to this machine only, or to a pipe: -")
+    target = Path(place.uri)
     if target.exists() and not overwrite:
         raise SourceFileError(path, "it exists already; --overwrite replaces it")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")

@@ -7,6 +7,7 @@ memory but a few batches, wherever a file is.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,11 @@ from indextables.errors import IndexTablesError, SourceFileError
 from indextables.schema import conform, normalize
 
 INFER_BYTES = 16 << 20
+_EMPTY = ("Empty CSV file", "Empty JSON stream")
+_NO_TEXT = (
+    "is no text in UTF-8; convert the file (iconv -f latin1 -t utf-8), or give the column the type "
+    "binary"
+)
 
 
 def schema_of(sources: Sequence[Source], types: Mapping[str, pa.DataType]) -> pa.Schema:
@@ -32,6 +38,7 @@ def schema_of(sources: Sequence[Source], types: Mapping[str, pa.DataType]) -> pa
     for source in sources:
         with _explained(source):
             found = _open(source, types)[0]
+            _check_columns(source, found.names)
             folders = [name for name in source.partition if name not in found.names]
             values = [pa.field(n, _value_type(source.partition, n, types)) for n in folders]
             schemas.append(pa.schema([*found, *values]).remove_metadata())
@@ -43,7 +50,22 @@ def schema_of(sources: Sequence[Source], types: Mapping[str, pa.DataType]) -> pa
             f"its columns and those of the other files have different types ({error}); name a type "
             "with --type COLUMN=TYPE, or import the files one by one",
         ) from None
+    if not together.names:
+        raise SourceFileError(sources[0].path, "it is empty, and so are all files beside it")
     return normalize(pa.schema([_storable(f, types) for f in together]))
+
+
+def _check_columns(source: Source, names: Sequence[str]) -> None:
+    """Refuse what is a mistake and would become a table nobody wants."""
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SourceFileError(source.path, f"it has the column '{twice[0]}' twice")
+    other = next((mark for mark in ";|\t" if mark in names[0]), None) if len(names) == 1 else None
+    if source.format == "csv" and other is not None and source.guessed_delimiter:
+        raise SourceFileError(
+            source.path,
+            f"its only column would be {names[0]!r}; say what separates its columns with "
+            f"--delimiter {other!r}, or --delimiter , if that is one column",
+        )
 
 
 def _storable(field: Any, types: Mapping[str, pa.DataType]) -> Any:
@@ -111,7 +133,15 @@ def _open(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
         groups = range(file.num_row_groups)
         return file.schema_arrow, (b for g in groups for b in file.iter_batches(row_groups=[g]))
     stream: Any = pa.CompressedInputStream(raw, source.codec) if source.codec else raw
-    return _open_csv(stream, source, types) if source.format == "csv" else _open_json(stream, types)
+    try:
+        if source.format == "csv":
+            return _open_csv(stream, source, types)
+        return _open_json(stream, types)
+    except pa.ArrowInvalid as error:
+        # Whoever writes files in parallel writes empty ones too: no columns, no rows.
+        if str(error).startswith(_EMPTY):
+            return pa.schema([]), iter(())
+        raise
 
 
 def _open_csv(stream: Any, source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
@@ -123,6 +153,9 @@ def _open_csv(stream: Any, source: Source, types: Mapping[str, pa.DataType]) -> 
             column_types={n: t for n, t in types.items() if not pa.types.is_nested(t)}
         ),
     )
+    for column in reader.schema:
+        if pa.types.is_binary(column.type) and column.name not in types:
+            raise SourceFileError(source.path, f"'{column.name}' {_NO_TEXT}")
     return reader.schema, iter(reader)
 
 
@@ -165,6 +198,25 @@ def _explained(source: Source) -> Iterator[None]:
         yield
     except IndexTablesError:
         raise
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        hint = "; --type COLUMN=TYPE names a column's type" if source.format != "parquet" else ""
-        raise SourceFileError(source.path, " ".join(str(error).split()) + hint) from None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
+        raise SourceFileError(source.path, reason) from None
+    except (pa.ArrowException, UnicodeError) as error:
+        raise SourceFileError(source.path, _reason(" ".join(str(error).split()))) from None
+
+
+def _reason(message: str) -> str:
+    """What a reader says, and what helps.
+
+    >>> _reason("JSON parse error: Column(/a) changed from string to number in row 1")[-48:]
+    '; a column has values of one kind, in every line'
+    """
+    if "Column() changed from" in message:
+        return "it is one JSON array; write an object on each line, as `jq -c '.[]'` does"
+    if "changed from" in message:
+        return f"{message}; a column has values of one kind, in every line"
+    if "UTF8" in message:
+        return f"{message}: a column {_NO_TEXT}"
+    if "conversion error" in message:
+        return f"{message}; --type COLUMN=TYPE names a column's type"
+    return message

@@ -182,9 +182,8 @@ class _Scan:
         return rows
 
     def _shown(self) -> list[str]:
-        """Snippets that this pass has to make; a condition may ask for any of them."""
-        names = self.relation.snippets
-        return [n for n in names if n in self.columns or self.condition is not None]
+        """Snippets that this pass has to make. The engine pushes no condition about one."""
+        return [name for name in self.relation.snippets if name in self.columns]
 
 
 def _parsed(text: str, schema: pa.Schema) -> Search:

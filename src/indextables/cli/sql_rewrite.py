@@ -18,6 +18,7 @@ only those are pushed that mean the same to both.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +92,8 @@ def rewrite(sql: str, opener: Opener) -> Rewritten:
 
 
 def _parsed(sql: str) -> Any:
+    # It warns of statements that it does not know; ours is the better sentence about them.
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         statements = [s for s in parse(rewrite_operators(sql), dialect="spark") if s is not None]
     except SqlglotError as error:

@@ -14,7 +14,7 @@ import typer
 
 from indextables.cli import options as o
 from indextables.cli.settings import Settings, command
-from indextables.errors import ConfigError
+from indextables.errors import ConfigError, SourceFileError
 
 if TYPE_CHECKING:
     from indextables.sql.statements import Statement
@@ -164,5 +164,8 @@ def _report(
         return
     name = opened.uri.rstrip("/").rpartition("/")[2] or "table"
     target = Path(output or f"{name}-report.html")
-    target.write_bytes(text)
+    try:
+        target.write_bytes(text)
+    except OSError as error:
+        raise SourceFileError(str(target), error.strerror or str(error)) from None
     show_facts({"report": str(target), "bytes": len(text)}, json=settings.json)

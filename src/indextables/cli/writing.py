@@ -67,10 +67,17 @@ def _import(
     settings: Settings,
     table: o.TableUri,
     *,
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files, folders or globs.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE", help="Files, folders or globs, here or in s3://, gs://, abfss:// …"
+        ),
+    ],
     format_: o.Formatted = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace all rows.")] = False,
-    merge_schema: Annotated[bool, typer.Option(help="Add new columns to the table.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace all rows.")] = False,
+    merge_schema: Annotated[
+        bool, typer.Option("--merge-schema", help="Add new columns to the table.")
+    ] = False,
     partition_by: o.PartitionBy = None,
     map_: o.Mapped = None,
     type_: Annotated[
@@ -93,7 +100,7 @@ def _import(
         table,
         files,
         kind=format_,
-        delimiter=delimiter,
+        delimiter=_delimiter(delimiter),
         types=pairs(type_ or (), "--type"),
         partition_by=partition_by or (),
         mapping=pairs(map_ or (), "--map"),
@@ -105,12 +112,30 @@ def _import(
         return
     show_facts(
         {
-            "imported": f"{imported['rows']:,} rows of {imported['files']:,} files",
+            "imported": f"{_many(imported['rows'], 'row')} of {_many(imported['files'], 'file')}",
             "table": f"{imported['table']} at version {imported['version']}",
-            "written": f"{imported['files_added']:,} splits, {size(imported['bytes_added'])}",
+            "written": f"{_many(imported['files_added'], 'split')}, "
+            f"{size(imported['bytes_added'])}",
         },
         json=False,
     )
+
+
+def _delimiter(text: str | None) -> str | None:
+    """One character; a tab may be written as shells and people write it."""
+    character = "\t" if text == "\\t" else text
+    if character is not None and (len(character) != 1 or not character.isascii()):
+        raise typer.BadParameter("expected one ASCII character", param_hint="--delimiter")
+    return character
+
+
+def _many(count: int, what: str) -> str:
+    """A number of things.
+
+    >>> _many(1, "file"), _many(1200, "file")
+    ('1 file', '1,200 files')
+    """
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _export(
@@ -124,7 +149,9 @@ def _export(
     limit: Annotated[int | None, typer.Option("--limit", "-l", min=0)] = None,
     version: o.Version = None,
     as_of: o.AsOf = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it exists.")
+    ] = False,
 ) -> None:
     """Export rows to Parquet, CSV or JSON lines."""
     from indextables.cli.output import show_facts

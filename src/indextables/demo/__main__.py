@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
+import sys
 import warnings
 from pathlib import Path
 
@@ -32,15 +34,22 @@ def main() -> None:
         say(f"[yellow]{error}[/] What needs Spark is left out.")
         write_without_spark(documents, path)
         tour_of(Table.open(path), documents)
+        say_goodbye()
         return
     spark_tour.write(spark, PLACE / "parquet", path)
     spark_tour.search(spark, PLACE / "parquet", path)
     tour_of(Table.open(path), documents)
     spark_tour.join(spark, plain)
     spark.stop()
+    say_goodbye()
+
+
+def say_goodbye() -> None:
+    """What is left, and how to look at it in this very environment."""
+    program = os.path.relpath(Path(sys.executable).with_name("indextables"))
     console.print(
         f"\nThe table is in {PLACE / 'code'}; any Parquet reader can open its splits. "
-        f"Look at it:  [bold]indextables report {PLACE / 'code'}[/]",
+        f"Look at it:  [bold]{program} report {PLACE / 'code'}[/]",
         soft_wrap=True,
     )
 

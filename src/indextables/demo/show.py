@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -11,9 +9,11 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
+from rich.text import Text
 
 console = Console(highlight=False)
 Result = TypeVar("Result")
+_SHORT = 22
 
 
 def heading(title: str, code: str) -> None:
@@ -27,25 +27,23 @@ def say(text: str) -> None:
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A small table."""
+    """A small table. Where a terminal is narrow, long texts give way and short values do not."""
     made = Grid()
-    for name in columns:
-        made.add_column(name, min_width=len(name), no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        made.add_row(*(str(cell) for cell in row))
+    texts = [[_line(cell) for cell in row] for row in rows]
+    for at, name in enumerate(columns):
+        widest = max([len(name), *(row[at].cell_len for row in texts)])
+        # Rich takes width away from columns that may wrap; a line of text is cut all the same.
+        made.add_column(name, no_wrap=widest <= _SHORT)
+    for row in texts:
+        made.add_row(*row)
     console.print(made)
 
 
-def marked(snippet: str, *, width: int = 90) -> str:
-    """A snippet on one line, its words in colour."""
-    text = escape(html.unescape(re.sub(r"\s+", " ", snippet)))
-    parts = re.split(r"(<b>.*?</b>)", text)
-    shown, length = [], 0
-    for part in parts:
-        plain = part.replace("<b>", "").replace("</b>", "")[: width - length]
-        length += len(plain)
-        shown.append(f"[bold yellow]{plain}[/]" if part.startswith("<b>") and plain else plain)
-    return "".join(shown)
+def _line(cell: object) -> Text:
+    text = cell.copy() if isinstance(cell, Text) else Text(str(cell))
+    text.overflow = "ellipsis"
+    text.no_wrap = True
+    return text
 
 
 def timed(work: Callable[[], Result], *, times: int = 3) -> tuple[Result, float]:

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from indextables.cli.marks import highlighted
 from indextables.config import XREF_MIN_SPLITS
-from indextables.demo.show import console, grid, heading, marked, say, timed, versus
+from indextables.demo.show import console, grid, heading, say, timed, versus
 from indextables.table import Table
 
 QUERY = '"context manager" AND (socket OR thread*)'
@@ -23,7 +24,11 @@ def search(table: Table) -> None:
     heading("Search, ranked", f"table.search({QUERY!r}, snippets=['code'])")
     hits = table.search(QUERY, fields=["code"], limit=5, snippets=["code"])
     rows = [
-        (f"{hit['_score']:.2f}", f"{hit['module']}.{hit['name']}", marked(hit["_snippet_code"]))
+        (
+            f"{hit['_score']:.2f}",
+            f"{hit['module']}.{hit['name']}",
+            highlighted(hit["_snippet_code"]),
+        )
         for hit in hits.to_pylist()
     ]
     grid(("score", "where", "found"), rows)
@@ -106,4 +111,4 @@ def look_back(table: Table) -> None:
         )
         for entry in shown
     ]
-    grid(("version", "operation", "files added", "removed", "rows at that version"), rows)
+    grid(("version", "operation", "added", "removed", "rows then"), rows)
