@@ -37,11 +37,11 @@ class History:
         self.folder, self.attic = folder / "files", folder / "attic"
         self.folder.mkdir(parents=True)
         self.attic.mkdir()
-        self.files = Files(format_, r.choice(READ_OPTIONS[format_]), r)
+        self.temporal = r.random() < TEMPORAL
+        self.files = Files(format_, r.choice(READ_OPTIONS[format_]), r, is_timed=self.temporal)
         self.index = Index(
             f"any_{format_}{seed}", self.files.ddl, format_, read_options=self.files.options
         )
-        self.temporal = r.random() < TEMPORAL
         self.aliases: list[str] = []
         self.texts: list[str] = []
         names = ["a", "b", "c", "d", "s", *r.sample(sorted(self.files.expressions), 2)]
@@ -115,6 +115,8 @@ def exploded(whole: Any, aliases: list[str]) -> Any:
     """Each row once for each different combination of the aliased fields of its items."""
     from pyspark.sql import functions as f
 
+    if not aliases:
+        return whole
     fields = [f"'{a}', item.{ALIASES[a]}" for a in aliases]
     items = f.expr(f"array_distinct(transform(items, item -> named_struct({', '.join(fields)})))")
     rows = whole.withColumn("__item", f.explode_outer(items))
@@ -130,17 +132,15 @@ def check_joins(history: History, whole: Any, count: int) -> None:
     from indextables.ariadne import join
 
     r = history.random
-    declared = sorted(history.index.indexes - set(history.aliases))
+    declared = sorted(history.index.indexes)
     pairs = list(itertools.product(HOW, (True, False)))
     if "mode" in history.files.options:
         # Which rows Spark drops depends on the columns that it reads, and these need only the keys.
         pairs = [(how, left) for how, left in pairs if left or "left_" not in how]
     for how, left in r.sample(pairs, min(count, len(pairs))):
         using = r.sample(declared, r.randrange(1, min(len(declared), 3) + 1))
-        ours = whole.drop(FILE)
-        if history.aliases and r.random() < 0.5:
-            aliases = r.sample(history.aliases, r.randrange(1, len(history.aliases) + 1))
-            using, ours = [*using, *aliases], exploded(ours, sorted(aliases))
+        shown = exploded(whole, [name for name in history.aliases if name in using])
+        ours = shown.drop(FILE)
         table = keys(r, using)
         other = history.spark.createDataFrame(table)
         if left:
@@ -151,12 +151,7 @@ def check_joins(history: History, whole: Any, count: int) -> None:
         assert sorted(found.columns) == sorted(expected.columns)
         assert rows(found.select(expected.columns)) == rows(expected), told
         located = history.index.locate_files_from_dataframe(other, using)
-        assert files(ours_with_file(history, whole, using).join(other, using, "semi")) <= located
-
-
-def ours_with_file(history: History, whole: Any, using: list[str]) -> Any:
-    aliases = sorted(set(history.aliases) & set(using))
-    return exploded(whole, aliases) if aliases else whole
+        assert files(shown.join(other, using, "semi")) <= located, told
 
 
 def files(frame: Any) -> set[str]:
@@ -170,7 +165,7 @@ def check_conditions(history: History, whole: Any, count: int) -> None:
     from indextables.ariadne.paths import from_spark
 
     asked = conditions(history.random, sorted(history.index.indexes), count)
-    shown = exploded(whole, history.aliases) if history.aliases else whole
+    shown = exploded(whole, history.aliases)
     flags = shown.selectExpr(FILE, "b", *(f"{c} AS c{n}" for n, c in enumerate(asked))).collect()
     for number, condition in enumerate(asked):
         needed = {from_spark(row[FILE]) for row in flags if row[f"c{number}"]}
@@ -186,11 +181,21 @@ def check_conditions(history: History, whole: Any, count: int) -> None:
             assert needed <= history.index.locate_files(where=f"{name} indexquery '{word}'")
 
 
+def check_sql(history: History, whole: Any) -> None:
+    """The table of the index has the rows of the files, whatever is asked for."""
+    shown = whole.select(history.files.schema.names)
+    (condition,) = conditions(history.random, shown.columns, 1)
+    table = f"ariadne.default.{history.index.name}"
+    found = history.spark.sql(f"SELECT * FROM {table} WHERE {condition}")
+    assert rows(found) == rows(shown.where(condition)), condition
+
+
 def check(history: History, joins: int) -> None:
-    whole = history.whole().cache()
+    # Not cached: Spark leaves out cached rows with NaN where a condition is "greater than".
+    whole = history.whole()
     check_joins(history, whole, joins)
     check_conditions(history, whole, 4 * joins)
-    whole.unpersist()
+    check_sql(history, whole)
 
 
 def play(spark: Any, folder: Path, format_: str, seed: int, *, joins: int) -> None:
@@ -213,4 +218,4 @@ def test_joins_are_sparks_joins(spark, storage, tmp_path, format_, seed):
 @pytest.mark.parametrize("seed", range(1, 21))
 @pytest.mark.parametrize("format_", sorted(READ_OPTIONS))
 def test_joins_are_sparks_joins_for_long(spark, storage, tmp_path, format_, seed):
-    play(spark, tmp_path, format_, seed, joins=2 * len(HOW))
+    play(spark, tmp_path, format_, seed, joins=len(HOW))

@@ -254,6 +254,44 @@ def test_a_refused_declaration_leaves_nothing_behind(storage):
     assert metadata_of(storage).read_bytes() == before
 
 
+@pytest.mark.parametrize("option", [None, "bad"])
+def test_what_spark_could_not_read_cannot_be_indexed(storage, option):
+    """What is malformed in a line depends on the columns that are read."""
+    column = option or "_corrupt_record"
+    options = {"columnNameOfCorruptRecord": option} if option else None
+    index = Index("t", f"id INT, x DOUBLE, {column} STRING", "csv", read_options=options)
+    for work in (
+        lambda: index.add_index(column),
+        lambda: index.add_temporal_index("id", column),
+        lambda: index.add_computed_index("is_bad", f"{column} IS NOT NULL"),
+    ):
+        with pytest.raises(AriadneArgumentError, match="depends on the columns"):
+            work()
+    index.add_index("id")
+    index.add_computed_index("half", "x / 2")
+    Index("p", f"{column} STRING").add_index(column)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["rand()", "uuid()", "datediff(current_date, date(at))", "at > now()", "id + unix_timestamp()",
+     "CURRENT_TIMESTAMP ()", "concat(name, current_user())", "if(name = 'it\\'s', 1, rand())"],
+)  # fmt: skip
+def test_values_that_are_others_the_next_time_cannot_be_indexed(storage, expression):
+    index = Index("t", DDL)
+    with pytest.raises(AriadneArgumentError, match=r"each time|when and where"):
+        index.add_computed_index("x", expression)
+    assert not index.indexes
+
+
+def test_names_and_texts_of_such_functions_are_none(storage):
+    index = Index("t", "now INT, current_date STRING, at TIMESTAMP, `user` INT")
+    index.add_computed_index("a", "now + 1")
+    index.add_computed_index("b", "concat(current_date, 'now()', \"current_user\")")
+    index.add_computed_index("c", "unix_timestamp(at) + `user`")
+    assert index.indexes == {"a", "b", "c"}
+
+
 def test_declarations_of_two_handles_are_both_kept(storage):
     one, two = Index("t", DDL), Index("t")
     one.add_index("id")
@@ -303,12 +341,26 @@ def test_no_files_or_bad_ones_are_refused(storage, bad):
     assert not index._place.files.exists()
 
 
+def test_an_empty_index_can_be_asked_and_kept(storage):
+    index = Index("t", DDL)
+    index.add_index("id")
+    index.delete_files("/never/there")
+    index.compact()
+    assert index.vacuum(0) == []
+    assert index.update().indexed == 0
+    assert index.locate_files({"id": [1]}) == set()
+    assert index.stats().count() == 0
+
+
 # --- the catalog -----------------------------------------------------------------------------
 
 
 def test_the_catalog_knows_indexes_and_nothing_else(storage):
     assert IndexCatalog.list() == []
     assert IndexCatalog.to_df().count() == 0
+    Index("empty", DDL)
+    assert IndexCatalog.describe("empty").file_count == 0
+    Index.remove("empty")
     two, one = Index("two", DDL, "csv"), Index("one", DDL)
     one.add_file("/d")
     two.add_file("/d/x.csv", "/d/y.csv")

@@ -263,6 +263,63 @@ def test_an_alias_multiplies_rows_only_where_it_is_asked_for(spark, index, whole
     assert index.join(tags.where("tag = 'q'"), "tag", "left_anti").count() == 7
 
 
+def test_an_array_and_its_elements_are_joined(spark, index, whole):
+    from indextables.ariadne import Index
+
+    index.add_index("tags")
+    index.add_exploded_field_index("tags", "tag", "tag")
+    index.update()
+    pairs = [([("p", 0), ("q", 1)], "p"), ([("r", 2)], "q"), ([], "p")]
+    arrays = spark.createDataFrame(pairs, "tags ARRAY<STRUCT<tag: STRING, n: INT>>, tag STRING")
+    both = index.join(arrays, ["tags", "tag"])
+    assert [(row.id, row.tag) for row in both.collect()] == [(1, "p")]
+    only = arrays.select("tags")
+    assert rows(index.join(only, "tags")) == rows(whole.join(only, "tags"))
+    assert read(index.join(only.where("size(tags) = 1"), "tags")) == ["jun %41"]
+    # The alias has the name of the array, and stands in its place where it is asked for.
+    other = Index("same", DDL)
+    other.add_file(*index.data().filenames)
+    other.add_exploded_field_index("tags", "tag", "tags")
+    other.update()
+    words = spark.createDataFrame([("r",)], "tags STRING")
+    assert [(row.id, row.tags) for row in other.join(words, "tags").collect()] == [(4, "r")]
+
+
+@pytest.mark.parametrize(
+    "name", ["_ariadne_ts", "__file", "c0", "t0", "file_path", "_metadata", "value", "large_x"]
+)
+def test_columns_with_names_that_are_used_inside(spark, storage, tmp_path, name):
+    from indextables.ariadne import Index
+
+    for n in (1, 2):
+        table = {name: pa.array([n], pa.int32()), "x": [f"x{n}"], "at": [n]}
+        pq.write_table(pa.table(table), tmp_path / f"{n}.parquet")
+    index = Index("t", f"{name} INT, x STRING, at BIGINT")
+    index.add_file(str(tmp_path / "*.parquet"))
+    index.add_temporal_index(name, "at")
+    index.add_bloom_index("x")
+    assert index.update().indexed == 2
+    keys = spark.createDataFrame([(2,)], f"{name} INT")
+    assert index.join(keys, name).collect() == [(2, "x2", 2)]
+    assert read(index.join(keys, name)) == ["2"]
+
+
+def test_a_time_can_be_nested(spark, storage, tmp_path):
+    from indextables.ariadne import Index
+
+    for n in (1, 2):
+        table = {"id": pa.array([7, n], pa.int32()), "meta": [{"at": n}, {"at": 0}]}
+        pq.write_table(pa.table(table), tmp_path / f"{n}.parquet")
+    index = Index("t", "id INT, meta STRUCT<at: BIGINT>")
+    index.add_file(str(tmp_path / "*.parquet"))
+    index.add_temporal_index("id", "meta.at")
+    index.update()
+    keys = spark.createDataFrame([(7,), (1,)], "id INT")
+    assert sorted(index.join(keys, "id").collect()) == [(1, (0,)), (7, (2,))]
+    assert sorted(index.select("id").join(keys, "id").collect()) == [(1,), (7,)]
+    assert read(index.join(keys.where("id = 7"), "id")) == ["2"]
+
+
 def test_temporal_joins_give_the_newest_row(spark, index):
     index.add_temporal_index("id", "at")
     index.add_index("name")
@@ -311,6 +368,20 @@ def test_two_temporal_columns_want_the_newest_row_of_both(spark, storage, tmp_pa
     assert index.join(names.where("name = 'w'"), "name").select("id", "at").collect() == [(None, 5)]
     table = spark.sql("SELECT id, name FROM ariadne.default.pairs ORDER BY name")
     assert [tuple(row) for row in table.collect()] == [(None, "w"), (2, "z")]
+
+
+def test_the_newest_row_is_the_newest_of_those_that_spark_shows(spark, storage, tmp_path):
+    """The index reads two columns and sees a row that Spark drops for a third."""
+    from indextables.ariadne import Index
+
+    (tmp_path / "old.csv").write_text("1,5,2.5\n")
+    (tmp_path / "new.csv").write_text("1,9,malformed\n2,1,1.0\n")
+    index = Index("t", "id INT, at BIGINT, x DOUBLE", "csv", read_options={"MODE": "dropMalformed"})
+    index.add_file(str(tmp_path / "*.csv"))
+    index.add_temporal_index("id", "at")
+    index.update()
+    keys = spark.createDataFrame([(1,)], "id INT")
+    assert index.join(keys, "id").collect() == [(1, 5, 2.5)]
 
 
 def test_bad_joins_are_refused_with_all_that_is_wrong(spark, index, keys):

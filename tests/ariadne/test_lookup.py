@@ -122,6 +122,9 @@ def test_columns_are_combined_with_and():
     assert found(both.locate({"id": [3], "name": ["carl"]})) == "b"
     assert found(both.locate({"id": [1], "name": ["carl"]})) == ""
     assert found(both.locate({"id": [3], "score": [77.0]})) == ""
+    blooms = lookup(Bloom("id", 0.0001), Bloom("name", 0.0001))
+    assert found(blooms.locate({"id": [3], "name": ["carl", "zoe"]})) == "b"
+    assert found(blooms.locate({"id": [1], "name": ["carl"]})) == ""
 
 
 CONDITIONS = [

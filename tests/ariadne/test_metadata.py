@@ -96,6 +96,19 @@ def test_unknown_fields_survive_a_change(tmp_path):
     assert json.loads(store.get("metadata.json"))["future"] == [1]
 
 
+def test_an_older_version_becomes_ours_when_it_is_written(tmp_path):
+    store = open_store(tmp_path)
+    old = {**V1, **ADDED[0], "metadata_version": 2, "storage_format_version": 1}
+    store.put("metadata.json", json.dumps(old).encode())
+    file = MetadataFile(store)
+    file.load()
+    assert json.loads(store.get("metadata.json")) == old
+    file.change(lambda m: m.declaring(Regular("z")))
+    document = json.loads(store.get("metadata.json"))
+    assert (document["metadata_version"], document["storage_format_version"]) == (10, 3)
+    assert document["computed_indexes"] == {"c": "a + 1"}
+
+
 def test_missing_metadata_is_named(tmp_path):
     with pytest.raises(MetadataMissingOrCorruptError, match="not there"):
         MetadataFile(open_store(tmp_path)).load()

@@ -4,7 +4,15 @@ import os
 
 import pytest
 
-from indextables.ariadne.paths import canonical, covers, expand, for_spark, from_spark, stat
+from indextables.ariadne.paths import (
+    canonical,
+    clean_file_name,
+    covers,
+    expand,
+    for_spark,
+    from_spark,
+    stat,
+)
 from indextables.errors import AriadneArgumentError
 from indextables.storage import open_store
 
@@ -38,6 +46,16 @@ def test_one_spelling_a_file(given, wanted):
 def test_a_relative_path_is_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert canonical("dummy.csv") == f"{tmp_path}/dummy.csv"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [("___", ""), ("@#$", ""), ("", ""), ("a", "a"), ("_a//b__c.csv!", "a_b_c_csv"), ("ü1", "1")],
+)
+def test_cleaned_names_are_letters_and_digits(given, wanted):
+    assert clean_file_name(given) == wanted
+    with pytest.raises(AriadneArgumentError, match="no text"):
+        clean_file_name(None)
 
 
 @pytest.mark.parametrize("bad", ["", " ", None, "a\0b"])

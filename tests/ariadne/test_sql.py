@@ -82,11 +82,15 @@ def test_columns_are_pruned(spark, people):
     assert frame.columns == ["name"]
 
 
-def test_names_that_are_no_table(spark, people):
+def test_names_that_are_no_table(spark, people, storage):
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         spark.sql("SELECT * FROM ariadne.nobody")
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         spark.sql("SELECT * FROM ariadne.elsewhere.people")
+    (storage / "indexes" / "partial").mkdir()
+    (storage / "indexes" / "partial" / "junk").write_text("x")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM ariadne.partial")
     with pytest.raises(PySparkException, match="read only"):
         spark.sql("DROP TABLE ariadne.people")
     with pytest.raises(PySparkException, match="read only"):
@@ -159,3 +163,41 @@ def test_files_of_text(spark, storage, tmp_path, kind):
         (None, 2),
     ]
     assert rows(spark.sql(f"SELECT t FROM ariadne.{kind} WHERE n = 5")) == []
+
+
+def test_index_columns_do_not_hide_columns_of_the_files(spark, storage, tmp_path):
+    """In SQL a name is a column of the files, even if an index column has it too."""
+    from indextables.ariadne import Index
+
+    items = pa.array([[{"k": 1}], []], pa.list_(pa.struct([("k", pa.int32())])))
+    table = {"id": pa.array([1, 2], pa.int32()), "name": ["ann", "bob"], "items": items}
+    pq.write_table(pa.table(table), tmp_path / "x.parquet")
+    index = Index("hidden", "id INT, name STRING, items ARRAY<STRUCT<k: INT>>")
+    index.add_file(str(tmp_path / "x.parquet"))
+    index.add_computed_index("name", "upper(name)")
+    index.add_exploded_field_index("items", "k", "id")
+    index.update()
+    assert rows(spark.sql("SELECT id FROM ariadne.hidden WHERE name = 'ann'")) == [(1,)]
+    assert rows(spark.sql("SELECT name FROM ariadne.hidden WHERE id = 2")) == [("bob",)]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_columns_of_paths_are_joined_and_not_shown_as_null(spark, storage, tmp_path, kind):
+    from indextables.ariadne import Index
+
+    for day in (3, 4):
+        place = tmp_path / "data" / f"day={day}"
+        place.mkdir(parents=True)
+        if kind == "csv":
+            (place / "x.csv").write_text(f"{day}0\n")
+        else:
+            pq.write_table(pa.table({"n": pa.array([day * 10], pa.int32())}), place / "x.parquet")
+    base = str(tmp_path / "data")
+    index = Index("days", "n INT, day INT", kind, read_options={"basePath": base})
+    index.add_file(base)
+    index.add_range_index("day")
+    index.update()
+    keys = spark.createDataFrame([(4,)], "day INT")
+    assert rows(index.join(keys, "day")) == [(4, 40)]
+    with pytest.raises(PySparkException, match="'basePath'"):
+        spark.sql("SELECT * FROM ariadne.days")

@@ -116,6 +116,8 @@ def test_new_columns_are_filled_in_without_reading_what_is_known(
     new = write(tmp_path / "data" / "new.parquet", [30])
     index.add_file(new)
     assert index.locate_files({"big": ["N11"]}) == {*files, new}
+    for condition in ("big = 'N11'", "big LIKE 'x%' AND k = 7", "k IS NULL", "NOT (big <> 'a')"):
+        assert index.locate_files(where=condition) == {*files, new}, condition
     done = index.update()
     assert (done.indexed, done.extended) == (1, 3)
     assert read == [
@@ -128,6 +130,33 @@ def test_new_columns_are_filled_in_without_reading_what_is_known(
     assert located(index, big=["N11"], id=[1]) == set()
     after = rows_of(index)
     assert all(after[f]["id"] == before[f]["id"] for f in files)
+
+
+def test_every_kind_is_filled_in_later(index, files):
+    index.add_index("id")
+    index.update()
+    index.add_bloom_index("name", 0.0001)
+    assert index.update().extended == 3
+    index.add_temporal_index("at", "id")
+    index.add_computed_index("big", "upper(name)")
+    assert index.update().extended == 3
+    index.add_exploded_field_index("items", "k", "k")
+    assert index.update().extended == 3
+    other = Index("other", DDL)
+    other.add_file(*files)
+    other.add_index("id")
+    other.update()
+    other.add_range_index("at")
+    other.add_text_index("name")
+    assert other.update().extended == 3
+    for found in (index, other):
+        assert not found.data().pending
+        assert located(found, id=[11]) == {"hash#x.parquet"}
+    assert located(index, name=["n11"], at=[11], big=["N11"], k=[110]) == {"hash#x.parquet"}
+    for wrong in ({"name": ["n"]}, {"at": [99]}, {"big": ["n11"]}, {"k": [11]}):
+        assert located(index, **wrong) == set()
+    assert located(other, at=[11], name=["n11"]) == {"hash#x.parquet"}
+    assert located(other, at=[15]) == located(other, name=["n15"]) == set()
 
 
 def test_ranges_come_from_footers_and_no_row_is_read(index, files, monkeypatch):
@@ -180,13 +209,13 @@ def test_files_with_strange_names_are_read(storage, tmp_path, pad):
 
 def test_a_file_that_changes_while_it_is_read_stays_pending(index, files, monkeypatch):
     index.add_index("id")
-    batches = update._batches
+    batches = update.batches
 
     def earlier(found):
         for batch in batches(found):
             yield {n: replace(m, size=m.size + k) for k, (n, m) in enumerate(batch.items(), 1)}
 
-    monkeypatch.setattr(update, "_batches", earlier)
+    monkeypatch.setattr(update, "batches", earlier)
     assert index.update().indexed == 3
     assert set(index.data().pending) == set(files)
     monkeypatch.undo()
@@ -248,6 +277,41 @@ def test_values_read_under_other_settings_are_not_believed(spark, storage, tmp_p
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert index.data().pending
+    index.update()
+    spark.conf.set("spark.sql.json.enablePartialResults", "false")
+    try:
+        assert index.data().pending
+    finally:
+        spark.conf.unset("spark.sql.json.enablePartialResults")
+    assert not index.data().pending
+
+
+def test_values_read_with_other_options_or_columns_are_not_believed(spark, storage, tmp_path):
+    (tmp_path / "x.csv").write_text("1;5\n")
+    Index("t", "a STRING, b STRING", "csv").add_file(str(tmp_path / "x.csv"))
+    Index("t").add_index("a")
+    Index("t").update()
+    one = spark.createDataFrame([("1",)], "a STRING")
+    index = Index("t", read_options={"sep": ";"})
+    assert index.join(one, "a").collect() == [("1", "5")]
+    assert index.update().indexed == 1
+    assert index.update().indexed == 0
+    # Columns of csv files are told apart by their order alone.
+    index = Index("t", "b STRING, a STRING", allow_schema_mismatch=True)
+    five = spark.createDataFrame([("5",)], "a STRING")
+    assert index.join(five, "a").collect() == [("5", "1")]
+    assert index.update().indexed == 1
+    assert index.locate_files({"a": ["1"]}) == set()
+
+
+def test_options_of_parquet_files_count_too(index, files):
+    index.add_index("id")
+    index.update()
+    other = Index("t", read_options={"datetimeRebaseMode": "CORRECTED"})
+    assert set(other.data().pending) == set(files)
+    other.update()
+    other.add_computed_index("big", "upper(name)")
+    assert other.update().extended == 3
 
 
 def test_empty_files_null_columns_and_empty_arrays_are_indexed(storage, tmp_path):

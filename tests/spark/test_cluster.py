@@ -59,7 +59,9 @@ def test_two_thousand_queries_leave_nothing_behind(tmp_path):
     before, after = outcome["before"], outcome["after"]
     for what in ("threads", "sockets", "descriptors"):
         assert after[what] <= before[what] + 5, outcome
-    assert after["megabytes"] <= before["megabytes"] + 60, outcome
+        assert after[f"jvm_{what}"] <= before[f"jvm_{what}"] + 5, outcome
+    for what in ("megabytes", "jvm_megabytes"):
+        assert after[what] <= before[what] + 60, outcome
 
 
 @pytest.mark.long

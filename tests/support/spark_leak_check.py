@@ -18,12 +18,28 @@ from typing import Any
 WARM_UP = 100
 
 
-def held() -> dict[str, int]:
-    """Threads, sockets and megabytes of this process."""
+def held(spark: Any) -> dict[str, int]:
+    """Threads, sockets and megabytes of this process and of its JVM."""
     gc.collect()
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    java = spark.sparkContext._jvm.java.lang
+    for _ in range(3):  # what a finalizer of py4j holds is free one collection later
+        java.System.gc()
+        java.System.runFinalization()
+    heap = java.Runtime.getRuntime()
+    process = java.ProcessHandle.current().pid()
+    return {
+        **_process("self"),
+        "python_threads": threading.active_count(),
+        **{f"jvm_{name}": value for name, value in _process(process).items()},
+        "jvm_megabytes": (heap.totalMemory() - heap.freeMemory()) >> 20,
+    }
+
+
+def _process(process: str) -> dict[str, int]:
+    folder = Path("/proc") / str(process)
+    status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
     links = []
-    for entry in Path("/proc/self/fd").iterdir():
+    for entry in (folder / "fd").iterdir():
         try:
             links.append(str(entry.readlink()))
         except OSError:  # the descriptor of the listing itself
@@ -33,7 +49,6 @@ def held() -> dict[str, int]:
         "sockets": sum(link.startswith("socket:") for link in links),
         "descriptors": len(links),
         "megabytes": int(status["VmRSS"].split()[0]) // 1024,
-        "python_threads": threading.active_count(),
     }
 
 
@@ -64,6 +79,11 @@ def main(folder: str, count: str) -> None:
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
+            # What Spark itself remembers of past queries would hide what is left of them.
+            "spark.sql.ui.retainedExecutions": "20",
+            "spark.ui.retainedJobs": "20",
+            "spark.ui.retainedStages": "20",
+            "spark.ui.retainedTasks": "100",
         },
     )
     spark.sparkContext.setLogLevel("OFF")
@@ -76,11 +96,11 @@ def main(folder: str, count: str) -> None:
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda number: ask(spark, path, number), range(WARM_UP)))
         quiet.wait(IDLE_SECONDS + 15)  # connections that nobody uses are closed
-        before = held()
+        before = held(spark)
         list(pool.map(lambda number: ask(spark, path, number), range(int(count))))
-        busy = held()
+        busy = held(spark)
         quiet.wait(IDLE_SECONDS + 15)
-        after = held()
+        after = held(spark)
     outcome = {"before": before, "busy": busy, "after": after, "process": os.getpid()}
     sys.stdout.write(f"OUTCOME {json.dumps(outcome)}\n")
     spark.stop()

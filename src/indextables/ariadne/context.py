@@ -48,6 +48,14 @@ _VALUE_SETTINGS = (
     "legacy.timeParserPolicy",
     "columnNameOfCorruptRecord",
 )
+# The same, of settings that hardly anybody sets.
+_SELDOM_SET = (
+    "json.enablePartialResults",
+    "legacy.csv.enableDateTimeParsingFallback",
+    "legacy.json.allowEmptyString.enabled",
+    "legacy.json.enableDateTimeParsingFallback",
+    "legacy.sizeOfNull",
+)
 
 # delta-rs confuses these with the syntax of URLs.
 _UNADDRESSABLE = re.compile(r"[\[\]%]")
@@ -101,7 +109,10 @@ class Context:
     def value_settings(self) -> str:
         """The settings of the session that values depend on, as one text."""
         get = self.spark.conf.get
-        return ";".join(f"{name}={get('spark.sql.' + name)}" for name in _VALUE_SETTINGS)
+        found = {name: get("spark.sql." + name) for name in _VALUE_SETTINGS}
+        seldom = {name: self.settings.get("spark.sql." + name) for name in _SELDOM_SET}
+        found |= {name: value for name, value in seldom.items() if value is not None}
+        return ";".join(f"{name}={value}" for name, value in found.items())
 
 
 def active_session() -> SparkSession:

@@ -254,14 +254,16 @@ def not_comparable(kind: Any) -> str | None:
 
 def types_of(declarations: Declarations, schema: pa.Schema, computed: Types) -> dict[str, Any]:
     """The type of each index column's values: of columns from the schema, else as computed."""
-    found: dict[str, Any] = {}
-    for d in declarations:
-        match d:
-            case Computed():
-                found[d.name] = computed[d.name]
-            case Exploded():
-                array: Any = field_type(schema, d.array_column)
-                found[d.name] = element_type(array, d.field_path)
-            case _:
-                found[d.name] = field_type(schema, d.column)
-    return found
+    return {d.name: type_of(d, schema, computed.get(d.name)) for d in declarations}
+
+
+def type_of(declaration: Declaration, schema: pa.Schema, computed: pa.DataType | None) -> Any:
+    """The type of one index column's values; `computed` is that of its expression."""
+    match declaration:
+        case Computed():
+            return computed
+        case Exploded():
+            array: Any = field_type(schema, declaration.array_column)
+            return element_type(array, declaration.field_path)
+        case _:
+            return field_type(schema, declaration.column)

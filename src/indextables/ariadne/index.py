@@ -26,6 +26,7 @@ from indextables.ariadne.layout import IndexData
 from indextables.ariadne.metadata import Metadata, to_json
 from indextables.ariadne.paths import canonical
 from indextables.ariadne.place import IndexPlace, check_name
+from indextables.ariadne.repeatable_values import check_repeatable
 from indextables.ariadne.source import arrow_schema, computed_types, spark_schema
 from indextables.ariadne.update import UpdateResult
 from indextables.errors import (
@@ -174,6 +175,7 @@ class Index:
             schema = arrow_schema(found, name=self.name)
             check(new, found.declarations, schema)
             computed_types(self.spark, found, [new], name=self.name)
+            check_repeatable(place, found, new)
             return found.declaring(new)
 
         self._metadata = place.metadata.change(change)

@@ -131,6 +131,8 @@ class IndexData:
     version: str
     """Changes whenever `files`, `pending` or `declarations` do."""
     open_large: Callable[[str], DeltaTable | None] = field(repr=False)
+    computed_types: Types = field(default_factory=dict)
+    """The types of computed columns that no row of `files` has yet."""
     drops_rows: bool = False
     """Whether rows that the index has seen may be missing from what a query reads. Spark drops a
     malformed row when it parses the malformed column, and an index reads only its own columns."""

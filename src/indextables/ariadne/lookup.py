@@ -98,7 +98,7 @@ class Lookup:
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """The type of the values of each index column that is built somewhere."""
+        """The type of the values of each index column, whether or not it is built."""
         return self.known.types
 
     # --- asking ------------------------------------------------------------------------------

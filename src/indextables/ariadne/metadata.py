@@ -59,6 +59,11 @@ class Metadata:
     batches_since_compact: int = 0
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
+    def read_option(self, name: str, default: str = "") -> str:
+        """An option of Spark's reader, whatever the case of its name."""
+        found = (v for n, v in self.read_options.items() if n.lower() == name.lower())
+        return next(found, default)
+
     def declaring(self, declaration: Declaration) -> Metadata:
         """With one more index column."""
         return replace(self, declarations=self.declarations.with_(declaration))

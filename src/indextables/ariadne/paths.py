@@ -78,6 +78,17 @@ def for_spark(path: str) -> str:
     return "s3a" + path[2:] if path.startswith("s3://") else path
 
 
+def clean_file_name(name: str) -> str:
+    """A name with nothing but ASCII letters, digits and single underscores between them.
+
+    >>> clean_file_name("s3://bucket/a b#1.csv"), clean_file_name("@#$")
+    ('s3_bucket_a_b_1_csv', '')
+    """
+    if not isinstance(name, str):
+        raise AriadneArgumentError("Cannot clean a file name", [f"{name!r} is no text"])
+    return re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")
+
+
 def is_pattern(path: str) -> bool:
     """Whether a path could be a pattern."""
     return _PATTERN.search(path) is not None

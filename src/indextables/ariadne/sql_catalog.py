@@ -31,7 +31,11 @@ from indextables.ariadne.lookup import Lookup
 from indextables.ariadne.paths import for_spark, stat
 from indextables.ariadne.query import Queried, lookup_of
 from indextables.ariadne.source import spark_schema
-from indextables.errors import IndexNotFoundError, SourceFileMissingError
+from indextables.errors import (
+    AriadneArgumentError,
+    IndexNotFoundError,
+    SourceFileMissingError,
+)
 from indextables.predicate import TRUE, Predicate
 from indextables.spark.bridge.doors import SessionBridge
 from indextables.spark.bridge.file_catalog import ALL_ROWS, Definition
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "ariadne"
+_OF_LISTINGS = ("basepath", "pathglobfilter", "modifiedbefore", "modifiedafter")
+"""Read options that Spark follows while it lists folders. Here the index says which files."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,10 @@ class IndexSources:
             index = IndexCatalog.get(name)
         except IndexNotFoundError:
             return None
+        options = [o for o in index.metadata.read_options if o.lower() in _OF_LISTINGS]
+        if options:
+            problems = [f"SQL does not follow the read option '{option}'" for option in options]
+            raise AriadneArgumentError(f"Cannot show '{name}'", [*problems, "use its joins"])
         source = IndexSource(index, lookup_of(index, all_rows=True), Context.of(index.spark))
         temporal = [d for d in index.metadata.declarations if isinstance(d, Temporal)]
         if not temporal:

@@ -22,6 +22,7 @@ from indextables.ariadne import large_tables
 from indextables.ariadne.declarations import STAGING, Declarations, companions, storage_column
 from indextables.ariadne.layout import FIXED_SCHEMA, holds
 from indextables.ariadne.place import STAGING_FOLDER, IndexPlace
+from indextables.ariadne.states import settings_hold
 from indextables.errors import StorageError, StorageMigrationError
 
 if TYPE_CHECKING:
@@ -172,9 +173,8 @@ def _extends_same(current: pa.Table, staged: pa.Table, below: Any) -> Any:
         wanted = [None] * len(old) if name == "failure" else staged.column(name).to_pylist()
         same &= np.array([a == b for a, b in zip(old, wanted, strict=True)], bool)
     old = current.column("settings").take(where).to_pylist()
-    wanted = staged.column("settings").to_pylist()
-    holds_now = (a is not None and settings_hold(a, b) for a, b in zip(old, wanted, strict=True))
-    return same & np.fromiter(holds_now, bool, len(old))
+    now: list[Any] = staged.column("settings").to_pylist()
+    return same & np.fromiter(map(settings_hold, old, now), bool, len(now))
 
 
 def _extended(

@@ -23,7 +23,7 @@ from indextables.ariadne.paths import Expansion, covers, expand, is_pattern
 from indextables.ariadne.place import IndexPlace
 from indextables.storage import ObjectMeta
 
-_OPTIONS = "\n"
+_OPTIONS = "|options="
 """Stands before the read options in the text of settings."""
 KEY_COLUMNS = ("filename", "file_size", "modification_time", "etag", "failure", "built", "settings")
 
@@ -89,19 +89,24 @@ def value_settings(place: IndexPlace, metadata: Metadata) -> str:
     computed = any(isinstance(d, Computed) for d in metadata.declarations)
     found = ""
     if parsed or computed:
-        schema = hashlib.blake2b(metadata.schema.encode(), digest_size=8).hexdigest()
-        found = f"{place.context.value_settings()};schema={schema}"
+        found = f"{place.context.value_settings()};schema={_digest(metadata.schema)}"
     if metadata.read_options:
-        found += _OPTIONS + json.dumps(metadata.read_options, sort_keys=True)
+        found += _OPTIONS + _digest(json.dumps(metadata.read_options, sort_keys=True))
     return found
 
 
-def settings_hold(stored: str, now: str) -> bool:
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def settings_hold(stored: str | None, now: str) -> bool:
     """Whether values that were read under some settings are those that others would give.
 
-    >>> settings_hold("", "zone"), settings_hold("zone", "other"), settings_hold("", "\nsep=;")
+    >>> settings_hold("", "zone"), settings_hold("zone", "other"), settings_hold("", "|options=x")
     (True, False, False)
     """
+    if stored is None:
+        return False
     session, _, options = stored.partition(_OPTIONS)
     session_now, _, options_now = now.partition(_OPTIONS)
     # Values that depend on no session were read of plain columns.

@@ -187,7 +187,8 @@ class _Update:
         )
 
     def _from_footers(self, metadata: Metadata, plan: Plan) -> dict[str, dict[str, Any]]:
-        if not footers.suffice(plan.targets, metadata.format):
+        # An option may take a column from somewhere else: `basePath` takes it from the path.
+        if metadata.read_options or not footers.suffice(plan.targets, metadata.format):
             return {}
         tasks = list(footer_tasks(self._place, plan))
         spark = self._place.context.spark
