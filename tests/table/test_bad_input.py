@@ -26,6 +26,7 @@ from indextables.errors import (
     SchemaError,
     SplitError,
     StorageError,
+    StorageRefusedError,
     TableExistsError,
     UnknownColumnError,
     UnknownFieldError,
@@ -470,3 +471,11 @@ def test_a_table_of_the_scala_product(tmp_path, config):
         with pytest.raises(IndexTablesError, match="was not written by this product"):
             act()
     assert table.version == 1
+
+
+def test_a_table_where_a_file_is_is_refused_at_once(tmp_path):
+    place = tmp_path / "notes.txt"
+    place.write_text("mine")
+    with pytest.raises(StorageRefusedError, match="Not a directory"):
+        Table.create(place, SCHEMA)
+    assert place.read_text() == "mine"

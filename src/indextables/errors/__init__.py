@@ -107,6 +107,7 @@ from indextables.errors.storage import (
     ObjectNotFoundError,
     StorageError,
     StorageOptionError,
+    StorageRefusedError,
     UnsupportedUriError,
 )
 from indextables.errors.xref import (
@@ -173,6 +174,7 @@ __all__ = [
     "StorageError",
     "StorageMigrationError",
     "StorageOptionError",
+    "StorageRefusedError",
     "StoragePathNotSetError",
     "SumOverflowError",
     "TableExistsError",

@@ -36,6 +36,10 @@ class StorageOptionError(StorageError, ValueError):
         )
 
 
+class StorageRefusedError(StorageError):
+    """A request that failed before it could change anything."""
+
+
 class ObjectNotFoundError(StorageError, FileNotFoundError):
     """The object is not there."""
 

@@ -23,6 +23,7 @@ from indextables.errors import (
     ObjectNotFoundError,
     RetriesExhaustedError,
     StorageError,
+    StorageRefusedError,
     TableExistsError,
 )
 from indextables.log.actions import Action, CommitInfo
@@ -134,6 +135,10 @@ class Committer:
                 won: bool | None = True
             except ObjectExistsError:
                 # Perhaps it is ours: a client repeats a request whose answer was lost.
+                won = self._is_mine(version, transaction_id)
+            except StorageRefusedError:
+                if attempt == 1:  # later on, an earlier attempt may have been more than it seemed
+                    raise
                 won = self._is_mine(version, transaction_id)
             except StorageError:
                 won = self._is_mine(version, transaction_id)

@@ -23,7 +23,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from indextables.errors import ObjectExistsError, ObjectNotFoundError, StorageError
+from indextables.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageRefusedError,
+)
 from indextables.storage.ranges import read_ranges
 from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix
 
@@ -222,7 +227,7 @@ class LocalStore(Store):
     ) -> None:
         target = self._target(path)
         try:
-            with self._temporary(target.parent) as file:
+            with self._begun(path, target.parent) as file:
                 temporary = Path(file.name)
                 try:
                     fill(file)
@@ -240,6 +245,14 @@ class LocalStore(Store):
             raise
         except OSError as error:
             raise self._failed("write", path, error) from error
+
+    def _begun(self, path: str, folder: Path) -> BinaryIO:
+        """The file to fill. If there can be none, nothing was written, and that is certain."""
+        try:
+            return self._temporary(folder)
+        except OSError as error:
+            failed = self._failed("write", path, error)
+            raise StorageRefusedError(str(failed), path=failed.path) from error
 
     def _temporary(self, folder: Path) -> BinaryIO:
         """A new dot-file, which keeps the folder from being removed.
