@@ -292,6 +292,24 @@ def test_names_and_texts_of_such_functions_are_none(storage):
     assert index.indexes == {"a", "b", "c"}
 
 
+def test_texts_that_compare_by_a_collation_cannot_be_indexed(storage):
+    text = "STRING COLLATE UTF8_LCASE"
+    index = Index("t", f"n {text}, s STRUCT<x: {text}>, a ARRAY<STRUCT<x: {text}, y: INT>>, m INT")
+    for work in (
+        lambda: index.add_index("n"),
+        lambda: index.add_range_index("n"),
+        lambda: index.add_bloom_index("s"),
+        lambda: index.add_computed_index("c", "concat(n, 'x')"),
+        lambda: index.add_exploded_field_index("a", "x", "x"),
+        lambda: index.add_temporal_index("m", "n"),
+    ):
+        with pytest.raises(AriadneArgumentError, match="collate UTF8_LCASE"):
+            work()
+    index.add_text_index("n")
+    index.add_exploded_field_index("a", "y", "y")
+    index.add_computed_index("c", "length(n)")
+
+
 def test_declarations_of_two_handles_are_both_kept(storage):
     one, two = Index("t", DDL), Index("t")
     one.add_index("id")

@@ -208,6 +208,8 @@ def conditions(r: random.Random, names: list[str], count: int) -> list[str]:
         "up": lambda: r.choice(["up = 'X'", "up > 'X'"]),
         "odd": lambda: f"odd {r.choice(['=', '<>'])} {r.randrange(2)}",
         "month": lambda: f"month = {r.randrange(1, 3)}",
+        "noon": lambda: f"noon {r.choice(['=', '<', '>='])} TIMESTAMP '{day()} 00:00:00'",
+        "big": lambda: r.choice(["big = true", "big = false"]),
         "many": lambda: f"many {r.choice(['=', '<', '>'])} {r.randrange(3)}",
         "both": lambda: f"both IN ('x-{r.randrange(9)}', 'Z-{r.randrange(9)}')",
     }  # fmt: skip

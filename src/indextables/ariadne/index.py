@@ -26,9 +26,9 @@ from indextables.ariadne.layout import IndexData
 from indextables.ariadne.metadata import Metadata, to_json
 from indextables.ariadne.paths import canonical
 from indextables.ariadne.place import IndexPlace, check_name
-from indextables.ariadne.repeatable_values import check_repeatable
 from indextables.ariadne.source import arrow_schema, computed_types, spark_schema
 from indextables.ariadne.update import UpdateResult
+from indextables.ariadne.value_checks import check_values
 from indextables.errors import (
     AriadneArgumentError,
     ColumnNotFoundError,
@@ -175,7 +175,7 @@ class Index:
             schema = arrow_schema(found, name=self.name)
             check(new, found.declarations, schema)
             computed_types(self.spark, found, [new], name=self.name)
-            check_repeatable(place, found, new)
+            check_values(place, found, new)
             return found.declaring(new)
 
         self._metadata = place.metadata.change(change)

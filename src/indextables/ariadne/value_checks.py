@@ -1,9 +1,11 @@
-"""Index columns whose values a later query would not see again, which are refused.
+"""Values that an index cannot stand for, so that a declaration about them is refused.
 
 An index is right as long as a query reads the values that the index read. Three kinds of value are
 others the next time: random ones, those that tell when or by whom a query is run, and what Spark
 could not read. Spark puts malformed lines into a column of the schema, but only those that are
 malformed in the columns that it parses; an index parses its own column, a query others.
+
+And an index compares texts by their bytes, which a collation does not.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from indextables.ariadne.declarations import Computed, Declaration, needed_columns
+from indextables.ariadne.declarations import Computed, Declaration, Text, needed_columns
 from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.place import IndexPlace
-from indextables.ariadne.source import computed_types, read_files, spark_schema
+from indextables.ariadne.source import computed_types, read_files, spark_schema, value_columns
 from indextables.errors import AriadneArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`""", re.DOTALL)
 _OF_THE_MOMENT = re.compile(
@@ -28,21 +34,25 @@ _OF_THE_MOMENT = re.compile(
 """Functions of the moment; those of the group are called without brackets too."""
 
 
-def check_repeatable(place: IndexPlace, metadata: Metadata, new: Declaration) -> None:
-    """Refuse a declaration about values that are others the next time."""
-    wrong = [*_not_repeatable(place, metadata, new), *_malformed(place, metadata, new)]
+def check_values(place: IndexPlace, metadata: Metadata, new: Declaration) -> None:
+    """Refuse a declaration about values that are others the next time, or equal by other rules."""
+    rows = read_files(place.context.spark, metadata, [], name=place.name)
+    wrong = [
+        *_not_repeatable(rows, new),
+        *_malformed(place, metadata, new),
+        *_collated(rows, new),
+    ]
     if wrong:
         raise AriadneArgumentError(f"Cannot add the {new.kind} index '{new.name}'", wrong)
 
 
-def _not_repeatable(place: IndexPlace, metadata: Metadata, new: Declaration) -> Iterator[str]:
+def _not_repeatable(rows: DataFrame, new: Declaration) -> Iterator[str]:
     from pyspark.sql import functions as f
 
     from indextables.spark.bridge.frames import is_repeatable
 
     if not isinstance(new, Computed):
         return
-    rows = read_files(place.context.spark, metadata, [], name=place.name)
     if not is_repeatable(rows.select(f.expr(new.expression))):
         yield f"{new.expression!r} gives other values each time"
     columns = [name.lower() for name in rows.columns]
@@ -67,3 +77,22 @@ def _malformed(place: IndexPlace, metadata: Metadata, new: Declaration) -> Itera
         is_named = True
     if is_named:
         yield f"what Spark shows in '{column}' depends on the columns that a query reads"
+
+
+def _collated(rows: DataFrame, new: Declaration) -> Iterator[str]:
+    # Words of a text are cut by the index's own rules, whatever its collation.
+    values = [] if isinstance(new, Text) else value_columns(rows, new)
+    found = {text for field in rows.select(*values).schema for text in _collations(field.dataType)}
+    for text in sorted(found):
+        yield f"an index compares texts by their bytes, and this is a {text}"
+
+
+def _collations(kind: Any) -> Iterator[str]:
+    """The types of text with a collation in a type."""
+    if kind.typeName() == "string" and kind.simpleString() != "string":
+        yield kind.simpleString()
+    for inner in (
+        *getattr(kind, "fields", ()),
+        *filter(None, [getattr(kind, "elementType", None)]),
+    ):
+        yield from _collations(getattr(inner, "dataType", inner))
