@@ -370,6 +370,26 @@ def test_two_temporal_columns_want_the_newest_row_of_both(spark, storage, tmp_pa
     assert [tuple(row) for row in table.collect()] == [(None, "w"), (2, "z")]
 
 
+def test_columns_may_have_the_names_of_our_own(spark, storage, tmp_path):
+    from indextables.ariadne import Index
+
+    items = pa.array([[{"k": 1}, {"k": 2}]], pa.list_(pa.struct([("k", pa.int32())])))
+    names = ("__ariadne_rank_0", "__Ariadne_Element0")
+    rows = {names[0]: pa.array([7], pa.int32()), names[1]: [8], "x": ["a"], "at": [1]}
+    pq.write_table(pa.table({**rows, "items": items}), tmp_path / "rows.parquet")
+    index = Index(
+        "named",
+        f"{names[0]} INT, {names[1]} BIGINT, x STRING, at BIGINT, items ARRAY<STRUCT<k: INT>>",
+    )
+    index.add_file(str(tmp_path / "rows.parquet"))
+    index.add_temporal_index("x", "at")
+    index.add_exploded_field_index("items", "k", "k")
+    index.update()
+    keys = spark.createDataFrame([("a", 2)], "x STRING, k INT")
+    found = index.join(keys, ["x", "k"])
+    assert [tuple(row) for row in found.select(*names, "k").collect()] == [(7, 8, 2)]
+
+
 def test_the_newest_row_is_the_newest_of_those_that_spark_shows(spark, storage, tmp_path):
     """The index reads two columns and sees a row that Spark drops for a third."""
     from indextables.ariadne import Index

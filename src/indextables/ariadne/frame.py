@@ -73,6 +73,7 @@ def _exploded(frame: DataFrame, metadata: Metadata, aliases: Sequence[str]) -> D
 
     wanted = [d for d in metadata.declarations if isinstance(d, Exploded) and d.name in aliases]
     arrays = list(dict.fromkeys(d.array_column for d in wanted))
+    prefix = _free(_ELEMENT, [*frame.columns, *aliases])
     # An alias may have the name of its array, so every array is read before any alias is made.
     for number, array in enumerate(arrays):
         paths = [d.field_path for d in wanted if d.array_column == array]
@@ -81,10 +82,10 @@ def _exploded(frame: DataFrame, metadata: Metadata, aliases: Sequence[str]) -> D
             elements = _field(column, paths[0])
         else:
             elements = f.transform(column, _struct_of(paths))
-        frame = frame.withColumn(f"{_ELEMENT}{number}", f.array_distinct(elements))
+        frame = frame.withColumn(f"{prefix}{number}", f.array_distinct(elements))
     for number, array in enumerate(arrays):
         names = [d.name for d in wanted if d.array_column == array]
-        element = f"{_ELEMENT}{number}"
+        element = f"{prefix}{number}"
         frame = frame.withColumn(element, f.explode_outer(element))
         values = (
             {names[0]: f.col(element)}
@@ -111,14 +112,15 @@ def newest(frame: DataFrame, temporal: Sequence[Temporal]) -> DataFrame:
     from pyspark.sql import functions as f
 
     ranks: dict[str, Any] = {}
+    prefix = _free(_RANK, frame.columns)
     ties = f.xxhash64(*_tie_columns(frame.schema))
     kept = f.lit(True)
     for number, declaration in enumerate(temporal):
         value = frame[_quoted(declaration.column)]
         time = _time(frame, declaration.timestamp_column)
         window = Window.partitionBy(value).orderBy(time.desc_nulls_last(), ties)
-        ranks[f"{_RANK}{number}"] = f.row_number().over(window)
-        rank = f.col(f"{_RANK}{number}")
+        ranks[f"{prefix}{number}"] = f.row_number().over(window)
+        rank = f.col(f"{prefix}{number}")
         kept = kept & ((rank == 1) | f.col(_quoted(declaration.column)).isNull())
     return frame.withColumns(ranks).where(kept).drop(*ranks)
 
@@ -127,8 +129,9 @@ def newest_sql(schema: StructType, temporal: Sequence[Temporal], table: str) -> 
     """The same as a query over a table."""
     ties = f"xxhash64({', '.join(_tie_columns(schema))})"
     ranks, kept = [], []
+    prefix = _free(_RANK, schema.names)
     for number, declaration in enumerate(temporal):
-        value, rank = _quoted(declaration.column), f"{_RANK}{number}"
+        value, rank = _quoted(declaration.column), f"{prefix}{number}"
         path = declaration.timestamp_column
         parts = [path] if path in schema.names else path.split(".")
         time = ".".join(map(_quoted, parts))
@@ -140,6 +143,13 @@ def newest_sql(schema: StructType, temporal: Sequence[Temporal], table: str) -> 
         f"SELECT {columns} FROM (SELECT *, {', '.join(ranks)} FROM {table}) "
         f"WHERE {' AND '.join(kept)}"
     )
+
+
+def _free(prefix: str, names: Sequence[str]) -> str:
+    """A beginning for names of our own that no column has."""
+    while any(name.lower().startswith(prefix) for name in names):
+        prefix += "_"
+    return prefix
 
 
 def _tie_columns(schema: StructType) -> list[str]:
