@@ -38,7 +38,7 @@ docs: install ## generate the pages that come from code
 site: docs ## build the documentation into site/
 	@$(PY) -m mkdocs build --strict --quiet
 
-bench: install ## measure every speed claim at a small scale, in about ten minutes
+bench: install ## measure every speed claim at a small scale, in six minutes
 	@$(PY) -m pip install --quiet --group bench
 	@$(PY) -m benchmarks --scale 0.1 --output benchmarks.md
 
