@@ -300,3 +300,17 @@ def test_any_name_reads_back(name):
 def test_any_text_is_a_condition_or_a_named_mistake(text):
     with contextlib.suppress(QueryError):
         parse_predicate(text, SCHEMA)
+
+
+def test_short_conditions_are_remembered_and_long_ones_are_not():
+    from indextables.errors import LiteralError
+    from indextables.predicate import sql_text
+
+    schema = pa.schema([("n", pa.int64())])
+    short, long = "n = 4711", f"n IN ({', '.join(map(str, range(2_000)))})"
+    assert parse_predicate(short, schema) is parse_predicate(short, schema)
+    before = sql_text._parsed.cache_info()
+    assert parse_predicate(long, schema) == parse_predicate(long, schema)
+    assert sql_text._parsed.cache_info() == before
+    with pytest.raises(LiteralError):  # for a column of another type it means something else
+        parse_predicate(short, pa.schema([("n", pa.string())]))

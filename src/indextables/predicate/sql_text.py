@@ -61,6 +61,7 @@ _TEXT_FUNCTIONS: dict[type[exp.Expr], type[StartsWith | EndsWith | Contains]] = 
     exp.EndsWith: EndsWith,
     exp.Contains: Contains,
 }
+_REMEMBERED_LENGTH = 4_096
 _SEARCH_FUNCTIONS = ("indexquery", "tantivy4spark_indexquery")
 _SEARCH_ALL_FUNCTIONS = ("indexqueryall", "tantivy4spark_indexqueryall")
 
@@ -79,7 +80,9 @@ def parse_predicate(
     >>> print(parse_predicate("3 < N AND title indexquery 'spark'", schema))
     (n > 3 AND title indexquery 'spark')
     """
-    return _parsed(sql, schema, timezone, max_query_length, max_query_depth)
+    # Long ones, lists of keys mostly, are not worth the memory.
+    parse = _parsed if len(sql) <= _REMEMBERED_LENGTH else _parsed.__wrapped__
+    return parse(sql, schema, timezone, max_query_length, max_query_depth)
 
 
 @functools.lru_cache(maxsize=512)  # a condition that is asked again is not parsed again
