@@ -19,6 +19,7 @@ import pytest
 from random_tables import shown
 
 from indextables import Table
+from indextables.config import WRITER_HEAP_SIZE
 from indextables.errors import (
     ConfigError,
     QuerySyntaxError,
@@ -583,6 +584,29 @@ def test_open_splits_are_bounded(most, make, monkeypatch):
     assert max(seen) == min(most, 3)
     assert written.files_added == (3 if most == 100 else 6)
     assert ids(table) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "heaps"), [([], [100]), (["day"], [50, 25, 15, 15])], ids=["one", "several"]
+)
+def test_open_splits_share_the_memory_of_one(partition_by, heaps, make, monkeypatch):
+    from indextables.jobs import write_splits
+
+    seen = []
+    writer = write_splits.SplitWriter
+
+    def noted(schema, mapping, config, **more):
+        seen.append(config[WRITER_HEAP_SIZE])
+        return writer(schema, mapping, config, **more)
+
+    monkeypatch.setattr(write_splits, "SplitWriter", noted)
+    table = make(partition_by=partition_by, config={f"{PREFIX}indexWriter.heapSize": 100_000_000})
+    days = ["a", "b", "c", "d", "a"]
+    table.append([rows(n, day=day).to_batches()[0] for n, day in enumerate(days)])
+    assert seen == [heap * 1_000_000 for heap in heaps]
+    seen.clear()
+    table.append(rows(9, day="z"))
+    assert seen == [heaps[0] * 1_000_000], "what a closed split had is free again"
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

@@ -20,6 +20,7 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import IndexTablesError
 from indextables.log.actions import Add
+from indextables.split.indexer import MIN_HEAP
 from indextables.split.mapping import Mapping
 from indextables.split.partitioning import partition_folder, split_by_partition
 from indextables.split.writer import SplitWriter, WrittenSplit
@@ -59,11 +60,12 @@ class SplitSink:
         self._mapping = mapping
         self._max_open = config[keys.WRITE_MAX_OPEN_SPLITS]
         self._max_size = config[keys.WRITE_MAX_SPLIT_SIZE]
-        self._config = _with_shared_heap(config) if partition_columns else config
+        self._config = config
         self._data_change = data_change
         self._progress = progress or (lambda _rows: None)
         # In the order of their last use.
         self._open: dict[tuple[tuple[str, str], ...], SplitWriter] = {}
+        self._heaps: dict[tuple[tuple[str, str], ...], int] = {}
         self._adds: list[Add] = []
 
     def __enter__(self) -> SplitSink:
@@ -86,20 +88,32 @@ class SplitSink:
     def _write(self, piece: pa.RecordBatch) -> None:
         for values, rows in split_by_partition(piece, self._partition_columns):
             key = tuple(values.items())
-            writer = self._open.pop(key, None) or self._begin(values)
+            writer = self._open.pop(key, None) or self._begin(key)
             self._open[key] = writer
             writer.write(rows)
             if writer.bytes_written >= self._max_size:
                 self._finish(key)
         self._progress(piece.num_rows)
 
-    def _begin(self, values: dict[str, str]) -> SplitWriter:
+    def _begin(self, key: tuple[tuple[str, str], ...]) -> SplitWriter:
         if len(self._open) >= self._max_open:
             self._finish(next(iter(self._open)))
+        values = dict(key)
         partition_values = {name: values.get(name) for name in self._partition_columns}
-        return SplitWriter(
-            self._schema, self._mapping, self._config, partition_values=partition_values
-        )
+        heap = self._heaps[key] = self._heap()
+        config = Config({keys.WRITER_HEAP_SIZE.name: heap}).over(self._config)
+        return SplitWriter(self._schema, self._mapping, config, partition_values=partition_values)
+
+    def _heap(self) -> int:
+        """Memory for the index of another split.
+
+        Splits of several partitions share what one may have. Each takes half of what is left: rows
+        that come sorted keep one split open, and a small heap would cost it a merge of segments.
+        """
+        whole = self._config[keys.WRITER_HEAP_SIZE]
+        if not self._partition_columns:
+            return whole
+        return max((whole - sum(self._heaps.values())) // 2, MIN_HEAP)
 
     def _finish(self, key: tuple[tuple[str, str], ...]) -> None:
         writer = self._open[key]
@@ -111,7 +125,7 @@ class SplitSink:
                 self._adds.append(self._stored(written))
             finally:
                 written.delete()
-        del self._open[key]
+        del self._open[key], self._heaps[key]
 
     def _stored(self, written: WrittenSplit) -> Add:
         return store_split(
@@ -175,10 +189,3 @@ def discard(store: Store, files: Sequence[Stored]) -> None:
     """Delete files that no commit will ever name. Purge finds what this cannot."""
     with contextlib.suppress(IndexTablesError):
         store.delete([file.path for file in files])
-
-
-def _with_shared_heap(config: Config) -> Config:
-    """Open splits share the memory that one may have."""
-    share = config[keys.WRITER_HEAP_SIZE] // config[keys.WRITE_MAX_OPEN_SPLITS]
-    smallest = 15_000_000  # Tantivy's own limit
-    return Config({keys.WRITER_HEAP_SIZE.name: max(share, smallest)}).over(config)
