@@ -6,10 +6,12 @@ one file, and its first time counts.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from indextables.ariadne.context import Context
 from indextables.ariadne.delta import DeltaPlace
@@ -22,6 +24,10 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
 _SCHEMA = pa.schema(_COLUMNS)
 _FOLDER = "filelists"
 
+_entries: LRUCache[object, pa.Table] = LRUCache(8)
+"""What the lists hold, by place, identity and version: every join asks."""
+_lock = threading.Lock()
+
 
 class FileList:
     """The file list of one index."""
@@ -32,7 +38,6 @@ class FileList:
         self._store = context.store(context.root)
         uri = f"{self._root}/{name}"
         self._place = DeltaPlace(uri, context.delta_options(uri))
-        self._last: tuple[object, pa.Table] | None = None
 
     @staticmethod
     def names(context: Context) -> list[str]:
@@ -44,11 +49,15 @@ class FileList:
         table = self._place.open()
         if table is None:
             return _SCHEMA.empty_table(), -1
-        # Every join asks. A list that was removed and made anew has another identity.
-        mark = table.metadata().id, table.version()
-        if self._last is None or self._last[0] != mark:
-            self._last = mark, _first_times(self._place.rows(table, _SCHEMA.names))
-        return self._last[1], table.version()
+        # A list that was removed and made anew has another identity.
+        mark = self._place.uri, table.metadata().id, table.version()
+        with _lock:
+            known = _entries.get(mark)
+        if known is None:
+            known = _first_times(self._place.rows(table, _SCHEMA.names))
+            with _lock:
+                _entries[mark] = known
+        return known, table.version()
 
     def files(self) -> list[str]:
         """The registered names."""

@@ -47,6 +47,11 @@ def rows_of(
     )
     if before is not None:
         frame = frame.where(before)
+    return extended(frame, metadata, aliases)
+
+
+def extended(frame: DataFrame, metadata: Metadata, aliases: Sequence[str]) -> DataFrame:
+    """Rows as they are in the files, made rows of the index."""
     temporal = [d for d in metadata.declarations if isinstance(d, Temporal)]
     if temporal:
         frame = newest(frame, temporal)

@@ -16,19 +16,19 @@ may lie in a file that no other key leads to, and has to be seen to outrank olde
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from indextables.ariadne.context import ariadne_config
+from indextables.ariadne import driver_rows
+from indextables.ariadne.collected_keys import located_by, matching_name
+from indextables.ariadne.context import Context
 from indextables.ariadne.declarations import Exploded, Temporal
-from indextables.ariadne.frame import column_names, rows_of
-from indextables.ariadne.join_keys import as_type
-from indextables.ariadne.key_filters import key_filters
+from indextables.ariadne.driver_rows import Keys
+from indextables.ariadne.frame import column_names, extended, rows_of
+from indextables.ariadne.key_filters import condition, key_values
 from indextables.ariadne.lookup import Located, Lookup
-from indextables.ariadne.query import Queried, locate_keys, lookup_of
+from indextables.ariadne.query import Queried, lookup_of
 from indextables.config import (
     ARIADNE_DEBUG,
     ARIADNE_INDEX_REPARTITION_COUNT,
@@ -39,19 +39,11 @@ from indextables.errors import (
     ColumnNotFoundError,
     SourceFileMissingError,
 )
-from indextables.predicate import Column as Name
-from indextables.predicate import Compare, conjunction
-from indextables.spark.readwriter import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 logger = logging.getLogger(__name__)
-
-MOST_KEYS = 200_000
-"""How many different keys are collected."""
-_SMALL = 1 << 20
-"""Up to this many bytes, by Spark's estimate, keys are collected without a shuffle."""
 
 _TYPES = {
     **dict.fromkeys(("inner", "cross"), "inner"),
@@ -92,7 +84,7 @@ def locate_from_frame(
            theirs=list(mapping))  # fmt: skip
     lookup = lookup_of(index)
     lookup.check_indexed(mapping.values(), what="Cannot locate files")
-    return _locate(index, lookup, df, mapping)[0]
+    return located_by(index, lookup, df, mapping)[0]
 
 
 def _names(using: str | Sequence[str]) -> list[str]:
@@ -109,13 +101,7 @@ def _spelled(index: Queried, names: Sequence[str]) -> list[str]:
     if str(index.spark.conf.get("spark.sql.caseSensitive")).lower() == "true":
         return list(names)
     known = [*column_names(index.metadata, name=index.name), *index.metadata.declarations.names]
-    return [_match(name, known) for name in names]
-
-
-def _match(name: str, known: Sequence[str]) -> str:
-    if name in known:
-        return name
-    return next((other for other in known if other.lower() == name.lower()), name)
+    return [matching_name(name, known) for name in names]
 
 
 def _check(index: Queried, df: DataFrame, ours: Sequence[str], *, theirs: Sequence[str]) -> None:
@@ -165,16 +151,14 @@ class _Join:
         by = self._pruning_columns(lookup)
         if kind not in pruned or not by or not self._is_repeatable():
             return self._selected(self._read(lookup.everything(), lookup, aliases))
-        located, keys = _locate(self.index, lookup, self.df, {name: name for name in by})
+        located, keys = located_by(self.index, lookup, self.df, {name: name for name in by})
         if keys is not None and not keys.num_rows:
             located = Located((), located.total, 0)
-        filters = [] if keys is None else key_filters(lookup, keys)
+        values = [] if keys is None else key_values(lookup, keys)
         temporal = {d.name for d in lookup.data.declarations if isinstance(d, Temporal)}
-        before = _all(condition for name, condition in filters if name in temporal)
-        after = _all(condition for name, condition in filters if name not in temporal)
-        if not temporal:
-            before, after = after, None
-        rows = self._read(located, lookup, aliases, before=before)
+        before = [(n, found) for n, found in values if not temporal or n in temporal]
+        after = _all([(n, found) for n, found in values if temporal and n not in temporal])
+        rows = self._read(located, lookup, aliases, before)
         return self._selected(rows if after is None else rows.where(after))
 
     def _pruning_columns(self, lookup: Lookup) -> list[str]:
@@ -191,26 +175,26 @@ class _Join:
         return not self.df.isStreaming and is_repeatable(self.df)
 
     def _read(
-        self,
-        located: Located,
-        lookup: Lookup,
-        aliases: Sequence[str],
-        *,
-        before: Column | None = None,
+        self, located: Located, lookup: Lookup, aliases: Sequence[str], keys: Keys = ()
     ) -> DataFrame:
+        """The rows of files; those without one of the keys may be left out."""
         gone = sorted(set(located.files) & set(lookup.data.missing))
         if gone:
             raise SourceFileMissingError(self.index.name, gone)
         index = self.index
-        config = ariadne_config(session_settings(index.spark))
-        level = logging.INFO if config[ARIADNE_DEBUG] else logging.DEBUG
+        context = Context.of(index.spark, index.storage_path)
+        level = logging.INFO if context.config[ARIADNE_DEBUG] else logging.DEBUG
         logger.log(level, "A join with %s: %s", index.name, located)
-        rows = rows_of(
-            index.spark, index.metadata, located.files, name=index.name, aliases=aliases,
-            before=before,
-        )  # fmt: skip
-        count = config[ARIADNE_INDEX_REPARTITION_COUNT]
-        if count is None or not config[ARIADNE_REPARTITION_DATA_FILES]:
+        few = driver_rows.frame_of(context, index.metadata, lookup, located, keys, name=index.name)
+        if few is not None:
+            rows = extended(few, index.metadata, aliases)
+        else:
+            rows = rows_of(
+                index.spark, index.metadata, located.files, name=index.name, aliases=aliases,
+                before=_all(keys),
+            )  # fmt: skip
+        count = context.config[ARIADNE_INDEX_REPARTITION_COUNT]
+        if count is None or not context.config[ARIADNE_REPARTITION_DATA_FILES]:
             return rows
         return rows.repartition(count)
 
@@ -219,92 +203,11 @@ class _Join:
         return rows if selection is None else rows.select(*map(_quoted, selection))
 
 
-# --- keys ------------------------------------------------------------------------------------
-
-
-def _locate(
-    index: Queried, lookup: Lookup, df: DataFrame, mapping: dict[str, str]
-) -> tuple[Located, pa.Table | None]:
-    """The files that may hold the keys, and the keys; None if only their bounds are known."""
-    names = {
-        theirs: ours for theirs, ours in mapping.items() if _is_plain(df, theirs, lookup, ours)
-    }
-    if not names:
-        return lookup.everything(), None
-    wanted = df.select(*(df[_quoted(theirs)].alias(ours) for theirs, ours in names.items()))
-    keys = _collected(wanted)
-    if keys.num_rows <= MOST_KEYS:
-        return locate_keys(index, lookup, keys), keys
-    return _by_bounds(lookup, wanted), None
-
-
-def _collected(wanted: DataFrame) -> pa.Table:
-    """The different rows of keys without a null, or one more than the most that are collected."""
-    from indextables.spark.bridge.frames import estimated_size
-
-    if estimated_size(wanted) > _SMALL:
-        # Before the limit: what is cut off has to be noticed by the number of rows.
-        for name in wanted.columns:
-            wanted = wanted.where(wanted[_quoted(name)].isNotNull())
-        return wanted.distinct().limit(MOST_KEYS + 1).toArrow()
-    # A shuffle to find the different ones among few rows takes longer than the rows.
-    keys = wanted.toArrow().drop_null()
-    if any(pa.types.is_nested(field.type) for field in keys.schema):
-        return keys
-    return keys.group_by(keys.column_names, use_threads=False).aggregate([])
-
-
-def _by_bounds(lookup: Lookup, wanted: DataFrame) -> Located:
-    """Files that hold values between the least and the greatest key."""
-    from pyspark.sql import functions as f
-
-    ordered = [
-        field.name
-        for field in wanted.schema
-        if lookup.types.get(field.name) is not None
-        and field.dataType.typeName() in ("byte", "short", "integer", "long", "string", "date")
-    ]
-    if not ordered:
-        return lookup.everything()
-    ends = [f.struct(f.min(_quoted(n)), f.max(_quoted(n))).alias(n) for n in ordered]
-    (row,) = wanted.select(*ends).collect()
-    parts = []
-    for name in ordered:
-        both = as_type(pa.array(list(row[name])), lookup.types[name])
-        if not both.is_unknown.any() and both.values.null_count == 0:
-            low, high = both.values.to_pylist()
-            parts += [Compare(">=", Name((name,)), low), Compare("<=", Name((name,)), high)]
-    return lookup.where(conjunction(*parts)) if parts else lookup.everything()
-
-
-def _is_plain(df: DataFrame, theirs: str, lookup: Lookup, ours: str) -> bool:
-    """Whether keys of this column can be collected and compared by their bytes."""
-    from pyspark.sql.types import (
-        CalendarIntervalType,
-        DataType,
-        MapType,
-        StringType,
-        VariantType,
-    )
-
-    def plain(kind: DataType) -> bool:
-        if isinstance(kind, StringType):
-            return kind.simpleString() == "string"  # a collation has an equality of its own
-        if isinstance(kind, (CalendarIntervalType, MapType, VariantType)):
-            return False
-        inner = [field.dataType for field in getattr(kind, "fields", [])]
-        if hasattr(kind, "elementType"):
-            inner.append(kind.elementType)
-        return all(map(plain, inner))
-
-    given = df.schema[_match(theirs, df.columns)].dataType
-    return lookup.types.get(ours) is not None and plain(given)
-
-
-def _all(conditions: Iterable[Column]) -> Column | None:
+def _all(keys: Keys) -> Column | None:
     found: Column | None = None
-    for condition in conditions:
-        found = condition if found is None else found & condition
+    for name, values in keys:
+        one = condition(name, values)
+        found = one if found is None else found & one
     return found
 
 

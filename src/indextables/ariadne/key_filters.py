@@ -22,40 +22,40 @@ _LISTED = 64
 """Up to this many keys are pushed into the read one by one, more as their bounds."""
 
 
-def key_filters(lookup: Lookup, keys: pa.Table) -> list[tuple[str, Column]]:
-    """Conditions on the files' own columns that every row with one of the keys meets."""
+def key_values(lookup: Lookup, keys: pa.Table) -> list[tuple[str, Any]]:
+    """Columns of the files, and the values of which every row with one of the keys has one."""
     found = []
     for name in keys.column_names:
         declaration = lookup.data.declarations.get(name)
         if name not in lookup.schema.names or isinstance(declaration, (Computed, Exploded)):
             continue
         converted = as_type(keys.column(name), lookup.types[name])
-        if not converted.is_unknown.any():
-            condition = _condition(name, converted.values.drop_null())
-            if condition is not None:
-                found.append((name, condition))
+        values: Any = converted.values.drop_null()
+        if not converted.is_unknown.any() and len(values) and _is_simple(values.type):
+            found.append((name, values.unique()))
     return found
 
 
-def _condition(name: str, values: Any) -> Column | None:
-    from pyspark.sql import functions as f
-
-    kind = values.type
-    simple = (
+def _is_simple(kind: Any) -> bool:
+    return (
         pa.types.is_integer(kind)
         or pa.types.is_string(kind)
         or pa.types.is_date32(kind)
         or pa.types.is_decimal(kind)
         or pa.types.is_timestamp(kind)
     )
-    if not simple or not len(values):
-        return None
-    distinct = values.unique()
+
+
+def condition(name: str, values: Any) -> Column:
+    """That a column has one of some values, or one between the least and the greatest."""
+    from pyspark.sql import functions as f
+
+    kind = values.type
     if pa.types.is_integer(kind):
-        return f.expr(f"{_quoted(name)} {_among(distinct)}")
+        return f.expr(f"{_quoted(name)} {_among(values)}")
     column = f.col(_quoted(name))
-    if len(distinct) <= _LISTED:
-        return column.isin([_literal(value, kind) for value in distinct])
+    if len(values) <= _LISTED:
+        return column.isin([_literal(value, kind) for value in values])
     ends: Any = pc.min_max(values)
     return column.between(_literal(ends["min"], kind), _literal(ends["max"], kind))
 

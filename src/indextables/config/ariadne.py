@@ -61,3 +61,11 @@ ARIADNE_CHECK_FILES = _ariadne.boolean(
     "Ask the store on every lookup whether files were rewritten since they were indexed. Without "
     "it only an update notices.",
 )
+ARIADNE_DRIVER_READ_LIMIT = _ariadne.size(
+    ARIADNE_PREFIX + "driverReadLimit",
+    "16M",
+    "Parquet files that a join located and that are no larger than this together are read by the "
+    "driver, which is quicker than a Spark job. Their rows know no `_metadata`, and `inputFiles()` "
+    "is empty. 0: Spark reads every file.",
+    low=0,
+)
