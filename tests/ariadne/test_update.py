@@ -691,3 +691,24 @@ def test_people_can_look_inside(index, capsys, caplog, spark):
     assert json.loads(shown[shown.index("{\n") :])["indexes"] == ["id"]
     row = index.stats().collect()[0].asDict()
     assert (row["Column"], row["FileCount"], row["MinValues"], row["MaxValues"]) == ("id", 3, 3, 3)
+
+
+def test_a_package_that_is_not_there_is_no_fault_of_files(index, monkeypatch):
+    from pyspark.errors import PySparkImportError
+
+    def without_pandas(*_args, **_more):
+        raise PySparkImportError(
+            errorClass="PACKAGE_NOT_INSTALLED",
+            messageParameters={"package_name": "Pandas", "minimum_version": "2.2.0"},
+        )
+
+    monkeypatch.setattr(build, "run", without_pandas)
+    index.add_index("id")
+    with pytest.raises(PySparkImportError, match="Pandas"):
+        index.update()
+    assert not rows_of_any(index)
+
+
+def rows_of_any(index):
+    table = index._place.main.read()
+    return [] if table is None else table.to_pylist()

@@ -29,7 +29,7 @@ from indextables.spark.readwriter import is_classic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_OUTPUT = "column string, path string, size bigint, stats string, files array<string>"
+OUTPUT = "column string, path string, size bigint, stats string, files array<string>"
 _PARTIAL = "file string, payload binary"
 
 
@@ -97,7 +97,7 @@ def _folded(
     """The folds of a task's files. Spark reads one file after the other."""
     mark, fold = None, plan.fold(partial=partial)
     for batch in batches:
-        for found, rows in _runs(batch):
+        for found, rows in runs(batch):
             if mark is not None and found != mark:
                 yield plan.filename(mark), fold
                 fold = plan.fold(partial=partial)
@@ -107,7 +107,8 @@ def _folded(
         yield plan.filename(mark), fold
 
 
-def _runs(batch: pa.RecordBatch) -> Iterator[tuple[Any, pa.RecordBatch]]:
+def runs(batch: pa.RecordBatch) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """The rows of a batch by their file, one file after the other."""
     runs: Any = pc.call_function("run_end_encode", [batch.column(FILE)])
     start = 0
     for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
@@ -121,13 +122,14 @@ def _take(plan: Plan, fold: FileFold, rows: pa.RecordBatch) -> None:
         kind = target.kind
         if target.declaration.kind == "exploded":
             kind = pa.list_(pa.field("element", kind))
-        columns.append(_typed(rows.column(f"c{number}"), kind))
+        columns.append(typed(rows.column(f"c{number}"), kind))
         has_time = target.declaration.kind == "temporal"
-        times.append(_typed(rows.column(f"t{number}"), target.time) if has_time else None)
+        times.append(typed(rows.column(f"t{number}"), target.time) if has_time else None)
     fold.add(rows.num_rows, columns, times)
 
 
-def _typed(column: Any, kind: Any) -> Any:
+def typed(column: Any, kind: Any) -> Any:
+    """A column in the type that it is folded in."""
     return column if column.type.equals(kind) else column.cast(kind)
 
 
@@ -158,14 +160,14 @@ def _run(
     whole = shuffle_into is None and max(sizes) <= _split_size(spark, sizes)
     source = _source(rows, plan, whole=whole)
     if whole:
-        written = _collect(source.mapInArrow(FoldFiles(plan), _OUTPUT))
+        written = collected(source.mapInArrow(FoldFiles(plan), OUTPUT))
         names = [n for w in written if not w.column for n in w.filenames]
         if len(names) == len(set(names)):
             return written
         source = _source(rows, plan, whole=False)
-    count = shuffle_into or min(len(sizes), 2 * _parallelism(spark))
+    count = shuffle_into or min(len(sizes), 2 * parallelism(spark))
     parts = source.mapInArrow(FoldParts(plan), _PARTIAL).repartition(count, "file")
-    return _collect(parts.sortWithinPartitions("file").mapInArrow(JoinParts(plan), _OUTPUT))
+    return collected(parts.sortWithinPartitions("file").mapInArrow(JoinParts(plan), OUTPUT))
 
 
 def _source(rows: DataFrame, plan: Plan, *, whole: bool) -> DataFrame:
@@ -173,7 +175,8 @@ def _source(rows: DataFrame, plan: Plan, *, whole: bool) -> DataFrame:
     return projected(rows, [t.declaration for t in plan.targets], file=file)
 
 
-def _collect(output: DataFrame) -> list[Written]:
+def collected(output: DataFrame) -> list[Written]:
+    """Run a job whose tasks write; gives what they wrote."""
     return [
         Written(
             row["column"], DataFile(row["path"], row["size"], row["stats"]), tuple(row["files"])
@@ -188,10 +191,11 @@ def _split_size(spark: SparkSession, sizes: Sequence[int]) -> int:
     most = parse_size(get("spark.sql.files.maxPartitionBytes", "128MB"))
     opening = parse_size(get("spark.sql.files.openCostInBytes", "4MB"))
     least = get("spark.sql.files.minPartitionNum", None)
-    tasks = int(least) if least else _parallelism(spark)
+    tasks = int(least) if least else parallelism(spark)
     return min(most, max(opening, (sum(sizes) + opening * len(sizes)) // max(tasks, 1)))
 
 
-def _parallelism(spark: SparkSession) -> int:
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once."""
     # A session over Spark Connect does not say; many tasks mean small pieces, which is safe.
     return spark.sparkContext.defaultParallelism if is_classic(spark) else 1024

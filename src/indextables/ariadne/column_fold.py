@@ -65,13 +65,13 @@ class _Values:
     def __init__(self, target: Target, limit: int) -> None:
         self._target = target
         self._values = Distinct(target.kind, limit=limit)
-        self._nulls = 0
+        self.nulls = 0
 
     def add(self, column: Any, _time: Any) -> None:
         if self._target.declaration.kind == "exploded":
-            self._nulls += column.null_count
+            self.nulls += column.null_count
             column = column.flatten()
-        self._nulls += column.null_count
+        self.nulls += column.null_count
         self._values.add(column)
 
     def parts(self) -> Iterator[Any]:
@@ -79,20 +79,16 @@ class _Values:
             yield from _cut(piece)
 
     def merge(self, part: Any, nulls: int) -> None:
-        self._nulls += nulls
+        self.nulls += nulls
         self._values.add(part)
-
-    @property
-    def nulls(self) -> int:
-        return self._nulls
 
     def finish(self, filename: str, large: LargeSink) -> list[Any]:
         if not self._values.is_large:
             found = self._values.array()
-            return [found, self._nulls, len(found), None, None]
+            return [found, self.nulls, len(found), None, None]
         name = self._target.declaration.name
         identity, count, filter_ = large(name, filename, self._values)
-        return [None, self._nulls, count, identity, filter_]
+        return [None, self.nulls, count, identity, filter_]
 
     def close(self) -> None:
         self._values.close()

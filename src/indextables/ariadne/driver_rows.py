@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from indextables.ariadne.paths import folder_and_name
 from indextables.ariadne.source import spark_schema
 from indextables.config import ARIADNE_DRIVER_READ_LIMIT
 from indextables.errors import StorageError
@@ -63,9 +64,17 @@ def frame_of(
     sizes = _sizes(lookup, located)
     if sizes is None or sum(sizes) > limit or _reads_field_ids(context):
         return None
-    storage = {f: context.storage_options(f) for f in {_parts(n)[0] for n in located.files}}
+    storage = {
+        f: context.storage_options(f) for f in {folder_and_name(n)[0] for n in located.files}
+    }
     tasks = [
-        _File(*_parts(file), storage[_parts(file)[0]], lookup.schema, tuple(keys), limit)
+        _File(
+            *folder_and_name(file),
+            storage[folder_and_name(file)[0]],
+            lookup.schema,
+            tuple(keys),
+            limit,
+        )
         for file in located.files
     ]
     tables = LocalRunner(_READERS).map(_rows, tasks)
@@ -175,8 +184,3 @@ def _has_old_moments(column: Any) -> bool:
         least = pc.min(column.cast(pa.int64()))
         return bool(least.is_valid and least.as_py() < _OLDEST_DAY * _DAY)
     return False
-
-
-def _parts(filename: str) -> tuple[str, str]:
-    folder, _, name = filename.rpartition("/")
-    return folder or "/", name

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.ariadne.column_fold import LargeSink, Target, column_fold
 
@@ -28,11 +29,21 @@ class FileFold:
         self._columns = [column_fold(t, limit=limit, partial=partial) for t in targets]
         self.rows = 0
 
-    def add(self, rows: int, columns: Sequence[Any], times: Sequence[Any]) -> None:
-        """Take in rows: one array a declaration, and the times of the temporal ones."""
+    def add(
+        self, rows: int, columns: Sequence[Any], times: Sequence[Any], *, repeated: Any = None
+    ) -> None:
+        """Take in rows: one array a declaration, and the times of the temporal ones.
+
+        Instead of an array there is None for a declaration whose values come another time.
+        `repeated` tells of how many rows of the file each of these is one.
+        """
         self.rows += rows
         for state, column, time in zip(self._columns, columns, times, strict=True):
-            state.add(column, time)
+            if column is not None:
+                state.add(column, time)
+                if repeated is not None and column.null_count:
+                    of_nulls: Any = pc.sum(repeated.filter(column.is_null()))
+                    state.nulls += of_nulls.as_py() - column.null_count
 
     def partials(self) -> Iterator[pa.RecordBatch]:
         """The state, in batches of one row with a bounded number of values each."""

@@ -9,12 +9,17 @@ from indextables.errors import StorageError
 
 
 def is_fault_of_files(error: Exception) -> bool:
-    """Whether a job failed for what it read. What our own stores say is no file's fault."""
+    """Whether a job failed for what it read.
+
+    What our own stores say is no file's fault, and neither is a package that a worker lacks.
+    """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    ours = f"{StorageError.__module__}."
-    return isinstance(error, PySparkException | Py4JJavaError) and ours not in str(error)
+    elsewhere = (f"{StorageError.__module__}.", "PACKAGE_NOT_INSTALLED", "ModuleNotFoundError")
+    return isinstance(error, PySparkException | Py4JJavaError) and not any(
+        sign in str(error) for sign in elsewhere
+    )
 
 
 def reason_of(error: Exception) -> str:

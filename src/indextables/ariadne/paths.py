@@ -105,6 +105,12 @@ def covers(entry: str, path: str) -> bool:
     return is_pattern(entry) and _matcher(entry).fullmatch(path) is not None
 
 
+def folder_and_name(filename: str) -> tuple[str, str]:
+    """A canonical path as its folder, which a store can be opened at, and the name in it."""
+    folder, _, name = filename.rpartition("/")
+    return folder or "/", name
+
+
 # --- asking the stores -----------------------------------------------------------------------
 
 
@@ -127,8 +133,8 @@ def stat(files: Sequence[str], store_of: StoreOf) -> dict[str, ObjectMeta | None
     """Size, time and tag of files; None for one that is not there."""
     folders: dict[str, list[str]] = {}
     for file in files:
-        folder, _, name = file.rpartition("/")
-        folders.setdefault(folder or "/", []).append(name)
+        folder, name = folder_and_name(file)
+        folders.setdefault(folder, []).append(name)
     found: dict[str, ObjectMeta | None] = {}
     for folder, names in folders.items():
         found.update(_stat_folder(folder, names, store_of))

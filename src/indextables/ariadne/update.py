@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from indextables.ariadne import build, footers, staging, value_table
+from indextables.ariadne import build, direct_build, footers, staging, value_table
 from indextables.ariadne.build_output import Output, Plan, Written
 from indextables.ariadne.declarations import Declarations
 from indextables.ariadne.job_errors import is_fault_of_files, reason_of
@@ -145,9 +145,11 @@ class _Update:
         plan = self._plan(metadata, states, declarations, files, extends=extends)
         folded = self._from_footers(metadata, plan)
         rest = {name: meta for name, meta in files.items() if name not in folded}
-        written, failed = self._read(metadata, plan, rest) if rest else ([], {})
-        seen = {n for w in written if not w.column for n in w.filenames}
-        empty = [n for n in rest if n not in seen and n not in failed]
+        written = self._read_directly(metadata, plan, rest)
+        left = {name: meta for name, meta in rest.items() if name not in _finished(written)}
+        read, failed = self._read(metadata, plan, left) if left else ([], {})
+        written += read
+        empty = [n for n in left if n not in _finished(read) and n not in failed]
         folded |= {name: plan.fold().finish(name, _no_large) for name in empty}
         known = _failures(states)
         new = {name: reason for name, reason in failed.items() if known.get(name) != reason}
@@ -200,6 +202,20 @@ class _Update:
             base = task.folder.rstrip("/")
             found.update({f"{base}/{name}": row for name, row in rows.items()})
         return found
+
+    def _read_directly(
+        self, metadata: Metadata, plan: Plan, files: Mapping[str, ObjectMeta]
+    ) -> list[Written]:
+        """Read what Arrow can read. If that fails, Spark finds out why."""
+        if not files:
+            return []
+        try:
+            return direct_build.run(self._place, metadata, replace(plan, files=files))
+        except Exception as error:
+            if not is_fault_of_files(error):
+                raise
+            logger.debug("Spark reads the files of batch %s", plan.batch, exc_info=True)
+            return []
 
     def _read(
         self, metadata: Metadata, plan: Plan, files: Mapping[str, ObjectMeta]
@@ -297,6 +313,10 @@ def _failures(states: States) -> dict[str, str]:
     """The failures that rows of unchanged files tell already."""
     columns = [states.rows.column(n).to_pylist() for n in ("filename", "failure")]
     return {name: reason for name, reason in zip(*columns, strict=True) if reason is not None}
+
+
+def _finished(written: Sequence[Written]) -> set[str]:
+    return {name for w in written if not w.column for name in w.filenames}
 
 
 def _no_large(_column: str, _filename: str, _values: Any) -> Any:

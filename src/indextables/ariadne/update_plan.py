@@ -10,6 +10,7 @@ from indextables.ariadne.build_output import Plan
 from indextables.ariadne.column_fold import Target
 from indextables.ariadne.declarations import Declarations, Temporal, field_type, types_of
 from indextables.ariadne.metadata import Metadata
+from indextables.ariadne.paths import folder_and_name
 from indextables.ariadne.place import IndexPlace
 from indextables.ariadne.source import arrow_schema, computed_types
 from indextables.ariadne.states import States
@@ -77,8 +78,8 @@ def footer_tasks(place: IndexPlace, plan: Plan) -> Iterator[footers.FooterTask]:
     """The files of a plan, some of one folder at a time, whose footers are read together."""
     folders: dict[str, list[tuple[str, int]]] = {}
     for file, meta in plan.files.items():
-        folder, _, name = file.rpartition("/")
-        folders.setdefault(folder or "/", []).append((name, meta.size))
+        folder, name = folder_and_name(file)
+        folders.setdefault(folder, []).append((name, meta.size))
     for folder, files in folders.items():
         options = place.context.storage_options(folder)
         for start in range(0, len(files), _FOOTERS):

@@ -24,3 +24,18 @@ def is_repeatable(frame: DataFrame) -> bool:
     """
     plan: Any = getattr(frame, "_jdf", None)
     return plan is None or bool(plan.queryExecution().analyzed().deterministic())
+
+
+def columns_read(frame: DataFrame) -> tuple[str, ...] | None:
+    """The columns of its source that a selection reads; None if Spark does not tell."""
+    plan: Any = getattr(frame, "_jdf", None)
+    if plan is None:
+        return None
+    analyzed = plan.queryExecution().analyzed()
+    if not analyzed.subqueriesAll().isEmpty():
+        return None
+    found = analyzed.references().iterator()
+    names = []
+    while found.hasNext():
+        names.append(str(found.next().name()))
+    return tuple(sorted(set(names)))
