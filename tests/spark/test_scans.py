@@ -274,3 +274,20 @@ def test_native_scans_read_only_their_columns(spark, tmp_path, settings):
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     assert 0 < 2 * some < every
+
+
+@pytest.mark.parametrize("most", [10_000, 0], ids=["driver", "tasks"])
+def test_texts_with_large_offsets(most, spark, place, settings, tmp_path):
+    """A setting of Spark's, about the form in which rows go between Python and the JVM."""
+    settings(DRIVER, most)
+    rows = spark.read.format("indextables").load(place)
+    found = rows.where("content indexquery 'w42'").select("id", "content", "tag", "day")
+    expected = sorted(found.collect())
+    settings("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    again = spark.read.format("indextables").load(place).where("content indexquery 'w42'")
+    again = again.select("id", "content", "tag", "day")
+    assert sorted(again.collect()) == expected
+    assert len(expected) == ROWS // 100
+    again.write.format("indextables").save(str(tmp_path / "copy"))
+    copy = Table.open(str(tmp_path / "copy")).scan()
+    assert sorted(copy.column("id").to_pylist()) == [row.id for row in expected]

@@ -40,17 +40,21 @@ class States:
     @cached_property
     def is_valid(self) -> Any:
         """For each row: does it still hold?"""
-        columns = [self.rows.column(name).to_pylist() for name in KEY_COLUMNS]
+        columns = [self.rows.column(name).to_pylist() for name in KEY_COLUMNS[:4]]
         files = self.expansion.files
-        found = (
-            name in files
-            and failure is None
-            and built is not None
-            and settings_hold(settings, self.settings)
-            and same_file(files[name], size, modified, etag)
-            for name, size, modified, etag, failure, built, settings in zip(*columns, strict=True)
+        is_same = (
+            name in files and same_file(files[name], size, modified, etag)
+            for name, size, modified, etag in zip(*columns, strict=True)
         )
-        return np.fromiter(found, bool, self.rows.num_rows)
+        found: Any = np.fromiter(is_same, bool, self.rows.num_rows)
+        # Nearly all rows were built under the same settings.
+        texts: Any = self.rows.column("settings").cast(pa.string()).combine_chunks()
+        settings = texts.dictionary_encode()
+        held = [settings_hold(text, self.settings) for text in settings.dictionary.to_pylist()]
+        holds: Any = pa.array(held, pa.bool_()).take(settings.indices).fill_null(False)
+        found &= np.asarray(holds)
+        found &= np.asarray(self.rows.column("failure").is_null())
+        return found & np.asarray(self.rows.column("built").is_valid())
 
     @cached_property
     def valid_names(self) -> set[str]:

@@ -23,9 +23,12 @@ def table_schema(schema: StructType) -> pa.Schema:
     return from_json(nullable.json())
 
 
-def worker_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark takes rows from Python."""
-    arrow: pa.Schema = to_arrow_schema(schema, **_IN_UTC)
+def worker_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
+    """The Arrow schema in which Spark takes rows from Python.
+
+    `large` texts have offsets of 64 bits, which the driver's JVM expects if a setting says so.
+    """
+    arrow: pa.Schema = to_arrow_schema(schema, prefers_large_types=large, **_IN_UTC)
     return arrow
 
 

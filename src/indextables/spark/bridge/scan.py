@@ -24,6 +24,8 @@ from indextables.spark.bridge.tasks import ReadSplits
 from indextables.spark.read_task import ScoredReader, SplitReader, in_groups
 from indextables.spark.schemas import worker_schema
 
+_LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
+
 
 @implements("read.Statistics")
 class Statistics:
@@ -242,7 +244,8 @@ class DriverScan(_Scan):
 
     @functools.cached_property
     def _rows(self) -> JavaObject:
-        schema = worker_schema(self.java.schema_of(self._schema))
+        large = str(self.java.spark.conf.get(_LARGE_TYPES, "false")).lower() == "true"
+        schema = worker_schema(self.java.schema_of(self._schema), large=large)
         table = self._compute()
         return internal_rows(
             self.java, table.rename_columns(schema.names).cast(schema), self._schema
