@@ -24,6 +24,8 @@ TEMPORAL = 0.25
 """How many of the histories have a temporal index, which shows the newest row of each value."""
 CUT = 0.25
 """How many of the histories have files that Spark reads in several tasks."""
+PLAIN = 0.5
+"""How many of the histories have files that the driver, or Arrow, may read instead of Spark."""
 STEPS = 3
 FILE = "file"
 
@@ -40,7 +42,9 @@ class History:
         self.folder.mkdir(parents=True)
         self.attic.mkdir()
         self.temporal = r.random() < TEMPORAL
-        self.files = Files(format_, r.choice(READ_OPTIONS[format_]), r, is_timed=self.temporal)
+        self.files = Files(
+            format_, r.choice(READ_OPTIONS[format_]), r, self.temporal, r.random() < PLAIN
+        )
         self.index = Index(
             f"any_{format_}{seed}", self.files.ddl, format_, read_options=self.files.options
         )
@@ -48,7 +52,7 @@ class History:
         self.aliases: list[str] = []
         self.texts: list[str] = []
         names = ["a", "b", "c", "d", "s", *r.sample(sorted(self.files.expressions), 2)]
-        names += ALIASES if format_ != "csv" else []
+        names += ALIASES if "items" in self.files.schema.names else []
         self.undeclared = r.sample(names, len(names))
         if self.temporal:
             self.undeclared.remove("a")

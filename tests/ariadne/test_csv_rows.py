@@ -292,7 +292,7 @@ def csv_files(draw: Any) -> tuple[list[str], dict[str, str], list[bytes], list[i
     return kinds, options, data, wanted
 
 
-@examples(ordinary=50)
+@examples(ordinary=25)
 @given(csv_files())
 def test_any_file_is_sparks(spark, tmp_path_factory, case):
     kinds, options, files, wanted = case

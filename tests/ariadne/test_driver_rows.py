@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -97,13 +98,13 @@ def is_local(frame):
     return not frame.inputFiles()
 
 
-@pytest.mark.parametrize("key", ["id", "small", "part", "name", "price", "day", "ts", "local"])
+@pytest.mark.parametrize("key", ["small", "name", "price", "local"])
 def test_rows_are_those_that_spark_reads(key, spark, make):
     random = np.random.default_rng(len(key))
     index, whole = make(*(some_rows(random, n) for n in (40, 0, 25)), columns=[key])
     some = whole.select(key).distinct().limit(6)
     keys = spark.createDataFrame(some.toArrow(), some.schema)
-    for how in ("inner", "right", "left_semi"):
+    for how in ("inner", "right"):
         joined = index.join(keys, key, how)
         assert is_local(joined)
         assert shown(joined) == shown(whole.join(keys, key, how))
@@ -270,3 +271,4 @@ def test_a_damaged_or_missing_file_is_left_to_spark():
     assert _rows(file) is None
     store.delete(["x.parquet"])
     assert _rows(file) is None
+    assert _rows(replace(file, folder="/nowhere", storage={"unknown": "option"})) is None

@@ -63,23 +63,29 @@ EXPRESSIONS = {
 
 @dataclass
 class Files:
-    """Random files of one format. `damaged` is how many of the rows of text formats are.
+    """Random files of one format.
 
-    In files that `is_timed` every row has a time of its own in `t`.
+    In files that `is_timed` every row has a time of its own in `t`. Those that are `is_plain` have
+    no arrays and no damages, and times without a zone: what Arrow may read instead of Spark.
     """
 
     format: str
     options: Mapping[str, str]
     random: random.Random
     is_timed: bool = False
-    damaged: float = 0.1
+    is_plain: bool = False
     clock: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def damaged(self) -> float:
+        """How many of the rows of text formats are."""
+        return 0.0 if self.is_plain else 0.1
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the files."""
-        known = [SCHEMA.field(n) for n in SCHEMA.names if n != "items" or self.format != "csv"]
-        return pa.schema(known)
+        is_flat = self.is_plain or self.format == "csv"
+        return pa.schema([f for f in SCHEMA if f.name != "items" or not is_flat])
 
     @property
     def ddl(self) -> str:
@@ -128,7 +134,8 @@ class Files:
         if not rows and path.exists():
             rows = [{**dict.fromkeys(self.schema.names), "t": next(self.clock)}]
         if self.format == "parquet":
-            pq.write_table(pa.Table.from_pylist(rows, self.schema), path, row_group_size=2)
+            known = [{name: row[name] for name in self.schema.names} for row in rows]
+            pq.write_table(pa.Table.from_pylist(known, self.schema), path, row_group_size=2)
             return
         content = (self._csv if self.format == "csv" else self._json)(rows)
         data = content.encode()
@@ -138,7 +145,7 @@ class Files:
         if value is None:
             return null
         if isinstance(value, datetime.datetime):
-            return value.isoformat()
+            return f"{value:%Y-%m-%d %H:%M:%S}" if self.is_plain else value.isoformat()
         if isinstance(value, datetime.date) and "dateFormat" in self.options:
             return f"{value:%d.%m.%Y}"
         if isinstance(value, float) and value != value:
@@ -170,7 +177,7 @@ class Files:
         for row in rows:
             plain = {
                 name: value if isinstance(value, (int, str, list)) else self._text(value)
-                for name, value in row.items()
+                for name, value in ((name, row[name]) for name in self.schema.names)
                 if value is not None or self.random.random() < 0.5
             }
             plain |= {n: None for n in plain if row[n] is None}

@@ -123,8 +123,8 @@ class _File:
 
 def _rows(file: _File) -> pa.Table | None:
     """The rows of a file that have the keys; None if Spark may see something else in it."""
-    store = open_store(file.folder, file.storage)
     try:
+        store = open_store(file.folder, file.storage)
         local = store.local_path(file.name)
         source: Any = io.BytesIO(store.get(file.name)) if local is None else str(local)
         # Texts stay numbers of a dictionary until the rows are chosen: their size is bounded so.
