@@ -231,7 +231,7 @@ def play(spark: Any, folder: Path, format_: str, seed: int, *, joins: int) -> No
 
 @pytest.mark.parametrize(("format_", "seed"), [("parquet", 0), ("csv", 0), ("json", 0)])
 def test_joins_are_sparks_joins(spark, storage, tmp_path, format_, seed):
-    play(spark, tmp_path, format_, seed, joins=3)
+    play(spark, tmp_path, format_, seed, joins=2)
 
 
 @pytest.mark.long

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from indextables.ariadne.lookup import Located, Lookup
     from indextables.ariadne.metadata import Metadata
 
-_EXPANSION = 8
+_EXPANSION = 4
 """How many times larger than their files rows may be before they are left to Spark."""
 _READERS = 4
 _FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
