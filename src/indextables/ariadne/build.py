@@ -97,7 +97,7 @@ def _folded(
     """The folds of a task's files. Spark reads one file after the other."""
     mark, fold = None, plan.fold(partial=partial)
     for batch in batches:
-        for found, rows in runs(batch):
+        for found, rows in _runs(batch):
             if mark is not None and found != mark:
                 yield plan.filename(mark), fold
                 fold = plan.fold(partial=partial)
@@ -107,8 +107,7 @@ def _folded(
         yield plan.filename(mark), fold
 
 
-def runs(batch: pa.RecordBatch) -> Iterator[tuple[Any, pa.RecordBatch]]:
-    """The rows of a batch by their file, one file after the other."""
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[Any, pa.RecordBatch]]:
     runs: Any = pc.call_function("run_end_encode", [batch.column(FILE)])
     start = 0
     for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
