@@ -28,7 +28,9 @@ def worker_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
 
     `large` texts have offsets of 64 bits, which the driver's JVM expects if a setting says so.
     """
-    arrow: pa.Schema = to_arrow_schema(schema, prefers_large_types=large, **_IN_UTC)
+    # Named only where it is asked for: not every version has it.
+    types: Any = {"prefers_large_types": True} if large else {}
+    arrow: pa.Schema = to_arrow_schema(schema, **types, **_IN_UTC)
     return arrow
 
 
