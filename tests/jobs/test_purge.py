@@ -234,7 +234,8 @@ def test_a_log_retention_expires_versions_and_then_their_splits(table, tmp_path)
         table.purge(log_retention_hours=1)
 
 
-def test_what_a_restore_brings_back_meanwhile_stays(table, tmp_path):
+@pytest.mark.parametrize("staleness", [0, 600_000])
+def test_what_a_restore_brings_back_meanwhile_stays(table, tmp_path, staleness):
     """The restore commits after the purge has computed what is retained."""
     from indextables.jobs import purge as job
 
@@ -253,7 +254,9 @@ def test_what_a_restore_brings_back_meanwhile_stays(table, tmp_path):
 
     job._delete = restored_first
     try:
-        done = table.purge(older_than_hours=48, log_retention_hours=24)
+        stale = {"spark.indextables.transaction.cache.maxStalenessMs": staleness}
+        purger = Table.open(tmp_path / "t", config=stale)
+        done = purger.purge(older_than_hours=48, log_retention_hours=24)
     finally:
         job._delete = real
     assert done.files_deleted == 0

@@ -58,6 +58,13 @@ def problems(folder, settings, runner=None) -> dict[str, list[str]]:
     return {check.name: check.problems for check in checks if check.problems}
 
 
+def test_threads_do_not_change_what_the_process_does_with_warnings(folder, settings, monkeypatch):
+    changed = []
+    monkeypatch.setattr("warnings.simplefilter", lambda *given, **_: changed.append(given))
+    assert problems(folder, settings) == {}
+    assert not changed
+
+
 def test_a_sound_table(folder, settings):
     checks = Table.open(folder, config=settings).verify(runner=LocalRunner(1))
     assert [(c.name, c.checked, c.problems) for c in checks] == [

@@ -95,6 +95,7 @@ def test_nulls_of_the_scala_writer_mean_the_default():
         [], {}, {"add": 1}, {"add": {}, "remove": {}}, {"add": {"size": 1}},
         {"add": {"path": 7}}, {"add": {"path": "a", "size": "1"}},
         {"add": {"path": "a", "size": True}},
+        {"add": {"path": "a", "size": 1 << 63}}, {"add": {"path": "a", "numMergeOps": 1 << 31}},
         {"add": {"path": "a", "partitionValues": {"d": 1}}},
         {"add": {"path": "a", "splitTags": [1]}},
         {"metaData": {"id": "x", "schemaString": "{}", "partitionColumns": "date"}},

@@ -17,7 +17,12 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.actions import Add, VersionedAction
-from indextables.log.names import LAST_CHECKPOINT, checkpoint_path, state_path, version_path
+from indextables.log.names import (
+    LAST_CHECKPOINT,
+    checkpoint_path,
+    state_path,
+    version_path,
+)
 from indextables.log.reader import ReadVersion
 from indextables.log.snapshot import VersionActions, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -57,10 +62,10 @@ def test_a_refresh_reads_one_version_and_lists_nothing():
     append(log)
     before = len(store.operations)
     assert reader.snapshot().version == 2
-    assert [o for o, _ in store.operations[before:]] == ["get", "get"]
+    assert [o for o, _ in store.operations[before:]] == ["head", "get", "get"]
     before = len(store.operations)
     reader.snapshot()
-    assert [o for o, _ in store.operations[before:]] == ["get"]
+    assert [o for o, _ in store.operations[before:]] == ["head", "get"]
 
 
 def test_tolerated_staleness_asks_nobody():
@@ -175,6 +180,20 @@ def test_a_gap_is_an_error_only_where_no_checkpoint_covers_it():
     assert caught.value.missing == 3
 
 
+@pytest.mark.parametrize("optimized", [True, False])
+@pytest.mark.parametrize("stray", [version_path(10**20 - 1), state_path(10**20 - 1)])
+def test_a_stray_file_with_an_absurd_number_is_an_error_at_once(stray, optimized):
+    log = table()
+    open_before = TransactionLog(log.store)
+    open_before.snapshot()
+    log.store.put(stray, log.store.get(version_path(1)))
+    options = {"spark.indextables.transaction.useOptimized": optimized}
+    if optimized or stray.endswith(".json"):
+        with pytest.raises(VersionGapError, match=r"Version 8 of .* is missing"):
+            TransactionLog(log.store, config=Config(options)).snapshot()
+    assert open_before.snapshot().version == 7
+
+
 @pytest.mark.parametrize("version", [8, -1, 10**6])
 def test_a_version_that_never_was(version):
     with pytest.raises(VersionNotFoundError, match="Versions 0 to 7"):
@@ -212,6 +231,20 @@ def test_time_travel_by_timestamp():
     assert log.snapshot(timestamp_ms=stamps[-1] + 10**9).version == 12
     with pytest.raises(VersionNotFoundError, match="as old as"):
         log.snapshot(timestamp_ms=stamps[0] - 1)
+
+
+def test_time_travel_beside_the_gaps_that_retention_leaves():
+    log = new_log(options={"spark.indextables.checkpoint.interval": 3})
+    for _ in range(8):
+        append(log)
+    stamps = [log.actions(version).timestamp for version in range(9)]
+    log.store.delete([version_path(version) for version in range(6)])
+    log = TransactionLog(log.store)
+    for version in (3, 6, 7, 8):
+        assert log.snapshot(timestamp_ms=stamps[version]).version == version
+    for wanted in ({"timestamp_ms": stamps[4]}, {"timestamp_ms": stamps[0]}, {"version": 4}):
+        with pytest.raises(VersionNotFoundError, match="Versions 3 to 8"):
+            log.snapshot(**wanted)
 
 
 def test_history_is_newest_first_with_what_was_done():

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 from racing import create_all, race_processes, race_threads
 
-from indextables.errors import ObjectExistsError, ObjectNotFoundError, StorageError
+from indextables.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageRefusedError,
+)
 from indextables.storage import Store, open_store
 
 
@@ -116,6 +121,20 @@ def test_a_full_disk_is_an_error_with_the_path(
     with pytest.raises(StorageError, match=r"root/x: No space left on device"):
         files.put_if_absent("x", b"1")
     assert list(root.iterdir()) == []
+
+
+def test_what_fails_before_it_is_published_is_certain_not_to_be_there(
+    files: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StorageRefusedError, match="File name too long"):
+        files.put_if_absent("x" * 300 + "/y", b"1")
+
+    def full(file: object, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("indextables.storage.local._write_all", full)
+    with pytest.raises(StorageRefusedError, match="No space left"):
+        files.put_if_absent("x", b"1")
 
 
 def churn(store: Store, path: str, times: int) -> None:

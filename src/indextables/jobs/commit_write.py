@@ -71,12 +71,11 @@ def commit_write(
     committed = undone_on_error(log, adds, lambda: commit_indexed(log, transaction, config=config))
     if not committed.changed:
         return Written(committed.version, 0, 0, 0, 0)
-    actions = log.actions(committed.version).actions
     return Written(
         version=committed.version,
         rows=rows,
         files_added=len(adds),
-        files_removed=sum(a.kind == "remove" for a in actions),
+        files_removed=sum(a.kind == "remove" for a in committed.actions),
         bytes_added=sum(add.size for add in adds),
     )
 
@@ -104,6 +103,7 @@ def commit_replacement(
         actions=removes,
         transform=lambda newest: [*removes, *metadata_on(newest, snapshot, target), *new],
         read_version=snapshot.version,
+        read_snapshot=snapshot,
         read_scope=scope,
         parameters=parameters,
         metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},

@@ -175,6 +175,7 @@ def _commit(log: TransactionLog, snapshot: Snapshot, made: Made) -> None:
             operation=Operation.XREF,
             transform=plan,
             read_version=snapshot.version,
+            read_snapshot=snapshot,
             parameters={"reason": made.replacement.reason, "action": made.replacement.action},
             metrics={
                 "xrefsAdded": len(made.xrefs),

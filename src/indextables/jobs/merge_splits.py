@@ -284,6 +284,7 @@ def _commit(
         operation=Operation.MERGE,
         actions=[*removes, add],
         read_version=snapshot.version,
+        read_snapshot=snapshot,
         read_paths=frozenset(remove.path for remove in removes),
         metrics={"rows": add.num_records, "files": len(removes)},
     )

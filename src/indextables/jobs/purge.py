@@ -148,7 +148,7 @@ def _named_paths(log: TransactionLog, listing: LogListing, gone: set[str]) -> se
         for action in log.actions(version).actions:
             if isinstance(action, Add | AddXRef):
                 named.add(action.path)
-    for version in sorted({*checkpoints, log.snapshot().version}):
+    for version in sorted({*checkpoints, log.newest().version}):
         snapshot = log.snapshot(version=version)
         if snapshot.version != version:
             raise CorruptLogError(log.store.uri, f"version {version} reads as {snapshot.version}")
@@ -166,7 +166,7 @@ def _delete(log: TransactionLog, orphans: Sequence[ObjectMeta]) -> list[ObjectMe
     seen, live = -1, set[str]()
     with progress("Deleting splits", len(orphans)) as advance:
         for start in range(0, len(orphans), _DELETE_AT_ONCE):
-            newest = log.snapshot()
+            newest = log.newest()
             if newest.version != seen:
                 seen, live = newest.version, _live(newest)
             batch = orphans[start : start + _DELETE_AT_ONCE]

@@ -42,6 +42,7 @@ from indextables.split.container import Footer
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import SplitFile
 from indextables.storage import ObjectMeta, Store
+from indextables.xref.names import XREF_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +107,8 @@ def _from_splits(source: Store, target: Store, *, config: Config, runner: Runner
         meta
         for meta in source.list()
         if meta.path.endswith(".split")
-        and not meta.path.startswith("_")  # cross-references and the log
+        and not meta.path.startswith(LOG_DIRECTORY + "/")
+        and not meta.path.rpartition("/")[2].startswith(XREF_PREFIX)
         and meta.path not in remains.removed
     ]
     if not found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow.compute as pc
 
@@ -26,7 +27,8 @@ def restore(log: TransactionLog, target: Snapshot) -> Committed:
         gone = without_paths(newest.entries, paths_of(target.entries))
         _check_there(log, target, paths_of(back))
         actions: list[Action] = list(removes_for(gone, timestamp=log.now_ms(), data_change=True))
-        actions += adds_from_files(back)
+        # Also of merged splits, whose rows were no change of data when they were merged.
+        actions += [replace(add, data_change=True) for add in adds_from_files(back)]
         if target.metadata != newest.metadata:
             actions.append(target.metadata)
         return actions

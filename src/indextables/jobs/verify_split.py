@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +29,7 @@ from indextables.plan.statistics import decode
 from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.split.container import read_section
+from indextables.split.evaluate import matching
 from indextables.split.memory_index import matching_rows
 from indextables.split.query import resolve
 from indextables.split.search import IndexPool, SplitFile, SplitSearcher
@@ -114,14 +114,9 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
         search = _sample(searcher, name)
         if search is None:
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # the search must not fall back to the rows
-            try:
-                by_index = searcher.search(search)
-            except UserWarning as warning:
-                yield str(warning)
-                return
         query = resolve(search, searcher.context.mapping, searcher.context.schema)
+        # Not `searcher.search`: it would fall back to the rows where the index is damaged.
+        by_index = matching(searcher.bound(query), searcher.source())
         by_rows = searcher.scan(search, query)
         if not np.array_equal(by_index, by_rows):
             yield (

@@ -92,6 +92,7 @@ def append_rows(log: TransactionLog, data: Any, *, config: Config, merge_schema:
         operation=Operation.APPEND,
         transform=lambda newest: [*metadata_on(newest, snapshot, target), *adds],
         read_version=snapshot.version,
+        read_snapshot=snapshot,
         metrics={"rows": rows, "files": len(adds)},
     )
     return commit_write(log, transaction, adds, rows, config=config)
@@ -112,6 +113,7 @@ def overwrite_all(log: TransactionLog, data: Any, *, config: Config, merge_schem
         operation=Operation.OVERWRITE,
         transform=plan,
         read_version=snapshot.version,  # files may come and go meanwhile, columns may not
+        read_snapshot=snapshot,
         metrics={"rows": rows, "files": len(adds)},
     )
     return commit_write(log, transaction, adds, rows, config=config)

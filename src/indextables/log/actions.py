@@ -208,13 +208,13 @@ _JSON_NAMES: dict[type[Action], dict[str, str]] = {
 }
 
 
-def _checker(hint: Any) -> Callable[[Any], Any]:
+def _checker(hint: Any, bits: int = 64) -> Callable[[Any], Any]:
     """A function that converts a JSON value to the annotated type or raises TypeError."""
     arguments = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if origin is types.UnionType:
         inner = next(a for a in arguments if a is not type(None))
-        check = _checker(inner)
+        check = _checker(inner, bits)
         return lambda value: None if value is None else check(value)
     if origin is tuple:
         return _strings
@@ -224,6 +224,8 @@ def _checker(hint: Any) -> Callable[[Any], Any]:
     def exact(value: Any) -> Any:
         if type(value) is not hint:
             raise TypeError(f"expected {hint.__name__}, found {type(value).__name__}")
+        if hint is int and not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise TypeError(f"{value} does not fit into {bits} bits")
         return value
 
     return exact
@@ -252,7 +254,7 @@ def _decoder(kind: type[Action]) -> dict[str, tuple[str, Callable[[Any], Any], b
     return {
         name: (
             attribute,
-            _checker(hints[attribute]),
+            _checker(hints[attribute], 32 if attribute == "num_merge_ops" else 64),
             type(None) in typing.get_args(hints[attribute]),
         )
         for attribute, name in _JSON_NAMES[kind].items()

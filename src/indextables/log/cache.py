@@ -110,6 +110,7 @@ class LogCache:
         self.manifests: CountedCache[str, pa.Table] = cache(64)
         self.snapshots: CountedCache[int, Snapshot] = cache(8)
         self._latest: CountedCache[str, tuple[Snapshot, float]] = cache(1)
+        self._etags: CountedCache[int, str | None] = cache(8)
 
     def latest(self) -> tuple[Snapshot, float] | None:
         """The newest snapshot this process saw, and how many milliseconds ago it was current."""
@@ -126,10 +127,22 @@ class LogCache:
             self._latest["latest"] = (snapshot, self._timer())
             self.snapshots[snapshot.version] = snapshot
 
+    def is_same_file(self, version: int, etag: str | None) -> bool:
+        """Whether a version file is the one that was there before; at first sight it is."""
+        is_same = self._etags.peek(version) in (None, etag)
+        if is_same:
+            self._etags[version] = etag
+        return is_same
+
+    def forget_versions(self) -> None:
+        """Forget what was read of a log that is another one by now; manifests are named apart."""
+        for cache in (self.versions, self.snapshots, self._latest, self._etags):
+            cache.clear()
+
     def invalidate(self) -> None:
         """Forget everything."""
-        for cache in (self.versions, self.manifests, self.snapshots, self._latest):
-            cache.clear()
+        self.forget_versions()
+        self.manifests.clear()
 
     def stats(self) -> dict[str, CacheStats]:
         """Counters by cache."""

@@ -8,7 +8,12 @@ from collections.abc import Callable
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import ObjectExistsError, ObjectNotFoundError, StorageError
+from indextables.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageRefusedError,
+)
 
 
 def with_retries(
@@ -16,13 +21,14 @@ def with_retries(
 ) -> None:
     """Call until it succeeds or the attempts are used up; the last error is raised.
 
-    An object that exists, or does not, is an answer and no failure of the store.
+    An object that exists, or does not, is an answer and no failure of the store; a full disk stays
+    full.
     """
     attempts = config[keys.STATE_RETRY_ATTEMPTS]
     for attempt in range(1, attempts + 1):
         try:
             return write()
-        except (ObjectExistsError, ObjectNotFoundError):
+        except (ObjectExistsError, ObjectNotFoundError, StorageRefusedError):
             raise
         except StorageError:
             if attempt == attempts:

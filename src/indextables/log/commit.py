@@ -12,22 +12,24 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from indextables import config as keys
 from indextables.config import Config, known_keys
 from indextables.errors import (
     CommitStateUnknownError,
+    MetadataChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
     RetriesExhaustedError,
     StorageError,
     StorageRefusedError,
     TableExistsError,
+    VersionGapError,
 )
-from indextables.log.actions import Action, CommitInfo
-from indextables.log.conflicts import check_conflicts
+from indextables.log.actions import Action, Add, AddXRef, CommitInfo
+from indextables.log.conflicts import check_conflicts, difference
 from indextables.log.names import version_path
 from indextables.log.reader import LogReader
 from indextables.log.rebase import actions_on
@@ -53,6 +55,7 @@ class Committed:
     attempts: int
     changed: bool
     transaction_id: str
+    actions: Sequence[Action] = ()
 
 
 @dataclass(slots=True)
@@ -72,13 +75,19 @@ class Committer:
         transaction_id = str(uuid.uuid4())
         attempts = self.config[keys.TRANSACTION_RETRY_ATTEMPTS]
         checked = mine.read_version
+        before = mine.read_snapshot
         snapshot = None
         for attempt in range(1, attempts + 1):
             self.observer("before_read")
             snapshot = self._newest(mine)
             self.observer("after_read")
+            if before is not None and before.metadata.id != snapshot.metadata.id:
+                raise MetadataChangedError(
+                    uri=self.store.uri, version=snapshot.version, changed=["identity"]
+                )
             if mine.transform is None or mine.read_version is not None:
-                checked = self._check(mine, snapshot, since=checked)
+                self._check(mine, snapshot, since=checked, before=before)
+                checked, before = snapshot.version, snapshot
             config = self.config.over(known_keys(snapshot.metadata.configuration))
             actions = actions_on(snapshot, mine, config=config)
             if not actions:
@@ -86,7 +95,12 @@ class Committer:
             version = self._put(snapshot, mine, actions, transaction_id, config=config)
             if version is not None:
                 return Committed(
-                    version.version, snapshot.advance([version]), attempt, True, transaction_id
+                    version=version.version,
+                    snapshot=snapshot.advance([version]),
+                    attempts=attempt,
+                    changed=True,
+                    transaction_id=transaction_id,
+                    actions=actions,
                 )
             if mine.operation is Operation.CREATE:
                 raise TableExistsError(self.store.uri)
@@ -99,12 +113,18 @@ class Committer:
             return empty_snapshot(self.store.uri)
         return self.reader.newest()
 
-    def _check(self, mine: Transaction, snapshot: Snapshot, *, since: int | None) -> int:
-        """Check what was committed after `since`; gives the version up to which all is checked."""
-        if since is not None and since < snapshot.version:
+    def _check(
+        self, mine: Transaction, snapshot: Snapshot, *, since: int | None, before: Snapshot | None
+    ) -> None:
+        """Check what was committed after `since`; `before` is the table then, if it is known."""
+        if since is None or since >= snapshot.version:
+            return
+        before = before or self.reader.at(since)
+        try:
             winners = self.reader.read_versions(since + 1, snapshot.version)
-            check_conflicts(mine, winners, before=self.reader.at(since))
-        return snapshot.version
+        except VersionGapError:  # truncated meanwhile
+            winners = [difference(before, snapshot)]
+        check_conflicts(mine, winners, before=before)
 
     def _put(
         self,
@@ -115,7 +135,7 @@ class Committer:
         *,
         config: Config,
     ) -> VersionActions | None:
-        """Write the version after the snapshot; None if another transaction has it."""
+        """Write the version after the snapshot; None if another transaction has it, or had it."""
         version = snapshot.version + 1
         info = CommitInfo(
             txn_id=transaction_id,
@@ -129,6 +149,9 @@ class Committer:
         written = (info, *actions)
         data = encode_actions(written, compress=config[keys.TRANSACTION_COMPRESSION])
         self.observer("before_put")
+        # A truncation may have removed the next version, and then its name is free again.
+        if snapshot.version >= 0 and not self.reader.is_there(snapshot):
+            return None
         for attempt in range(1, self.config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
             try:
                 self.store.put_if_absent(version_path(version), data)
@@ -142,13 +165,36 @@ class Committer:
                 won = self._is_mine(version, transaction_id)
             except StorageError:
                 won = self._is_mine(version, transaction_id)
+            if won:
+                self.observer("after_put")
+                found = VersionActions(version, written, info.timestamp)
+                if snapshot.version < 0 or self._stands(snapshot, found):
+                    return found
+                break
             if won is not None:
                 self.observer("after_put")
-                return VersionActions(version, written, info.timestamp) if won else None
+                return None
             self.sleep(self._pause_s(attempt))
         raise CommitStateUnknownError(
             self.store.uri, version=version, transaction_id=transaction_id
         )
+
+    def _stands(self, snapshot: Snapshot, mine: VersionActions) -> bool:
+        """Whether a version that was written is one of the log; False if nobody can tell.
+
+        A truncation between the last look and the writing leaves it behind the log's back.
+        """
+        for attempt in range(1, self.config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
+            try:
+                return self.reader.is_there(snapshot, newest=mine.version) or self._is_live(mine)
+            except StorageError:
+                self.sleep(self._pause_s(attempt))
+        return False
+
+    def _is_live(self, mine: VersionActions) -> bool:
+        added = {action.path for action in mine.actions if isinstance(action, Add | AddXRef)}
+        now = self.reader.load(None)
+        return bool(added) and added == now.contains(added) | added.intersection(now.xrefs)
 
     def _is_mine(self, version: int, transaction_id: str) -> bool | None:
         """Whether the version file is of this transaction; None if nobody can tell now."""

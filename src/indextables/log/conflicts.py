@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import orjson
 
@@ -20,7 +21,13 @@ from indextables.errors import (
     ProtocolChangedError,
 )
 from indextables.log.actions import Add, AddXRef, Metadata, Protocol, Remove, RemoveXRef, Skip
-from indextables.log.files import files_from_adds
+from indextables.log.files import (
+    adds_from_files,
+    files_from_adds,
+    paths_of,
+    removes_for,
+    without_paths,
+)
 from indextables.log.mapping_registry import REGISTRY_PREFIX
 from indextables.log.protocol import WRITER_FEATURES
 from indextables.log.snapshot import Snapshot, VersionActions
@@ -141,6 +148,22 @@ def _only_adds_columns(old: str, new: str) -> bool:
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return False
     return all(name in after and after[name] == kind for name, kind in before.items())
+
+
+def difference(before: Snapshot, after: Snapshot) -> VersionActions:
+    """What lies between two snapshots as one commit, where the versions in between are gone.
+
+    Rows that were added and merged since look like merged ones: every file counts as changed data.
+    """
+    adds = adds_from_files(without_paths(after.entries, paths_of(before.entries)))
+    gone = without_paths(before.entries, paths_of(after.entries))
+    actions = [
+        after.protocol,
+        after.metadata,
+        *removes_for(gone, timestamp=after.timestamp, data_change=True),
+        *(replace(add, data_change=True) for add in adds),
+    ]
+    return VersionActions(after.version, actions, after.timestamp)
 
 
 def check_conflicts(

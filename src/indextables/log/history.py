@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,8 @@ def version_at(store: Store, reader: LogReader, timestamp_ms: int) -> int:
     """The newest version that was committed at or before a time.
 
     Our timestamps rise with the versions, so a binary search reads a handful of files. A version
-    of another writer counts with the age of its object.
+    of another writer counts with the age of its object. Retention leaves gaps between old
+    checkpoints: what was current in one of them cannot be told any more.
     """
     listing = list_log(store)
     earliest = earliest_readable(listing)
@@ -67,28 +69,23 @@ def version_at(store: Store, reader: LogReader, timestamp_ms: int) -> int:
         raise VersionNotFoundError(
             store.uri, f"version at {timestamp_ms}", earliest=None, latest=None
         )
-    low, high = earliest, listing.latest
-    if _timestamp(reader, listing, low) > timestamp_ms:
-        raise VersionNotFoundError(
-            store.uri,
-            f"version as old as {timestamp_ms} (milliseconds since 1970)",
-            earliest=low,
-            latest=high,
-        )
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _timestamp(reader, listing, middle) <= timestamp_ms:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    there = sorted({*listing.versions, *listing.states, *listing.checkpoints})
+    there = there[there.index(earliest) :]
+    later = bisect.bisect_right(
+        there, timestamp_ms, key=lambda version: _timestamp(reader, listing, version)
+    )
+    wanted = f"{timestamp_ms} (milliseconds since 1970)"
+    problem = None if later else f"version as old as {wanted}"
+    found = there[later - 1]
+    in_gap = 0 < later < len(there) and there[later] > found + 1
+    if in_gap and _timestamp(reader, listing, found) < timestamp_ms:
+        problem = f"version of {wanted} any more"
+    if problem:
+        raise VersionNotFoundError(store.uri, problem, earliest=earliest, latest=listing.latest)
+    return found
 
 
 def _timestamp(reader: LogReader, listing: LogListing, version: int) -> int:
     if version in listing.versions:
         return reader.read_version(version).timestamp
-    return (
-        listing.states[version].modified_ms
-        if version in listing.states
-        else (reader.at(version).timestamp)
-    )
+    return reader.at(version).timestamp

@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 # After so many new versions found one by one, a listing is cheaper.
 _PROBES = 3
+_AT_ONCE = 1000
 
 KeepManifest = Callable[[Mapping[str, PartitionBounds]], bool]
 
@@ -113,7 +114,10 @@ class LogReader:
         return snapshot
 
     def refresh(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot brought up to date. Costs one request when nothing is new."""
+        """The snapshot brought up to date. Costs two requests when nothing is new."""
+        if not self.is_there(snapshot):
+            self._cache.forget_versions()
+            return self.load(None)
         found: list[VersionActions] = []
         version = snapshot.version + 1
         while len(found) < _PROBES:
@@ -126,24 +130,23 @@ class LogReader:
             listing = list_log_after(self._store, version)
             if listing.versions:
                 found += self.read_versions(version, max(listing.versions))
-        if not found:
-            return self._refresh_from_states(snapshot)
         return snapshot.advance(found)
 
-    def _refresh_from_states(self, snapshot: Snapshot) -> Snapshot:
-        """Versions that exist as Avro states only, as the Scala product writes them."""
-        if snapshot.version < 0 or not self._committed_by_state(snapshot.version):
-            return snapshot
-        if not list_log_after(self._store, snapshot.version + 1).states:
-            return snapshot
-        return self.load(None)
+    def is_there(self, snapshot: Snapshot, *, newest: int | None = None) -> bool:
+        """Whether the log still goes on after this snapshot, up to a version that is known.
 
-    def _committed_by_state(self, version: int) -> bool:
+        Its newest version file stays as long as the log does. Where it is gone, later ones may be
+        gone as well: the history was truncated, or the table was dropped. Where it is another one,
+        so is the table. Then nobody may build on the snapshot, neither read nor commit.
+        """
+        version = snapshot.version
         try:
-            self.read_version(version)
+            etag = self._store.head(version_path(version)).etag
         except ObjectNotFoundError:
-            return True
-        return False
+            # The Scala product has versions that exist as a state only.
+            latest = list_log_after(self._store, version).latest
+            return latest == (version if newest is None else newest)
+        return self._cache.is_same_file(version, etag)
 
     def load(self, version: int | None, *, keep_manifest: KeepManifest | None = None) -> Snapshot:
         """A snapshot from the store, without the snapshot caches."""
@@ -166,6 +169,11 @@ class LogReader:
         target = last if version is None else version
         if target not in listing.versions:
             raise self._not_found(f"version {target}", listing)
+        if 0 not in listing.versions:
+            raise self._not_found("version 0, from which to replay all others", listing)
+        lost = next((v for v in range(target) if v not in listing.versions), None)
+        if lost is not None:
+            raise VersionGapError(self._store.uri, missing=lost, found=target)
         tasks = [self._task(v) for v in range(target + 1)]
         return empty_snapshot(self._store.uri).advance(self._read(tasks))
 
@@ -190,7 +198,13 @@ class LogReader:
                 logger.warning("Passing over checkpoint %d: %s", ref.version, error)
                 damage = error
                 continue
-            return base.advance(self.read_versions(base.version + 1, target))
+            try:
+                return base.advance(self.read_versions(base.version + 1, target))
+            except VersionGapError:
+                if version is None or target in listing.versions or 0 in listing.versions:
+                    raise
+                # Retention removed what leads from one old checkpoint to the next.
+                raise self._not_found(f"version {target}", listing) from None
         if not whole:
             raise damage or NotATableError(self._store.uri)
         if 0 not in listing.versions:
@@ -230,12 +244,16 @@ class LogReader:
 
     def read_versions(self, first: int, last: int) -> list[VersionActions]:
         """Versions first to last, each one there, in order; those not cached in parallel."""
-        known: dict[int, VersionActions] = {}
-        for version in range(first, last + 1):
-            cached = self._cache.versions.get(version)
-            if cached is not None:
-                known[version] = cached
-        missing = [v for v in range(first, last + 1) if v not in known]
+        found: list[VersionActions] = []
+        # Piece by piece: a stray file may have a number that no log ever reaches.
+        for start in range(first, last + 1, _AT_ONCE):
+            found += self._read_some(range(start, min(start + _AT_ONCE, last + 1)), last=last)
+        return found
+
+    def _read_some(self, versions: range, *, last: int) -> list[VersionActions]:
+        cached = ((v, self._cache.versions.get(v)) for v in versions)
+        known = {version: found for version, found in cached if found is not None}
+        missing = [v for v in versions if v not in known]
         try:
             for found in self._read([self._task(v) for v in missing]):
                 self._cache.versions[found.version] = found
@@ -243,7 +261,7 @@ class LogReader:
         except ObjectNotFoundError as error:
             lost = next(v for v in missing if error.path.endswith(version_path(v)))
             raise VersionGapError(self._store.uri, missing=lost, found=last) from error
-        return [known[version] for version in range(first, last + 1)]
+        return [known[version] for version in versions]
 
     def _task(self, version: int) -> ReadVersion:
         return ReadVersion(self._store, version, self._config[keys.TRANSACTION_MAX_FILE_SIZE])

@@ -53,12 +53,16 @@ class Transaction:
     checked against what this one read. Or `transform` makes them from the newest snapshot, again
     on every attempt: then the transaction always follows all others, and nothing is checked but
     what the actions themselves need.
+
+    `read_snapshot` is the table at `read_version`, for those who still have it: the log may have
+    lost that version by the time of the commit, or be the log of another table.
     """
 
     operation: Operation
     actions: Sequence[Action] = ()
     transform: Callable[[Snapshot], Sequence[Action]] | None = None
     read_version: int | None = None
+    read_snapshot: Snapshot | None = None
     read_paths: frozenset[str] = frozenset()
     read_scope: Scope = nothing
     parameters: Mapping[str, Any] = field(default_factory=dict)

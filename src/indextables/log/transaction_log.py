@@ -108,6 +108,10 @@ class TransactionLog:
         check_readable(snapshot.protocol, uri=self.store.uri, config=self.config)
         return snapshot
 
+    def newest(self) -> Snapshot:
+        """The newest snapshot the store has, however stale a reader may be."""
+        return self._reader.newest()
+
     def history(self, *, limit: int | None = None) -> list[HistoryEntry]:
         """The retained versions, newest first."""
         return history(self.store, self._reader, limit=limit)
@@ -154,7 +158,7 @@ class TransactionLog:
 
     def checkpoint(self, *, force_compaction: bool = False) -> LastCheckpoint:
         """Write a checkpoint of the newest version now."""
-        return self._write_checkpoint(self._reader.newest(), force_compaction=force_compaction)
+        return self._write_checkpoint(self.newest(), force_compaction=force_compaction)
 
     def plan_cleanup(self) -> CleanupPlan:
         """The log files whose time is over."""

@@ -93,9 +93,12 @@ class LocalStore(Store):
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         # Spares a loser the write; the publishing step decides.
-        if self._target(path).exists():
+        try:
+            self.head(path)
+        except StorageError:  # it is not there, or the write says what is wrong
+            self._write(path, lambda file: _write_all(file, data), self._publish_new)
+        else:
             raise ObjectExistsError(self._shown(path))
-        self._write(path, lambda file: _write_all(file, data), self._publish_new)
 
     def put_if_match(self, path: str, data: bytes, etag: str | None) -> None:
         if etag is None:
@@ -225,9 +228,11 @@ class LocalStore(Store):
         fill: Callable[[BinaryIO], None],
         publish: Callable[[Path, Path], object],
     ) -> None:
+        """Write a file and publish it. What fails before that changed nothing for certain."""
         target = self._target(path)
+        is_certain = True
         try:
-            with self._begun(path, target.parent) as file:
+            with self._temporary(target.parent) as file:
                 temporary = Path(file.name)
                 try:
                     fill(file)
@@ -236,6 +241,7 @@ class LocalStore(Store):
                     now = time.time_ns()
                     os.utime(file.fileno(), ns=(now, now))
                     os.fsync(file.fileno())
+                    is_certain = False
                     publish(temporary, target)
                 finally:
                     with contextlib.suppress(OSError):
@@ -244,15 +250,10 @@ class LocalStore(Store):
         except StorageError:  # an OSError as well
             raise
         except OSError as error:
-            raise self._failed("write", path, error) from error
-
-    def _begun(self, path: str, folder: Path) -> BinaryIO:
-        """The file to fill. If there can be none, nothing was written, and that is certain."""
-        try:
-            return self._temporary(folder)
-        except OSError as error:
             failed = self._failed("write", path, error)
-            raise StorageRefusedError(str(failed), path=failed.path) from error
+            if is_certain:
+                failed = StorageRefusedError(str(failed), path=failed.path)
+            raise failed from error
 
     def _temporary(self, folder: Path) -> BinaryIO:
         """A new dot-file, which keeps the folder from being removed.

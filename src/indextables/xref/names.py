@@ -15,7 +15,7 @@ from indextables.errors import ConfigError
 
 _LETTERS = 26
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_PREFIX = "xref-"
+XREF_PREFIX = "xref-"
 
 
 def new_xref_id() -> str:
@@ -29,7 +29,7 @@ def bare_id(xref_id: str) -> str:
     >>> bare_id("xref-abc123"), bare_id("abc123")
     ('abc123', 'abc123')
     """
-    return xref_id.removeprefix(_PREFIX)
+    return xref_id.removeprefix(XREF_PREFIX)
 
 
 def xref_path(xref_id: str, *, directory: str = XREF_DIRECTORY.default) -> str:
@@ -41,7 +41,7 @@ def xref_path(xref_id: str, *, directory: str = XREF_DIRECTORY.default) -> str:
     bare = bare_id(xref_id)
     if not _ID.fullmatch(bare):
         raise ConfigError(f"{xref_id!r} is no id of a cross-reference: use letters and digits.")
-    name = f"{_PREFIX}{bare}.split"
+    name = f"{XREF_PREFIX}{bare}.split"
     return f"{directory.strip('/')}/{hash_directory(name)}/{name}"
 
 
