@@ -93,6 +93,9 @@ def test_declaring_again_in_another_way_is_refused(one, other):
         (Range("items"), AriadneArgumentError, "no order"),
         (Computed("", "n"), AriadneArgumentError, "empty"),
         (Computed("c", " "), AriadneArgumentError, "expression is empty"),
+        *((kind, AriadneArgumentError, "which is no (text|number)") for kind in (
+            Regular(None), Computed("c", None), Temporal("a", 1), Bloom("a", "0.1"),
+        )),
     ],
 )  # fmt: skip
 def test_what_cannot_be_declared_is_refused(new, error, word):

@@ -144,6 +144,16 @@ def test_computed_columns_are_made_of_them(spark, make):
     assert shown(joined) == shown(whole.withColumn("twice", whole.id * 2).join(keys, "id"))
 
 
+def test_columns_that_must_not_be_null_may_be(spark, make):
+    ddl = "id BIGINT NOT NULL, name STRING NOT NULL"
+    index, whole = make(pa.table({"name": ["x", None, "y"], "id": [1, 2, None]}), ddl=ddl)
+    keys = spark.createDataFrame([(1,), (2,)], "id BIGINT")
+    joined = index.join(keys, "id")
+    assert is_local(joined)
+    assert shown(joined) == shown(whole.join(keys, "id"))
+    assert joined.schema == whole.join(keys, "id").schema
+
+
 def test_texts_may_be_stored_as_large_or_as_categories(spark, make):
     random = np.random.default_rng(6)
     large, category = some_rows(random, 30), some_rows(random, 30)

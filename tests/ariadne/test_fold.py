@@ -171,6 +171,15 @@ def test_too_many_temporal_values_are_given_up_and_stay_so():
     assert joined.finish("f", no_large)["k"] is None
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_a_time_that_is_no_number_is_the_newest(kind):
+    state = FileFold([Target(Temporal("k", "t"), pa.int32(), kind)], limit=9)
+    times = [float("nan"), 1.0, None, 2.0, 3.0, None]
+    state.add(6, [pa.array([1, 1, 1, 2, 2, 3], pa.int32())], [pa.array(times, kind)])
+    found = state.finish("f", no_large)["k"].to_pylist()
+    assert [repr(pair["max_ts"]) for pair in found] == ["nan", "3.0", "None"]
+
+
 @pytest.mark.parametrize(
     "kind", [pa.int64(), pa.string(), pa.list_(pa.field("element", pa.int32()))], ids=str
 )

@@ -110,6 +110,12 @@ def test_read_options_are_kept_and_given_ones_win(storage):
     assert Index("t", read_options={"sep": ","}).read_options == {"header": "true", "sep": ","}
 
 
+def test_a_read_option_that_is_none_is_refused(storage):
+    with pytest.raises(AriadneArgumentError, match="'nullValue' is None"):
+        Index("t", DDL, "csv", read_options={"header": "true", "nullValue": None})
+    assert not Index.exists("t")
+
+
 def test_opening_never_rewrites_metadata(storage):
     Index("t", DDL).add_index("id")
     path = metadata_of(storage)
@@ -282,6 +288,19 @@ def test_values_that_are_others_the_next_time_cannot_be_indexed(storage, express
     with pytest.raises(AriadneArgumentError, match=r"each time|when and where"):
         index.add_computed_index("x", expression)
     assert not index.indexes
+
+
+@pytest.mark.parametrize(
+    ("expression", "word"),
+    [("max(id)", "single row"), ("row_number() OVER (ORDER BY id)", "single row"),
+     ("explode(sequence(1, id))", "single row"), ("id IN (SELECT 1)", "elsewhere")],
+)  # fmt: skip
+def test_values_of_other_rows_cannot_be_indexed(storage, expression, word):
+    index = Index("t", DDL)
+    with pytest.raises(AriadneArgumentError, match=word):
+        index.add_computed_index("x", expression)
+    index.add_computed_index("y", "exists(array(id, 2), x -> x > 1) AS z")
+    assert index.indexes == {"y"}
 
 
 def test_names_and_texts_of_such_functions_are_none(storage):

@@ -11,6 +11,7 @@ import pytest
 from indextables.ariadne.query import located_by_keys
 from indextables.config import (
     ARIADNE_DEBUG,
+    ARIADNE_DRIVER_READ_LIMIT,
     ARIADNE_INDEX_REPARTITION_COUNT,
     ARIADNE_REPARTITION_DATA_FILES,
 )
@@ -187,6 +188,38 @@ def test_too_many_keys_are_looked_up_by_their_bounds(index, whole, keys, monkeyp
     assert rows(index.join(two, "id")) == rows(whole.join(two, "id"))
     assert read(index.join(two, "id")) == ["jan #1", "jun %41", "ü?n[ï]"]
     assert read(index.join(keys.selectExpr("id + 5 AS id"), "id")) == ["ü?n[ï]"]
+
+
+def test_bounds_of_texts_are_none_of_numbers(spark, index, whole, monkeypatch):
+    monkeypatch.setattr("indextables.ariadne.collected_keys.MOST_KEYS", 1)
+    index.add_index("id")
+    index.update()
+    texts = spark.createDataFrame([("10",), ("3",), ("4",)], "id STRING")
+    assert index.join(texts, "id").count() == 2
+    assert rows(index.join(texts, "id")) == rows(whole.join(texts, "id"))
+
+
+@pytest.mark.parametrize("most", [10, 1])
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP_NTZ"])
+def test_keys_may_be_days_that_python_does_not_know(
+    spark, storage, tmp_path, monkeypatch, kind, most
+):
+    from indextables.ariadne import Index
+
+    monkeypatch.setattr("indextables.ariadne.collected_keys.MOST_KEYS", most)
+    spark.conf.set(ARIADNE_DRIVER_READ_LIMIT.name, "0")
+    days = spark.sql(
+        f"SELECT CAST(d AS {kind}) AS day FROM VALUES ('2024-01-01'), ('+12024-01-01') t(d)"
+    )
+    days.write.parquet(f"{tmp_path}/files")
+    try:
+        index = Index("far", f"day {kind}")
+        index.add_file(f"{tmp_path}/files")
+        index.add_index("day")
+        index.update()
+        assert index.join(days, "day").count() == 2
+    finally:
+        spark.conf.unset(ARIADNE_DRIVER_READ_LIMIT.name)
 
 
 def test_null_keys_do_not_hide_that_others_were_cut_off(index, whole, keys, monkeypatch):
@@ -417,6 +450,13 @@ def test_bad_joins_are_refused_with_all_that_is_wrong(spark, index, keys):
         index.join(keys, "id", "sideways")
     with pytest.raises(AriadneArgumentError, match="no column to join on"):
         index.join(keys, [])
+    for using in ({"id": "other"}, None, keys.id == 1):
+        with pytest.raises(AriadneArgumentError, match="no list of columns"):
+            index.join(keys, using)
+    with pytest.raises(AriadneArgumentError, match="None is none of"):
+        index.join(keys, "id", None)
+    with pytest.raises(AriadneArgumentError, match="str is no DataFrame"):
+        index.join("keys", "id")
 
 
 def test_a_file_that_is_gone_is_an_error(index, keys, tmp_path):
@@ -432,6 +472,10 @@ def test_files_are_located_for_the_keys_of_a_frame(index, keys):
     index.update()
     located = index.locate_files_from_dataframe(keys.where("id = 4"), {"id": "id"})
     assert [file.rpartition("/")[2] for file in located] == ["jun %41.parquet"]
+    with pytest.raises(ColumnNotFoundError, match="DataFrame has no column 'nope'"):
+        index.locate_files_from_dataframe(keys, {"nope": "id"})
+    with pytest.raises(AriadneArgumentError, match="the same one"):
+        index.locate_files_from_dataframe(keys, {"id": "id", "k": "id"})
     told = str(index.explain({"id": [4]}))
     assert told.splitlines()[0] == "4 files, 0 of them not indexed"
     assert "id IN (1 values) [regular]: 1 of 4" in told

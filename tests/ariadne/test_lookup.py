@@ -202,6 +202,12 @@ def test_unknown_columns_are_named_together():
         lookup(Regular("name")).locate({"name": [1]})
 
 
+@pytest.mark.parametrize("values", [{"name": "carl"}, {"name": b"carl"}, {"name": 1}, ["name"]])
+def test_what_is_no_list_of_values_is_refused(values):
+    with pytest.raises(AriadneArgumentError, match=r"no list of values|no mapping"):
+        lookup(Regular("name")).locate(values)
+
+
 def test_a_temporal_value_is_where_it_is_newest_even_without_a_time():
     files = {
         "old": rows(id=[1, 2], ts=[moment(1), None]),

@@ -97,6 +97,16 @@ def test_files_folders_and_patterns_become_files(tmp_path):
     assert found.missing == (f"{tmp_path}/none.csv", f"{tmp_path}/q*")
 
 
+def test_files_that_spark_passes_over_are_none(tmp_path):
+    write(tmp_path, "x.csv", "_y.csv", ".z.csv", "w.csv._COPYING_", "_tmp/v.csv", "_k=1/u.csv")
+    for entry, wanted in (
+        ("", ["_k=1/u.csv", "x.csv"]),
+        ("/*", ["_k=1/u.csv", "_tmp/v.csv", "x.csv"]),
+    ):
+        found = expand([f"{tmp_path}{entry}"], open_store)
+        assert sorted(os.path.relpath(name, tmp_path) for name in found.files) == wanted
+
+
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_name_with_signs_of_a_pattern_that_exists_is_that_file(tmp_path, name):
     write(tmp_path, name, "star.csv", "qx.csv", "ab.csv")

@@ -165,6 +165,20 @@ def test_files_of_text(spark, storage, tmp_path, kind):
     assert rows(spark.sql(f"SELECT t FROM ariadne.{kind} WHERE n = 5")) == []
 
 
+def test_columns_that_must_not_be_null_may_be(spark, storage, tmp_path):
+    from indextables.ariadne import Index
+
+    ddl = "a INT NOT NULL, b STRING NOT NULL"
+    (tmp_path / "x.csv").write_text("1,\n,y\n")
+    index = Index("t", ddl, "csv")
+    index.add_file(str(tmp_path / "x.csv"))
+    index.add_index("a")
+    index.update()
+    assert spark.sql("SELECT * FROM ariadne.t WHERE b IS NULL").collect() == [(1, None)]
+    assert spark.sql("SELECT * FROM ariadne.t WHERE a IS NULL").collect() == [(None, "y")]
+    assert spark.table("ariadne.t").schema == spark.read.schema(ddl).csv(str(tmp_path)).schema
+
+
 def test_index_columns_do_not_hide_columns_of_the_files(spark, storage, tmp_path):
     """In SQL a name is a column of the files, even if an index column has it too."""
     from indextables.ariadne import Index

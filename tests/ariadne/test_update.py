@@ -171,6 +171,28 @@ def test_ranges_come_from_footers_and_no_row_is_read(index, files, monkeypatch):
     assert located(index, id=[11]) == {"hash#x.parquet"}
 
 
+def test_columns_may_be_found_by_their_numbers(spark, storage, tmp_path):
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    field = pa.field("old", pa.int64(), metadata={"PARQUET:field_id": "1"})
+    pq.write_table(pa.table([[7]], schema=pa.schema([field])), tmp_path / "x.parquet")
+    column = StructField("new", LongType(), True, {"parquet.field.id": 1})
+    index = Index("t", StructType([column]))
+    index.add_file(str(tmp_path / "x.parquet"))
+    index.add_range_index("new")
+    index.update()
+    assert index.locate_files({"new": [7]}) == set()
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    try:
+        for _ in range(2):
+            assert len(index.locate_files({"new": [7]})) == 1
+            index.update()
+        assert not index.data().pending
+        assert index.locate_files(where="new IS NULL") == set()
+    finally:
+        spark.conf.unset("spark.sql.parquet.fieldId.read.enabled")
+
+
 def test_footers_and_rows_give_the_same(index, files, tmp_path, monkeypatch):
     write(tmp_path / "data" / "empty.parquet", [])
     null = pa.table({"id": pa.array([None, None], pa.int32())})
@@ -302,6 +324,44 @@ def test_values_read_with_other_options_or_columns_are_not_believed(spark, stora
     assert index.join(five, "a").collect() == [("5", "1")]
     assert index.update().indexed == 1
     assert index.locate_files({"a": ["1"]}) == set()
+
+
+def test_columns_of_another_case_are_not_believed(spark, storage, tmp_path):
+    pq.write_table(pa.table({"A": [1]}), tmp_path / "x.parquet")
+    index = Index("t", "a BIGINT")
+    index.add_file(str(tmp_path / "x.parquet"))
+    index.add_index("a")
+    one = spark.createDataFrame([(1,)], "a BIGINT")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        index.update()
+        assert not index.data().pending
+        assert index.join(one, "a").collect() == []
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert index.join(one, "a").collect() == [(1,)]
+    index.update()
+    assert not index.data().pending
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        assert len(index.locate_files(where="a IS NULL")) == 1
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_rows_that_only_other_columns_would_drop_are_indexed(spark, storage, tmp_path, kind):
+    lines = {"csv": "5,zz\n1,2\n", "json": '{"a": 5, "b": "zz"}\n{"a": 1, "b": 2}\n'}
+    (tmp_path / "x").write_text(lines[kind])
+    index = Index("t", "a INT, b INT", kind, read_options={"Mode": "dropMalformed"})
+    index.add_file(str(tmp_path / "x"))
+    index.add_index("a")
+    index.add_index("b")
+    index.update()
+    five = spark.createDataFrame([(5,)], "a INT")
+    assert index.join(five, "a").collect() == [], "Spark reads b as well"
+    assert index.select("a").join(five, "a").collect() == [(5,)]
+    assert spark.sql("SELECT a FROM ariadne.t WHERE a = 5").collect() == [(5,)]
 
 
 def test_options_of_parquet_files_count_too(index, files):

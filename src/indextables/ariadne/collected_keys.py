@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -63,18 +63,26 @@ def _by_bounds(lookup: Lookup, wanted: DataFrame) -> Located:
     ordered = [
         field.name
         for field in wanted.schema
-        if lookup.types.get(field.name) is not None
-        and field.dataType.typeName() in ("byte", "short", "integer", "long", "string", "date")
+        if (kind := lookup.types.get(field.name)) is not None
+        and (
+            field.dataType.typeName() in ("byte", "short", "integer", "long", "date")
+            # Texts have another order than the numbers and days that they equal.
+            or (field.dataType.typeName() == "string" and pa.types.is_string(kind))
+        )
     ]
     if not ordered:
         return lookup.everything()
-    ends = [f.struct(f.min(_quoted(n)), f.max(_quoted(n))).alias(n) for n in ordered]
-    (row,) = wanted.select(*ends).collect()
+    ends = [f.array(f.min(_quoted(n)), f.max(_quoted(n))).alias(n) for n in ordered]
+    found = wanted.select(*ends).toArrow()
     parts = []
     for name in ordered:
-        both = as_type(pa.array(list(row[name])), lookup.types[name])
+        bounds: Any = found.column(name).combine_chunks()
+        both = as_type(bounds.flatten(), lookup.types[name])
         if not both.is_unknown.any() and both.values.null_count == 0:
-            low, high = both.values.to_pylist()
+            try:
+                low, high = both.values.to_pylist()
+            except (OverflowError, ValueError):  # days that Python has no date for
+                continue
             parts += [Compare(">=", Name((name,)), low), Compare("<=", Name((name,)), high)]
     return lookup.where(conjunction(*parts)) if parts else lookup.everything()
 

@@ -236,8 +236,19 @@ class _Temporal:
 
 
 def _newest(rows: pa.Table) -> pa.Table:
-    found = rows.group_by("value").aggregate([("max_ts", "max")])
-    return found.rename_columns(["value", "max_ts"]).cast(rows.schema)
+    times: Any = rows.column("max_ts")
+    if not pa.types.is_floating(times.type):
+        found = rows.group_by("value").aggregate([("max_ts", "max")])
+        return found.rename_columns(["value", "max_ts"]).cast(rows.schema)
+    # Spark's order again, in which NaN is the newest; Arrow passes over it.
+    is_nan: Any = pc.is_nan(times)
+    groups = rows.append_column("nan", is_nan).group_by("value")
+    found = groups.aggregate([("max_ts", "max"), ("nan", "any")])
+    has_nan: Any = found.column("nan_any")
+    newest: Any = found.column("max_ts_max")
+    nan = pa.scalar(float("nan"), times.type)
+    newest = pc.if_else(pc.fill_null(has_nan, False), nan, newest)
+    return pa.table([found.column("value"), newest], schema=rows.schema)
 
 
 class _Text:

@@ -55,6 +55,7 @@ _SELDOM_SET = (
     "legacy.json.allowEmptyString.enabled",
     "legacy.json.enableDateTimeParsingFallback",
     "legacy.sizeOfNull",
+    "parquet.fieldId.read.enabled",
 )
 
 # delta-rs confuses these with the syntax of URLs.
@@ -90,6 +91,11 @@ class Context:
                 ["Delta tables cannot be addressed below a path with [, ] or %; use another one"],
             )
         return cls(spark, uri, config, settings)
+
+    @property
+    def reads_field_ids(self) -> bool:
+        """Whether Spark finds columns of Parquet files by their numbers, whatever their names."""
+        return self.settings.get("spark.sql.parquet.fieldId.read.enabled", "false") != "false"
 
     def storage_options(self, uri: str) -> dict[str, object]:
         """What the session tells about the store that serves a URI. Holds secrets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import fields
 
 import pyarrow as pa
 
@@ -33,6 +34,8 @@ def check(new: Declaration, known: Declarations, schema: pa.Schema) -> None:
 
     `ColumnNotFoundError` if a column is missing, `AriadneArgumentError` otherwise.
     """
+    if no_texts := list(_no_texts(new)):
+        raise AriadneArgumentError(f"Cannot add the {new.kind} index", no_texts)
     missing = list(_missing(new, schema))
     wrong = [*_bad_names(new), *_bad_types(new, schema), *_clashes(new, known)]
     what = f"Cannot add the {new.kind} index '{new.name}'"
@@ -40,6 +43,14 @@ def check(new: Declaration, known: Declarations, schema: pa.Schema) -> None:
         raise ColumnNotFoundError(what, [*missing, *wrong], available=schema.names)
     if wrong:
         raise AriadneArgumentError(what, wrong)
+
+
+def _no_texts(new: Declaration) -> Iterator[str]:
+    for part in (p.name for p in fields(new) if p.name != "fpr"):
+        if not isinstance(value := getattr(new, part), str):
+            yield f"{part} is {value!r}, which is no text"
+    if isinstance(new, Bloom) and not isinstance(new.fpr, float | int):
+        yield f"fpr is {new.fpr!r}, which is no number"
 
 
 def _missing(new: Declaration, schema: pa.Schema) -> Iterator[str]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from indextables.ariadne.frame import nullable
 from indextables.ariadne.paths import folder_and_name
 from indextables.ariadne.source import spark_schema
 from indextables.config import ARIADNE_DRIVER_READ_LIMIT
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 _EXPANSION = 4
 """How many times larger than their files rows may be before they are left to Spark."""
 _READERS = 4
-_FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 _OLDEST_DAY = -25_567
 """1900-01-01: older days and moments may be counted by another calendar."""
 _DAY = 86_400_000_000
@@ -56,14 +56,15 @@ def frame_of(
     limit = context.config[ARIADNE_DRIVER_READ_LIMIT]
     if not keys or not located.files or metadata.format != "parquet" or metadata.read_options:
         return None
-    schema = spark_schema(metadata, name=name)
+    schema = nullable(spark_schema(metadata, name=name))
     if any(f.metadata or _is_collated(f.dataType) for f in schema) or not _are_plain(
         lookup.schema, schema.names
     ):
         return None
     sizes = _sizes(lookup, located)
-    if sizes is None or sum(sizes) > limit or _reads_field_ids(context):
+    if sizes is None or sum(sizes) > limit or context.reads_field_ids:
         return None
+    stored = pa.schema([field.with_nullable(True) for field in lookup.schema])
     storage = {
         f: context.storage_options(f) for f in {folder_and_name(n)[0] for n in located.files}
     }
@@ -71,7 +72,7 @@ def frame_of(
         _File(
             *folder_and_name(file),
             storage[folder_and_name(file)[0]],
-            lookup.schema,
+            stored,
             tuple(keys),
             limit,
         )
@@ -94,10 +95,6 @@ def _are_plain(schema: pa.Schema, names: Sequence[str]) -> bool:
     is_odd = len({name.lower() for name in names}) < len(names) or any("." in n for n in names)
     is_nested = any(pa.types.is_nested(kind) for kind in schema.types)
     return not is_odd and not is_nested and list(schema.names) == list(names)
-
-
-def _reads_field_ids(context: Context) -> bool:
-    return str(context.settings.get(_FIELD_IDS, "false")).lower() != "false"
 
 
 def _sizes(lookup: Lookup, located: Located) -> list[int] | None:

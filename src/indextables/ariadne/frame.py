@@ -167,22 +167,23 @@ def _tie_columns(schema: StructType) -> list[str]:
 
 def _empty(spark: SparkSession, metadata: Metadata, name: str) -> DataFrame:
     """No rows, with the columns as Spark has them when it reads files: all of them may be null."""
-    return spark.createDataFrame([], _nullable(spark_schema(metadata, name=name)))
+    return spark.createDataFrame([], nullable(spark_schema(metadata, name=name)))
 
 
-def _nullable(kind: Any) -> Any:
+def nullable(kind: Any) -> Any:
+    """A type as Spark has it when it reads files: whatever was declared, all may be null."""
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
     match kind:
         case StructType():
             fields = [
-                StructField(c.name, _nullable(c.dataType), True, c.metadata) for c in kind.fields
+                StructField(c.name, nullable(c.dataType), True, c.metadata) for c in kind.fields
             ]
             return StructType(fields)
         case ArrayType():
-            return ArrayType(_nullable(kind.elementType), True)
+            return ArrayType(nullable(kind.elementType), True)
         case MapType():
-            return MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+            return MapType(nullable(kind.keyType), nullable(kind.valueType), True)
         case _:
             return kind
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from indextables.ariadne import maintenance, opening, states, statistics
@@ -146,7 +147,7 @@ class Index:
 
     def add_bloom_index(self, column: str, fpr: float = 0.01) -> None:
         """Keep a bloom filter of a column, with this rate of false positives."""
-        self._declare(Bloom(column, float(fpr)))
+        self._declare(Bloom(column, float(fpr) if isinstance(fpr, Real) else fpr))
 
     def add_computed_index(self, name: str, sql_expression: str) -> None:
         """Keep the distinct values of a Spark SQL expression, under a name."""

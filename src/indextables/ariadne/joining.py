@@ -16,7 +16,7 @@ may lie in a file that no other key leads to, and has to be seen to outrank olde
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -78,16 +78,28 @@ def locate_from_frame(
 
     `mapping` names columns that both have, or is `{theirs: ours}`.
     """
+    _check_frame(df)
     if not isinstance(mapping, dict):
         mapping = {name: name for name in _names(mapping)}
-    _check(index, df.select(*(df[_quoted(c)] for c in mapping)), list(mapping.values()),
-           theirs=list(mapping))  # fmt: skip
+    ours = list(mapping.values())
+    if len(set(ours)) < len(ours):
+        raise AriadneArgumentError("Cannot locate files", ["two columns stand for the same one"])
+    _check(index, df, ours, theirs=list(mapping))
     lookup = lookup_of(index)
     lookup.check_indexed(mapping.values(), what="Cannot locate files")
     return located_by(index, lookup, df, mapping)[0]
 
 
+def _check_frame(df: object) -> None:
+    if not hasattr(df, "sparkSession"):
+        told = f"{type(df).__name__} is no DataFrame of Spark"
+        raise AriadneArgumentError("Cannot use the keys", [told])
+
+
 def _names(using: str | Sequence[str]) -> list[str]:
+    # A mapping renames, which a join cannot.
+    if not isinstance(using, Sequence | Set):
+        raise AriadneArgumentError("Cannot join", [f"{using!r} is no list of columns"])
     names = [using] if isinstance(using, str) else list(using)
     bad = [repr(name) for name in names if not isinstance(name, str) or not name.strip()]
     if bad or not names:
@@ -139,7 +151,8 @@ class _Join:
 
     def _ours(self, pruned: frozenset[str]) -> DataFrame:
         """The index's side of the join."""
-        kind = _TYPES.get(self.how.lower().replace("_", "").replace(" ", ""))
+        _check_frame(self.df)
+        kind = _TYPES.get(str(self.how).lower().replace("_", "").replace(" ", ""))
         if kind is None:
             known = ", ".join(_TYPES)
             raise AriadneArgumentError("Cannot join", [f"{self.how!r} is none of {known}"])

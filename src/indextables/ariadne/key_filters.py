@@ -18,6 +18,9 @@ from indextables.ariadne.lookup import Lookup
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+_DAY = 86_400_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""The first and the last day that Python has a date for."""
 _LISTED = 64
 """Up to this many keys are pushed into the read one by one, more as their bounds."""
 
@@ -31,7 +34,9 @@ def key_values(lookup: Lookup, keys: pa.Table) -> list[tuple[str, Any]]:
             continue
         converted = as_type(keys.column(name), lookup.types[name])
         values: Any = converted.values.drop_null()
-        if not converted.is_unknown.any() and len(values) and _is_simple(values.type):
+        if converted.is_unknown.any() or not len(values) or not _is_simple(values.type):
+            continue
+        if not _has_far_days(values):
             found.append((name, values.unique()))
     return found
 
@@ -44,6 +49,16 @@ def _is_simple(kind: Any) -> bool:
         or pa.types.is_decimal(kind)
         or pa.types.is_timestamp(kind)
     )
+
+
+def _has_far_days(values: Any) -> bool:
+    """Whether there are days that Python cannot tell Spark: it knows the years 1 to 9999."""
+    is_day = pa.types.is_date32(values.type)
+    if not is_day and not pa.types.is_timestamp(values.type):
+        return False
+    days = pc.divide(values.cast(pa.int32() if is_day else pa.int64()), 1 if is_day else _DAY)
+    ends: Any = pc.min_max(days)
+    return bool(ends["min"].as_py() <= _FIRST_DAY or ends["max"].as_py() >= _LAST_DAY)
 
 
 def condition(name: str, values: Any) -> Column:

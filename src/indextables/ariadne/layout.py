@@ -135,7 +135,7 @@ class IndexData:
     """The types of computed columns that no row of `files` has yet."""
     drops_rows: bool = False
     """Whether rows that the index has seen may be missing from what a query reads. Spark drops a
-    malformed row when it parses the malformed column, and an index reads only its own columns."""
+    malformed row when it parses the malformed column; an index keeps the row."""
 
     def large(self, name: str) -> DeltaTable | None:
         """The large table of a value column; None if no file has needed one."""

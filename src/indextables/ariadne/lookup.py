@@ -105,7 +105,17 @@ class Lookup:
 
     def locate(self, values: Mapping[str, Iterable[Any]]) -> Located:
         """Files that may hold, in every column, one of its values. A null equals nothing."""
-        self.check_indexed(values, what="Cannot locate files")
+        what = "Cannot locate files"
+        if not isinstance(values, Mapping):
+            raise AriadneArgumentError(what, [f"{values!r} is no mapping of columns to values"])
+        self.check_indexed(values, what=what)
+        # A text is a list too, of its letters.
+        if single := [
+            f"'{name}' has no list of values but {found!r}"
+            for name, found in values.items()
+            if isinstance(found, str | bytes) or not isinstance(found, Iterable)
+        ]:
+            raise AriadneArgumentError(what, single)
         return self._located([self._any_of(name, list(found)) for name, found in values.items()])
 
     def where(self, condition: str | Predicate) -> Located:

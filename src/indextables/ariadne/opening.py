@@ -38,6 +38,10 @@ def connect(
 ) -> Metadata:
     """The metadata of an index, which is made if it does not exist."""
     wanted = None if schema is None else schema_json(schema)
+    if unset := [
+        f"'{n}' is None; leave it out" for n, v in (read_options or {}).items() if v is None
+    ]:
+        raise AriadneArgumentError("Cannot use the read options", unset)
     options = {str(n): str(v) for n, v in (read_options or {}).items()}
     chosen = None if format is None else str(format).strip().lower()
     if not place.metadata.exists():

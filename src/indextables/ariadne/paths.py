@@ -182,7 +182,9 @@ def _below(entry: str, store_of: StoreOf) -> Iterator[tuple[str, ObjectMeta]]:
     depth = pattern.count("/") + 1 if pattern else 0
     for meta in listed:
         name = f"{root}/{meta.path}"
-        free = name[inside:].split("/")[depth:] if pattern else name[inside:].split("/")
+        *folders, last = name[inside:].split("/")
+        # A pattern can mean a hidden folder, but no hidden file.
+        free = [*folders[depth:], last]
         if not any(map(_is_hidden, free)) and (not pattern or covers(entry, name)):
             yield name, meta
 
@@ -193,7 +195,8 @@ def _is_local_folder(entry: str) -> bool:
 
 def _is_hidden(name: str) -> bool:
     """Spark's own rule: names that it never reads."""
-    return (name.startswith("_") and "=" not in name) or name.startswith(".")
+    is_hidden = (name.startswith("_") and "=" not in name) or name.startswith(".")
+    return is_hidden or name.endswith("._COPYING_")
 
 
 # --- patterns --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from indextables.ariadne.declarations import Computed, Declaration, Exploded, Temporal, Types
@@ -78,6 +79,19 @@ def read_files(
     reader = reader.options(**{**metadata.read_options, **_FIXED_OPTIONS})
     # Canonical paths are literal. Spark's option against patterns reads every other path twice.
     return reader.load([_PATTERN.sub(r"\\\g<0>", for_spark(file)) for file in files])
+
+
+def keeping_rows(metadata: Metadata) -> Metadata:
+    """The metadata with options under which Spark drops no row.
+
+    Spark drops a row for a malformed value only if it reads that column. A query may read fewer
+    columns than an index has, and sees rows then that a build would miss.
+    """
+    options = {
+        name: "PERMISSIVE" if name.lower() == "mode" and value.upper() == "DROPMALFORMED" else value
+        for name, value in metadata.read_options.items()
+    }
+    return replace(metadata, read_options=options)
 
 
 def value_columns(df: DataFrame, declaration: Declaration) -> list[Column]:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from indextables.ariadne.context import Context
 from indextables.ariadne.declarations import Exploded, Temporal
-from indextables.ariadne.frame import newest_sql
+from indextables.ariadne.frame import newest_sql, nullable
 from indextables.ariadne.lookup import Lookup
 from indextables.ariadne.paths import for_spark, stat
 from indextables.ariadne.query import Queried, lookup_of
@@ -71,8 +71,9 @@ class IndexSource:
 
     @cached_property
     def schema(self) -> StructType:
-        """The columns of the files."""
-        return spark_schema(self.index.metadata, name=self.index.name)
+        """The columns of the files. Each may be null: nobody made the files keep a promise."""
+        found: StructType = nullable(spark_schema(self.index.metadata, name=self.index.name))
+        return found
 
     @property
     def arrow_schema(self) -> pa.Schema:

@@ -25,6 +25,8 @@ from indextables.storage import ObjectMeta
 
 _OPTIONS = "|options="
 """Stands before the read options in the text of settings."""
+_FINDING = ("caseSensitive", "parquet.fieldId.read.enabled")
+"""All that values of plain Parquet columns depend on: by what Spark finds a column in a file."""
 KEY_COLUMNS = ("filename", "file_size", "modification_time", "etag", "failure", "built", "settings")
 
 
@@ -83,7 +85,7 @@ def same_file(meta: ObjectMeta, size: Any, modified: Any, etag: Any) -> bool:
 
 
 def value_settings(place: IndexPlace, metadata: Metadata) -> str:
-    """What the values of an index depend on beside its files; nothing for plain Parquet columns.
+    """What the values of an index depend on beside its files; hardly anything for plain Parquet.
 
     Text is parsed, and expressions are evaluated, in the session's time zone and by its rules. They
     also depend on the whole schema: it is the order of columns that tells those of csv files apart.
@@ -94,6 +96,10 @@ def value_settings(place: IndexPlace, metadata: Metadata) -> str:
     found = ""
     if parsed or computed:
         found = f"{place.context.value_settings()};schema={_digest(metadata.schema)}"
+    else:
+        get = place.context.settings.get
+        unusual = [n for n in _FINDING if get(f"spark.sql.{n}", "").lower() == "true"]
+        found = ";".join(f"{name}=true" for name in unusual)
     if metadata.read_options:
         found += _OPTIONS + _digest(json.dumps(metadata.read_options, sort_keys=True))
     return found
@@ -113,8 +119,9 @@ def settings_hold(stored: str | None, now: str) -> bool:
         return False
     session, _, options = stored.partition(_OPTIONS)
     session_now, _, options_now = now.partition(_OPTIONS)
-    # Values that depend on no session were read of plain columns.
-    return options == options_now and session in ("", session_now)
+    # Values that depend on no session were read of plain columns, found in the usual way.
+    is_usual = not any(f"{name}=true".lower() in session_now.lower() for name in _FINDING)
+    return options == options_now and session in ("" if is_usual else session_now, session_now)
 
 
 def look(place: IndexPlace, metadata: Metadata, rows: pa.Table, entries: Sequence[str]) -> States:

@@ -23,7 +23,7 @@ from indextables.ariadne.job_errors import is_fault_of_files, reason_of
 from indextables.ariadne.maintenance import compact, key_rows, remove_rows, total_size
 from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.place import IndexPlace
-from indextables.ariadne.source import read_files
+from indextables.ariadne.source import keeping_rows, read_files
 from indextables.ariadne.states import States, look, registered
 from indextables.ariadne.update_plan import batches, footer_tasks, targets, work
 from indextables.config import (
@@ -190,10 +190,12 @@ class _Update:
 
     def _from_footers(self, metadata: Metadata, plan: Plan) -> dict[str, dict[str, Any]]:
         # An option may take a column from somewhere else: `basePath` takes it from the path.
-        if metadata.read_options or not footers.suffice(plan.targets, metadata.format):
+        context = self._place.context
+        is_odd = metadata.read_options or context.reads_field_ids
+        if is_odd or not footers.suffice(plan.targets, metadata.format):
             return {}
         tasks = list(footer_tasks(self._place, plan))
-        spark = self._place.context.spark
+        spark = context.spark
         runner: Runner = LocalRunner(_READERS)
         if len(tasks) > 4 and is_classic(spark):
             runner = SparkRunner(spark)
@@ -224,7 +226,7 @@ class _Update:
         spark = self._place.context.spark
         shuffle = self._config[ARIADNE_INDEX_REPARTITION_COUNT]
         try:
-            rows = read_files(spark, metadata, list(files), name=self._place.name)
+            rows = read_files(spark, keeping_rows(metadata), list(files), name=self._place.name)
             return build.run(spark, replace(plan, files=files), rows, shuffle_into=shuffle), {}
         except Exception as error:
             if not is_fault_of_files(error):

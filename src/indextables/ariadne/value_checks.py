@@ -1,9 +1,10 @@
 """Values that an index cannot stand for, so that a declaration about them is refused.
 
 An index is right as long as a query reads the values that the index read. Three kinds of value are
-others the next time: random ones, those that tell when or by whom a query is run, and what Spark
-could not read. Spark puts malformed lines into a column of the schema, but only those that are
-malformed in the columns that it parses; an index parses its own column, a query others.
+others the next time: random ones, those that tell when or by whom a query is run or what another
+table holds, and what Spark could not read. Spark puts malformed lines into a column of the schema,
+but only those that are malformed in the columns that it parses; an index parses its own column, a
+query others. Nor is a value made of several rows: a query reads those of other files.
 
 And an index compares texts by their bytes, which a collation does not.
 """
@@ -20,6 +21,7 @@ from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.place import IndexPlace
 from indextables.ariadne.source import computed_types, read_files, spark_schema, value_columns
 from indextables.errors import AriadneArgumentError
+from indextables.spark.readwriter import is_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,12 +40,32 @@ def check_values(place: IndexPlace, metadata: Metadata, new: Declaration) -> Non
     """Refuse a declaration about values that are others the next time, or equal by other rules."""
     rows = read_files(place.context.spark, metadata, [], name=place.name)
     wrong = [
+        *_not_of_a_row(rows, new),
         *_not_repeatable(rows, new),
         *_malformed(place, metadata, new),
         *_collated(rows, new),
     ]
     if wrong:
         raise AriadneArgumentError(f"Cannot add the {new.kind} index '{new.name}'", wrong)
+
+
+def _not_of_a_row(rows: DataFrame, new: Declaration) -> Iterator[str]:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as f
+
+    from indextables.spark.bridge.frames import columns_read
+
+    if not isinstance(new, Computed):
+        return
+    value = f.expr(new.expression)
+    try:
+        # Aggregates, windows and generators are no conditions on a row.
+        _ = rows.where(value.isNull()).schema
+    except AnalysisException:
+        yield f"{new.expression!r} is no value of a single row"
+        return
+    if is_classic(rows.sparkSession) and columns_read(rows.select(value)) is None:
+        yield f"{new.expression!r} depends on what a query finds elsewhere"
 
 
 def _not_repeatable(rows: DataFrame, new: Declaration) -> Iterator[str]:
