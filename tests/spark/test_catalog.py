@@ -6,7 +6,11 @@ import datetime
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import (
+    IllegalArgumentException,
+    PySparkException,
+    UnsupportedOperationException,
+)
 from pyspark.sql import functions as F  # noqa: N812
 
 from indextables import Table
@@ -63,6 +67,8 @@ def test_the_version_of_a_time(spark, name):
         spark.sql(f"SELECT * FROM {name} TIMESTAMP AS OF '2001-01-01'").collect()
     newest = rows(spark, f"SELECT id FROM {name} TIMESTAMP AS OF '2101-01-01 00:00:00'")
     assert newest == [(1,)]
+    of_expression = f"SELECT id FROM {name} TIMESTAMP AS OF now() + INTERVAL 1 DAY"
+    assert rows(spark, f"{of_expression} WHERE content indexquery 'a'") == [(1,)]
 
 
 def test_delete_and_truncate(spark, name):
@@ -97,6 +103,52 @@ def test_alter_table(spark, name):
     assert ("owner2", "me") not in rows(spark, f"SHOW TBLPROPERTIES {name}")
     with pytest.raises(Exception, match="Columns can be added and properties set or removed"):
         spark.sql(f"ALTER TABLE {name} DROP COLUMN extra")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("DROP COLUMN content", "cannot do this change of a table"),
+        ("ADD COLUMN n int FIRST", "The new column 'n' comes last"),
+        ("ADD COLUMN n int DEFAULT 5", "is null in the rows that are there"),
+        ("ADD COLUMN n string COLLATE UTF8_LCASE", "compares texts by their bytes"),
+        ("SET LOCATION '/elsewhere'", "stays where it is"),
+        ("SET TBLPROPERTIES ('indextables.mapping' = '[]')", "it is not yours"),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_one_sentence(spark, change, sentence):
+    spark.sql("CREATE TABLE IF NOT EXISTS unchanged (content string) USING indextables")
+    with pytest.raises(UnsupportedOperationException, match=sentence) as caught:
+        spark.sql(f"ALTER TABLE unchanged {change}")
+    assert len(str(caught.value).splitlines()) == 1
+    spark.sql("ALTER TABLE unchanged SET TBLPROPERTIES ('a' = 'b')")
+
+
+def test_a_new_column_keeps_its_comment(spark, name):
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN extra string COMMENT 'more'")
+    assert ("extra", "string", "more") in rows(spark, f"DESCRIBE {name}")
+
+
+@pytest.mark.parametrize("table", ["indextables.nothing", "nothing", "indextables.`/no/thing`"])
+def test_whether_a_table_exists(spark, table, name):
+    assert spark.catalog.tableExists(name)
+    assert not spark.catalog.tableExists(table)
+
+
+@pytest.mark.parametrize("name", ["indextables.nothing", "nothing"])
+@pytest.mark.parametrize(
+    ("rest", "sentence"),
+    [
+        ("USING indextables", "has no columns"),
+        ("(id bigint) USING indextables CLUSTER BY (id)", "partitioned by columns, not by cluster"),
+        ("(a string COLLATE UTF8_LCASE) USING indextables", "Column 'a' is a string collate"),
+        ("(_score float) USING indextables", "every index table has for searches"),
+    ],
+)
+def test_what_cannot_be_created_is_one_sentence(spark, name, rest, sentence):
+    with pytest.raises(IllegalArgumentException, match=sentence):
+        spark.sql(f"CREATE TABLE {name} {rest}")
+    assert not spark.catalog.tableExists(name)
 
 
 def test_create_twice(spark, name):
@@ -181,11 +233,10 @@ def test_paths_are_not_dropped(spark, tmp_path):
 
 
 def test_names_outlive_the_session(spark):
-    spark.sql("DROP TABLE IF EXISTS lasting")
-    spark.sql("CREATE TABLE lasting USING indextables AS SELECT 1 AS a, 'red fox' AS b")
-    # A session without a metastore begins with an empty catalog: this is what it looks like then.
-    java = spark._jsparkSession.sessionState().catalog().externalCatalog()
-    java.unwrapped().dropTable("default", "lasting", True, False)
+    # A session without a metastore begins with an empty catalog and what the warehouse holds.
+    warehouse = spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:")
+    table = pa.table({"a": [1], "b": ["red fox"]})
+    Table.create(f"{warehouse}/lasting", table.schema).append(table)
     assert rows(spark, "SELECT count(*) FROM lasting") == [(1,)]
     spark.sql("DROP TABLE lasting")
     with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):

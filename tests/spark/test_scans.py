@@ -18,6 +18,7 @@ from indextables.spark.read_task import in_groups
 ROWS = 4_000
 DAYS = 4
 DRIVER = "spark.indextables.read.driver.maxRows"
+NAN = float("nan")
 
 
 @pytest.fixture(scope="module")
@@ -291,3 +292,45 @@ def test_texts_with_large_offsets(most, spark, place, settings, tmp_path):
     again.write.format("indextables").save(str(tmp_path / "copy"))
     copy = Table.open(str(tmp_path / "copy")).scan()
     assert sorted(copy.column("id").to_pylist()) == [row.id for row in expected]
+
+
+# --- what Spark's own reader gives -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    """Partition columns first and between others, names that have to be quoted, NaN, large ids."""
+    path = str(tmp_path_factory.mktemp("odd") / "docs")
+    rows = pa.table(
+        {
+            "part": ["p", "q", "p"],
+            "a.b": ["red", "fox", None],
+            "my `part": ["x", "y", "y"],
+            "d": [1.0, float("nan"), 2.0],
+            "id": [2**62, 2**62, 1],
+        }
+    )
+    Table.create(path, rows.schema, partition_by=["my `part", "part"]).append(rows)
+    return path
+
+
+@pytest.mark.parametrize("native", ["true", "false"])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT * FROM {}", [("p", None, "y", 2.0, 1), ("p", "red", "x", 1.0, 2**62),
+                              ("q", "fox", "y", NAN, 2**62)]),
+        ("SELECT part, `a.b`, `my ``part` FROM {}",
+         [("p", None, "y"), ("p", "red", "x"), ("q", "fox", "y")]),
+        ("SELECT `a.b` FROM {} WHERE `my ``part` = 'y' AND part = 'q'", [("fox",)]),
+        ("SELECT part FROM {} WHERE d > 100", [("q",)]),
+        ("SELECT part FROM {} WHERE d = DOUBLE('NaN') AND `a.b` = 'fox'", [("q",)]),
+        ("SELECT l.part FROM {} l JOIN {} r ON l.`a.b` = r.`a.b` AND r.part = 'q'", [("q",)]),
+        ("SELECT avg(id), count(*) FROM {} WHERE id > 1", [(2.0**62, 2)]),
+    ],
+)  # fmt: skip
+def test_columns_keep_their_places_names_and_values(spark, odd, settings, native, query, expected):
+    settings(DRIVER, 0)
+    settings("spark.indextables.read.nativeScan.enabled", native)
+    found = spark.sql(query.replace("{}", f"indextables.`{odd}`")).collect()
+    assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, expected))

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 from indextables import Table
-from indextables.errors import IndexTablesError, NotATableError, SchemaError, TableExistsError
+from indextables.errors import (
+    ConfigError,
+    IndexTablesError,
+    NotATableError,
+    SchemaError,
+    TableExistsError,
+    VersionNotFoundError,
+)
 
 ROWS = 30
 TYPES = """
@@ -183,3 +191,38 @@ def test_filters_of_one_query_are_not_those_of_the_next(door, tmp_path):
     rows = door.read.format("indextables").load(path)
     assert (rows.where("id < 3").count(), rows.where("id < 9").count(), rows.count()) == (3, 9, 30)
     assert rows.where("id < 3").unionAll(rows.where("id > 25")).count() == 7
+
+
+def test_a_time_without_a_zone_is_the_session_s(door, tmp_path):
+    path = str(tmp_path / "t")
+    door.range(1).write.format("indextables").save(path)
+    now = datetime.datetime.now(datetime.UTC)
+    ahead = now.astimezone(ZoneInfo("Asia/Tokyo")).replace(tzinfo=None) + datetime.timedelta(0, 1)
+    zone = door.conf.get("spark.sql.session.timeZone")
+    door.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        reader = door.read.format("indextables").option("timestampAsOf", str(ahead))
+        assert reader.load(path).count() == 1
+        with pytest.raises(VersionNotFoundError):
+            reader.option("timestampAsOf", f"{now:%Y-%m-%d %H:%M:%S}").load(path)
+        with pytest.raises(ConfigError, match="a version or of a time"):
+            reader.option("versionAsOf", "0").load(path)
+    finally:
+        door.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_for_each_batch_of_a_stream(spark, tmp_path):
+    """Spark clones the session for it; the clone knows index tables as the session does."""
+    source, path, found = str(tmp_path / "source"), str(tmp_path / "t"), []
+    spark.sql("SELECT 1 AS id, 'red fox' AS content, 'd1' AS day").write.parquet(source)
+
+    def store(batch, _number):
+        batch.write.format("indextables").partitionBy("day").save(path)
+        query = f"SELECT id FROM indextables.`{path}` WHERE content indexquery 'fox'"
+        found.extend(batch.sparkSession.sql(query).collect())
+
+    stream = spark.readStream.schema("id int, content string, day string").parquet(source)
+    started = stream.writeStream.foreachBatch(store).trigger(availableNow=True)
+    started.option("checkpointLocation", str(tmp_path / "state")).start().awaitTermination()
+    assert [row.id for row in found] == [1]
+    assert Table.open(path).snapshot().partition_columns == ("day",)

@@ -87,6 +87,8 @@ class SourceOptions:
         if "mergeprecommit" in given:
             own[MERGE_PRECOMMIT.name] = given["mergeprecommit"]
         rest = {n: v for n, v in given.items() if not is_own_key(n) and n not in _OURS | _OF_TABLES}
+        if "versionasof" in given and "timestampasof" in given:
+            raise ConfigError("A read is of a version or of a time: versionAsOf or timestampAsOf.")
         paths = _paths(given)
         return cls(
             paths=paths,

@@ -9,12 +9,15 @@ Python sources: the save modes `error` and `ignore`, `partitionBy`, and the sess
 
 from __future__ import annotations
 
+import datetime
 import functools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from indextables.errors import ConfigError, NotATableError, SchemaError, TableExistsError
+from indextables.predicate.temporal import time_zone
 from indextables.spark.access import TableAccess
 from indextables.spark.data_source import ALIASES, NAME, snapshot_of
 from indextables.spark.options import SourceOptions
@@ -66,6 +69,7 @@ def install(spark: SparkSession, bridge: Bridge | None = None) -> None:
         _wrap(DataFrameWriter, "save", _save)
         _wrap(DataFrameWriter, "saveAsTable", _save_as_table)
         _wrap(Catalog, "listTables", _list_tables)
+        _wrap(Catalog, "tableExists", _table_exists)
 
 
 def is_classic(spark: Any) -> bool:
@@ -95,9 +99,36 @@ def bridge_of(spark: SparkSession) -> Bridge | None:
     return _bridges.get(_identity(spark))
 
 
+# What enables a session, as soon as one is; and sessions that are none of ours.
+_enable: list[Callable[[Any], Any]] = []
+_strangers: set[str] = set()
+
+
+def is_enabled(spark: Any) -> bool:
+    """Whether a classic session is enabled. A clone of such a one is, from now on.
+
+    Spark clones a session for `foreachBatch`, with the data sources that are registered in it.
+    """
+    if is_routed(spark):
+        return True
+    if not _enable or _identity(spark) in _strangers:
+        return False
+    try:
+        known = spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(NAME)
+    except Exception:  # the interface is Spark's own and may change
+        known = False
+    if known:
+        _enable[0](spark)
+    else:
+        _strangers.add(_identity(spark))
+    return bool(known)
+
+
 def follow_new_sessions(enable: Callable[[Any], Any]) -> None:
     """Enable what `newSession` of an enabled session makes; the active session stays the same."""
     from pyspark.sql import SparkSession
+
+    _enable[:] = [enable]
 
     def new_session(original: Callable[[Any], Any], spark: Any) -> Any:
         made = original(spark)
@@ -160,7 +191,7 @@ def _load(
 ) -> DataFrame:
     provider = format if format is not None else reader._jreader.source()
     spark = reader._spark
-    if provider.lower() not in PROVIDERS or not is_routed(spark):
+    if provider.lower() not in PROVIDERS or not is_enabled(spark):
         return original(reader, path, format, schema, **options)
     if schema is not None:
         reader.schema(schema)
@@ -173,6 +204,8 @@ def _load(
         given |= {"path": paths[0], "paths": json.dumps(paths)}
     settings = session_settings(spark)
     parsed = SourceOptions.parse(given, settings)
+    if parsed.timestamp is not None:
+        parsed = replace(parsed, timestamp=_in_session_zone(spark, parsed.timestamp))
     frames = [
         _load_one(original, reader, parsed, place) for place in parsed.paths or (_one(parsed),)
     ]
@@ -192,9 +225,23 @@ def _load_one(
     for name, value in _as_dict(reader._jreader.extraOptions()).items():
         if name.lower() not in ("path", "paths"):
             fresh = fresh.option(name, value)
+    if options.timestamp is not None:
+        fresh = fresh.option("timestampAsOf", options.timestamp)
     for name, given in {**options.config, **options.storage}.items():
         fresh = fresh.option(name, str(given))
     return original(fresh, path)
+
+
+def _in_session_zone(spark: SparkSession, text: str) -> str:
+    """A time without a zone is meant in the session's, as in TIMESTAMP AS OF."""
+    try:
+        moment = datetime.datetime.fromisoformat(text.strip())
+    except ValueError:
+        return text
+    if moment.tzinfo is not None or text.strip().isdecimal():
+        return text
+    zone = time_zone(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    return moment.replace(tzinfo=zone).isoformat()
 
 
 def _one(options: SourceOptions) -> str:
@@ -216,7 +263,7 @@ def _save(  # noqa: PLR0917 - Spark's arguments
     java = writer._jwrite
     provider = format if format is not None else java.source()
     spark = writer._spark
-    if provider.lower() not in PROVIDERS or not is_routed(spark):
+    if provider.lower() not in PROVIDERS or not is_enabled(spark):
         return original(writer, path, format, mode, partitionBy, **options)
     writer.mode(mode).options(**options)
     if partitionBy is not None:
@@ -266,7 +313,7 @@ def _save(  # noqa: PLR0917 - Spark's arguments
 def _save_as_table(
     original: Callable[..., None], writer: Any, name: str, *args: Any, **kwargs: Any
 ) -> None:
-    if is_routed(writer._spark):
+    if is_enabled(writer._spark):
         make_active(writer._spark)
     return original(writer, name, *args, **kwargs)
 
@@ -282,6 +329,22 @@ def _list_tables(original: Callable[..., Any], catalog: Any, *args: Any, **kwarg
     if is_routed(catalog._sparkSession):
         remember_names(catalog._sparkSession)
     return original(catalog, *args, **kwargs)
+
+
+# Of the sentences that our catalog has for a table that is not there.
+_MISSING = ("There is no index table ", " is not an index table: ")
+
+
+def _table_exists(original: Callable[..., bool], catalog: Any, *args: Any, **kwargs: Any) -> bool:
+    from pyspark.errors import IllegalArgumentException
+
+    try:
+        return original(catalog, *args, **kwargs)
+    except IllegalArgumentException as error:
+        # Our catalog says it in a sentence, since Spark would take its name for a file format.
+        if any(sentence in str(error) for sentence in _MISSING):
+            return False
+        raise
 
 
 def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:

@@ -9,7 +9,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from indextables.errors import SchemaError
 from indextables.schema import from_json, to_json
+from indextables.spark.search_pushdown import HIDDEN
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -19,6 +21,13 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 def table_schema(schema: StructType) -> pa.Schema:
     """The schema of a table for rows of a DataFrame. Every column may be null, as Spark's are."""
+    for field in schema.fields:
+        if field.name.lower() in HIDDEN:
+            raise SchemaError(
+                f"'{field.name}' is a column that every index table has for searches. Give yours "
+                "another name."
+            )
+        _refuse_collations(field.name, field.dataType)
     nullable = _nullable(schema)
     return from_json(nullable.json())
 
@@ -38,6 +47,19 @@ def worker_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
 _IN_UTC: Any = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 )
+
+
+def _refuse_collations(name: str, kind: Any) -> None:
+    """Splits, statistics and indexes compare texts by their bytes, which a collation does not."""
+    if kind.typeName() == "string" and kind.simpleString() != "string":
+        raise SchemaError(
+            f"Column '{name}' is a {kind.simpleString()}, and an index table compares texts by "
+            "their bytes. Declare it as STRING, or cast it to that."
+        )
+    parts = (getattr(kind, part, None) for part in ("elementType", "keyType", "valueType"))
+    for inner in (*(f.dataType for f in getattr(kind, "fields", ())), *parts):
+        if inner is not None:
+            _refuse_collations(name, inner)
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from indextables.errors import (
 )
 from indextables.predicate.operators import ALL_FIELDS
 from indextables.predicate.sql_text import parse_predicate
+from indextables.spark.time_travel import rooted
 from indextables.sql.search_calls import Arguments, Row, needs_row, prepare
 from indextables.sql.statements import DeleteRows, Statement, UpdateRows, may_be_ours, parse
 
@@ -118,10 +119,12 @@ def _sql(
     args: Arguments = None,
     **kwargs: Any,
 ) -> DataFrame:
-    if isinstance(sqlQuery, str) and _SHOW_TABLES.match(sqlQuery) and _identity(spark) in _enabled:
+    if isinstance(sqlQuery, str) and _SHOW_TABLES.match(sqlQuery) and _is_enabled(spark):
         _remember_names(spark)
+    if isinstance(sqlQuery, str) and rooted(sqlQuery) != sqlQuery and _is_enabled(spark):
+        sqlQuery = rooted(sqlQuery)  # noqa: N806
     concerns = isinstance(sqlQuery, str) and (_searches(sqlQuery) or may_be_ours(sqlQuery))
-    if not concerns or _identity(spark) not in _enabled:
+    if not concerns or not _is_enabled(spark):
         return original(spark, sqlQuery, args, **kwargs)
     if not kwargs or not _is_classic(spark):
         return _ours_or_prepared(functools.partial(original, **kwargs), spark, sqlQuery, args)
@@ -197,7 +200,17 @@ def _searches(text: str) -> bool:
 
 
 def _concerns(frame: DataFrame) -> bool:
-    return _identity(frame.sparkSession) in _enabled
+    return _is_enabled(frame.sparkSession)
+
+
+def _is_enabled(spark: SparkSession) -> bool:
+    if _identity(spark) in _enabled:
+        return True
+    if not _is_classic(spark):
+        return False
+    from indextables.spark.readwriter import is_enabled
+
+    return is_enabled(spark)  # it may be a clone
 
 
 # --- the row of a search of all fields ---------------------------------------------------------

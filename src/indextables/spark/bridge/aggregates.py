@@ -46,6 +46,19 @@ def parse_aggregation(
     return Aggregation(tuple(name for name in groups if name), tuple(found))
 
 
+def averages_longs(aggregation: JavaObject, schema: pa.Schema) -> bool:
+    """Whether an average of longs is asked, which Spark would make a sum and a count of.
+
+    Spark adds the numbers of an average as doubles; their sum as a long may be too large.
+    """
+    for function in aggregation.aggregateExpressions():
+        if function.getClass().getSimpleName() == "Avg":
+            name = column_name(function.column())
+            if name in schema.names and pa.types.is_int64(schema.field(name).type):
+                return True
+    return False
+
+
 def _aggregate(function: JavaObject, schema: pa.Schema) -> Aggregate | None:
     kind = _FUNCTIONS.get(function.getClass().getSimpleName())
     if kind is None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from indextables.errors import (
     ConfigError,
+    IndexTablesError,
     NotATableError,
     ObjectNotFoundError,
     TableExistsError,
@@ -36,6 +37,7 @@ from indextables.spark.bridge.table_changes import (
 from indextables.spark.data_source import NAME
 from indextables.spark.options import SourceOptions
 from indextables.spark.readwriter import PROVIDERS, session_settings
+from indextables.spark.time_travel import ROOT
 from indextables.storage import Store, open_store
 
 Place = str
@@ -199,6 +201,7 @@ class Catalog(NamedCatalog):
             )
         log = access.log()
         log.invalidate()
+        self.check_columns(identifier, access, info)
         if may_exist and _exists(log):
             if len(schema):
                 raise ConfigError(
@@ -221,13 +224,23 @@ class Catalog(NamedCatalog):
             raise self._exception("TableAlreadyExistsException", identifier) from None
         return True
 
+    def check_columns(
+        self, identifier: JavaObject, access: TableAccess, info: Sequence[Any]
+    ) -> None:
+        """Refuse a table without columns, unless it is a name for one that is there."""
+        if not len(table_info(self.java, info)[0]) and not _exists(access.log()):
+            raise ConfigError(
+                f"The table {identifier.name()} has no columns. Name them, or the LOCATION of an "
+                "index table that is there."
+            )
+
     def alter(self, identifier: JavaObject, access: TableAccess, changes: JavaObject) -> JavaObject:
         """Change columns or properties of a table."""
         log = access.log()
-        every = [(change, wanted_protocol(change, uri=access.uri)) for change in changes]
-        protocols = [protocol for _, protocol in every if protocol is not None]
 
         def plan(newest: Snapshot) -> list[Action]:
+            every = [(change, wanted_protocol(change, uri=access.uri)) for change in changes]
+            protocols = [protocol for _, protocol in every if protocol is not None]
             metadata = newest.metadata
             for change, protocol in every:
                 if protocol is None:
@@ -239,6 +252,9 @@ class Catalog(NamedCatalog):
             log.commit(Transaction(operation=Operation.METADATA, transform=plan))
         except NotATableError:
             raise self._no_such_table(identifier) from None
+        except IndexTablesError as error:
+            # Of this kind Spark hands on the sentence; another one it wraps in a page of its own.
+            raise self.java.refusal(str(error), "UnsupportedOperationException") from error
         return self._table(identifier, access, log.snapshot())
 
     def remove(self, access: TableAccess) -> None:
@@ -271,7 +287,7 @@ class Catalog(NamedCatalog):
         return self.at(self._location(folder) or f"{self._root()}/{folder}")
 
     def _folder(self, identifier: JavaObject) -> str:
-        return "/".join([*identifier.namespace(), identifier.name()])
+        return "/".join([*(n for n in identifier.namespace() if n != ROOT), identifier.name()])
 
     def _root(self) -> str:
         warehouse = self.java.spark.conf.get("spark.sql.warehouse.dir") or "spark-warehouse"

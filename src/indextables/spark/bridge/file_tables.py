@@ -267,11 +267,10 @@ class FileScan(Comparable):
     # --- keys of joins -----------------------------------------------------------------------
 
     def filterAttributes(self) -> JavaObject:  # noqa: N802
-        column = self.java.find(V2 + "expressions.Expressions").column
         read = set(self._schema.fieldNames())
-        names = [name for name in self._source.filtered_columns if name in read]
-        quoted = ["`" + name.replace("`", "``") + "`" for name in names]
-        return self.java.array(V2 + "expressions.NamedReference", [column(q) for q in quoted])
+        return self.java.references(
+            tuple(name for name in self._source.filtered_columns if name in read)
+        )
 
     def filter(self, predicates: JavaObject) -> None:
         found = [self._predicate]

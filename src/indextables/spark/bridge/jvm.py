@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from indextables.errors import IndexTablesError
 from indextables.spark.bridge.sockets import close_idle_connections
+from indextables.sql.calls import quoted
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +104,11 @@ class Jvm:
     @functools.lru_cache(maxsize=256)  # noqa: B019
     def references(self, names: tuple[str, ...]) -> JavaObject:
         """An array of references to columns."""
-        column = self.find(V2 + "expressions.Expressions").column
-        return self.array(V2 + "expressions.NamedReference", [column(name) for name in names])
+        return self.array(V2 + "expressions.NamedReference", list(map(self.column, names)))
+
+    def column(self, name: str) -> JavaObject:
+        """A reference to a column. Spark parses what it is given, so the name is quoted."""
+        return self.find(V2 + "expressions.Expressions").column(quoted(name))
 
     def strings(self, items: Iterable[str]) -> JavaObject:
         """A Java array of strings."""

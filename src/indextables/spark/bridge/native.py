@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import StructType
 
 from indextables import config as keys
 from indextables.config import Config
@@ -77,6 +78,15 @@ class NativeScans:
             return None  # meant for other sources; a split is never passed over
         return cls(java, store.uri, snapshot)
 
+    def in_reading_order(self, schema: JavaObject) -> JavaObject:
+        """The columns as Spark's reader gives them: those that are folders come last."""
+        folders, names = self.snapshot.partition_columns, list(schema.fieldNames())
+        given = [n for n in names if n not in folders] + [n for n in folders if n in names]
+        if given == names:
+            return schema
+        wanted = self.java.schema_of(schema)
+        return self.java.struct_type(StructType([wanted[name] for name in given]))
+
     def scan(
         self, tasks: Sequence[SplitTask], schema: JavaObject, filters: JavaObject | None
     ) -> JavaObject:
@@ -95,7 +105,8 @@ class NativeScans:
             options,
         )
         if filters is not None:
-            builder.pushFilters(filters)
+            every = (filters.apply(number) for number in range(filters.size()))
+            builder.pushFilters(java.seq([one for one in every if not _is_of_floats(one)]))
         builder.pruneColumns(schema)
         return builder.build()
 
@@ -151,6 +162,12 @@ def file_index(
         java.session, java.seq(paths), scala_options, java.some(schema), cache, java.none, java.none
     )
     return index, cache
+
+
+def _is_of_floats(filter_: JavaObject) -> bool:
+    """Whether a filter looks at floats. Arrow's bounds leave out NaN, to Spark the greatest."""
+    text = filter_.toJSON()
+    return '"double"' in text or '"float"' in text
 
 
 def _has_empty_values(snapshot: Snapshot) -> bool:

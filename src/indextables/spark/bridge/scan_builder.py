@@ -30,7 +30,12 @@ from indextables.predicate import (
 from indextables.predicate.search import over_fields
 from indextables.spark.access import TableAccess
 from indextables.spark.aggregation import Aggregation, supported
-from indextables.spark.bridge.aggregates import aggregate_schema, column_name, parse_aggregation
+from indextables.spark.bridge.aggregates import (
+    aggregate_schema,
+    averages_longs,
+    column_name,
+    parse_aggregation,
+)
 from indextables.spark.bridge.description import Described, describe_count, describe_scan
 from indextables.spark.bridge.filters import Translator
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
@@ -71,6 +76,7 @@ class ScanBuilder:
         self._order: Order | None = None
         self._aggregation: Aggregation | None = None
         self._offered: tuple[JavaObject, Aggregation | None] | None = None
+        self._averages = False
 
     # --- what Spark offers -------------------------------------------------------------------
 
@@ -146,7 +152,11 @@ class ScanBuilder:
     def _parsed(self, aggregation: JavaObject) -> Aggregation | None:
         """What an aggregation asks. Spark offers the same one twice."""
         if self._offered is None or not aggregation.equals(self._offered[0]):
-            asked = parse_aggregation(aggregation, self._snapshot.schema, self.java.conf)
+            schema = self._snapshot.schema
+            self._averages = self._averages or averages_longs(aggregation, schema)
+            asked = None
+            if not self._averages:
+                asked = parse_aggregation(aggregation, schema, self.java.conf)
             self._offered = aggregation, asked
         return self._offered[1]
 
@@ -159,13 +169,12 @@ class ScanBuilder:
         if SCORE in self._columns and search is not None:
             return self._build_scored(search)
         if self._native is not None and not set(self._columns) & set(HIDDEN):
+            schema = self._native.in_reading_order(self._schema)
             return NativeScan(
                 self.java,
-                self._schema,
+                schema,
                 self._described(self._columns),
-                scan=functools.partial(
-                    self._native.scan, schema=self._schema, filters=self._filters
-                ),
+                scan=functools.partial(self._native.scan, schema=schema, filters=self._filters),
                 pruning=self._pruning,
             )
         reader = SplitReader(

@@ -104,6 +104,7 @@ class SessionCatalog(Comparable):
             return self._below.createTable(identifier, *info)
         location = properties.get("location") or self._default_place(identifier)
         access = self._tables.at(location)
+        self._tables.check_columns(identifier, access, info)
         # Spark refuses a managed table whose folder is there, so the name comes first.
         self._below.createTable(identifier, *info)
         try:

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from indextables.errors import QueryError
 from indextables.jobs.write_rows import delete_rows
 from indextables.log.snapshot import Snapshot
-from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.schema import from_json
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.scan_builder import ScanBuilder
+from indextables.spark.bridge.table_changes import INTERNAL
 from indextables.spark.bridge.write import WriteBuilder
 from indextables.spark.schemas import spark_schema
 from indextables.spark.search_pushdown import INDEX_ALL, SCORE
 from indextables.spark.write_job import Exclusive, Kind
+from indextables.sql.calls import quoted
 
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
            (INDEX_ALL, "string", "All indexed columns of the row, to search in"))  # fmt: skip
@@ -139,7 +140,7 @@ class BridgedTable(Comparable):
 
     def properties(self) -> JavaObject:
         metadata = self.snapshot.metadata
-        shown = {k: v for k, v in metadata.configuration.items() if not k.startswith(_INTERNAL)}
+        shown = {k: v for k, v in metadata.configuration.items() if not k.startswith(INTERNAL)}
         shown |= {"provider": "indextables", "location": self.access.uri}
         if metadata.description:
             shown["comment"] = metadata.description
@@ -207,13 +208,10 @@ def _spark_types(schema: str) -> str:
 @functools.lru_cache(maxsize=256)
 def _identities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
     identity = java.find(V2 + "expressions.Expressions").identity
-    return java.array(V2 + "expressions.Transform", [identity(name) for name in names])
+    return java.array(V2 + "expressions.Transform", [identity(quoted(name)) for name in names])
 
 
 @functools.lru_cache(maxsize=64)
 def _hidden_columns(java: Jvm) -> JavaObject:
     hidden = [HiddenColumn(java, *column) for column in _HIDDEN]
     return java.array(V2 + "catalog.MetadataColumn", hidden)
-
-
-_INTERNAL = (MAPPING_PROPERTY, "docMappingSchema.")

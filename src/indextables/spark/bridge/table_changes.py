@@ -11,6 +11,7 @@ import pyarrow as pa
 from indextables.config import Config, known_keys
 from indextables.errors import ConfigError, SchemaError, UnsupportedProtocolError
 from indextables.log.actions import Metadata, Protocol
+from indextables.log.mapping_registry import REGISTRY_PREFIX
 from indextables.log.protocol import SUPPORTED_VERSION
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -22,6 +23,8 @@ from indextables.spark.schemas import table_schema
 from indextables.split.mapping_options import build_mapping
 
 _NOW = "timeTravel=null"
+INTERNAL = (MAPPING_PROPERTY, REGISTRY_PREFIX)
+"""Properties that no user sets or sees begin like this."""
 
 
 def is_to_write(more: Sequence[Any]) -> bool:
@@ -87,18 +90,29 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
     for transform in partitions:
         if transform.name() != "identity":
             raise SchemaError(
-                f"An index table is partitioned by columns, not by {transform.describe()}."
+                f"An index table is partitioned by columns, not by {transform.toString()}."
             )
         names.append(".".join(transform.references()[0].fieldNames()))
     return table_schema(java.schema_of(schema)), tuple(names), dict(properties)
 
 
 def _with_column(
-    snapshot: Snapshot, name: str, kind: JavaObject, access: TableAccess, java: Jvm
+    snapshot: Snapshot, change: JavaObject, access: TableAccess, java: Jvm
 ) -> Metadata:
+    names, comment = list(change.fieldNames()), change.comment()
+    if len(names) != 1:
+        raise SchemaError("Only columns of the table can be added, not fields of structs.")
+    name = names[0]
+    if change.position() is not None or change.defaultValue() is not None:
+        raise SchemaError(
+            f"The new column '{name}' comes last and is null in the rows that are there: leave out "
+            "FIRST, AFTER and DEFAULT."
+        )
     if name.lower() in (known.lower() for known in snapshot.schema.names):
         raise SchemaError(f"'{snapshot.uri}' has a column '{name}' already.")
-    new = java.find("org.apache.spark.sql.types.StructType")().add(name, kind, True)
+    new = java.find("org.apache.spark.sql.types.StructType")()
+    told = () if comment is None else (comment,)
+    new = new.add(name, change.dataType(), True, *told)
     schema = pa.schema([*snapshot.schema, *table_schema(java.schema_of(new))])
     mapping = build_mapping(
         schema,
@@ -144,10 +158,22 @@ def wanted_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
     return replace(lowest, min_writer_version=version)
 
 
+def _check_property(name: str) -> None:
+    if name == "location":
+        raise ConfigError(
+            "An index table stays where it is. Give its name to another one: DROP TABLE, then "
+            "CREATE TABLE … USING indextables LOCATION '…'."
+        )
+    if name.startswith(INTERNAL):
+        raise ConfigError(f"The property {name} is how the table knows its index; it is not yours.")
+
+
 def changed(snapshot: Snapshot, change: JavaObject, access: TableAccess, java: Jvm) -> Metadata:
     """A table's metadata after one change of ALTER TABLE."""
     metadata = snapshot.metadata
     kind = change.getClass().getSimpleName()
+    if kind in ("SetProperty", "RemoveProperty"):
+        _check_property(change.property())
     if kind == "SetProperty":
         if change.property() == "comment":
             return replace(metadata, description=change.value())
@@ -158,10 +184,7 @@ def changed(snapshot: Snapshot, change: JavaObject, access: TableAccess, java: J
         left = {k: v for k, v in metadata.configuration.items() if k != change.property()}
         return replace(metadata, configuration=left)
     if kind == "AddColumn":
-        names = list(change.fieldNames())
-        if len(names) != 1:
-            raise SchemaError("Only columns of the table can be added, not fields of structs.")
-        return _with_column(snapshot, names[0], change.dataType(), access, java)
+        return _with_column(snapshot, change, access, java)
     raise ConfigError(
         f"An index table cannot do this change of a table ({kind}). Columns can be added and "
         "properties set or removed; for everything else write a new table."

@@ -110,9 +110,8 @@ class TableWrite(Comparable):
             columns = [self._job.target.schema.names[0]]
         if self._mode == "none" or (self._mode == "balanced" and not columns):
             return distributions.unspecified()
-        column = self.java.find(V2 + "expressions.Expressions").column
         return distributions.clustered(
-            self.java.array(V2 + "expressions.Expression", [column(name) for name in columns])
+            self.java.array(V2 + "expressions.Expression", list(map(self.java.column, columns)))
         )
 
     def distributionStrictlyRequired(self) -> bool:  # noqa: N802
