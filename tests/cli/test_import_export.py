@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +34,10 @@ def test_create_takes_columns_partitions_mapping_and_properties(cli):
     assert "no type" in cli.error("create", "u", "id:strung")
     assert "needs columns" in cli.error("create", "u")
     cli.error("create", "u", "id", code=2)
+
+
+def test_a_decimal_has_at_most_38_digits(cli):
+    assert "38 digits" in cli.error("create", "t", "price:decimal(50,2)")
 
 
 def test_create_like_a_file(cli):
@@ -247,6 +252,39 @@ def test_what_is_exported_can_be_imported(cli, docs, kind):
     wanted = sample().slice(0, 30).select(columns).to_pylist()
     cli.ok("import", "again", f"out.{kind}")
     assert Table.open("again").scan(columns=columns).sort_by("Id").to_pylist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "shown"),
+    [
+        (pa.map_(pa.string(), pa.int64()), [("k", 1), ("k", 2)], [["k", 1], ["k", 2]]),
+        (pa.map_(pa.decimal128(5, 2), pa.int64()), [(Decimal("1.5"), 1)], {"1.50": 1}),
+        (pa.map_(pa.struct([("x", pa.int64())]), pa.int64()), [({"x": 1}, 2)], [[{"x": 1}, 2]]),
+    ],
+)
+def test_maps_of_every_kind_are_exported(cli, kind, value, shown):
+    pq.write_table(pa.table({"m": pa.array([value], kind)}), "m.parquet")
+    cli.ok("import", "t", "m.parquet")
+    assert json.loads(cli.ok("export", "t", "-", "--format", "jsonl")) == {"m": shown}
+    [row] = csv.DictReader(cli.ok("export", "t", "-", "--format", "csv").splitlines())
+    assert json.loads(row["m"]) == shown
+    assert cli.rows("sql", "SELECT m FROM t") == [{"m": shown}]
+
+
+def test_times_without_a_date_and_far_dates_are_imported(cli):
+    times = pa.array([3_600], pa.time32("s"))
+    days = pa.array([3_000_000], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"t": times, "d": days}), "t.parquet")
+    cli.ok("import", "t", "t.parquet")
+    [row] = cli.rows("sql", "SELECT * FROM t WHERE d > '2024-01-01'")
+    assert row["t"].startswith("01:00:00") and row["d"] == "10183-09-21"
+
+
+def test_a_time_without_a_zone_is_told_what_it_needs(cli):
+    cli.ok("create", "t", "at:timestamp")
+    Path("a.csv").write_text("at\n2024-01-01 12:00:00\n")
+    message = cli.error("import", "t", "a.csv")
+    assert "2024-01-31T12:00:00Z" in message and "assume_timezone" not in message
 
 
 def test_export_chooses_rows_columns_and_versions(cli, docs):

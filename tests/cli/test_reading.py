@@ -71,6 +71,15 @@ def test_cells_cannot_act_on_a_terminal(cli):
     assert [row["a"] for row in cli.rows("sql", "SELECT a FROM t")] == table["a"].to_pylist()
 
 
+def test_numbers_in_a_pipe_have_all_their_digits(cli):
+    numbers = [1700000000.123456, 0.1, -2.5e-300]
+    floats = pa.array([0.1, 2.37, None], pa.float32())
+    pq.write_table(pa.table({"x": numbers, "f": floats}), "x.parquet")
+    cli.ok("import", "t", "x.parquet")
+    assert cli.ok("sql", "SELECT f FROM t").splitlines()[1:] == ["0.1", "2.37", "null"]
+    assert [*map(float, cli.ok("sql", "SELECT x FROM t").splitlines()[1:])] == numbers
+
+
 @pytest.mark.parametrize("query", ["fox AND (", "nofield:x"])
 def test_a_wrong_query_is_one_sentence(cli, docs, query):
     assert cli.error("search", docs, query).startswith("error: ")

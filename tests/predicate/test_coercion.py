@@ -95,10 +95,13 @@ CASES = [
     # dates and timestamps
     (pa.date32(), "=", "2024-1-5", "a = DATE '2024-01-05'"),
     (pa.date32(), "=", "2024-01-05 00:00:00", "a = DATE '2024-01-05'"),
-    (pa.date32(), "=", "2024-01-05 10:00:00", NEVER),
-    (pa.date32(), ">", "2024-01-05 10:00:00", "a >= DATE '2024-01-06'"),
+    # Spark takes the day of a text alone, but not of a timestamp.
+    (pa.date32(), "=", "2024-01-05 10:00:00", "a = DATE '2024-01-05'"),
+    (pa.date32(), "<", "2024-01-05T23:00:00-05:00", "a < DATE '2024-01-05'"),
+    (pa.date32(), "=", datetime.datetime(2024, 1, 5, 10), NEVER),
+    (pa.date32(), ">", datetime.datetime(2024, 1, 5, 10), "a >= DATE '2024-01-06'"),
     (pa.date32(), ">", datetime.datetime(2024, 1, 5), "a > DATE '2024-01-05'"),
-    (pa.date32(), "<", "9999-12-31 10:00:00", ALWAYS),
+    (pa.date32(), "<", datetime.datetime(9999, 12, 31, 10), ALWAYS),
     (TS, "=", "2024-01-05", "a = TIMESTAMP '2024-01-05 00:00:00Z'"),
     (TS, "=", datetime.date(2024, 1, 5), "a = TIMESTAMP '2024-01-05 00:00:00Z'"),
     (TS, "=", "2024-01-05T10:00:00.5", "a = TIMESTAMP '2024-01-05 10:00:00.500000Z'"),
@@ -223,8 +226,13 @@ def test_time_zones():
     # The hour that does not exist is read as Java does, an hour later.
     assert isinstance(berlin, Compare)
     assert berlin.value == datetime.datetime(2024, 3, 31, 1, 30, tzinfo=utc)
-    assert str(compare("=", A, NTZ, "2024-01-05T10:00:00Z", timezone="+02:00")) == (
+    moment = datetime.datetime(2024, 1, 5, 10, tzinfo=utc)
+    assert str(compare("=", A, NTZ, moment, timezone="+02:00")) == (
         "a = TIMESTAMP_NTZ '2024-01-05 12:00:00'"
+    )
+    # The zone of a text is passed over, as Spark does.
+    assert str(compare("=", A, NTZ, "2024-01-05T10:00:00Z", timezone="+02:00")) == (
+        "a = TIMESTAMP_NTZ '2024-01-05 10:00:00'"
     )
     with pytest.raises(QueryError, match="Unknown time zone 'Mars'"):
         time_zone("Mars")

@@ -92,7 +92,10 @@ SYNTAX: dict[str, SearchNode] = {
     "((a))": A,
     "(-a) b": should(without(A), B),
     "or": t("or"),
-    "a && b": should(A, t("&&"), B),
+    "a && b": must(A, B),
+    "a || b": should(A, B),
+    "a && b || c": should(must(A, B), C),
+    "a&&b": t("a&&b"),
     # wildcards
     "data*": w("data", MANY),
     "da*a": w("da", MANY, "a"),

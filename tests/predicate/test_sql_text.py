@@ -255,6 +255,16 @@ def test_the_time_zone_gives_literals_their_instant():
     assert str(found) == "ts = TIMESTAMP '2024-06-30 18:30:00Z'"
 
 
+@pytest.mark.parametrize("literal", ["{}", "CAST('{}' AS DECIMAL(38,10))"])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_all_digits_of_a_decimal_count(sign, literal):
+    schema = pa.schema([("m", pa.decimal128(38, 10))])
+    number = f"{sign}9999999999999999999999999999.0000000001"
+    assert str(parse_predicate(f"m = {literal.format(number)}", schema)) == f"m = {number}"
+    beyond = parse_predicate(f"m = {sign}10000000000000000000000000000", schema)
+    assert str(beyond) == "(m IS NULL AND NULL)"
+
+
 SPARK_ESCAPES = {
     r"\0": "\0",
     r"\b": "\b",

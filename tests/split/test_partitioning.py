@@ -73,6 +73,22 @@ def test_folders_stay_inside_the_table(value, name):
     assert folder.count("/") == 0
 
 
+@pytest.mark.parametrize("days", [-719_163, 2_932_897])
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")])
+def test_moments_that_nobody_can_read_back_are_refused(kind, days):
+    def moments(day: int) -> pa.RecordBatch:
+        if pa.types.is_date(kind):
+            values = pa.array([day, None], pa.int32()).cast(kind)
+        else:
+            values = pa.array([day * 86_400_000_000, None], pa.int64()).cast(kind)
+        return pa.record_batch({"at": values, "n": pa.array([1, 2])})
+
+    with pytest.raises(SchemaError, match="'at' holds a moment outside the years 1 to 9999"):
+        list(split_by_partition(moments(days), ["at"]))
+    inside = moments(days + 1 if days < 0 else days - 1)
+    assert len(list(split_by_partition(inside, ["at"]))) == 2
+
+
 def test_folders_of_different_values_differ():
     values = ["a", "A", "a/b", "a%2Fb", "", " ", "__", "é", "a=b", "..", "."]
     assert len({partition_folder({"c": v}, ["c"]) for v in values}) == len(values)

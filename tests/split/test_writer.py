@@ -23,7 +23,7 @@ from indextables.config import Config
 from indextables.errors import SchemaError, SplitError, SplitWriteError
 from indextables.split import writer as writer_module
 from indextables.split.mapping_options import build_mapping
-from indextables.split.statistics import truncate_high, truncate_low
+from indextables.split.statistics import StatisticsCollector, truncate_high, truncate_low
 from indextables.split.writer import SplitWriter
 
 TYPES = pa.table(
@@ -166,6 +166,20 @@ def test_statistics_are_typed_and_counted():
     assert stats["nanCount"] == {"float": 1}
     assert not {"struct", "list", "map", "blob"} & (low.keys() | stats["nullCount"].keys())
     written.delete()
+
+
+def test_a_date_that_python_does_not_have_is_no_bound():
+    schema = pa.schema([("d", pa.date32())])
+    for days, low, high in (
+        ([3_000_000, 0], {"d": "1970-01-01"}, {}),
+        ([-800_000, 0], {}, {"d": "1970-01-01"}),
+    ):
+        collector = StatisticsCollector(schema, Config())
+        for day in days:  # a bound that is no date must not be forgotten by later batches
+            values = pa.array([day], pa.int32()).cast(pa.date32())
+            collector.add(pa.record_batch([values], schema=schema))
+        found = collector.finish()
+        assert (found.min_values, found.max_values) == (low, high)
 
 
 def test_statistics_of_a_column_of_nulls_have_no_bounds():

@@ -77,6 +77,17 @@ READS = {
     "negative top": (lambda t: t.search("fox", limit=-1), ConfigError, "-1"),
     "limit of explain": (lambda t: t.explain(limit=-1), ConfigError, "-1"),
     "a limit that is no number": (lambda t: t.scan(limit="5"), ConfigError, "'5'"),
+    "a text for columns": (lambda t: t.scan(columns="id"), SchemaError, r"columns=\['id'\]"),
+    "a text for fields": (lambda t: t.search("fox", fields="body"), SchemaError, "fields="),
+    "a text for snippets": (lambda t: t.search("fox", snippets="body"), SchemaError, "snippets="),
+    "half a character": (lambda t: t.search("fox \ud83d"), QuerySyntaxError, "UTF-8"),
+    "half a text": (lambda t: t.scan(where="body = '\ud83d'"), PredicateSyntaxError, "UTF-8"),
+    "no condition to delete by": (lambda t: t.delete(where=None), ConfigError, "where='true'"),
+    "no partitions to drop": (lambda t: t.drop_partitions(where=None), ConfigError, "where='true'"),
+    "nothing to update": (lambda t: t.update({}), ConfigError, "empty"),
+    "a value to update": (lambda t: t.update({"id": 5}), ConfigError, "'n': '5'"),
+    "no version": (lambda t: t.snapshot(version="1"), ConfigError, "'1'"),
+    "no datetime": (lambda t: t.snapshot(timestamp=1.5), ConfigError, "1.5"),
     "version and time": (lambda t: t.snapshot(version=1, timestamp=0), ConfigError, "either"),
     "no time": (lambda t: t.snapshot(timestamp="noon"), ConfigError, "noon"),
     "nothing to restore": (lambda t: t.restore(), ConfigError, "version=…"),
@@ -301,6 +312,10 @@ def test_columns_of_nulls(tmp_path, config):
         table.append(pa.table({"new": pa.nulls(1)}), merge_schema=True)
 
 
+def test_a_limit_larger_than_any_table_is_none(table):
+    assert table.scan(limit=10**30).num_rows == table.search("*", limit=10**30).num_rows == 3
+
+
 def test_creating_and_opening(tmp_path, table, config):
     with pytest.raises(TableExistsError):
         Table.create(tmp_path / "table", SCHEMA)
@@ -315,6 +330,10 @@ def test_creating_and_opening(tmp_path, table, config):
         "'id' is i64, not text": {"schema": SCHEMA, "mapping": {"id": "text"}},
         "there is no type 'fuzzy'": {"schema": SCHEMA, "mapping": {"body": "fuzzy"}},
         "no Spark schema": {"schema": "[]"},
+        "A field is": {"schema": '{"type":"struct","fields":[{"name":"a"}]}'},
+        "1 and 38": {"schema": '{"type":"struct","fields":[{"name":"a","type":"decimal(50)"}]}'},
+        "not list": {"schema": [("a", pa.int8())]},
+        "partition_by=": {"schema": SCHEMA, "partition_by": "day"},
     }
     for said, arguments in cases.items():
         with pytest.raises(SchemaError, match=said):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import math
 import re
 from typing import Any
 
@@ -43,8 +42,8 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 def cell(value: Any) -> str:
     """A value of a row as one line of text.
 
-    >>> cell(1234.5), cell(None), cell({"a": [1, None]}), cell(b"ab")
-    ('1234.5', 'null', '{"a":[1,null]}', '0x6162')
+    >>> cell(1234567890.125), cell(None), cell({"a": [1, None]}), cell(b"ab")
+    ('1234567890.125', 'null', '{"a":[1,null]}', '0x6162')
     >>> cell(datetime.datetime(2024, 1, 31, 12, tzinfo=datetime.UTC))
     '2024-01-31 12:00:00Z'
     """
@@ -55,8 +54,6 @@ def cell(value: Any) -> str:
             return printable(value)
         case bool():
             return "true" if value else "false"
-        case float():
-            return str(value) if not math.isfinite(value) else f"{value:.10g}"
         case bytes():
             return "0x" + value.hex()
         case datetime.datetime():
@@ -74,6 +71,25 @@ def _moment(value: datetime.datetime) -> str:
     return value.isoformat(sep=" ", timespec=precision).replace("+00:00", "Z")
 
 
+def python_values(column: Any) -> list[Any]:
+    """The values of an Arrow column, maps as dictionaries where they can be.
+
+    >>> import pyarrow as pa
+    >>> kind = pa.map_(pa.string(), pa.int64())
+    >>> python_values(pa.array([[("a", 1)]], kind)), python_values(pa.array([[("a", 1)] * 2], kind))
+    ([{'a': 1}], [[('a', 1), ('a', 1)]])
+    """
+    try:
+        values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    except (KeyError, TypeError):  # a key twice, or one that is nested: a list of pairs
+        values = column.to_pylist()
+    except OverflowError:  # Python has no years beyond 9999
+        import pyarrow as pa
+
+        values = column.cast(pa.string()).to_pylist()
+    return values
+
+
 def to_json(value: Any) -> bytes:
     """JSON for programs: exact integers, ISO times, decimals as text, binary as hexadecimal.
 
@@ -84,14 +100,18 @@ def to_json(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The value without lone surrogates, which are no Unicode text."""
+    """The value without lone surrogates, which are no Unicode text, with keys that JSON takes."""
     if isinstance(value, dict):
-        return {_plain(k): _plain(v) for k, v in value.items()}
+        return {_key(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     if isinstance(value, str) and _SURROGATE.search(value):
         return value.encode("utf-8", "replace").decode()
     return value
+
+
+def _key(key: Any) -> Any:
+    return _other(key) if isinstance(key, decimal.Decimal | bytes) else _plain(key)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -57,8 +57,11 @@ def _arrow(node: Any, text: str) -> Any:
     if name in _SIMPLE:
         return _SIMPLE[name]
     if name == "DECIMAL":
-        digits = [int(p.name) for p in inner]
-        return pa.decimal128(digits[0] if digits else 10, digits[1] if len(digits) > 1 else 0)
+        try:
+            digits = [int(p.name) for p in inner]
+            return pa.decimal128(digits[0] if digits else 10, digits[1] if len(digits) > 1 else 0)
+        except ValueError:
+            raise SchemaError(f"'{text}' is no type: decimals have 1 to 38 digits.") from None
     if name == "ARRAY" and len(inner) == 1:
         return pa.list_(pa.field("element", _arrow(inner[0], text)))
     if name == "MAP" and len(inner) == 2:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from indextables.cli.cells import cell, printable, to_json
+from indextables.cli.cells import cell, printable, python_values, to_json
 
 SHOWN_ROWS = 1_000
 """How many rows a terminal shows."""
@@ -49,8 +49,8 @@ def show_rows(
     empty: str = "no rows",
 ) -> None:
     """Print rows of Arrow."""
-    names = rows.schema.names
-    show_records(names, _records(rows), json=json, styles=styles, empty=empty,
+    records = _records(rows, python_values if json else _short)
+    show_records(rows.schema.names, records, json=json, styles=styles, empty=empty,
                  numeric=_numeric(rows.schema))  # fmt: skip
 
 
@@ -109,18 +109,19 @@ def _write(line: bytes) -> None:
     sys.stdout.buffer.write(line + b"\n")
 
 
-def _records(rows: pa.Table | pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
+def _records(
+    rows: pa.Table | pa.RecordBatchReader, values: Callable[[Any], list[Any]]
+) -> Iterator[tuple[Any, ...]]:
     batches: Iterable[pa.RecordBatch] = rows.to_batches() if isinstance(rows, pa.Table) else rows
     for batch in batches:
-        yield from zip(*map(_values, batch.columns), strict=True)
+        yield from zip(*map(values, batch.columns), strict=True)
 
 
-def _values(column: Any) -> list[Any]:
-    try:
-        values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
-    except KeyError:  # a map that has a key twice stays a list of pairs
-        values = column.to_pylist()
-    return values
+def _short(column: Any) -> list[Any]:
+    """Values for people; as a double, a float would have digits that mean nothing."""
+    if pa.types.is_float32(column.type):
+        return [v if v is None else float(v) for v in column.cast(pa.string()).to_pylist()]
+    return python_values(column)
 
 
 def _numeric(schema: pa.Schema) -> list[bool]:
@@ -189,5 +190,5 @@ def _text(value: Any, style: Style | None) -> Text:
         return style(value)
     if value is None:
         return Text("null", style="dim")
-    text = cell(value)
+    text = f"{value:.10g}" if isinstance(value, float) else cell(value)
     return Text(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from indextables.cli.cells import to_json
+from indextables.cli.cells import python_values, to_json
 from indextables.cli.options import Format
 from indextables.errors import SourceFileError
 from indextables.storage.location import parse_location
@@ -47,7 +47,7 @@ def _jsonl(file: Any, schema: pa.Schema) -> Iterator[Write]:
     names = schema.names
 
     def write(batch: pa.RecordBatch) -> None:
-        columns = [c.to_pylist(maps_as_pydicts="strict") for c in batch.columns]
+        columns = [python_values(c) for c in batch.columns]
         lines = [to_json(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
         if lines:
             file.write(b"\n".join(lines) + b"\n")
@@ -114,9 +114,8 @@ def _needs_text(kind: pa.DataType) -> bool:
 
 
 def _as_text(column: Any) -> Any:
-    values = column.to_pylist(maps_as_pydicts="strict")
     texts = [
         None if v is None else v.hex() if isinstance(v, bytes) else to_json(v).decode()
-        for v in values
+        for v in python_values(column)
     ]
     return pa.array(texts, pa.string())

@@ -105,7 +105,15 @@ def _batches(sources: Sequence[Source], schema: pa.Schema) -> Iterator[pa.Record
     for source in sources:
         with _explained(source), _unchanged(source):
             for batch in _open(source, types)[1]:
-                yield conform(_with_partition(batch, source, schema), schema)
+                yield conform(_with_partition(_with_texts(batch), source, schema), schema)
+
+
+def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Times without a date as text, which is what the table has for them."""
+    for at, column in enumerate(batch.schema):
+        if pa.types.is_time(column.type):
+            batch = batch.set_column(at, column.name, batch.column(at).cast(pa.string()))
+    return batch
 
 
 def _with_partition(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.RecordBatch:
@@ -217,6 +225,9 @@ def _reason(message: str) -> str:
         return f"{message}; a column has values of one kind, in every line"
     if "UTF8" in message:
         return f"{message}: a column {_NO_TEXT}"
+    if "expected a zone offset" in message:
+        what = message.partition(". If these")[0]
+        return f"{what}; write 2024-01-31T12:00:00Z, or let the column be timestamp_ntz"
     if "conversion error" in message:
         return f"{message}; --type COLUMN=TYPE names a column's type"
-    return message
+    return message.rstrip(".")

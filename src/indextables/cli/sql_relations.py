@@ -156,19 +156,37 @@ def _comparable(column: Any, values: list[Any], sources: Sources) -> Relation | 
     relation = sources.owner(column)
     if relation is None:
         return None
-    kind = relation.table.schema.field(_exact(column.name, relation) or "").type
-    for value in values:
+    kind = _type(column, relation)
+    for signed in values:
+        value = signed.this if isinstance(signed, exp.Neg) else signed
         if not isinstance(value, exp.Literal):
             return None
-        if pa.types.is_integer(kind):
+        if pa.types.is_floating(kind):
+            fits = value.is_number or signed is value
+        elif pa.types.is_integer(kind):
             fits = value.is_int
         elif pa.types.is_string(kind):
-            fits = value.is_string
+            fits = signed.is_string
         else:
-            fits = pa.types.is_date(kind) and bool(_DATE.fullmatch(value.name)) and value.is_string
+            fits = pa.types.is_date(kind) and bool(_DATE.fullmatch(value.name)) and signed.is_string
         if not fits:
             return None
     return relation
+
+
+def is_ours(condition: Any, relation: Relation) -> bool:
+    """Whether only the scan may decide a condition that is about a relation.
+
+    The engine knows no search, and Arrow, to which it hands comparisons, finds no NaN.
+    """
+    return any(is_search(call) for call in condition.find_all(exp.Anonymous)) or any(
+        pa.types.is_floating(_type(column, relation)) for column in condition.find_all(exp.Column)
+    )
+
+
+def _type(column: Any, relation: Relation) -> pa.DataType:
+    kind: pa.DataType = relation.table.schema.field(_exact(column.name, relation) or "").type
+    return kind
 
 
 def unqualified(node: Any) -> str:

@@ -13,7 +13,8 @@ the best place that is exactly right:
 A snippet is a hidden column or a call of a function in the same way.
 
 Comparisons are pushed as well, so that splits are skipped, but the engine evaluates them again:
-only those are pushed that mean the same to both.
+only those are pushed that mean the same to both. Of NaN it has another opinion than Spark, so
+comparisons of floats are left to the scan.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlglot import exp, parse
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
+from indextables.cli.sql_functions import engine_sql
 from indextables.cli.sql_relations import (
     Relation,
     Sources,
     about,
+    is_ours,
     is_search,
     is_snippet,
     search_call,
@@ -51,11 +55,11 @@ from indextables.cli.sql_tree import (
 from indextables.errors import EmbeddedQueryError
 from indextables.plan.ranking import SCORE
 from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
+from indextables.predicate.spark_tokens import join_strings
 from indextables.sql.search_calls import SNIPPET
 from indextables.table import Table
 
 SEARCH_FUNCTION = "indexquery"
-ENGINE_DIALECT = "postgres"
 
 
 Opener = Callable[[tuple[str, ...], int | None, str | None], Table]
@@ -84,7 +88,7 @@ def rewrite(sql: str, opener: Opener) -> Rewritten:
     work.rename(tree)
     mentioned = frozenset(c.name.lower() for c in tree.find_all(exp.Column))
     return Rewritten(
-        tree.sql(dialect=ENGINE_DIALECT),
+        engine_sql(tree),
         tuple(work.relations),
         mentioned,
         work.searches_values,
@@ -95,7 +99,9 @@ def _parsed(sql: str) -> Any:
     # It warns of statements that it does not know; ours is the better sentence about them.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
-        statements = [s for s in parse(rewrite_operators(sql), dialect="spark") if s is not None]
+        rewritten = rewrite_operators(sql)
+        tokens = join_strings(rewritten, Spark().tokenize(rewritten))
+        statements = [s for s in Spark().parser().parse(tokens, rewritten) if s is not None]
     except SqlglotError as error:
         found: list[dict[str, Any]] = getattr(error, "errors", [])
         first = found[0] if found else {}
@@ -136,8 +142,8 @@ class _Rewriter:
     def sources(self, scope: Scope) -> Sources:
         relations = {}
         for alias, source in scope.sources.items():
-            referenced = any(node is source for node, _ in scope.selected_sources.values())
-            if isinstance(source, exp.Table) and referenced:
+            # Tables of a query around this one are sources too, but not its own.
+            if isinstance(source, exp.Table) and any(node is source for node in scope.tables):
                 relations[alias.lower()] = self.relation(source)
         return Sources(relations, *joins(scope.expression))
 
@@ -172,7 +178,7 @@ class _Rewriter:
                 relation.searches.append(search_parts(call))
             else:
                 relation.conditions.append(unqualified(condition))
-            if any(is_search(c) for c in condition.find_all(exp.Anonymous)):
+            if is_ours(condition, relation):
                 condition.replace(exp.true())
         return complete
 

@@ -3,7 +3,8 @@
 Evaluators compare values of one type. So `int_column > 5.5` becomes `int_column >= 6`, and
 `int_column = 5.5` becomes false for every value and null for null. No literal is rounded: either
 the comparison has an equal one in the column's type, or it is refused with a sentence. Text is
-read as the column's type (`'5'`, `'2024-01-15'`), as Spark does; a number is never read as text,
+read as the column's type (`'5'`, `'2024-01-15'`), as Spark does, which takes the day alone for a
+date and the clock alone, not the zone, for a timestamp without one; a number is never read as text,
 because Spark would convert the whole column for that.
 
 Timestamps without a zone are meant in the session's time zone. A date beside a timestamp is its
@@ -113,8 +114,8 @@ class _Comparison:
             low = -(2 ** (bits - 1)) if is_signed else 0
             return self.number(0, Decimal(low), Decimal(2 ** (bits - is_signed) - 1))
         if pa.types.is_decimal(kind):
-            top = Decimal(10) ** (kind.precision - kind.scale) - Decimal(10) ** -kind.scale
-            return self.number(kind.scale, -top, top)
+            top = Decimal((0, (9,) * kind.precision, -kind.scale))
+            return self.number(kind.scale, top.copy_negate(), top)
         if pa.types.is_floating(kind):
             return self.floating()
         if _is_text(kind):
@@ -235,6 +236,8 @@ class _Comparison:
         moment = self.moment()
         if not isinstance(moment, datetime.datetime):
             return self.same(moment)
+        if isinstance(self.literal, str):
+            return self.same(moment.date())
         local = as_local(moment, self.zone)
         day = local.date()
         if local.time() == datetime.time():
@@ -247,6 +250,8 @@ class _Comparison:
         assert isinstance(self.kind, pa.TimestampType)
         try:
             moment = self.moment()
+            if isinstance(self.literal, str) and isinstance(moment, datetime.datetime):
+                moment = moment.replace(tzinfo=None) if self.kind.tz is None else moment
             value = (
                 as_local(moment, self.zone)
                 if self.kind.tz is None

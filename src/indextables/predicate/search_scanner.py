@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from indextables.errors import QuerySyntaxError
 
+_HALF = re.compile("[\ud800-\udfff]")
 ENDS_WORD = frozenset('()[]{}"^')
 
 
@@ -24,6 +26,15 @@ class Character(NamedTuple):
 def literal_text(characters: Sequence[Character]) -> str:
     """The characters as they read, special ones too."""
     return "".join(c.text for c in characters)
+
+
+def half_character(text: str) -> int | None:
+    """Where a text has a lone surrogate, which is no character and in no index.
+
+    Bytes that are no UTF-8 become such ones on a command line.
+    """
+    found = _HALF.search(text)
+    return None if found is None else found.start()
 
 
 class Scanner:

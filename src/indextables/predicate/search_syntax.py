@@ -2,7 +2,8 @@
 
 It is Tantivy's query language, and reads as follows::
 
-    query    = clause { ["AND" | "OR"] clause }        no operator means OR, AND binds tighter
+    query    = clause { ["AND" | "OR"] clause }        no operator means OR, AND binds tighter;
+                                                       && and || are other spellings
     clause   = ["+" | "-" | "NOT"] operand ["^" number]
     operand  = "(" query ")" | [field ":"] value | field ":" "(" query ")" | "*"
     value    = word | phrase | range | set | regex | "*"
@@ -16,7 +17,8 @@ literal unless that is a letter or a digit, so a Windows path needs no doubled b
 
 Why not Tantivy's own parser? It tells no positions, rejects `ts:2024-01-15T00:00:00Z`, leaves
 wildcards and fuzzy terms as raw text with half of the escapes gone, and a deeply nested query ends
-the process. The tests hold the two against each other: what Tantivy accepts has the same tree here.
+the process. The tests hold the two against each other: what Tantivy accepts has the same tree here,
+but for `&&` and `||`, which Tantivy takes for words.
 """
 
 from __future__ import annotations
@@ -42,9 +44,15 @@ from indextables.predicate.search import (
     fields,
 )
 from indextables.predicate.search_clauses import Clause, Occur, combine
-from indextables.predicate.search_scanner import ENDS_WORD, Scanner, literal_text
+from indextables.predicate.search_scanner import (
+    ENDS_WORD,
+    Scanner,
+    half_character,
+    literal_text,
+)
 from indextables.predicate.search_word import read_word
 
+_OPERATORS = {"AND": "AND", "&&": "AND", "OR": "OR", "||": "OR"}
 _NUMBER = re.compile(r"\d+(\.\d+)?|\.\d+")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d[^\s()\[\]{}\"^]*")
 _ADDRESS = re.compile(r"([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)(/\d+)?(?=[\s)^]|$)")
@@ -73,6 +81,9 @@ def parse_search(
             f"{INDEXQUERY_MAX_LENGTH.name} allows"
         )
         raise QuerySyntaxError(text, reason, field=field)
+    if (at := half_character(text)) is not None:
+        reason = f"{text[at]!r} is no character, write the query in UTF-8,"
+        raise QuerySyntaxError(text, reason, position=at, field=field)
     query = _Parser(text, field, schema, max_depth).parse()
     if schema is not None:
         for name in fields(query):
@@ -113,11 +124,11 @@ class _Parser(Scanner):
             self.skip_blanks()
             if self.peek() in ("", ")"):
                 break
-            for word in ("AND", "OR"):
+            for word, meaning in _OPERATORS.items():
                 if self.keyword(word):
                     if not found:
                         self.fail(f"{word} has nothing on its left")
-                    start, joiner = self.at, word
+                    start, joiner = self.at, meaning
                     self.at += len(word)
                     self.skip_blanks()
                     if self.peek() in ("", ")"):
@@ -234,7 +245,7 @@ class _Parser(Scanner):
             return regex
         if self.text.startswith("IN", self.at) and self.text[self.at + 2 :].lstrip()[:1] == "[":
             return self.term_set(field)
-        for word in ("AND", "OR", "NOT"):
+        for word in (*_OPERATORS, "NOT"):
             if self.keyword(word):
                 self.fail(f'{word} is an operator; write "{word}" to search for the word')
         start = self.at

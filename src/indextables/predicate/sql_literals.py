@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import struct
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from indextables.predicate.tree import Value
 
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INT", "BIGINT"))
 _TEXTS = frozenset(("TEXT", "VARCHAR", "CHAR"))
+_EXACT = Context(prec=80)
 _INSTANTS = frozenset(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ"))
 
 
@@ -41,7 +42,8 @@ def literal_value(node: exp.Expr, *, timezone: str) -> Value | None:
         case exp.Neg():
             value = literal_value(node.this, timezone=timezone)
             if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-                return -value
+                # A minus would round a decimal to the digits of Python's context.
+                return value.copy_negate() if isinstance(value, Decimal) else -value
             raise NotALiteralError("'-' must stand before a number")
         case exp.HexString():
             digits = str(node.this)
@@ -89,7 +91,7 @@ def _cast(value: Value, to: exp.DataType, timezone: str) -> Value:
 def _decimal(value: Decimal, to: exp.DataType) -> Decimal:
     sizes = [int(size.name) for size in to.expressions]
     precision, scale = [*sizes, 0][:2] if sizes else (10, 0)
-    rounded = value.quantize(Decimal(1).scaleb(-scale))
+    rounded = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
     if rounded != value or rounded.adjusted() >= precision - scale:
         raise InvalidOperation
     return rounded

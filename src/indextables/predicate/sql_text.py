@@ -25,6 +25,7 @@ from indextables.predicate.coercion import compare, constant_compare, is_in
 from indextables.predicate.like import like
 from indextables.predicate.names import resolve_column, resolve_field
 from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
+from indextables.predicate.search_scanner import half_character
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import join_strings, tokenize
 from indextables.predicate.sql_literals import NotALiteralError, literal_value
@@ -89,6 +90,8 @@ def parse_predicate(
 def _parsed(
     sql: str, schema: pa.Schema, timezone: str, max_query_length: int, max_query_depth: int
 ) -> Predicate:
+    if (at := half_character(sql)) is not None:
+        raise PredicateSyntaxError(sql, f"{sql[at]!r} is no character; write it in UTF-8.")
     reader = _Reader(schema, timezone, max_query_length, max_query_depth)
     try:
         rewritten = rewrite_operators(sql)

@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 
 from indextables.errors import SchemaError
 
+_YEARS = range(-719_162, 2_932_897)
+"""Days since 1970, of the years 1 to 9999."""
+_DAY = 86_400_000_000
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = {*map(chr, range(0x20)), "\x7f", *"\"#%'*/:=?\\{[]^"}
 
@@ -52,6 +55,8 @@ def split_by_partition(
         if batch.num_rows:
             yield {}, rest
         return
+    for name in columns:
+        _check_years(name, batch.column(name))
     texts = [partition_text(batch.column(name)) for name in columns]
     codes = [
         t.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
@@ -71,6 +76,24 @@ def split_by_partition(
         }
         start, end = int(bounds[number]), int(bounds[number + 1])
         yield values, sorted_rows.slice(start, end - start)
+
+
+def _check_years(name: str, column: Any) -> None:
+    """Refuse moments that nobody could read back from their text."""
+    if pa.types.is_date(column.type):
+        limits = _YEARS
+        found: Any = pc.min_max(column.cast(pa.int32()))
+    elif pa.types.is_timestamp(column.type):
+        limits = range(_YEARS.start * _DAY, _YEARS.stop * _DAY)
+        found = pc.min_max(column.cast(pa.int64()))
+    else:
+        return
+    bounds = [bound.as_py() for bound in (found["min"], found["max"])]
+    if bounds != [None, None] and any(bound not in limits for bound in bounds):
+        raise SchemaError(
+            f"The partition column '{name}' holds a moment outside the years 1 to 9999, which is "
+            "no partition. Write null instead, or partition by another column."
+        )
 
 
 def partition_text(column: pa.Array[Any]) -> pa.Array[Any]:

@@ -28,6 +28,7 @@ from indextables.config import (
 from indextables.errors import SchemaError
 from indextables.split.container import Statistics
 
+_EPOCH = datetime.date(1970, 1, 1)
 _SURROGATES = range(0xD800, 0xE000)
 _LAST_CHARACTER = 0x10FFFF
 
@@ -74,6 +75,7 @@ class StatisticsCollector:
     ) -> None:
         names = columns_with_statistics(schema, config, partition_by=partition_by)
         self._columns = {name: _Column() for name in names}
+        self._dates = {name for name in names if pa.types.is_date(schema.field(name).type)}
         enabled = config[STATS_TRUNCATION_ENABLED]
         self._longest = config[STATS_TRUNCATION_LENGTH] if enabled else None
 
@@ -97,11 +99,14 @@ class StatisticsCollector:
         """The statistics, spelled for the log."""
         low_values, high_values = {}, {}
         for name, known in self._columns.items():
-            if known.low is not None:
-                low_values[name] = spell(truncate_low(known.low, self._longest))
-                high = truncate_high(known.high, self._longest)
-                if high is not None:
-                    high_values[name] = spell(high)
+            low = truncate_low(known.low, self._longest)
+            high = truncate_high(known.high, self._longest)
+            if name in self._dates:
+                low, high = _date(low), _date(high)
+            if low is not None:
+                low_values[name] = spell(low)
+            if high is not None:
+                high_values[name] = spell(high)
         return Statistics(
             low_values,
             high_values,
@@ -111,10 +116,18 @@ class StatisticsCollector:
 
 
 def _plain(scalar: Any) -> Any:
-    """A value Python orders as the column does; timestamps as microseconds."""
-    if pa.types.is_timestamp(scalar.type):
+    """A value Python orders as the column does; timestamps as microseconds, dates as days."""
+    if pa.types.is_timestamp(scalar.type) or pa.types.is_date(scalar.type):
         return scalar.value
     return scalar.as_py()
+
+
+def _date(days: int | None) -> datetime.date | None:
+    """The date so many days after 1970; `None`, which is no bound, outside the years 1 to 9999."""
+    try:
+        return None if days is None else _EPOCH + datetime.timedelta(days=days)
+    except OverflowError:
+        return None
 
 
 def spell(value: Any) -> str:

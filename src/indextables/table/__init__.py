@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import NotATableError
+from indextables.errors import NotATableError, SchemaError
 from indextables.jobs.new_table import new_table
 from indextables.log.transaction_log import TransactionLog
 from indextables.schema import from_json
@@ -66,6 +66,15 @@ class Table(Reading, Writing, Upkeep, CrossReferences):
         >>> table.search("fox")["id"].to_pylist()
         ['a']
         """
+        if isinstance(partition_by, str):
+            raise SchemaError(
+                f"partition_by is a list of names. Write partition_by=[{partition_by!r}]."
+            )
+        if not isinstance(schema, pa.Schema | str):
+            raise SchemaError(
+                "schema is an Arrow schema, or Spark's schema as JSON, not "
+                f"{type(schema).__name__}."
+            )
         types = {f"{keys.TYPE_MAP.name}{column}": kind for column, kind in (mapping or {}).items()}
         metadata, _ = new_table(
             from_json(schema) if isinstance(schema, str) else schema,

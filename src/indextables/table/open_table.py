@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Mapping
 
@@ -56,6 +57,8 @@ class OpenTable:
         """The table's files, schema and properties, now or in the past."""
         if version is not None and timestamp is not None:
             raise ConfigError("Say either version=… or timestamp=…, not both.")
+        if version is not None and not hasattr(version, "__index__"):
+            raise ConfigError(f"A version is a number, not {version!r}.")
         if timestamp is not None:
             return self._log.snapshot(timestamp_ms=_milliseconds(timestamp))
         return self._log.snapshot(version=self._version if version is None else version)
@@ -129,12 +132,12 @@ def _milliseconds(timestamp: Timestamp) -> int:
     if isinstance(timestamp, int):
         return timestamp
     if isinstance(timestamp, str):
-        try:
+        with contextlib.suppress(ValueError):
             timestamp = datetime.datetime.fromisoformat(timestamp)
-        except ValueError:
-            raise ConfigError(
-                f"{timestamp!r} is no time. Write 2024-01-31T12:00:00, a datetime, or milliseconds."
-            ) from None
+    if not isinstance(timestamp, datetime.datetime):
+        raise ConfigError(
+            f"{timestamp!r} is no time. Write 2024-01-31T12:00:00, a datetime, or milliseconds."
+        )
     if timestamp.tzinfo is None:
         timestamp = timestamp.replace(tzinfo=datetime.UTC)
     return int(timestamp.timestamp() * 1000)

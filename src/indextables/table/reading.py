@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ class Reading(OpenTable):
         plan = plan_scan(
             snapshot,
             predicate=self._predicate(where, snapshot),
-            columns=columns,
+            columns=_checked_names(columns, "columns"),
             limit=_checked_limit(limit),
             router=self._router(snapshot),
         )
@@ -79,7 +80,8 @@ class Reading(OpenTable):
         snapshot = self.snapshot()
         environment = self._environment(snapshot)
         search = self._search(query, fields, snapshot)
-        chosen = checked_columns(snapshot, columns)
+        chosen = checked_columns(snapshot, _checked_names(columns, "columns"))
+        _checked_names(snippets, "snippets")
         shown = checked_columns(snapshot, snippets) if snippets else ()
         needed = list(dict.fromkeys([*chosen, *shown]))
         result = [*chosen, SCORE, *(f"_snippet_{name}" for name in snippets)]
@@ -124,14 +126,14 @@ class Reading(OpenTable):
         plan = plan_scan(
             snapshot,
             predicate=predicate,
-            columns=columns,
+            columns=_checked_names(columns, "columns"),
             limit=_checked_limit(limit),
             router=self._router(snapshot),
         )
         return explain_scan(plan, mapping_of(snapshot))
 
     def _search(self, query: str, fields: Sequence[str] | None, snapshot: Snapshot) -> Search:
-        if fields is not None:
+        if _checked_names(fields, "fields") is not None:
             if not fields:
                 raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
             checked_columns(snapshot, fields)
@@ -156,4 +158,11 @@ class Reading(OpenTable):
 def _checked_limit(limit: int | None) -> int | None:
     if limit is not None and (isinstance(limit, bool | str | float) or limit < 0):
         raise ConfigError(f"A limit is a number of rows, not {limit!r}.")
-    return limit
+    return None if limit is None else min(limit, sys.maxsize)
+
+
+def _checked_names(names: Sequence[str] | None, what: str) -> Sequence[str] | None:
+    """A text is a sequence of texts to Python, its letters, which nobody means."""
+    if isinstance(names, str):
+        raise SchemaError(f"{what} is a list of names. Write {what}=[{names!r}].")
+    return names

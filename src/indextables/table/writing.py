@@ -72,6 +72,7 @@ class Writing(OpenTable):
         Times in `where` that name no time zone are meant in `timezone`.
         """
         self._check_writable()
+        _check_where(where)
         predicate = self._predicate(where, self.snapshot(), timezone=timezone)
         return write_rows.delete_rows(self._log, predicate, config=self._config)
 
@@ -96,6 +97,8 @@ class Writing(OpenTable):
         [1, 20, 30]
         """
         self._check_writable()
+        if isinstance(assignments, Mapping):
+            _check_expressions(assignments)
         snapshot = self.snapshot()
         predicate = self._predicate(where, snapshot, timezone=timezone)
         changes = parse_assignments(assignments, snapshot.schema, timezone=timezone)
@@ -104,6 +107,7 @@ class Writing(OpenTable):
     def drop_partitions(self, *, where: str, timezone: str = "UTC") -> Dropped:
         """Remove the partitions that meet a condition on partition columns."""
         self._check_writable()
+        _check_where(where)
         predicate = self._predicate(where, self.snapshot(), timezone=timezone)
         return drop_partitions(self._log, predicate)
 
@@ -113,3 +117,20 @@ class Writing(OpenTable):
         if (version is None) == (timestamp is None):
             raise ConfigError("Say either version=… or timestamp=… to restore.")
         return restore(self._log, self.snapshot(version=version, timestamp=timestamp)).version
+
+
+def _check_where(where: object) -> None:
+    """A condition that somebody failed to make must not stand for all rows."""
+    if where is None:
+        raise ConfigError("where is None. Write the condition, or where='true' for everything.")
+
+
+def _check_expressions(assignments: Mapping[str, object]) -> None:
+    if not assignments:
+        raise ConfigError("assignments is empty. Name a column and its new value.")
+    for column, value in assignments.items():
+        if not isinstance(value, str):
+            raise ConfigError(
+                f"The new value of '{column}' is an expression of SQL, as text, not {value!r}: "
+                "write {'n': '5', 'tag': \"'red'\"}."
+            )
