@@ -13,11 +13,11 @@ from indextables.storage import open_store
 
 APPENDS = 50
 
-# Many writers on one table need more patience than the default, and less sleep.
+# Many writers on one table need more patience than the default.
 PATIENT = {
     "spark.indextables.transaction.retry.maxAttempts": 1000,
-    "spark.indextables.transaction.retry.baseDelayMs": 1,
-    "spark.indextables.transaction.retry.maxDelayMs": 50,
+    "spark.indextables.transaction.retry.baseDelayMs": 20,
+    "spark.indextables.transaction.retry.maxDelayMs": 400,
 }
 
 
