@@ -13,10 +13,13 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+from scratch import use_memory
 from servers import Server, ServerUnavailableError, azure_server, s3_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+use_memory()
 
 # Tests are many short queries: compiling them well takes longer than running them. For every JVM
 # that a test starts, those of other processes too.
