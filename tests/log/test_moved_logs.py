@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from logs import add, append, memory_store, metadata, new_log, paths
+from logs import add, append, memory_store, metadata, new_log, paths, remove
 
-from indextables.config import Config
+from indextables.config import TRANSACTION_CACHE_TTL, Config
 from indextables.errors import (
     CommitStateUnknownError,
     ConcurrentAppendError,
     MetadataChangedError,
     NotATableError,
+    StorageError,
 )
 from indextables.jobs.truncate_history import truncate_history
+from indextables.log import history as log_history
+from indextables.log import reader as log_reader
 from indextables.log.actions import Remove
+from indextables.log.cache import LogCache
+from indextables.log.names import version_path
 from indextables.log.transaction import Operation, Transaction, everything
 from indextables.log.transaction_log import TransactionLog
 
@@ -138,3 +143,95 @@ def test_a_dropped_table_is_no_table():
     with pytest.raises(NotATableError):
         append(log)
     assert not list(log.store.list())
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new", "behind"])
+def test_a_truncation_between_a_listing_and_the_reading(monkeypatch, known):
+    """What was listed is gone, and that is no damage."""
+    log = new_log()
+    reading = TransactionLog(log.store)
+    if known:
+        reading.snapshot()
+    for _ in range(5):
+        append(log)
+    listed = log_reader.list_log_after if known else log_reader.list_log
+
+    def truncated_after(store, *version):
+        monkeypatch.undo()
+        found = listed(store, *version)
+        _truncated(log)
+        return found
+
+    monkeypatch.setattr(log_reader, listed.__name__, truncated_after)
+    assert paths(reading.snapshot()) == paths(log.snapshot())
+
+
+@pytest.mark.parametrize("put_fails", [False, True])
+def test_a_log_that_cannot_be_read_after_the_put_leaves_the_commit_in_doubt(monkeypatch, put_fails):
+    """Any other error says that the commit failed, and then its splits are deleted."""
+    log = new_log(options={"spark.indextables.transaction.retry.maxAttempts": 2})
+    append(log)
+    mine = add("day=1/mine.split")
+    put = log.store.put_if_absent
+
+    def put_and_lose_the_log(path: str, data: bytes) -> None:
+        monkeypatch.undo()
+        put(path, data)
+        if put_fails:
+            log.store.put(path, data[:-9])  # what a reader sees for now
+            raise StorageError("The answer was lost.", path=path)
+        log.store.delete([version_path(1)])
+        log.store.put(version_path(3), b"{}")
+
+    monkeypatch.setattr(log.store, "put_if_absent", put_and_lose_the_log)
+    with pytest.raises(CommitStateUnknownError):
+        append(log, mine)
+
+
+def test_a_table_made_anew_can_be_written_to_when_the_old_snapshot_is_forgotten():
+    """The mark of the old file may live longer than the snapshot that it belongs to."""
+    old, clock = new_log(), [0.0]
+    log = TransactionLog(
+        old.store, config=old.config, cache=LogCache(old.config, timer=lambda: clock[0])
+    )
+    log.snapshot()
+    ttl_s = old.config[TRANSACTION_CACHE_TTL] / 1000
+    clock[0] = ttl_s - 1
+    log.newest()
+    clock[0] = ttl_s + 1
+    _drop(old)
+    TransactionLog.create(old.store, replace(metadata("day"), id="table-2"))
+    assert append(log).version == 1
+
+
+def test_a_removal_on_a_state_without_a_version_file_is_not_in_doubt(monkeypatch):
+    """Nobody truncated: whoever does writes a newer checkpoint first."""
+    log = new_log()
+    append(log, add("day=1/a.split"), add("day=1/b.split"))
+    log.checkpoint()
+    log.store.delete([version_path(0), version_path(1)])
+    slow = TransactionLog(log.store, config=log.config)
+    put = slow.store.put_if_absent
+
+    def followed(path: str, data: bytes) -> None:
+        monkeypatch.undo()
+        put(path, data)
+        append(TransactionLog(log.store))
+
+    monkeypatch.setattr(slow.store, "put_if_absent", followed)
+    assert remove(slow, "day=1/a.split").version == 2
+    assert "day=1/a.split" not in paths(slow.snapshot())
+
+
+def test_the_history_is_what_a_truncation_left_of_it(monkeypatch):
+    log = new_log()
+    append(log)
+    listed = log_history.list_log
+
+    def truncated_after(store):
+        found = listed(store)
+        _truncated(log)
+        return found
+
+    monkeypatch.setattr(log_history, "list_log", truncated_after)
+    assert TransactionLog(log.store).history() == []

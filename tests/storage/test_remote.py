@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import pytest
+from obstore import exceptions
 from servers import Server
 
-from indextables.errors import StorageError
+from indextables.errors import StorageError, StorageRefusedError
 from indextables.storage import open_store, remote
 
 KEY = {"azure_storage_account_key": "aGVsbG8="}
@@ -93,3 +94,37 @@ def test_none_is_not_given(s3: Server) -> None:
     store = open_store(f"{s3.uri}/none", {**s3.options, "aws_session_token": None})
     store.put("x", b"1")
     assert store.get("x") == b"1"
+
+
+_DOCUMENT = """<?xml version="1.0"?><Error><Code>ExpiredToken</Code>
+<Message>The provided token has expired.</Message><Token-0>of the environment</Token-0></Error>"""
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("in 1ms - Server returned non-2xx status code: 400 Bad Request", StorageRefusedError),
+        ("in 1ms - Received redirect without LOCATION", StorageRefusedError),
+        ("after 2 retries - Server returned non-2xx status code: 403 Forbidden", StorageError),
+        ("in 1ms - Server returned non-2xx status code: 429 Too Many", StorageError),
+    ],
+)
+def test_a_refusal_is_a_sentence_without_secrets(
+    status: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And certain to have changed nothing, unless it was not the first attempt."""
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise exceptions.GenericError(f"Generic S3 error: PUT http://host/a {status}: {_DOCUMENT}")
+
+    monkeypatch.setattr(remote.obstore, "put", refuse)
+    with pytest.raises(StorageError) as caught:
+        open_store("s3://bucket/docs", {}).put_if_absent("a", b"")
+    assert type(caught.value) is kind
+    assert "answered ExpiredToken: The provided token has expired. Check" in str(caught.value)
+    assert "environment" not in str(caught.value)
+
+
+def test_a_commit_to_a_bucket_that_is_not_there_is_not_in_doubt(s3: Server) -> None:
+    with pytest.raises(StorageRefusedError, match=r"NoSuchBucket.*make it first"):
+        open_store("s3://nowhere/docs", s3.options).put_if_absent("a", b"")

@@ -19,9 +19,9 @@ from indextables import config as keys
 from indextables.config import Config, known_keys
 from indextables.errors import (
     CommitStateUnknownError,
+    LogError,
     MetadataChangedError,
     ObjectExistsError,
-    ObjectNotFoundError,
     RetriesExhaustedError,
     StorageError,
     StorageRefusedError,
@@ -151,6 +151,7 @@ class Committer:
         self.observer("before_put")
         # A truncation may have removed the next version, and then its name is free again.
         if snapshot.version >= 0 and not self.reader.is_there(snapshot):
+            self.reader.forget()
             return None
         for attempt in range(1, self.config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
             try:
@@ -187,12 +188,15 @@ class Committer:
         for attempt in range(1, self.config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
             try:
                 return self.reader.is_there(snapshot, newest=mine.version) or self._is_live(mine)
-            except StorageError:
+            # Whatever cannot be read now: a caller who sees another error than that of a commit in
+            # doubt deletes its splits.
+            except (StorageError, LogError):
                 self.sleep(self._pause_s(attempt))
         return False
 
     def _is_live(self, mine: VersionActions) -> bool:
         added = {action.path for action in mine.actions if isinstance(action, Add | AddXRef)}
+        self.reader.forget()
         now = self.reader.load(None)
         return bool(added) and added == now.contains(added) | added.intersection(now.xrefs)
 
@@ -200,9 +204,7 @@ class Committer:
         """Whether the version file is of this transaction; None if nobody can tell now."""
         try:
             info = self.reader.read_version(version).commit_info
-        except ObjectNotFoundError:
-            return None
-        except StorageError:
+        except (StorageError, LogError):  # not there, or not to be read
             return None
         return info is not None and info.txn_id == transaction_id
 

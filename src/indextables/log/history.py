@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from indextables.errors import VersionNotFoundError
+from indextables.errors import ObjectNotFoundError, VersionNotFoundError
 from indextables.log.actions import Add, Remove
 from indextables.log.listing import LogListing, list_log
 from indextables.log.reader import LogReader, earliest_readable
@@ -35,7 +36,8 @@ def history(store: Store, reader: LogReader, *, limit: int | None = None) -> lis
     entries = []
     for version in newest_first:
         if version in listing.versions:
-            entries.append(_entry(reader.read_version(version)))
+            with contextlib.suppress(ObjectNotFoundError):  # truncated since it was listed
+                entries.append(_entry(reader.read_version(version)))
         else:
             at = listing.states[version].modified_ms
             entries.append(HistoryEntry(version, at, None, {}, {}, None, 0, 0))

@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 # After so many new versions found one by one, a listing is cheaper.
 _PROBES = 3
 _AT_ONCE = 1000
+_LOOKS = 3
 
 KeepManifest = Callable[[Mapping[str, PartitionBounds]], bool]
 
@@ -116,7 +117,7 @@ class LogReader:
     def refresh(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot brought up to date. Costs two requests when nothing is new."""
         if not self.is_there(snapshot):
-            self._cache.forget_versions()
+            self.forget()
             return self.load(None)
         found: list[VersionActions] = []
         version = snapshot.version + 1
@@ -128,8 +129,10 @@ class LogReader:
             version += 1
         else:
             listing = list_log_after(self._store, version)
-            if listing.versions:
-                found += self.read_versions(version, max(listing.versions))
+            try:
+                found += self.read_versions(version, max(listing.versions, default=-1))
+            except VersionGapError:
+                return self.load(None)
         return snapshot.advance(found)
 
     def is_there(self, snapshot: Snapshot, *, newest: int | None = None) -> bool:
@@ -143,13 +146,27 @@ class LogReader:
         try:
             etag = self._store.head(version_path(version)).etag
         except ObjectNotFoundError:
-            # The Scala product has versions that exist as a state only.
-            latest = list_log_after(self._store, version).latest
-            return latest == (version if newest is None else newest)
+            # The Scala product has versions that exist as a state only. As long as no checkpoint is
+            # newer, nothing was truncated: that begins with one.
+            listing = list_log_after(self._store, version)
+            bases = (*listing.states, *listing.checkpoints)
+            return max(bases, default=-1) == version or listing.latest == newest
         return self._cache.is_same_file(version, etag)
+
+    def forget(self) -> None:
+        """Forget what was read of a log that is another one by now."""
+        self._cache.forget_versions()
 
     def load(self, version: int | None, *, keep_manifest: KeepManifest | None = None) -> Snapshot:
         """A snapshot from the store, without the snapshot caches."""
+        for _ in range(_LOOKS - 1):
+            try:
+                return self._load(version, keep_manifest)
+            except (VersionGapError, ObjectNotFoundError):
+                continue  # perhaps a truncation took what was listed a moment ago
+        return self._load(version, keep_manifest)
+
+    def _load(self, version: int | None, keep_manifest: KeepManifest | None) -> Snapshot:
         hint = read_last_checkpoint(self._store)
         if hint is not None and (version is None or hint.version <= version):
             nearby = list_log_after(self._store, hint.version)

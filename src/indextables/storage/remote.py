@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from indextables.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
+    StorageRefusedError,
 )
 from indextables.storage.clients import client_of
 from indextables.storage.location import Location, parse_location
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 8 << 20
 _MAX_PARTS = 9_000  # S3 allows 10,000
+_ANSWER = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
+# Statuses that a service gives instead of doing what was asked; others of them may be passing.
+_REFUSED = re.compile(r"status code: (?!408|409|412|429)([34]\d\d)|redirect without LOCATION")
+_REPEATED = re.compile(r"after [1-9]\d* retries")
+_NO_CONTAINER = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist")
 
 # A process id may be used again; this name of a process is not.
 _PROCESS = uuid.uuid4().hex
@@ -213,22 +220,36 @@ class RemoteStore(Store):
             yield
         except StorageError:  # an OSError as well
             raise
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if verb == "write" and _NO_CONTAINER.search(str(error)):
+                raise self._failed(verb, shown, str(error)) from None
             raise ObjectNotFoundError(shown) from None
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
             raise ObjectExistsError(shown) from None
-        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            raise StorageError(
-                f"Not allowed to {verb} {shown}: {scrub(str(error), self._options)}. "
-                "Check the credentials in storage_options or the environment.",
-                path=shown,
-            ) from None
         except (exceptions.BaseError, ValueError, OSError) as error:
-            raise StorageError(
-                f"Cannot {verb} {shown}: {scrub(str(error), self._options)}. "
-                "Check the endpoint, the network and the storage_options.",
-                path=shown,
-            ) from None
+            raise self._failed(verb, shown, str(error)) from None
+
+    def _failed(self, verb: str, shown: str, text: str) -> StorageError:
+        """One sentence of what a service answered.
+
+        Of the document in its answer the code and the message: the rest may repeat the request,
+        with a token that was read from the environment.
+        """
+        reason = scrub(text, self._options)
+        if answer := _ANSWER.search(text):
+            told = ": ".join(part.split("\n")[0] for part in answer.groups() if part)
+            reason = scrub(f"the store answered {told}", self._options)
+        status = _REFUSED.search(text)
+        problem, advice = "Cannot", "the endpoint, the network and the storage_options"
+        kind = StorageError
+        if status is not None:
+            problem = "Not allowed to" if status[1] in ("401", "403") else "Cannot"
+            advice = "the credentials, which may have expired, and the other storage_options"
+            if _NO_CONTAINER.search(text):
+                advice = "the name of the bucket or container; make it first"
+            # Of several attempts an earlier one may have taken effect.
+            kind = StorageError if _REPEATED.search(text) else StorageRefusedError
+        return kind(f"{problem} {verb} {shown}: {reason}. Check {advice}.", path=shown)
 
     # Last, because its name hides the built-in type in the annotations that follow.
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[ObjectMeta]:
