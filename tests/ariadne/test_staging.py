@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from indextables.ariadne import large_tables, maintenance, value_table
 from indextables.ariadne.column_fold import Target
 from indextables.ariadne.context import Context
-from indextables.ariadne.declarations import STAGING, Bloom, Declarations, Regular
-from indextables.ariadne.delta import DeltaPlace
+from indextables.ariadne.declarations import STAGING, Bloom, Regular
+from indextables.ariadne.delta import DataFile, DeltaPlace, data_files
 from indextables.ariadne.fold import row_batch
 from indextables.ariadne.layout import FIXED_SCHEMA, STAGED_SCHEMA
+from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.place import IndexPlace
 from indextables.ariadne.staging import consolidate, overlay, staged_batches, unfinished
 from indextables.config import Config
-from indextables.errors import StorageMigrationError
+from indextables.errors import StorageError, StorageMigrationError
 
 A, B = Target(Regular("a"), pa.int64()), Target(Bloom("b"), pa.string())
-DECLARED = Declarations((A.declaration, B.declaration))
 
 
 def staged(*rows, targets=(A,), minute=0, extends=False):
@@ -49,6 +52,23 @@ def stage(place, name, rows):
     place.staging(name).append(rows)
 
 
+def stage_large(place, name, identity, minute=0):
+    """A file whose values, the minute and the next, are in the large table."""
+    rows = value_table.rows(name, values(minute, minute + 1))
+    sink = io.BytesIO()
+    stats = value_table.write(rows, sink)
+    place.store.put(f"large_indexes/a/{identity}-0.parquet", sink.getvalue())
+    file = DataFile(f"{identity}-0.parquet", sink.tell(), stats)
+    place.large("a").commit([file], value_table.schema(pa.int64()))
+    row = {"filename": name, "etag": "1", "large_a": identity}
+    stage(place, identity, staged(row, minute=minute))
+
+
+def large_values(place):
+    rows = place.large("a").read().to_pylist()
+    return sorted((row["filename"], row["value"]) for row in rows)
+
+
 def found(place):
     return {row["filename"]: row for row in place.main.read().to_pylist()}
 
@@ -57,18 +77,17 @@ def test_a_row_replaces_and_another_one_extends():
     first, _ = overlay(
         None,
         staged({"filename": "x", "etag": "1", "a": values(1)}, {"filename": "y", "a": values(2)}),
-        DECLARED,
     )
     more = staged(
         {"filename": "x", "etag": "1", "bloom_b": b"f", "nulls_b": 3}, targets=(B,), extends=True
     )
-    second, dropped = overlay(first, more, DECLARED)
+    second, dropped = overlay(first, more)
     rows = {row["filename"]: row for row in second.to_pylist()}
     assert dropped == 0
     assert (rows["x"]["a"], rows["x"]["bloom_b"], rows["x"]["nulls_b"]) == ([1], b"f", 3)
     assert rows["x"]["built"] == ["a", "bloom_b"]
     assert (rows["y"]["a"], rows["y"]["bloom_b"], rows["y"]["built"]) == ([2], None, ["a"])
-    third, _ = overlay(second, staged({"filename": "x", "etag": "2", "a": values(9)}), DECLARED)
+    third, _ = overlay(second, staged({"filename": "x", "etag": "2", "a": values(9)}))
     rows = {row["filename"]: row for row in third.to_pylist()}
     assert (rows["x"]["a"], rows["x"]["bloom_b"], rows["x"]["built"]) == ([9], None, ["a"])
 
@@ -81,18 +100,18 @@ def test_a_row_replaces_and_another_one_extends():
 )  # fmt: skip
 def test_a_row_of_another_file_is_not_extended(change):
     row = {"filename": "x", "etag": "1", "a": values(1), **change}
-    current, _ = overlay(None, staged(row), DECLARED)
+    current, _ = overlay(None, staged(row))
     more = staged({"filename": "x", "etag": "1", "bloom_b": b"f"}, targets=(B,), extends=True)
-    after, dropped = overlay(current, more, DECLARED)
+    after, dropped = overlay(current, more)
     assert dropped == 1
     assert after.column("built").to_pylist() == [["a"]]
 
 
 def test_types_that_do_not_agree_are_named():
-    current, _ = overlay(None, staged({"filename": "x", "a": values(1)}), DECLARED)
+    current, _ = overlay(None, staged({"filename": "x", "a": values(1)}))
     other = Target(Regular("a"), pa.string())
     with pytest.raises(StorageMigrationError, match="somewhere"):
-        overlay(current, staged({"filename": "x"}, targets=(other,)), DECLARED, uri="somewhere")
+        overlay(current, staged({"filename": "x"}, targets=(other,)), uri="somewhere")
 
 
 def test_the_newest_batch_wins_and_nothing_is_left_over(place):
@@ -100,7 +119,7 @@ def test_the_newest_batch_wins_and_nothing_is_left_over(place):
     stage(place, "aa", staged({"filename": "x", "a": values(2)}, minute=2))
     stage(place, "mm", staged({"filename": "y", "a": values(3)}, minute=0))
     place.store.put("staging/never-committed/rows.parquet", b"x")
-    done = consolidate(place, DECLARED, lambda name: name != "unregistered")
+    done = consolidate(place, lambda name: name != "unregistered")
     assert (done.batches, done.dropped) == (3, 0)
     rows = found(place)
     assert {name: row["a"] for name, row in rows.items()} == {"x": [2], "y": [3]}
@@ -112,7 +131,7 @@ def test_the_newest_batch_wins_and_nothing_is_left_over(place):
 
 def test_rows_of_files_that_left_meanwhile_are_not_taken(place):
     stage(place, "1", staged({"filename": "x", "a": values(1)}, {"filename": "y", "a": values(2)}))
-    consolidate(place, DECLARED, lambda name: name == "y")
+    consolidate(place, lambda name: name == "y")
     assert set(found(place)) == {"y"}
 
 
@@ -140,6 +159,21 @@ def test_writers_at_once_all_succeed(tmp_path):
     assert {row["n"] for row in rows} == {2}
 
 
+def test_a_failure_is_no_lost_race_because_of_a_word_in_its_path(tmp_path):
+    place = DeltaPlace(f"{tmp_path}/conflict already exists")
+    place.append(pa.table({"filename": ["a"]}))
+    for file in Path(place.uri).glob("*.parquet"):
+        file.unlink()
+    for use in (place.read, lambda: place.delete("filename", ["a"])):
+        with pytest.raises(StorageError, match="Cannot use the Delta table") as caught:
+            use()
+        assert "\n" not in str(caught.value)
+        assert "\x1b" not in str(caught.value)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="Cannot use the Delta table"):
+        DeltaPlace(f"{tmp_path}/file").append(pa.table({"filename": ["a"]}))
+
+
 def test_what_is_no_table_is_none(tmp_path):
     (tmp_path / "junk").write_text("x")
     place = DeltaPlace(str(tmp_path))
@@ -148,3 +182,48 @@ def test_what_is_no_table_is_none(tmp_path):
     place.delete("filename", ["it's"])
     place.compact()
     assert place.vacuum(0) == []
+
+
+def test_a_batch_that_others_merged_meanwhile_does_not_come_back(place, monkeypatch):
+    """Its large values went when a newer row of the file took its place."""
+    upsert = DeltaPlace.upsert
+
+    def overtaken(self, *arguments):
+        monkeypatch.setattr(DeltaPlace, "upsert", upsert)
+        consolidate(place, lambda _: True)
+        stage_large(place, "x", "two", 2)
+        consolidate(place, lambda _: True)
+        return upsert(self, *arguments)
+
+    stage_large(place, "x", "one", 1)
+    monkeypatch.setattr(DeltaPlace, "upsert", overtaken)
+    consolidate(place, lambda _: True)
+    live = {meta["path"] for meta in data_files(place.large("a").open())}
+    assert f"{found(place)['x']['large_a']}-0.parquet" in live
+
+
+def test_a_column_that_nobody_here_has_heard_of_is_taken_over(place):
+    """Another process declared it, read it, and staged it a moment ago."""
+    stage(place, "1", staged({"filename": "x", "etag": "1", "a": values(1)}, minute=1))
+    new = Target(Regular("new"), pa.int64())
+    row = {"filename": "x", "etag": "1", "new": values(7)}
+    stage(place, "2", staged(row, targets=(new,), minute=2, extends=True))
+    consolidate(place, lambda _: True)
+    assert found(place)["x"]["new"] == [7]
+    assert found(place)["x"]["a"] == [1]
+
+
+def test_files_that_leave_take_nothing_along(place, monkeypatch):
+    """Neither out of compacted data files, nor of those that another update wrote meanwhile."""
+    place.metadata.create(Metadata("parquet", "{}"))
+    for minute, name in enumerate("xyz"):
+        stage_large(place, name, f"first-{name}", minute)
+    consolidate(place, lambda _: True)
+    maintenance.compact(place)
+    stage_large(place, "x", "again", 5)
+    maintenance.remove_rows(place, ["x"])
+    assert large_values(place) == [("x", 5), ("x", 6), ("y", 1), ("y", 2), ("z", 2), ("z", 3)]
+    consolidate(place, lambda _: True)
+    monkeypatch.setattr(large_tables, "_ORPHAN_MS", -1)  # a day later
+    maintenance.compact(place)
+    assert large_values(place) == [("x", 5), ("x", 6), ("y", 1), ("y", 2), ("z", 2), ("z", 3)]

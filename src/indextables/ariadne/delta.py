@@ -7,6 +7,7 @@ looks like no Delta table is no table: it is never deleted because of its looks.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,12 @@ T = TypeVar("T")
 _ATTEMPTS = 20
 _NAMES = 500
 """File names in one DELETE statement."""
+_LOST = re.compile(
+    r"Generic error: A (Delta Lake )?table already exists at"
+    r"|Delta transaction failed, version \d+ already exists"
+)
+"""How delta-rs says that a table or a version was made meanwhile."""
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|↳")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +208,17 @@ class DeltaPlace:
 
     def vacuum(self, retention_hours: int) -> list[str]:
         """Delete data files that no version younger than this needs; gives their names."""
-        table = self.open()
-        if table is None:
-            return []
-        with _Errors(self):
-            return table.vacuum(
-                retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False
-            )
+
+        def attempt() -> list[str]:
+            table = self.open()
+            if table is None:
+                return []
+            with _Errors(self):
+                return table.vacuum(
+                    retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False
+                )
+
+        return self._retried(attempt)
 
     @property
     def _options(self) -> dict[str, str] | None:
@@ -221,7 +232,9 @@ class DeltaPlace:
                 return attempt()
             except _LostError:
                 pass
-            except DeltaError as error:
+            except StorageError:  # an OSError as well
+                raise
+            except (DeltaError, OSError) as error:
                 if not _is_lost(error):
                     raise _failed(self, error) from None
             time.sleep(random.uniform(0, min(0.02 * 2**number, 2)))
@@ -257,15 +270,21 @@ class _Errors:
 
 
 def _is_lost(error: BaseException) -> bool:
-    from deltalake.exceptions import CommitFailedError
+    """Whether another writer's commit came first. Messages name paths, so they are not searched."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
 
-    text = str(error).lower()
-    return isinstance(error, CommitFailedError) or "already exists" in text or "conflict" in text
+    text = str(error)
+    if isinstance(error, CommitFailedError):
+        return not text.startswith("Unsupported")
+    return isinstance(error, DeltaError) and _LOST.match(text) is not None
 
 
 def _failed(place: DeltaPlace, error: BaseException) -> StorageError:
+    # A cause and what it comes from are lines with arrows, in colours.
+    text = " ".join(_DECORATION.sub(" ", str(error)).split())
     return StorageError(
-        f"Cannot use the Delta table {place.uri}: {scrub(str(error), place.options)}",
+        f"Cannot use the Delta table {place.uri}: {scrub(text, place.options).rstrip('.')}. "
+        "Check the credentials, the network and the files of the table.",
         path=place.uri,
     )
 

@@ -47,9 +47,33 @@ def drop(place: IndexPlace, column: str, identities: Iterable[str]) -> None:
 
 
 def drop_files(place: IndexPlace, column: str, names: list[str], identities: set[str]) -> None:
-    """Take out everything about files that leave the index."""
+    """Take out everything about files that leave the index.
+
+    Of other data files only compacted ones are looked at: an update that found a file again may
+    have written its new values a moment ago. If its row is there, they may be compacted already.
+    """
     drop(place, column, identities)
-    place.large(column).delete("filename", names)
+    target = place.large(column)
+    table, main = target.open(), place.main.open()  # in this order: rows come before compaction
+    if table is None or main is None:
+        return
+    back = place.main.rows(main, ["filename"], among=("filename", names)).column("filename")
+    gone = pa.array(sorted(set(names) - set(back.to_pylist())), pa.string())
+    live = {f["path"]: f for f in data_files(table)}
+    dataset: Any = table.to_pyarrow_dataset()
+    files, removed = [], []
+    for fragment in dataset.get_fragments():
+        path = _path(fragment.path, live)
+        if _identity(path) is not None:
+            continue
+        leaves = pc.is_in(fragment.to_table(columns=["filename"]).column("filename"), gone)
+        if not pc.any(leaves).as_py():
+            continue
+        removed.append(path)
+        kept = fragment.to_table(schema=dataset.schema).filter(pc.invert(leaves))
+        if kept.num_rows:
+            files.append(_write(place, column, value_table.clustered([kept])))
+    target.commit(files, dataset.schema, removed=removed)
 
 
 def compact(place: IndexPlace, column: str, identities: Mapping[str, str]) -> None:
@@ -93,8 +117,11 @@ def _of_files(rows: pa.Table, names: list[str]) -> pa.Table:
 
 
 def _identity(path: str) -> str | None:
-    """The identity whose data file this is; None for a compacted one."""
-    return None if path.startswith(_COMPACT) else path.rpartition("-")[0]
+    """The identity whose data file this is; None for a compacted one.
+
+    Those of delta-rs (`part-…`) are what it rewrote of compacted ones when rows were deleted.
+    """
+    return None if path.startswith((_COMPACT, "part-")) else path.rpartition("-")[0]
 
 
 def _valid_names(owner: str | None, identities: Mapping[str, str], live: set[Any]) -> list[str]:

@@ -10,8 +10,9 @@ same file; if that was rewritten in between, the addition is dropped, and the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.ariadne import large_tables
-from indextables.ariadne.declarations import STAGING, Declarations, companions, storage_column
-from indextables.ariadne.layout import FIXED_SCHEMA, holds
+from indextables.ariadne.declarations import STAGING
+from indextables.ariadne.layout import FIXED_SCHEMA
 from indextables.ariadne.place import STAGING_FOLDER, IndexPlace
 from indextables.ariadne.states import settings_hold
 from indextables.errors import StorageError, StorageMigrationError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _SAME = ("file_size", "modification_time", "etag")
 _LOG = "_delta_log"
+_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +43,27 @@ class Consolidated:
     """Additions to rows that are others by now."""
 
 
-def consolidate(
-    place: IndexPlace, declarations: Declarations, is_registered: Callable[[str], bool]
-) -> Consolidated:
+def consolidate(place: IndexPlace, is_registered: Callable[[str], bool]) -> Consolidated:
     """Merge all staged batches into the index, and remove them."""
-    batches = staged_batches(place)
-    tables = sorted(_staged_rows(place, batches), key=_age)
+    batches: list[str] = []
     superseded: dict[str, set[str]] = {}
     dropped = 0
 
     def rows_of(table: DeltaTable | None) -> pa.Table | None:
         nonlocal dropped
+        # Read on every attempt: a batch that others merged and removed meanwhile may be older than
+        # the rows that are there now, and its large values may be gone.
+        staged = sorted(_staged_rows(place), key=lambda found: _age(found[1]))
+        batches[:] = [batch for batch, _ in staged]
+        tables = [rows for _, rows in staged if rows is not None]
+        superseded.clear()
+        if not tables:
+            return None
         names = sorted({n for t in tables for n in _names(t)})
         before = None if table is None else place.main.rows(table, among=("filename", names))
         current, dropped = before, 0
-        for staged in tables:
-            current, lost = overlay(current, staged, declarations, uri=place.main.uri)
+        for rows in tables:
+            current, lost = overlay(current, rows, uri=place.main.uri)
             dropped += lost
         if current is None:
             return None
@@ -64,14 +71,13 @@ def consolidate(
         new = current.filter(changed).filter(
             pa.array([is_registered(n) for n in _names(current)], pa.bool_())
         )
-        superseded.clear()
         superseded.update(_superseded(before, new))
         return new
 
-    if tables:
-        place.main.upsert("filename", rows_of)
-        for column, identities in superseded.items():
-            large_tables.drop(place, column, identities)
+    place.main.upsert("filename", rows_of)
+    for column, identities in superseded.items():
+        large_tables.drop(place, column, identities)
+    # The oldest first: whoever reads in between finds the newer rows that came over its own.
     for batch in batches:
         _remove(place, batch)
     return Consolidated(len(batches), dropped)
@@ -100,13 +106,14 @@ def unfinished(place: IndexPlace, *, before_ms: int) -> list[str]:
     ]
 
 
-def _staged_rows(place: IndexPlace, batches: Sequence[str]) -> Iterator[pa.Table]:
-    for batch in batches:
+def _staged_rows(place: IndexPlace) -> Iterator[tuple[str, pa.Table | None]]:
+    """The batches and their rows; None for those that have nothing to merge."""
+    for batch in staged_batches(place):
         # A log directly in staging/ is the origin's. Its rows are in a layout of their own, and
         # their files count as not indexed.
         rows = None if batch == _LOG else _read(place, batch)
-        if rows is not None and rows.num_rows and STAGING[0] in rows.column_names:
-            yield rows
+        usable = rows is not None and rows.num_rows and STAGING[0] in rows.column_names
+        yield batch, rows if usable else None
 
 
 def _read(place: IndexPlace, batch: str) -> pa.Table | None:
@@ -132,8 +139,8 @@ def _remove(place: IndexPlace, batch: str) -> None:
     place.store.delete([path for path in objects if f"/{_LOG}/" not in path])
 
 
-def _age(rows: pa.Table) -> Any:
-    return pc.max(rows.column(STAGING[0])).as_py()
+def _age(rows: pa.Table | None) -> Any:
+    return _EVER if rows is None else pc.max(rows.column(STAGING[0])).as_py()
 
 
 def _names(rows: pa.Table) -> list[Any]:
@@ -143,9 +150,7 @@ def _names(rows: pa.Table) -> list[Any]:
 # --- laying staged rows over those of the index ------------------------------------------------
 
 
-def overlay(
-    current: pa.Table | None, staged: pa.Table, declarations: Declarations, *, uri: str = ""
-) -> tuple[pa.Table, int]:
+def overlay(current: pa.Table | None, staged: pa.Table, *, uri: str = "") -> tuple[pa.Table, int]:
     """The rows of an index after staged ones came over them, and how many staged were dropped."""
     if current is None:
         current = FIXED_SCHEMA.empty_table()
@@ -158,7 +163,8 @@ def overlay(
     schema = _unified(current.schema, staged.schema, uri)
     left = _with_schema(staged.filter(pa.array(usable)), schema)
     extends, below = extends[usable], below[usable]
-    rows = _extended(left, _with_schema(current, schema), extends, below, declarations)
+    own = set(staged.column_names)
+    rows = _extended(left, _with_schema(current, schema), extends, below, own)
     gone = pc.is_in(current.column("filename"), rows.column("filename").combine_chunks())
     rest = _with_schema(current.filter(pc.invert(gone)), schema)
     return pa.concat_tables([rest, rows]), int((~usable).sum())
@@ -178,27 +184,25 @@ def _extends_same(current: pa.Table, staged: pa.Table, below: Any) -> Any:
 
 
 def _extended(
-    left: pa.Table, current: pa.Table, extends: Any, below: Any, declarations: Declarations
+    left: pa.Table, current: pa.Table, extends: Any, below: Any, own: set[str]
 ) -> pa.Table:
-    """Staged rows, with the columns they do not have taken from the rows they extend."""
+    """Staged rows, with the columns that are not their own taken from the rows they extend.
+
+    A batch has the columns that it was read for, declared or not by what this process knows.
+    """
     if not extends.any():
         return left
-    owner = {
-        c: storage_column(d) for d in declarations for c in (storage_column(d), *companions(d))
-    }
-    built = left.column("built")
     columns: list[Any] = []
     for field in left.schema:
-        both = pa.chunked_array(
-            [*left.column(field.name).chunks, *current.column(field.name).chunks], field.type
-        )
+        new, old = left.column(field.name), current.column(field.name)
         if field.name == "built":
-            columns.append(_joined(built, current.column("built"), extends, below, field.type))
-            continue
-        own = owner.get(field.name)
-        older = extends & (~holds(built, own) if own else field.name not in FIXED_SCHEMA.names)
-        where: Any = np.where(older, left.num_rows + below, np.arange(left.num_rows))
-        columns.append(both.take(where))
+            columns.append(_joined(new, old, extends, below, field.type))
+        elif field.name in own:
+            columns.append(new)
+        else:
+            both = pa.chunked_array([*new.chunks, *old.chunks], field.type)
+            where: Any = np.where(extends, left.num_rows + below, np.arange(left.num_rows))
+            columns.append(both.take(where))
     return pa.table(columns, schema=left.schema)
 
 

@@ -278,8 +278,7 @@ class _Update:
         if not staging.staged_batches(self._place):
             return 0
         is_registered = registered(self._place.files.files())
-        declarations = self._place.metadata.load().declarations
-        done = staging.consolidate(self._place, declarations, is_registered)
+        done = staging.consolidate(self._place, is_registered)
         logger.log(self._level, "Consolidated %d batches of %s", done.batches, self._place.name)
         return done.dropped
 
