@@ -107,3 +107,16 @@ def test_a_sum_too_large_is_an_error_as_in_spark(spark, place):
         assert (found - total) % 2**64 == 0
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
+
+
+@pytest.mark.parametrize(("column", "is_pushed"), [("small", True), ("large", False)])
+def test_averages_of_longs_are_pushed_where_their_sum_is_surely_one(
+    spark, tmp_path, column, is_pushed
+):
+    path = str(tmp_path / "t")
+    rows = pa.table({"small": [5, None, -9], "large": [2**62, 2**62, 7]})
+    Table.create(path, rows.schema).append(rows)
+    found = spark.sql(f"SELECT avg({column}) FROM indextables.`{path}`")
+    known = [n for n in rows[column].to_pylist() if n is not None]
+    assert found.collect()[0][0] == sum(map(float, known)) / len(known)
+    assert ("partial_avg" not in _plan(found)) == is_pushed

@@ -487,3 +487,28 @@ def test_timestamps_in_the_sessions_time_zone(spark, tmp_path, zone):
         assert sorted(found.collect()) == sorted(rows.where(condition).collect())
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_whichever_rows_come_first_are_not_the_same_twice(spark):
+    from indextables.spark.bridge.frames import is_repeatable
+
+    rows = spark.range(9).selectExpr("id", "id % 2 AS k")
+    rows.createOrReplaceTempView("whichever")
+    for same in (
+        rows.where("id > 2"),
+        rows.dropDuplicates(),
+        rows.orderBy("id").limit(3),
+        rows.orderBy("id").select("k").limit(3),
+        rows.groupBy("k").count(),
+    ):
+        assert is_repeatable(same)
+    for other in (
+        rows.limit(3),
+        rows.limit(3).where("id > 2").orderBy("id"),
+        rows.orderBy("id").groupBy("k").count().limit(1),
+        rows.dropDuplicates(["k"]),
+        rows.sample(0.5, seed=1),
+        rows.offset(1),
+        spark.sql("SELECT id FROM whichever WHERE id IN (SELECT id FROM whichever LIMIT 2)"),
+    ):
+        assert not is_repeatable(other)

@@ -270,3 +270,46 @@ def test_a_table_that_was_given_its_place_in_the_warehouse_keeps_its_files(spark
     spark.sql("DROP TABLE placed")
     assert Table.open(path).count() == 0
     spark.sql("DROP TABLE placed")  # found in the warehouse, and so Spark's to keep
+
+
+def test_unknown_keys_are_no_properties(spark, name):
+    wrong = "TBLPROPERTIES ('spark.indextables.checkpoint.intervall' = '5')"
+    spark.sql(
+        f"ALTER TABLE {name} SET TBLPROPERTIES ('spark.indextables.checkpoint.interval' = '5')"
+    )
+    for statement in (
+        f"CREATE TABLE unknown_key (id int) USING indextables {wrong}",
+        f"ALTER TABLE {name} SET {wrong}",
+    ):
+        with pytest.raises(Exception, match=r"checkpoint\.intervall.*checkpoint\.interval\b"):
+            spark.sql(statement)
+
+
+@pytest.mark.parametrize("name", ["replaced", "indextables.replaced"])
+def test_a_table_is_not_replaced_by_its_own_rows(spark, name):
+    spark.sql(f"CREATE TABLE {name} USING indextables AS SELECT * FROM VALUES (1), (2) AS v(id)")
+    save = spark.table(name).where("id = 1").write.format("indextables").mode("overwrite")
+    with pytest.raises(IllegalArgumentException, match="INSERT OVERWRITE it instead"):
+        save.saveAsTable(name)
+    for query in (f"SELECT 3 AS id WHERE EXISTS (SELECT * FROM {name})", "SELECT NULL AS id"):
+        with pytest.raises(IllegalArgumentException, match=r"INSERT OVERWRITE it instead|void"):
+            spark.sql(f"CREATE OR REPLACE TABLE {name} USING indextables AS {query}")
+    assert sorted(rows(spark, f"SELECT * FROM {name}")) == [(1,), (2,)]
+    spark.sql(f"CREATE OR REPLACE TABLE {name} USING indextables AS SELECT 5 AS id")
+    assert rows(spark, f"SELECT * FROM {name}") == [(5,)]
+
+
+def test_our_statements_refresh_what_spark_cached(spark):
+    spark.sql("CREATE TABLE kept_rows USING indextables AS SELECT * FROM VALUES (1), (2) AS v(id)")
+    spark.catalog.cacheTable("kept_rows")
+    found = []
+    for statement in (
+        "UPDATE kept_rows SET id = 5 WHERE id = 1",
+        "DELETE FROM kept_rows WHERE id = 2",
+        "RESTORE INDEXTABLES kept_rows TO VERSION 1",
+    ):
+        spark.sql(statement)
+        found.append(sorted(rows(spark, "SELECT id FROM kept_rows")))
+    assert found == [[(2,), (5,)], [(5,)], [(1,), (2,)]]
+    assert spark.catalog.isCached("kept_rows")
+    spark.sql("DROP TABLE kept_rows")

@@ -140,6 +140,7 @@ def test_not_ours(sql):
         ("PURGE INDEXTABLE t OLDER THAN 99999999999 DAYS", 30, "a number of HOURS or DAYS"),
         ("PURGE INDEXTABLE t OLDER THAN 3 WEEKS", 30, "a number of HOURS or DAYS"),
         ("DROP INDEXTABLES PARTITIONS FROM t WHERE", 40, "a condition, but the statement ends"),
+        ("DELETE FROM t WHERE", 19, "a condition, but the statement ends"),
         ("DROP INDEXTABLES PARTITIONS t", 28, "expected FROM"),
         ("PREWARM INDEXTABLES CACHE t ON FIELDS ()", 38, "names in parentheses"),
         ("PREWARM INDEXTABLES CACHE t ON FIELDS (a, b", 38, "names in parentheses"),

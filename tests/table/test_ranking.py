@@ -251,13 +251,9 @@ def test_snippets(tmp_path, config):
 
 
 def test_a_column_called_score(tmp_path, config):
-    schema = pa.schema([("_score", pa.float64()), ("body", pa.string())])
-    table = Table.create(tmp_path / "t", schema, config=config)
-    table.append(pa.table({"_score": [1.0], "body": ["spark"]}))
-    assert table.scan(where="_score = 1")["body"].to_pylist() == ["spark"]
-    with pytest.raises(SchemaError, match="'_score' twice"):
-        table.search("spark")
-    assert table.search("spark", columns=["body"]).num_rows == 1
+    schema = pa.schema([("_Score", pa.float64()), ("body", pa.string())])
+    with pytest.raises(SchemaError, match="'_Score' is a column that every index table has"):
+        Table.create(tmp_path / "t", schema, config=config)
 
 
 def test_added_columns_are_ranked_with_the_rest(tmp_path, config):

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from indextables.config import Config, known_keys
+from indextables.config import Config, is_own_key
 from indextables.jobs.commit_write import Target
 from indextables.log.actions import Metadata
 from indextables.plan.execute import MAPPING_PROPERTY
-from indextables.schema import normalize, to_json
+from indextables.schema import normalize, refuse_hidden, to_json
 from indextables.split.mapping_options import build_mapping
 from indextables.split.partitioning import check_partition_columns
 
@@ -28,8 +28,10 @@ def new_table(
 ) -> tuple[Metadata, Target]:
     """The metadata of a new table, and what its rows are written with."""
     columns = normalize(schema)
+    refuse_hidden(columns.names)
     check_partition_columns(partition_by, columns)
-    mapping = build_mapping(columns, config.over(known_keys(properties)), partition_by=partition_by)
+    own = {key: value for key, value in properties.items() if is_own_key(key)}
+    mapping = build_mapping(columns, config.over(own), partition_by=partition_by)
     metadata = Metadata(
         id=str(uuid.uuid4()),
         name=name,

@@ -12,9 +12,16 @@ from indextables.schema.conformity import conform
 from indextables.schema.evolution import evolve
 from indextables.schema.normal import normalize
 from indextables.schema.spark_json import from_json, to_json, type_name
-from indextables.schema.types import MAX_DECIMAL_PRECISION, TIMESTAMP, TIMESTAMP_NTZ
+from indextables.schema.types import (
+    HIDDEN,
+    MAX_DECIMAL_PRECISION,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    refuse_hidden,
+)
 
 __all__ = [
+    "HIDDEN",
     "MAX_DECIMAL_PRECISION",
     "TIMESTAMP",
     "TIMESTAMP_NTZ",
@@ -22,6 +29,7 @@ __all__ = [
     "evolve",
     "from_json",
     "normalize",
+    "refuse_hidden",
     "to_json",
     "type_name",
 ]

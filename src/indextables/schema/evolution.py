@@ -9,7 +9,7 @@ import pyarrow as pa
 from indextables.errors import SchemaError
 from indextables.schema.normal import normalize
 from indextables.schema.spark_json import type_name
-from indextables.schema.types import MAX_DECIMAL_PRECISION, Type, map_of
+from indextables.schema.types import MAX_DECIMAL_PRECISION, Type, map_of, refuse_hidden
 
 
 def evolve(table: pa.Schema, new: pa.Schema) -> pa.Schema:
@@ -19,6 +19,7 @@ def evolve(table: pa.Schema, new: pa.Schema) -> pa.Schema:
     integer to long, float to double, decimals to more digits. Everything else is refused, all
     differences in one error.
     """
+    refuse_hidden(name for name in new.names if name not in table.names)
     problems: list[str] = []
     fields = _merge_fields(list(table), list(_typed(new, table)), "", problems)
     if problems:

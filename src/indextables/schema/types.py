@@ -34,6 +34,9 @@ DECIMAL = re.compile(r"decimal(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
 CHARACTERS = re.compile(r"(?:var)?char\(\s*\d+\s*\)|string collate \w+")
 FIELD_METADATA = b"spark.metadata"
 
+HIDDEN = ("_score", "_indexall")
+"""Columns that every index table has for searches, in any case."""
+
 Type: TypeAlias = Any
 """An Arrow type. The stubs of pyarrow do not know what nested types have."""
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
@@ -64,3 +67,13 @@ def refuse_duplicates(names: Iterable[str]) -> None:
         raise SchemaError(
             f"Duplicate column names: {', '.join(repeated)}. Every column needs a name of its own."
         )
+
+
+def refuse_hidden(names: Iterable[str]) -> None:
+    """Refuse new columns with the names of those that every table has."""
+    for name in names:
+        if name.lower() in HIDDEN:
+            raise SchemaError(
+                f"'{name}' is a column that every index table has for searches. Give yours "
+                "another name."
+            )

@@ -23,11 +23,10 @@ from indextables.plan.execute import Environment
 from indextables.plan.ranking import top_rows
 from indextables.plan.scan import SplitTask
 from indextables.predicate import Predicate, Search
-from indextables.schema import from_json
+from indextables.schema import HIDDEN, from_json
 from indextables.spark.access import TableAccess
 from indextables.spark.aggregation import Aggregation
 from indextables.spark.search_pushdown import (
-    HIDDEN,
     INDEX_ALL,
     SCORE,
     documents,

@@ -10,8 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from indextables.errors import SchemaError
-from indextables.schema import from_json, to_json
-from indextables.spark.search_pushdown import HIDDEN
+from indextables.schema import from_json, refuse_hidden, to_json
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -21,12 +20,8 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 def table_schema(schema: StructType) -> pa.Schema:
     """The schema of a table for rows of a DataFrame. Every column may be null, as Spark's are."""
+    refuse_hidden(schema.names)
     for field in schema.fields:
-        if field.name.lower() in HIDDEN:
-            raise SchemaError(
-                f"'{field.name}' is a column that every index table has for searches. Give yours "
-                "another name."
-            )
         _refuse_collations(field.name, field.dataType)
     nullable = _nullable(schema)
     return from_json(nullable.json())

@@ -36,8 +36,17 @@ from indextables.errors import (
 from indextables.predicate.operators import ALL_FIELDS
 from indextables.predicate.sql_text import parse_predicate
 from indextables.spark.time_travel import rooted
+from indextables.sql.forms import Target
 from indextables.sql.search_calls import Arguments, Row, needs_row, prepare
-from indextables.sql.statements import DeleteRows, Statement, UpdateRows, may_be_ours, parse
+from indextables.sql.statements import (
+    DeleteRows,
+    DropPartitions,
+    Restore,
+    Statement,
+    UpdateRows,
+    may_be_ours,
+    parse,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -352,4 +361,15 @@ def _execute(spark: SparkSession, statement: Statement) -> DataFrame:
         timezone=spark.conf.get("spark.sql.session.timeZone") or "UTC",
         open_store=functools.partial(store_at, spark),
     )
-    return spark.createDataFrame(execute(statement, session))
+    done = spark.createDataFrame(execute(statement, session))
+    if isinstance(statement, DeleteRows | UpdateRows | Restore | DropPartitions):
+        _refresh(spark, statement.table)
+    return done
+
+
+def _refresh(spark: SparkSession, table: Target) -> None:
+    """Let Spark forget the rows that it cached of a table, as it does after its own statements."""
+    parts = table.name or ("indextables", str(table.path))
+    name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    with contextlib.suppress(Exception):  # of a name that only we know nothing is cached
+        spark.sql(f"REFRESH TABLE {name}")

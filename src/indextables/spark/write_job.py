@@ -17,6 +17,7 @@ import pyarrow as pa
 from indextables.config import Config, known_keys
 from indextables.errors import (
     IndexTablesError,
+    MetadataChangedError,
     NotATableError,
     SchemaError,
     TableExistsError,
@@ -40,7 +41,7 @@ from indextables.jobs.rewrite import Removal, remove_rows
 from indextables.jobs.write_rows import target_of
 from indextables.jobs.write_splits import SplitSink, discard
 from indextables.log.actions import Action, Add
-from indextables.log.files import removes_for
+from indextables.log.files import empty_files, removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
@@ -65,11 +66,15 @@ class TaskOutput:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """One write, planned. `version` is the table's version then; None where there is no table."""
+    """One write, planned. `snapshot` is the table then; None where there is no table, and in tasks.
+
+    The commit needs the very table that the write was planned on, and its log may have forgotten
+    that version by then, or be the log of a table that was made anew in its place.
+    """
 
     access: TableAccess
     kind: Kind
-    version: int | None
+    snapshot: Snapshot | None = field(repr=False)
     target: Target
     partition_columns: tuple[str, ...]
     where: Predicate | None = None
@@ -79,6 +84,14 @@ class WriteJob:
     @property
     def _config(self) -> Config:
         return Config(self.settings)
+
+    def __getstate__(self) -> dict[str, object]:
+        # Only what replaces some of the rows has to know the files.
+        kept = self.snapshot
+        if kept is not None:
+            files = empty_files() if self.kind in ("append", "overwrite") else kept.entries
+            kept = replace(kept, base_files=files, changes={})
+        return {**self.__dict__, "snapshot": kept}
 
     # --- in a task ---------------------------------------------------------------------------
 
@@ -121,18 +134,19 @@ class WriteJob:
             config=self._config,
         )
         rows = sum(output.rows for output in outputs)
-        if self.version is None:
+        snapshot = self.snapshot
+        if snapshot is None:
             try:
                 return self._create(log, adds, rows)
             except TableExistsError:
                 return self._after_all(log, adds, rows)
-        snapshot = log.snapshot(version=self.version)
         match self.kind:
             case "append":
                 transaction = Transaction(
                     operation=Operation.APPEND,
                     transform=lambda newest: [*metadata_on(newest, snapshot, self.target), *adds],
-                    read_version=self.version,
+                    read_version=snapshot.version,
+                    read_snapshot=snapshot,
                     metrics={"rows": rows, "files": len(adds)},
                 )
                 return commit_write(log, transaction, adds, rows, config=self._config)
@@ -206,7 +220,8 @@ class WriteJob:
         transaction = Transaction(
             operation=Operation.OVERWRITE,
             transform=plan,
-            read_version=self.version,
+            read_version=snapshot.version,
+            read_snapshot=snapshot,
             metrics={"rows": rows, "files": len(adds)},
         )
         return commit_write(log, transaction, adds, rows, config=self._config)
@@ -223,9 +238,16 @@ class WriteJob:
     ) -> Written:
         predicate = self.where
         assert predicate is not None
-        removal: Removal = undone_on_error(
-            log, adds, lambda: remove_rows(log, snapshot, predicate, config=self._config)
-        )
+
+        def rewrite() -> Removal:
+            newest = log.newest()
+            if newest.metadata.id != snapshot.metadata.id:  # its splits are gone with it
+                raise MetadataChangedError(
+                    uri=newest.uri, version=newest.version, changed=["identity"]
+                )
+            return remove_rows(log, snapshot, predicate, config=self._config)
+
+        removal: Removal = undone_on_error(log, adds, rewrite)
         return commit_replacement(
             log,
             snapshot,
@@ -252,8 +274,10 @@ def plan_write(
 ) -> WriteJob:
     """Plan a write of rows with these columns; everything that can be refused is refused here."""
     settings = access.settings
+    log = access.log()
     try:
-        snapshot = access.log().snapshot()
+        log.snapshot()
+        snapshot = log.newest()  # and the log knows its file from now on, should it be replaced
     except NotATableError:
         if kind == "where":
             raise
@@ -265,12 +289,13 @@ def plan_write(
     if kind == "partitions" and not snapshot.partition_columns:
         kind = "overwrite"
     target = target_of(snapshot, incoming, config=settings, merge_schema=merge_schema)
+    conform(incoming.empty_table(), target.schema)  # types that no value of theirs could pass
     if isinstance(where, str):
         where = parse_predicate(where, snapshot.schema)
     return WriteJob(
         access=access,
         kind=kind,
-        version=snapshot.version,
+        snapshot=snapshot,
         target=target,
         partition_columns=snapshot.partition_columns,
         where=where,
@@ -303,7 +328,7 @@ def _first_write(
     return WriteJob(
         access=access,
         kind="append" if kind == "append" else "overwrite",
-        version=None,
+        snapshot=None,
         target=target,
         partition_columns=metadata.partition_columns,
         settings=access.settings.over(known_keys(properties)).as_options(),

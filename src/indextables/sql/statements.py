@@ -204,7 +204,8 @@ class Prewarm(Statement):
 class DeleteRows(Statement):
     """Delete the rows of a condition. Spark has the statement too: ours if the table is."""
 
-    FORMS = ("DELETE FROM <table> [WHERE <where:condition>]",)
+    # Spark takes a WHERE without a condition for an alias, and deletes every row.
+    FORMS = ("DELETE FROM <table> [WHERE ! <where:condition>]",)
     table: Target
     where: str | None = None
 

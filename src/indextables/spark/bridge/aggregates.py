@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from indextables.log.snapshot import Snapshot
+from indextables.plan.statistics import decode, lookup
 from indextables.spark.aggregation import (
     Aggregate,
     Aggregation,
@@ -46,17 +49,33 @@ def parse_aggregation(
     return Aggregation(tuple(name for name in groups if name), tuple(found))
 
 
-def averages_longs(aggregation: JavaObject, schema: pa.Schema) -> bool:
-    """Whether an average of longs is asked, which Spark would make a sum and a count of.
+def averages_too_much(aggregation: JavaObject, snapshot: Snapshot) -> bool:
+    """Whether an average of longs is asked whose sum may not be a long.
 
-    Spark adds the numbers of an average as doubles; their sum as a long may be too large.
+    Spark would make a sum and a count of it. By itself it adds the numbers of an average as
+    doubles.
     """
     for function in aggregation.aggregateExpressions():
         if function.getClass().getSimpleName() == "Avg":
             name = column_name(function.column())
-            if name in schema.names and pa.types.is_int64(schema.field(name).type):
+            if name is not None and not _sum_is_a_long(name, snapshot):
                 return True
     return False
+
+
+def _sum_is_a_long(name: str, snapshot: Snapshot) -> bool:
+    """Whether a column has no longs, or so small ones that all of them together are one."""
+    schema, files = snapshot.schema, snapshot.entries
+    if name not in schema.names or not pa.types.is_int64(schema.field(name).type):
+        return True
+    rows = files["numRecords"]
+    largest = 0
+    for bounds in ("minValues", "maxValues"):
+        known = decode(lookup(files, bounds, name), pa.int64())
+        if not known.is_known.all():  # a partition column has none either
+            return False
+        largest = max([largest, *(abs(one) for one in known.values.to_pylist())])
+    return rows.null_count == 0 and largest * (pc.sum(rows).as_py() or 0) < 2**63
 
 
 def _aggregate(function: JavaObject, schema: pa.Schema) -> Aggregate | None:

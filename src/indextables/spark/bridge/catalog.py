@@ -26,6 +26,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.spark.access import TableAccess, invalidate_logs
 from indextables.spark.bridge.jvm import V2, JavaObject, implements
 from indextables.spark.bridge.named_catalog import NamedCatalog
+from indextables.spark.bridge.replacement import check_replacement
 from indextables.spark.bridge.table import BridgedTable
 from indextables.spark.bridge.table_changes import (
     changed,
@@ -98,6 +99,7 @@ class Catalog(NamedCatalog):
             self._warehouse().delete([f"{folder}/{_LOCATION_FILE}"])
             invalidate_logs(access.path)
         else:
+            check_replacement(self.java, access)
             self.remove(access)
         return True
 

@@ -18,12 +18,40 @@ def estimated_size(frame: DataFrame) -> int:
 
 
 def is_repeatable(frame: DataFrame) -> bool:
-    """Whether Spark calls every expression deterministic, so that two runs give the same rows.
+    """Whether two runs give the same rows: they do if Spark calls every expression deterministic
+    and nothing takes whichever rows come first.
 
     A Spark Connect client cannot ask; there the answer is yes.
     """
     plan: Any = getattr(frame, "_jdf", None)
-    return plan is None or bool(plan.queryExecution().analyzed().deterministic())
+    if plan is None:
+        return True
+    analyzed = plan.queryExecution().analyzed()
+    if not analyzed.deterministic():
+        return False
+    nested = analyzed.subqueriesAll()
+    plans = [analyzed, *(nested.apply(number) for number in range(nested.size()))]
+    return not any(map(_takes_any_rows, plans))
+
+
+_CUTS = ("GlobalLimit", "LocalLimit", "Offset", "Tail", "Sample")
+_KEEP_ORDER = (*_CUTS, "Project", "Filter", "SubqueryAlias")
+
+
+def _takes_any_rows(plan: Any) -> bool:
+    name = plan.nodeName()
+    children = [plan.children().apply(number) for number in range(plan.children().size())]
+    if name in _CUTS and not _is_sorted(children[0]):
+        return True
+    if name == "Deduplicate" and plan.keys().size() < plan.output().size():
+        return True
+    return any(map(_takes_any_rows, children))
+
+
+def _is_sorted(plan: Any) -> bool:
+    while plan.nodeName() in _KEEP_ORDER:
+        plan = plan.children().apply(0)
+    return plan.nodeName() == "Sort" and bool(getattr(plan, "global")())
 
 
 def columns_read(frame: DataFrame) -> tuple[str, ...] | None:

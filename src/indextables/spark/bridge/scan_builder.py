@@ -28,11 +28,12 @@ from indextables.predicate import (
     conjuncts,
 )
 from indextables.predicate.search import over_fields
+from indextables.schema import HIDDEN
 from indextables.spark.access import TableAccess
 from indextables.spark.aggregation import Aggregation, supported
 from indextables.spark.bridge.aggregates import (
     aggregate_schema,
-    averages_longs,
+    averages_too_much,
     column_name,
     parse_aggregation,
 )
@@ -45,7 +46,7 @@ from indextables.spark.bridge.pruning import Pruning
 from indextables.spark.bridge.scan import DriverScan, NativeScan, TableScan
 from indextables.spark.read_task import Order, ScoredReader, SplitReader
 from indextables.spark.schemas import spark_schema
-from indextables.spark.search_pushdown import HIDDEN, SCORE
+from indextables.spark.search_pushdown import SCORE
 
 _MAX_ORDERED = 10_000
 
@@ -153,7 +154,7 @@ class ScanBuilder:
         """What an aggregation asks. Spark offers the same one twice."""
         if self._offered is None or not aggregation.equals(self._offered[0]):
             schema = self._snapshot.schema
-            self._averages = self._averages or averages_longs(aggregation, schema)
+            self._averages = self._averages or averages_too_much(aggregation, self._snapshot)
             asked = None
             if not self._averages:
                 asked = parse_aggregation(aggregation, schema, self.java.conf)

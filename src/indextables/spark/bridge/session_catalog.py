@@ -27,6 +27,7 @@ from indextables.spark.bridge.jvm import (
     guarded_call,
     implements,
 )
+from indextables.spark.bridge.replacement import check_replacement
 from indextables.spark.data_source import ALIASES, NAME
 from indextables.spark.schemas import spark_schema
 
@@ -123,6 +124,8 @@ class SessionCatalog(Comparable):
     def dropTable(self, identifier: JavaObject) -> bool:  # noqa: N802
         access = self._place(identifier)
         is_managed = access is not None and self._is_managed(identifier)
+        if access is not None and is_managed:
+            check_replacement(self.java, access)
         dropped = bool(self._below.dropTable(identifier))
         if access is None:
             return dropped

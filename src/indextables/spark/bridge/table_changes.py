@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.config import Config, known_keys
+from indextables.config import Config, is_own_key, known_keys
 from indextables.errors import ConfigError, SchemaError, UnsupportedProtocolError
 from indextables.log.actions import Metadata, Protocol
 from indextables.log.mapping_registry import REGISTRY_PREFIX
@@ -177,8 +177,10 @@ def changed(snapshot: Snapshot, change: JavaObject, access: TableAccess, java: J
     if kind == "SetProperty":
         if change.property() == "comment":
             return replace(metadata, description=change.value())
-        new = {**metadata.configuration, change.property(): change.value()}
-        Config(known_keys(new))  # a value that does not parse is refused now
+        given = {change.property(): change.value()}
+        if is_own_key(change.property()):
+            Config(given)  # what is unknown or does not parse is refused now
+        new = {**metadata.configuration, **given}
         return replace(metadata, configuration=new)
     if kind == "RemoveProperty":
         left = {k: v for k, v in metadata.configuration.items() if k != change.property()}

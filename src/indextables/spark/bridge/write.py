@@ -172,9 +172,8 @@ def advisory_size(job: WriteJob, config: Config) -> int:
     are taken to be a little larger than what becomes of them.
     """
     target = config[keys.WRITE_TARGET_SPLIT_SIZE]
-    if job.version is not None:
-        files = job.access.log().snapshot(version=job.version).entries
-        rows = sum(n or 0 for n in files["numRecords"].to_pylist())
+    if job.snapshot is not None:
+        rows = sum(n or 0 for n in job.snapshot.entries["numRecords"].to_pylist())
         if rows >= config[keys.WRITE_MIN_ROWS_FOR_ESTIMATE]:
             return target
     return int(target / config[keys.WRITE_SAMPLING_RATIO])

@@ -1,0 +1,83 @@
+"""Writes that are planned, and committed to a table that changed meanwhile."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+
+import pyarrow as pa
+import pytest
+
+from indextables import Table
+from indextables.errors import ConcurrentAppendError, MetadataChangedError, SchemaError
+from indextables.spark.access import TableAccess
+from indextables.spark.write_job import plan_write
+
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string())])
+KINDS = {"append": 5, "overwrite": 1, "partitions": 3, "where": 4}
+"""How many rows are there after a row of part 'a' came to 'a', 'a', 'b', and a 'b' meanwhile."""
+
+
+def rows(*pairs):
+    return pa.table({"id": [i for i, _ in pairs], "part": [p for _, p in pairs]}, schema=SCHEMA)
+
+
+@pytest.fixture
+def place(tmp_path):
+    path = str(tmp_path / "t")
+    Table.create(path, SCHEMA, partition_by=["part"]).append(rows((1, "a"), (2, "a"), (3, "b")))
+    return path
+
+
+def planned(place, kind):
+    where = "part = 'a' AND id = 1" if kind == "where" else None
+    return plan_write(TableAccess(place), SCHEMA, kind=kind, where=where)
+
+
+def stored(job, far):
+    """The job as another process has it, and what its only task stored."""
+    output = job.write(rows((1, "a")).to_batches())
+    return (pickle.loads(pickle.dumps(job)) if far else job), [output]
+
+
+@pytest.mark.parametrize(
+    ("kind", "far"),
+    [("append", False), ("overwrite", True), ("partitions", True), ("where", False)],
+)
+def test_a_truncated_history_does_not_fail_a_write(place, kind, far):
+    job, outputs = stored(planned(place, kind), far)
+    other = Table.open(place)
+    other.append(rows((4, "b")))
+    other.truncate_time_travel()
+    TableAccess(place).log().invalidate()
+    job.commit(outputs)
+    assert Table.open(place).count() == KINDS[kind]
+
+
+def test_a_truncated_history_hides_no_conflict(place):
+    job, outputs = stored(planned(place, "partitions"), True)
+    other = Table.open(place)
+    other.append(rows((1, "a")))
+    other.truncate_time_travel()
+    TableAccess(place).log().invalidate()
+    with pytest.raises(ConcurrentAppendError):
+        job.commit(outputs)
+    assert Table.open(place).count() == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "far"), [("append", True), ("overwrite", False), ("where", False)]
+)
+def test_a_table_that_was_made_anew_is_another_one(place, kind, far):
+    job, outputs = stored(planned(place, kind), far)
+    shutil.rmtree(place)
+    Table.create(place, SCHEMA, partition_by=["part"]).append(rows((9, "a")))
+    with pytest.raises(MetadataChangedError, match="identity"):
+        job.commit(outputs)
+    assert Table.open(place).scan()["id"].to_pylist() == [9]
+
+
+def test_types_that_do_not_fit_are_refused_before_any_task(place):
+    wrong = pa.schema([("id", pa.string()), ("part", pa.date32())])
+    with pytest.raises(SchemaError, match=r"(?s)'id' cannot become long.*'part' cannot become str"):
+        plan_write(TableAccess(place), wrong, kind="append")
