@@ -441,3 +441,10 @@ def test_decode(kind, texts, expected):
     known = [v for v in found.values.to_pylist() if v is not None]
     assert str(known) == str(expected)
     assert found.is_known.tolist() == [v is not None for v in found.values.to_pylist()]
+
+
+def test_decimals_of_38_digits_are_read_exactly():
+    digits = "9" * 28 + "." + "8" * 10
+    # A text in another spelling makes all of them be read one by one.
+    found = decode(pa.array([digits, f" {digits}", "x"]), pa.decimal128(38, 10))
+    assert found.values.to_pylist() == [Decimal(digits), Decimal(digits), None]

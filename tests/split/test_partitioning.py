@@ -16,6 +16,7 @@ from indextables.split.partitioning import (
     partition_text,
     split_by_partition,
 )
+from indextables.storage.store import check_path
 
 UTC = dt.UTC
 
@@ -87,6 +88,12 @@ def test_moments_that_nobody_can_read_back_are_refused(kind, days):
         list(split_by_partition(moments(days), ["at"]))
     inside = moments(days + 1 if days < 0 else days - 1)
     assert len(list(split_by_partition(inside, ["at"]))) == 2
+
+
+def test_a_column_that_begins_with_a_dot_is_no_hidden_folder():
+    folder = partition_folder({".d": ".x", "n": "1"}, [".d", "n"])
+    assert folder == "%2Ed=.x/n=1"
+    assert check_path(folder) == folder
 
 
 def test_folders_of_different_values_differ():

@@ -29,6 +29,7 @@ CASES = [
     (Compare("=", BODY, "Hello World"), [0, 1]),
     (Compare("=", BODY, "..."), None),
     (Compare("=", IP, "10.0.0.1"), [0, 1]),
+    (Compare("=", IP, " 10.0.0.2 "), [5]),
     (Compare("=", IP, "x"), None),
     (Compare("<>", CODE, "b"), None),
     (Compare("=", N, 3), None),

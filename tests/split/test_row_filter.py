@@ -84,6 +84,14 @@ def test_nan_is_equal_to_itself_and_greatest(op, expected):
     assert evaluate(Compare(op, A, math.nan), table).to_pylist() == expected
 
 
+def test_every_bit_pattern_of_nan_is_in_a_list_with_nan():
+    # What 0.0 / 0.0 gives on most processors has a sign.
+    patterns = np.array([0xFFF8000000000000, 0x7FF8000000000001], np.uint64).view(np.float64)
+    table = pa.table({"a": [*patterns, math.nan, 1.0, -0.0]})
+    found = evaluate(In(A, (math.nan, 0.0)), table).to_pylist()
+    assert found == [True, True, True, False, True]
+
+
 @pytest.mark.parametrize(
     "kind",
     [

@@ -11,7 +11,7 @@ import pytest
 from conftest import configuration, query
 
 from indextables.config import Config
-from indextables.split.scoring import CombinedSearcher, break_ties
+from indextables.split.scoring import CombinedSearcher, Hits, break_ties
 from indextables.split.search import SearchContext, SplitSearcher
 
 WORDS = [f"w{i}" for i in range(40)]
@@ -37,15 +37,14 @@ def best(splits, search, k, config=None, within=None):
     with CombinedSearcher(splits, search, config or Config()) as combined:
         hits = combined.top(k, within=within)
 
-        def read(name, ordinals, rows):
-            parts = [
-                splits[o].read_rows(np.array([r]), [name]).column(name).chunk(0)
+        def read(names, ordinals, rows):
+            return pa.concat_tables(
+                splits[o].read_rows(np.array([r]), names)
                 for o, r in zip(ordinals.tolist(), rows.tolist(), strict=True)
-            ]
-            return pa.concat_arrays(parts)
+            )
 
         hits = break_ties(hits, k, read, splits[0].context.schema)
-        ids = read("id", hits.splits, hits.rows).to_pylist() if len(hits) else []
+        ids = read(["id"], hits.splits, hits.rows)["id"].to_pylist() if len(hits) else []
         return list(zip(ids, hits.scores.tolist(), strict=True))
 
 
@@ -163,3 +162,21 @@ def test_splits_with_fewer_columns_are_searched_as_one(make):
 def test_no_splits_no_hits():
     with CombinedSearcher([], query("x", "body"), configuration()) as combined:
         assert len(combined.top(10)) == 0
+
+
+def test_ties_in_a_wide_table_take_few_reads():
+    # Nearly equal rows of 500 columns; the last two columns decide.
+    rows = pa.table(
+        {f"c{i}": [1] * 6 for i in range(498)} | {"y": [2, 1, 2, 1, 1, 2], "z": [*"fedcba"]}
+    )
+    reads = []
+
+    def read(names, _splits, numbers):
+        reads.append(len(names))
+        return rows.select(names).take(pa.array(numbers))
+
+    numbers = np.arange(6)
+    hits = Hits(np.zeros(6, np.int64), numbers, np.ones(6, np.float32))
+    assert break_ties(hits, 4, read, rows.schema).rows.tolist() == [4, 3, 1, 5]
+    assert sum(reads) == 500
+    assert len(reads) < 10

@@ -768,3 +768,16 @@ def test_a_progress_bar_needs_a_terminal(make, monkeypatch):
     monkeypatch.setattr("sys.stderr", quiet)
     table.append(rows(2))
     assert quiet.getvalue() == ""
+
+
+def test_fast_decimals_are_found_after_their_scale_grew(tmp_path):
+    narrow, wide = pa.decimal128(10, 2), pa.decimal128(12, 4)
+    config = {f"{PREFIX}indexing.fastfields": "d"}
+    table = Table.create(tmp_path / "t", pa.schema({"d": narrow}), config=config)
+    table.append(pa.table({"d": pa.array([Decimal("1.50")], narrow)}))
+    table.append(pa.table({"d": pa.array([Decimal("2.0001")], wide)}), merge_schema=True)
+    where = "d indexquery '[1.5 TO 2.0001]'"
+    assert table.count(where=where) == table.scan(where=where).num_rows == 2
+    assert table.search("d:1.5")["d"].to_pylist() == [Decimal("1.5000")]
+    with pytest.raises(SchemaError, match="'d' has more than 18 digits"):
+        table.append(pa.table({"d": pa.array([1], pa.decimal128(20, 0))}), merge_schema=True)

@@ -56,9 +56,8 @@ def top_rows(
     with CombinedSearcher(searchers, search, config) as combined:
         found = combined.top(wanted, within=within)
 
-        def read(name: str, splits: Rows, rows: Rows) -> pa.Array:  # type: ignore[type-arg]
-            table = _read_hits(searchers, splits, rows, [name], snapshot.schema)
-            return table.column(name).combine_chunks()
+        def read(names: list[str], splits: Rows, rows: Rows) -> pa.Table:
+            return _read_hits(searchers, splits, rows, names, snapshot.schema)
 
         hits = break_ties(found, wanted, read, snapshot.schema)
         table = _read_hits(searchers, hits.splits, hits.rows, columns, snapshot.schema)

@@ -11,7 +11,7 @@ import datetime
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ _Array: TypeAlias = Any
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _EPOCH = datetime.date(1970, 1, 1)
 _DIGITS = re.compile(r"[+-]?\d+")
+_EXACT = Context(prec=100)  # Python's own context rounds to 28 digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _read(text: str, kind: Any, zone: datetime.tzinfo | None) -> Any:
         number = _number(text)
         if number is None or not number.is_finite() or abs(number) >= Decimal(10) ** 38:
             return None
-        rounded = number.quantize(Decimal(1).scaleb(-kind.scale))
+        rounded = number.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
         return rounded if rounded == number else None
     if pa.types.is_floating(kind):
         try:

@@ -181,7 +181,7 @@ class _Options:
                 tokenizer="default" if words else "raw" if kind == "string" else "",
                 record=cast(Record, self.config[TEXT_RECORD_OPTION]) if words else "basic",
             )
-        if fast:
+        if fast or (old is not None and old.fast and kind == "decimal"):  # it may be wider now
             self._check_fast(column, field.kind)
         return replace(
             field,
@@ -191,7 +191,9 @@ class _Options:
         )
 
     def _check_fast(self, column: pa.Field[Any], kind: Kind) -> None:
-        decimal = column.type.value_type if pa.types.is_list(column.type) else column.type
+        decimal = column.type
+        while pa.types.is_list(decimal):
+            decimal = decimal.value_type
         if kind == "bytes":
             self.problems.append(f"{FAST_FIELDS.name}: '{column.name}' is binary, not indexed")
         elif kind in WORDS:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ import tantivy
 from indextables.errors import DamagedIndexError, StorageError
 from indextables.split.container import ReadRange, Section, SplitInfo, read_section
 from indextables.split.mapping import Mapping
+from indextables.split.scratch import remove_folder
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.store import ObjectMeta, Store
 
@@ -157,7 +157,7 @@ def _temporary_folder() -> Iterator[Path]:
     try:
         yield place
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        remove_folder(place)
 
 
 class _SectionStore(Store):

@@ -113,10 +113,12 @@ def partition_folder(values: Mapping[str, str], columns: Sequence[str]) -> str:
     >>> partition_folder({"day": "2024-01-01", "tag": "a/b"}, ["day", "tag", "none"])
     'day=2024-01-01/tag=a%2Fb/none=__HIVE_DEFAULT_PARTITION__'
     """
-    return "/".join(
+    folders = (
         f"{_escape(name)}={_escape(values[name]) if name in values else NULL_FOLDER}"
         for name in columns
     )
+    # A store takes no name that begins with a dot: such files are hidden, or unfinished.
+    return "/".join(f"%2E{f[1:]}" if f.startswith(".") else f for f in folders)
 
 
 def _escape(text: str) -> str:

@@ -20,7 +20,7 @@ from indextables.predicate import (
     StartsWith,
     Wildcard,
 )
-from indextables.split.ip_address import parse_address
+from indextables.split.ip_address import parse_address, show_address
 from indextables.split.mapping import FieldMapping
 from indextables.split.memory_index import Rows
 from indextables.split.query import Leaf
@@ -85,10 +85,12 @@ def _equal(column: Column, texts: tuple[str, ...], searcher: SplitSearcher) -> R
 def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query | None:
     """The rows whose value may be this text."""
     if field.kind == "ip":
-        known = parse_address(text) is not None
-        return (
-            tantivy.Query.term_query(source.compiler.schema, field.field, text) if known else None
-        )
+        address = parse_address(text)
+        if address is None:
+            return None
+        # As it was indexed: a text with blanks around it is an address to us, not to Tantivy.
+        shown = show_address(address)
+        return tantivy.Query.term_query(source.compiler.schema, field.field, shown)
     if field.kind == "json" or _may_be_dropped(text, field):
         return None
     words = field.analyzer.words(text)[:_ENOUGH_WORDS]

@@ -203,12 +203,16 @@ def _is_in(values: _Column, wanted: tuple[Value, ...], *, has_null: bool) -> _Co
         return _repeated(None, len(values))
     value_set: _Column = pa.array(wanted, values.type)
     if pa.types.is_floating(values.type):
-        # Adding zero gives zero its one sign; the kernel takes NaN for equal to itself already.
-        zero: Any = pa.scalar(0.0, values.type)
-        values, value_set = pc.add(values, zero), pc.add(value_set, zero)
+        values, value_set = _one_spelling(values), _one_spelling(value_set)
     found: _Column = pc.is_in(values, value_set=value_set)
     # Not found in a list that holds NULL: nobody knows.
     return pc.if_else(found if has_null else pc.is_valid(values), found, _UNKNOWN)
+
+
+def _one_spelling(floats: _Column) -> _Column:
+    """Zero with one sign, and one of the many bit patterns of NaN: the kernel hashes bits."""
+    zero: Any = pa.scalar(0.0, floats.type)
+    return pc.if_else(pc.is_nan(floats), pa.scalar(math.nan, floats.type), pc.add(floats, zero))
 
 
 def _repeated(value: bool | None, length: int) -> pa.BooleanArray:

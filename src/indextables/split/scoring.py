@@ -277,31 +277,34 @@ def _with_ties(hits: Hits, k: int) -> Hits:
 
 
 def break_ties(
-    hits: Hits, k: int, read: Callable[[str, Rows, Rows], Any], schema: pa.Schema
+    hits: Hits, k: int, read: Callable[[list[str], Rows, Rows], pa.Table], schema: pa.Schema
 ) -> Hits:
     """The k best of hits in an order that only scores and values of rows decide.
 
-    `read(column, splits, rows)` gives the values of one column. Columns are read one after the
-    other, and only for rows that are still tied. Rows equal in everything are interchangeable.
+    `read(columns, splits, rows)` gives the values of some columns, only for rows that are still
+    tied: of the first column, then of the next two, four and so on, because a table may have
+    thousands. Rows equal in everything are interchangeable.
     """
     groups = np.unique(-hits.scores, return_inverse=True)[1].astype(np.int64)
     order = np.argsort(groups, kind="stable")
     hits, groups = hits.take(order), groups[order]
     # Plain columns have an order of their own; nested ones are compared as text.
-    columns = sorted(schema, key=lambda f: pa.types.is_nested(f.type))
-    for field in columns:
-        counts = np.bincount(groups, minlength=int(groups.max()) + 1) if len(groups) else groups
+    columns = [f.name for f in sorted(schema, key=lambda f: pa.types.is_nested(f.type))]
+    at = 0
+    while at < len(columns) and len(groups):
+        some = columns[at : 2 * at + 1]
+        at += len(some)
+        counts = np.bincount(groups, minlength=int(groups.max()) + 1)
         first = np.cumsum(counts) - counts
-        open_ = (counts[groups] > 1) & (first[groups] < k) if len(groups) else groups
-        tied = np.flatnonzero(open_)
+        tied = np.flatnonzero((counts[groups] > 1) & (first[groups] < k))
         if not len(tied):
             break
-        values = read(field.name, hits.splits[tied], hits.rows[tied])
-        ranks = _ranks(values)
-        finer = np.lexsort((ranks, groups[tied]))
+        values = read(some, hits.splits[tied], hits.rows[tied])
+        ranks = [groups[tied], *(_ranks(values.column(name).combine_chunks()) for name in some)]
+        finer = np.lexsort(ranks[::-1])
         hits = _reordered(hits, tied, tied[finer])
-        pairs = np.stack((groups[tied][finer], ranks[finer]), axis=1)
-        new = np.concatenate(([True], np.any(pairs[1:] != pairs[:-1], axis=1)))
+        keys = np.stack(ranks, axis=1)[finer]
+        new = np.concatenate(([True], np.any(keys[1:] != keys[:-1], axis=1)))
         groups = _regroup(groups, tied, new)
     return hits.take(np.arange(min(k, len(hits))))
 

@@ -228,10 +228,23 @@ class SplitSearcher:
         here, wanted = self.split.info.mapping, self.context.mapping
         names = [n for n in columns_of(query) if n in here.by_name]
         words = [n for n in names if wanted.by_name[n].kind in WORDS | {"ip"}]
-        return compatible(here, wanted, words)
+        return compatible(here, wanted, words) and not any(map(self._is_rescaled, names))
+
+    def _is_rescaled(self, name: str) -> bool:
+        """Whether the index may hold decimals as integers of another scale than the table has."""
+        own = self.split.info.mapping.by_name[name]
+        if not own.field or own.kind != "decimal":
+            return False
+        kind = self.context.schema.field(name).type
+        return not self.split.rows.schema.field(name).type.equals(kind)
 
     def bound(self, query: Query) -> Query:
         """The query for the fields of this split's index."""
+        return with_fields(query, self._fields)
+
+    @cached_property
+    def _fields(self) -> Mapping:
+        """The table's fields as this split's index has them."""
         here = self.split.info.mapping
         fields = []
         for wanted in self.context.mapping.fields:
@@ -240,7 +253,7 @@ class SplitSearcher:
                 fields.append(own)
             elif own is not None or wanted.name in self.partition:
                 fields.append(replace(wanted, field=""))
-        return with_fields(query, Mapping(tuple(fields)))
+        return Mapping(tuple(fields))
 
     def source(self) -> SplitSource:
         """The split as something to evaluate queries on."""

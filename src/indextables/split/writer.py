@@ -10,7 +10,6 @@ fails, nothing exists but a temporary folder, which is removed.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -40,6 +39,7 @@ from indextables.split.container import (
 from indextables.split.indexer import Indexer
 from indextables.split.mapping import Mapping
 from indextables.split.path_lists import PATH_LIST, PathCollector
+from indextables.split.scratch import remove_folder
 from indextables.split.statistics import StatisticsCollector
 from indextables.split.term_lists import WORD_LIST, word_lists, write_terms
 from indextables.split.value_lists import VALUE_LIST, ValueCollector
@@ -73,7 +73,7 @@ class WrittenSplit:
 
     def delete(self) -> None:
         """Remove the temporary folder, once the file is stored elsewhere."""
-        _remove(self.path.parent)
+        remove_folder(self.path.parent)
 
 
 class SplitWriter:
@@ -114,7 +114,7 @@ class SplitWriter:
         self._finished = False
         with self._failures(), contextlib.ExitStack() as undo:
             self._folder = Path(tempfile.mkdtemp(prefix="indextables-split-", dir=self._parent))
-            undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            undo.callback(remove_folder, self._folder)
             self._file = self._folder / f"split-{uuid.uuid4()}.split"
             self._sink = pa.OSFile(str(self._file), "wb")
             self._parquet: pq.ParquetWriter | None = None
@@ -254,7 +254,7 @@ class SplitWriter:
             parquet.close()
             self._sink.close()
             close_seal(self._file, seal)
-            _remove(self._folder / "index")
+            remove_folder(self._folder / "index")
             size = self._file.stat().st_size
         self._finished = True
         return WrittenSplit(
@@ -279,7 +279,7 @@ class SplitWriter:
                     part.close()
         with contextlib.suppress(Exception):
             self._indexer.abort()
-        _remove(self._folder)
+        remove_folder(self._folder)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -294,14 +294,6 @@ class SplitWriter:
             if isinstance(error, ValueError) and not isinstance(error, OSError):
                 raise
             raise SplitWriteError(str(self._parent), str(error)) from error
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder, also when a thread of Tantivy releases a lock file in it meanwhile."""
-    for _ in range(3):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return
 
 
 def _rows_for(batch: pa.RecordBatch, size: int) -> int:

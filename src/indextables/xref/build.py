@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import shutil
 import tempfile
 import time
 from collections import deque
@@ -37,6 +36,7 @@ from indextables.split.container import (
 from indextables.split.indexer import MAX_HEAP, MIN_HEAP
 from indextables.split.mapping import ROW_FIELD
 from indextables.split.open_index import META, read_meta
+from indextables.split.scratch import remove_folder
 from indextables.storage import Store
 from indextables.xref.bloom import BLOOM, BloomFilters, BloomWriter, hashes
 from indextables.xref.container import Described, FieldSet, SourceSplit, XRefFile
@@ -323,7 +323,7 @@ def _workplace(config: Config) -> Iterator[Path]:
     try:
         yield place
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        remove_folder(place)
 
 
 def _stored(

@@ -8,7 +8,6 @@ are written to a temporary folder, mapped, and unlinked at once.
 from __future__ import annotations
 
 import functools
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from indextables.split.container import (
 )
 from indextables.split.memory_index import matching_rows
 from indextables.split.open_index import read_meta
+from indextables.split.scratch import remove_folder
 from indextables.storage import Store
 from indextables.xref.bloom import BLOOM, BloomFilters, possible
 from indextables.xref.container import Coverage, Described, Mask, read_description
@@ -178,7 +178,7 @@ class OpenXRef:
         except (ValueError, OSError) as error:
             raise UnusableXRefError(path, f"Tantivy cannot open its index ({error})") from error
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            remove_folder(place)
         if searcher.num_docs != len(found.coverage):
             raise UnusableXRefError(path, "its index has other documents than its rows")
         bases = tuple(segment.base for segment in found.info.segments)
