@@ -78,7 +78,7 @@ def test_columns_and_types_of_several_files_are_put_together(cli):
     rows = Table.open("t").scan().sort_by("n").to_pylist()
     assert rows == [
         {"n": 1.0, "at": "12:30:00", "more": None},
-        {"n": 1.5, "at": None, "more": ""},
+        {"n": 1.5, "at": None, "more": None},
     ]
 
 
@@ -283,8 +283,35 @@ def test_times_without_a_date_and_far_dates_are_imported(cli):
 def test_a_time_without_a_zone_is_told_what_it_needs(cli):
     cli.ok("create", "t", "at:timestamp")
     Path("a.csv").write_text("at\n2024-01-01 12:00:00\n")
-    message = cli.error("import", "t", "a.csv")
-    assert "2024-01-31T12:00:00Z" in message and "assume_timezone" not in message
+    Path("a.jsonl").write_text(lines([{"at": "2024-01-01 12:00:00"}]))
+    for file in ("a.csv", "a.jsonl"):
+        message = cli.error("import", "t", file)
+        assert "2024-01-31T12:00:00Z" in message and "assume_timezone" not in message
+    Path("b.jsonl").write_text(lines([{"at": "2024-01-01T12:00:00.5+02:00"}, {"at": None}]))
+    cli.ok("import", "t", "b.jsonl")
+    assert [row["at"] for row in cli.rows("sql", "SELECT at FROM t ORDER BY at DESC")] == [
+        "2024-01-01T10:00:00.500000+00:00", None,
+    ]  # fmt: skip
+
+
+def test_csv_tells_null_from_an_empty_text_and_nan_from_null(cli, monkeypatch):
+    rows = [
+        {"n": 1, "s": "NA", "x": 1.5},
+        {"n": None, "s": None, "x": float("inf")},
+        {"n": 3, "s": "", "x": None},
+        {"n": 4, "s": 'two\nlines, "quoted"', "x": -1.0},
+    ] * 9
+    pq.write_table(pa.Table.from_pylist(rows), "in.parquet")
+    cli.ok("import", "t", "in.parquet")
+    cli.ok("export", "t", "out.csv")
+    monkeypatch.setattr("indextables.cli.sources.INFER_BYTES", 64)
+    cli.ok("import", "again", "out.csv")
+    assert Table.open("again").scan().to_pylist() == rows
+    Path("other.csv").write_text("n,s,x\nNA,NA,nan\n,,\n")
+    cli.ok("import", "other", "other.csv", "--type", "n=long")
+    first, second = Table.open("other").scan().to_pylist()
+    assert (first["n"], first["s"], str(first["x"])) == (None, "NA", "nan")
+    assert second == {"n": None, "s": None, "x": None}
 
 
 def test_export_chooses_rows_columns_and_versions(cli, docs):

@@ -12,7 +12,7 @@ from cli_tables import sample
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indextables.cli.sql_engine import run_query
+from indextables.cli.sql_engine import _Relation, run_query
 from indextables.cli.sql_rewrite import rewrite
 from indextables.errors import EmbeddedQueryError
 from indextables.table import Table
@@ -299,6 +299,12 @@ def test_names_of_columns_in_any_case(cli, docs):
     ]
 
 
+def test_two_columns_of_one_name_are_no_json(cli, docs):
+    query = "SELECT a.Id, b.Id FROM docs a JOIN docs b ON a.Id = b.Id + 1 WHERE a.Id = 3"
+    assert cli.ok("sql", query) == "Id\tId\n3\t2\n"
+    assert "Two columns are called 'Id'" in cli.error("sql", query, "--json")
+
+
 def test_no_rows_still_have_columns(cli, docs):
     assert cli.ok("sql", "SELECT Id, title FROM docs WHERE Id < 0") == "Id\ttitle\n"
     assert cli.ok("sql", "SELECT Id FROM docs WHERE Id < 0", "--json") == ""
@@ -354,6 +360,12 @@ SPARKS = [
     ("substring(text, 0, 2)", ["se", "ab", None]),
     ("isnan(x)", [True, False, False]),
     ("array_contains(tags, 'a')", [True, False, None]),
+    ("substring(date_format(at, 'yyyy/MM'), -2)", ["01", "02", None]),
+    ("hour(to_timestamp('7.1.2024 13:05', 'd.M.yyyy H:mm'))", [13] * 3),
+    ("isnull(text) AND isnotnull(id)", [False, False, True]),
+    ("x <=> -2.5 AND id = 2", [False, True, False]),
+    ("(id > 1) <=> (x < 0) AND id > 1", [False, True, False]),
+    ("count_if(id = 1) FILTER (WHERE id > 9) OVER ()", [0, 0, 0]),
 ]  # fmt: skip
 
 
@@ -380,12 +392,24 @@ def test_functions_mean_what_they_mean_in_spark(moments, expression, wanted):
         ("a LEFT SEMI JOIN t b ON a.id = b.id + 1", [2, 3]),
         ("a LEFT ANTI JOIN t b ON a.id = b.id + 1 WHERE a.text indexquery 'search'", [1]),
         ("QUALIFY row_number() OVER (ORDER BY id DESC) < 3", [3, 2]),
+        ("WHERE text NOT IN (SELECT text FROM t WHERE id = 2) OR id = 9", [1]),
+        ("WHERE NOT (text IN (SELECT text FROM t WHERE id > 1)) OR id = 9", []),
+        ("WHERE text NOT IN (SELECT text FROM t WHERE id > 9) OR id = 9", [1, 2, 3]),
     ],
 )
 def test_clauses_mean_what_they_mean_in_spark(moments, rest, wanted):
     order = "DESC" if "QUALIFY" in rest else "ASC"
     sql = f"SELECT id FROM t {rest} ORDER BY id {order}"
     assert run_query(sql, lambda *_: moments).read_all()["id"].to_pylist() == wanted
+
+
+@pytest.mark.parametrize("known", [True, False, None])
+def test_a_condition_that_the_engine_decided_comes_as_a_value(moments, known):
+    query = rewrite("SELECT id FROM t", lambda *_: moments)
+    scan = _Relation(query.relations[0], query, []).scanner(
+        columns=["id"], filter=pa.scalar(known, pa.bool_())
+    )
+    assert sum(batch.num_rows for batch in scan.to_batches()) == (3 if known else 0)
 
 
 def test_a_doubled_quote_is_one(tmp_path):
@@ -407,9 +431,42 @@ def test_with_rollup_adds_its_totals(moments):
     [
         ("SELECT date_format(at, 'yyyy-QQ') FROM t", "not known here"),
         ("SELECT date_format(at, text) FROM t", "in quotes"),
+        ("SELECT to_timestamp(text, 'yyyy-MM-dd HH') FROM t", "needs minutes"),
         ("SELECT id FROM t TABLESAMPLE (1 ROWS)", "LIMIT"),
+        ("SELECT id FROM t EXCEPT ALL SELECT id FROM t WHERE id = 1", "EXCEPT ALL is not known"),
     ],
 )
 def test_what_the_engine_would_read_differently_is_refused(moments, sql, part):
     with pytest.raises(EmbeddedQueryError, match=part):
         run_query(sql, lambda *_: moments)
+
+
+def test_nan_is_the_largest_number_and_minus_zero_is_zero():
+    numbers = pa.table({"g": [1] * 5, "x": [float("nan"), 1.0, -0.0, 0.0, None]})
+    made = Table.create("memory://cli-sql-numbers", numbers.schema)
+    made.append(numbers)
+    for source in ("t", "(SELECT * FROM t) AS s"):
+        sql = f"SELECT g, max(x) AS most, min(x) AS least FROM {source} GROUP BY g"
+        [row] = run_query(sql, lambda *_: made).read_all().to_pylist()
+        assert (str(row["most"]), row["least"]) == ("nan", 0)
+    sql = "SELECT count(DISTINCT x) AS a, count(DISTINCT g) AS b FROM t"
+    assert run_query(sql, lambda *_: made).read_all().to_pylist() == [{"a": 3, "b": 1}]
+    sql = "SELECT count(*) OVER (PARTITION BY x) AS n FROM t"
+    assert sorted(run_query(sql, lambda *_: made).read_all()["n"].to_pylist()) == [1, 1, 1, 2, 2]
+
+
+def test_headers_are_what_the_query_says(table):
+    sql = """SELECT  Id + 1, upper( title ) , body indexquery 'fox', max(_score) OVER (), Id AS n
+    FROM docs WHERE body indexquery 'fox'"""
+    assert run_query(sql, lambda *_: table).schema.names == [
+        "Id + 1", "upper( title )", "body indexquery 'fox'", "max(_score) OVER ()", "n",
+    ]  # fmt: skip
+    sql = "WITH c AS (SELECT 1) SELECT DISTINCT max(Id) FROM docs UNION SELECT 1 ORDER BY 1"
+    assert run_query(sql, lambda *_: table).schema.names == ["max(Id)"]
+
+
+def test_rows_are_grouped_by_a_search(table):
+    sql = "SELECT {0} AS hit, count(*) AS n FROM docs GROUP BY {0}".format("body indexquery 'fox'")
+    found = run_query(sql, lambda *_: table).read_all().to_pylist()
+    assert {row["hit"] for row in found} == {True, False}
+    assert sum(row["n"] for row in found) == table.count()

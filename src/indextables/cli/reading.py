@@ -11,6 +11,7 @@ import typer
 from indextables.cli import options as o
 from indextables.cli.cells import size
 from indextables.cli.settings import Settings, command, pairs
+from indextables.errors import EmbeddedQueryError
 
 if TYPE_CHECKING:
     from indextables.table import Table
@@ -125,7 +126,14 @@ def _sql(
     tables = Tables(settings, pairs(table or (), "--table"))
     statement = parse(text)
     if statement is None:
-        show_rows(run_query(text, tables.open), json=settings.json)
+        rows = run_query(text, tables.open)
+        names = rows.schema.names
+        if settings.json and (twice := [name for name in names if names.count(name) > 1]):
+            raise EmbeddedQueryError(
+                f"Two columns are called '{twice[0]}', and an object of JSON has one of a name. "
+                "Name one of them with AS."
+            )
+        show_rows(rows, json=settings.json)
     else:
         run_statement(statement, settings, tables=tables)
 

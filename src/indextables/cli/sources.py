@@ -130,21 +130,13 @@ _Opened = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 def _open(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
     """The columns of a file and its batches."""
-    raw: Any
-    if source.store is None:
-        raw = pa.OSFile(source.path, "rb")
-    else:
-        raw = pa.PythonFile(StoredFile(source.store, source.key), "r")
     if source.format == "parquet":
-        file = pq.ParquetFile(raw)
+        file = pq.ParquetFile(_raw(source))
         # One by one: what Arrow is asked for at once, it also fetches at once.
         groups = range(file.num_row_groups)
         return file.schema_arrow, (b for g in groups for b in file.iter_batches(row_groups=[g]))
-    stream: Any = pa.CompressedInputStream(raw, source.codec) if source.codec else raw
     try:
-        if source.format == "csv":
-            return _open_csv(stream, source, types)
-        return _open_json(stream, types)
+        return _open_csv(source, types) if source.format == "csv" else _open_json(source, types)
     except pa.ArrowInvalid as error:
         # Whoever writes files in parallel writes empty ones too: no columns, no rows.
         if str(error).startswith(_EMPTY):
@@ -152,38 +144,68 @@ def _open(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
         raise
 
 
-def _open_csv(stream: Any, source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
-    reader: Any = pyarrow.csv.open_csv(
-        stream,
-        read_options=pyarrow.csv.ReadOptions(block_size=INFER_BYTES),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types={n: t for n, t in types.items() if not pa.types.is_nested(t)}
-        ),
-    )
-    for column in reader.schema:
+def _raw(source: Source) -> Any:
+    if source.store is None:
+        return pa.OSFile(source.path, "rb")
+    return pa.PythonFile(StoredFile(source.store, source.key), "r")
+
+
+def _stream(source: Source) -> Any:
+    return pa.CompressedInputStream(_raw(source), source.codec) if source.codec else _raw(source)
+
+
+def _open_csv(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
+    flat = {n: t for n, t in types.items() if not pa.types.is_nested(t)}
+    nulls = [n for n in pyarrow.csv.ConvertOptions().null_values or () if "nan" not in n.lower()]
+    reader = _csv_reader(source, column_types=flat, null_values=nulls)
+    schema = reader.schema
+    for column in schema:
         if pa.types.is_binary(column.type) and column.name not in types:
             raise SourceFileError(source.path, f"'{column.name}' {_NO_TEXT}")
-    return reader.schema, iter(reader)
+    texts = {f.name: f.type for f in schema if pa.types.is_string(f.type) or
+             pa.types.is_binary(f.type)}  # fmt: skip
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        # What is null depends on the type: NA is no number, but a text. Arrow has one list for all
+        # columns, so texts are read by themselves; both readers cut the file at the same places.
+        others = _csv_reader(source, column_types=texts, include_columns=list(texts),
+                             null_values=[""], strings_can_be_null=True,
+                             quoted_strings_can_be_null=False)  # fmt: skip
+        for batch, text in zip(reader, others, strict=True):
+            columns = [text.column(f.name) if f.name in texts else c
+                       for f, c in zip(schema, batch.columns, strict=True)]  # fmt: skip
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return schema, batches() if texts else iter(reader)
 
 
-def _open_json(stream: Any, types: Mapping[str, pa.DataType]) -> _Opened:
-    # Arrow reads dates from numbers only; files have them as text.
-    dates = {name for name, kind in types.items() if pa.types.is_date(kind)}
-    known = [pa.field(n, pa.string() if n in dates else t) for n, t in types.items()]
+def _csv_reader(source: Source, **convert: Any) -> Any:
+    return pyarrow.csv.open_csv(
+        _stream(source),
+        read_options=pyarrow.csv.ReadOptions(block_size=INFER_BYTES),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(**convert),
+    )
+
+
+def _open_json(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
+    # Arrow reads dates from numbers only; files have them as text. Of times it would not notice
+    # that they name no zone.
+    cast = {n for n, t in types.items() if pa.types.is_date(t) or getattr(t, "tz", None)}
+    known = [pa.field(n, pa.string() if n in cast else t) for n, t in types.items()]
     reader: Any = pyarrow.json.open_json(
-        stream,
+        _stream(source),
         read_options=pyarrow.json.ReadOptions(block_size=INFER_BYTES),
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=pa.schema(known) if known else None
         ),
     )
-    schema = pa.schema([f.with_type(types[f.name]) if f.name in dates else f
+    schema = pa.schema([f.with_type(types[f.name]) if f.name in cast else f
                         for f in reader.schema])  # fmt: skip
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in reader:
-            columns = [c.cast(f.type) if f.name in dates else c
+            columns = [c.cast(f.type) if f.name in cast else c
                        for c, f in zip(batch.columns, schema, strict=True)]  # fmt: skip
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from indextables.cli.sql_relations import Relation, search_call
@@ -110,7 +111,9 @@ class _Scan:
     def __init__(self, relation: _Relation, columns: list[str], condition: Any) -> None:
         self.relation = relation
         self.columns = columns
-        self.condition = condition
+        # A condition that the engine could decide itself comes as a value.
+        known = isinstance(condition, pa.Scalar)
+        self.condition = pc.scalar(bool(condition.as_py())) if known else condition
 
     @property
     def projected_schema(self) -> pa.Schema:

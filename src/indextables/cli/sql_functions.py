@@ -48,7 +48,13 @@ def engine_sql(tree: Any) -> str:
     >>> engine_sql(parse_one("SELECT hour(at), date_format(at, 'MM/yy')", dialect="spark"))
     "SELECT DATE_PART('hour', at), TO_CHAR(CAST(at AS TIMESTAMP(6)), '%m/%y')"
     """
-    text: str = tree.transform(_translated).sql(dialect=_Engine)
+    copy = tree.copy()
+    # Inner parts first: what replaces an outer one has its arguments inside.
+    for node in reversed(list(copy.walk())):
+        new = _translated(node)
+        if new is not node:
+            node.replace(new)
+    text: str = copy.sql(dialect=_Engine)
     return text
 
 
@@ -56,6 +62,25 @@ def _translated(node: Any) -> Any:
     match node:
         case exp.TableSample():
             raise EmbeddedQueryError("TABLESAMPLE is not known here. Use LIMIT, or a condition.")
+        case exp.Except() | exp.Intersect() if not node.args.get("distinct"):
+            # The engine would drop every row that is on the other side, however often it is here.
+            name = node.key.upper()
+            raise EmbeddedQueryError(
+                f"{name} ALL is not known here. Use {name}, or number equal rows with row_number()."
+            )
+        case exp.In() if node.args.get("query") and _unknown_matters(node):
+            return _in_with_nulls(node)
+        case exp.NullSafeEQ() | exp.NullSafeNEQ():
+            # To the engine, AND and OR bind more tightly than IS DISTINCT FROM.
+            return exp.paren(type(node)(this=_held(node.this), expression=_held(node.expression)))
+        case exp.CountIf():
+            # As the sum of a CASE it would be null where there are no rows.
+            hit = exp.Case().when(node.this, exp.Literal.number(1))
+            return exp.Count(this=hit)
+        case exp.Anonymous() if node.name.lower() in ("isnull", "isnotnull"):
+            (value,) = node.expressions
+            null = exp.paren(exp.Is(this=_held(value), expression=exp.null()))
+            return null if node.name.lower() == "isnull" else exp.paren(exp.not_(null))
         case exp.Group():
             return _grouped(node)
         case exp.TimeToStr():
@@ -64,7 +89,12 @@ def _translated(node: Any) -> Any:
             moment = exp.cast(inner, exp.DataType.build("timestamp(6)", dialect="postgres"))
             return exp.func("TO_CHAR", moment, _pattern(node))
         case exp.StrToTime():
-            return exp.func("TO_TIMESTAMP", node.this, _pattern(node))
+            pattern = _pattern(node)
+            if re.search("%-?[HI]", pattern.name) and not re.search("%-?M", pattern.name):
+                raise EmbeddedQueryError(
+                    f"A pattern with hours needs minutes too here: {node.sql('spark')}."
+                )
+            return exp.func("TO_TIMESTAMP", node.this, pattern)
         case exp.TsOrDsToDate() if node.args.get("format"):
             return exp.Anonymous(this="TO_DATE", expressions=[node.this, _pattern(node)])
         case exp.DayOfWeek():
@@ -82,6 +112,42 @@ def _translated(node: Any) -> Any:
             return _part(_PARTS[type(node)], node.this)
         case _:
             return node
+
+
+def _held(node: Any) -> Any:
+    return exp.paren(node) if isinstance(node, exp.Binary | exp.Not | exp.Predicate) else node
+
+
+def _unknown_matters(node: Any) -> bool:
+    """Whether a null result of IN has to be told from false, where the engine does not do that.
+
+    It does in `WHERE x NOT IN (…)` and beside AND. Elsewhere it forgets nulls, which makes no
+    difference until there is a NOT around them, or a CASE.
+    """
+    negated, place = False, node.parent
+    while isinstance(place, exp.Connector | exp.Paren | exp.Not):
+        negated = negated or isinstance(place, exp.Not)
+        place = place.parent
+    if not isinstance(place, exp.Where | exp.Having):
+        return isinstance(place, exp.Case | exp.If | exp.Is | exp.Binary)
+    above = node.parent
+    if isinstance(above, exp.Not):
+        above = above.parent
+    while isinstance(above, exp.And):
+        above = above.parent
+    return negated and above is not place
+
+
+def _in_with_nulls(node: Any) -> Any:
+    """`x IN (query)` with the three results that it has in SQL."""
+    query = node.args["query"].this
+    alias = exp.TableAlias(this=exp.to_identifier("listed"), columns=[exp.to_identifier("value")])
+    source = exp.Subquery(this=query.copy(), alias=alias)
+    some_null = exp.Exists(this=exp.select("1").from_(source).where("value IS NULL"))
+    value_null = exp.Is(this=_held(node.this.copy()), expression=exp.null())
+    unknown = exp.or_(exp.and_(value_null, exp.Exists(this=query.copy())), some_null)
+    found = exp.Case().when(node.copy(), exp.true()).when(unknown, exp.null())
+    return exp.paren(found.else_(exp.false()))
 
 
 def _part(name: str, moment: Any) -> Any:

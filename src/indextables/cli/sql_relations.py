@@ -189,6 +189,12 @@ def _type(column: Any, relation: Relation) -> pa.DataType:
     return kind
 
 
+def column_type_of(column: Any, sources: Sources) -> pa.DataType | None:
+    """The type of a column of a table, None for one that a query made."""
+    relation = sources.owner(column)
+    return None if relation is None else _type(column, relation)
+
+
 def unqualified(node: Any) -> str:
     """A condition as the scan of its table reads it."""
 

@@ -29,7 +29,9 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
+from indextables.cli.sql_floats import mend_floats
 from indextables.cli.sql_functions import engine_sql
+from indextables.cli.sql_headers import name_columns
 from indextables.cli.sql_relations import (
     Relation,
     Sources,
@@ -80,6 +82,7 @@ class Rewritten:
 def rewrite(sql: str, opener: Opener) -> Rewritten:
     """Take a query apart. Anything but one query is an error."""
     tree = _parsed(sql)
+    name_columns(tree, sql)
     searches = [search_parts(c) for c in tree.find_all(exp.Anonymous) if is_search(c)]
     work = _Rewriter(opener, searches)
     for scope in traverse_scope(tree):
@@ -135,6 +138,7 @@ class _Rewriter:
         self.place_scores(scope, sources)
         if complete:
             push_limit(select, sources)
+        mend_floats(scope, sources)
         hide(select, sources)
 
     # --- tables
@@ -196,8 +200,7 @@ class _Rewriter:
             self.searches_values = True
             call.set("this", SEARCH_FUNCTION)
             return
-        name = self.hidden_name()
-        relation.masks[name] = unqualified(call)
+        name = self.hidden_column(relation.masks, unqualified(call))
         alias = next(a for a, r in sources.relations.items() if r is relation)
         shown = call.sql("spark", normalize_functions=False)
         # A row that an outer join pads with nulls is found by no search.
@@ -213,8 +216,7 @@ class _Rewriter:
             call.set("this", SNIPPET)
             call.set("expressions", [column, exp.Literal.string(query)])
             return
-        name = self.hidden_name()
-        relation.snippets[name] = (column.name, search_call(query, column.name))
+        name = self.hidden_column(relation.snippets, (column.name, search_call(query, column.name)))
         alias = next(a for a, r in sources.relations.items() if r is relation)
         shown = call.sql("spark", normalize_functions=False)
         found = exp.Coalesce(this=exp.column(name, table=alias, quoted=True),
@@ -237,6 +239,14 @@ class _Rewriter:
             relation.score = relation.score or self.hidden_name()
             alias = next(a for a, r in sources.relations.items() if r is relation)
             replace(column, exp.column(relation.score, table=alias, quoted=True), SCORE)
+
+    def hidden_column(self, columns: dict[str, Any], content: Any) -> str:
+        """The column with this content. An expression that is there twice must stay the same."""
+        name = next((n for n, known in columns.items() if known == content), None)
+        if name is None:
+            name = self.hidden_name()
+            columns[name] = content
+        return name
 
     def hidden_name(self) -> str:
         self.hidden += 1
