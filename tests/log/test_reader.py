@@ -62,7 +62,7 @@ def test_a_refresh_reads_one_version_and_lists_nothing():
     append(log)
     before = len(store.operations)
     assert reader.snapshot().version == 2
-    assert [o for o, _ in store.operations[before:]] == ["head", "get", "get"]
+    assert [o for o, _ in store.operations[before:]] == ["head", "get", "get", "head"]
     before = len(store.operations)
     reader.snapshot()
     assert [o for o, _ in store.operations[before:]] == ["head", "get"]

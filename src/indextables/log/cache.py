@@ -127,6 +127,10 @@ class LogCache:
             self._latest["latest"] = (snapshot, self._timer())
             self.snapshots[snapshot.version] = snapshot
 
+    def has_seen(self, version: int) -> bool:
+        """Whether a version file can be told from another one of the same name."""
+        return self._etags.peek(version) is not None
+
     def is_same_file(self, version: int, etag: str | None) -> bool:
         """Whether a version file is the one that was there before; at first sight it is."""
         is_same = self._etags.peek(version) in (None, etag)

@@ -8,6 +8,7 @@ version file is an error unless a checkpoint covers it, because nothing else kno
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,6 +95,7 @@ class LogReader:
             snapshot = self.load(None, keep_manifest=keep_manifest)
         if not snapshot.partial:
             self._cache.remember_latest(snapshot)
+            self.recognise(snapshot)
         return snapshot
 
     def newest(self) -> Snapshot:
@@ -152,6 +154,12 @@ class LogReader:
             bases = (*listing.states, *listing.checkpoints)
             return max(bases, default=-1) == version or listing.latest == newest
         return self._cache.is_same_file(version, etag)
+
+    def recognise(self, snapshot: Snapshot) -> None:
+        """Look at a snapshot's version file once, to tell it from another one of its name later."""
+        if not self._cache.has_seen(snapshot.version):
+            with contextlib.suppress(StorageError):
+                self.is_there(snapshot)
 
     def forget(self) -> None:
         """Forget what was read of a log that is another one by now."""

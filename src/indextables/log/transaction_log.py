@@ -134,6 +134,7 @@ class TransactionLog:
         """Commit, then write a checkpoint and clean up if they are due."""
         committed = self._committer.commit(transaction)
         self._cache.remember_latest(committed.snapshot)
+        self._reader.recognise(committed.snapshot)
         if committed.changed:
             self._after_commit(committed)
         return committed
