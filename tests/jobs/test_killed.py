@@ -109,7 +109,7 @@ def _check(folder, allowed, config) -> None:
 
 def test_a_killed_repair_leaves_the_source_alone(original, tmp_path):
     before = {p: p.read_bytes() for p in original.rglob("*") if p.is_file()}
-    for nth in range(8):
+    for nth in range(20):
         target = FaultyStore(open_store(tmp_path / f"{nth}"), crash=Crash(nth))
         try:
             repair_log(open_store(original), target, config=Config())

@@ -23,7 +23,7 @@ PHRASES = {
     "version=… or timestamp=…": "--version or --as-of",
     "Write 2024-01-31T12:00:00, a datetime, or milliseconds": "Write 2024-01-31T12:00:00",
     "Choose with columns=… what": "Choose with --column what",
-    "the credentials in storage_options or": "the credentials of --storage-option or",
+    "and the other storage_options": "and --storage-option",
     "the network and the storage_options": "the network and --storage-option",
     "Pass them as storage_options": "Give them with --storage-option",
     "with REPAIR INDEXFILES TRANSACTION LOG":
