@@ -154,10 +154,12 @@ class ScanBuilder:
         """What an aggregation asks. Spark offers the same one twice."""
         if self._offered is None or not aggregation.equals(self._offered[0]):
             schema = self._snapshot.schema
-            self._averages = self._averages or averages_too_much(aggregation, self._snapshot)
-            asked = None
-            if not self._averages:
-                asked = parse_aggregation(aggregation, schema, self.java.conf)
+            asked = parse_aggregation(aggregation, schema, self.java.conf)
+            # An average is none of ours; Spark then offers the sum and the count that make it up.
+            if asked is None and not self._averages:
+                self._averages = averages_too_much(aggregation, self._snapshot)
+            if self._averages:
+                asked = None
             self._offered = aggregation, asked
         return self._offered[1]
 
