@@ -276,8 +276,7 @@ def plan_write(
     settings = access.settings
     log = access.log()
     try:
-        log.snapshot()
-        snapshot = log.newest()  # and the log knows its file from now on, should it be replaced
+        snapshot = log.snapshot()
     except NotATableError:
         if kind == "where":
             raise
