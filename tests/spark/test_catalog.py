@@ -101,17 +101,12 @@ def test_alter_table(spark, name):
     assert ("owner2", "me") in rows(spark, f"SHOW TBLPROPERTIES {name}")
     spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES ('owner2')")
     assert ("owner2", "me") not in rows(spark, f"SHOW TBLPROPERTIES {name}")
-    with pytest.raises(Exception, match="Columns can be added and properties set or removed"):
-        spark.sql(f"ALTER TABLE {name} DROP COLUMN extra")
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("DROP COLUMN content", "cannot do this change of a table"),
-        ("ADD COLUMN n int FIRST", "The new column 'n' comes last"),
-        ("ADD COLUMN n int DEFAULT 5", "is null in the rows that are there"),
-        ("ADD COLUMN n string COLLATE UTF8_LCASE", "compares texts by their bytes"),
+        ("DROP COLUMN content", "splits hold a column under its name"),
         ("SET LOCATION '/elsewhere'", "stays where it is"),
         ("SET TBLPROPERTIES ('indextables.mapping' = '[]')", "it is not yours"),
     ],
@@ -141,7 +136,6 @@ def test_whether_a_table_exists(spark, table, name):
     [
         ("USING indextables", "has no columns"),
         ("(id bigint) USING indextables CLUSTER BY (id)", "partitioned by columns, not by cluster"),
-        ("(a string COLLATE UTF8_LCASE) USING indextables", "Column 'a' is a string collate"),
         ("(_score float) USING indextables", "every index table has for searches"),
     ],
 )

@@ -11,9 +11,20 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from indextables.errors import UnknownColumnError
+from indextables.errors import UnknownColumnError, UnsupportedPredicateError
 from indextables.predicate.render import sql_name
-from indextables.predicate.tree import Column
+from indextables.predicate.tree import (
+    And,
+    Column,
+    Constant,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    Search,
+    walk,
+)
+from indextables.schema import is_collated
 
 
 def split_path(field: str) -> tuple[str, ...]:
@@ -99,6 +110,25 @@ def column_type(column: Column, schema: pa.Schema) -> pa.DataType:
         assert isinstance(kind, pa.StructType)
         kind = kind.field(name).type
     return kind
+
+
+def refuse_collated(predicate: Predicate, schema: pa.Schema) -> None:
+    """Refuse to compare texts that have a collation of Spark's: rows are compared by bytes here.
+
+    Searches and tests for null do not compare, so they stay.
+    """
+    collated = {field.name for field in schema if is_collated(field)}
+    if not collated:
+        return
+    for node in walk(predicate):
+        if isinstance(node, And | Or | Not | Constant | IsNull | Search):
+            continue
+        if node.column.root in collated:
+            raise UnsupportedPredicateError(
+                str(node),
+                f"the column '{node.column.root}' has a collation, by which only Spark compares; "
+                "search it, or ask Spark",
+            )
 
 
 def _matches(name: str, names: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from indextables.errors import (
 )
 from indextables.predicate.coercion import compare, constant_compare, is_in
 from indextables.predicate.like import like
-from indextables.predicate.names import resolve_column, resolve_field
+from indextables.predicate.names import refuse_collated, resolve_column, resolve_field
 from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
 from indextables.predicate.search_scanner import half_character
 from indextables.predicate.search_syntax import parse_search
@@ -83,7 +83,9 @@ def parse_predicate(
     """
     # Long ones, lists of keys mostly, are not worth the memory.
     parse = _parsed if len(sql) <= _REMEMBERED_LENGTH else _parsed.__wrapped__
-    return parse(sql, schema, timezone, max_query_length, max_query_depth)
+    predicate = parse(sql, schema, timezone, max_query_length, max_query_depth)
+    refuse_collated(predicate, schema)
+    return predicate
 
 
 @functools.lru_cache(maxsize=512)  # a condition that is asked again is not parsed again

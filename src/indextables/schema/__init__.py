@@ -17,6 +17,7 @@ from indextables.schema.types import (
     MAX_DECIMAL_PRECISION,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    is_collated,
     refuse_hidden,
 )
 
@@ -28,6 +29,7 @@ __all__ = [
     "conform",
     "evolve",
     "from_json",
+    "is_collated",
     "normalize",
     "refuse_hidden",
     "to_json",

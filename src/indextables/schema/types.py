@@ -34,6 +34,8 @@ DECIMAL = re.compile(r"decimal(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
 CHARACTERS = re.compile(r"(?:var)?char\(\s*\d+\s*\)|string collate \w+")
 FIELD_METADATA = b"spark.metadata"
 
+_COLLATIONS = b'"__COLLATIONS"'
+
 HIDDEN = ("_score", "_indexall")
 """Columns that every index table has for searches, in any case."""
 
@@ -56,6 +58,25 @@ def is_list(kind: Type) -> bool:
         or types.is_list_view(kind)
         or types.is_large_list_view(kind)
     )
+
+
+def is_collated(field: pa.Field[Any]) -> bool:
+    """Whether texts of a column, or inside it, are compared by a collation of Spark's.
+
+    Splits hold and statistics compare their bytes; what is equal only Spark can say.
+    """
+    if _COLLATIONS in (field.metadata or {}).get(FIELD_METADATA, b""):
+        return True
+    return any(is_collated(inner) for inner in inner_fields(field.type))
+
+
+def inner_fields(kind: Type) -> list[pa.Field[Any]]:
+    """The fields of a nested type; none of any other."""
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    if is_list(kind):
+        return [kind.value_field]
+    return list(kind.fields) if pa.types.is_struct(kind) else []
 
 
 def repeated_names(names: Iterable[str]) -> list[str]:

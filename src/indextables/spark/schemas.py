@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from indextables.errors import SchemaError
 from indextables.schema import from_json, refuse_hidden, to_json
 
 
@@ -18,12 +17,16 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return StructType.fromJson(_json(to_json(schema)))
 
 
-def table_schema(schema: StructType) -> pa.Schema:
-    """The schema of a table for rows of a DataFrame. Every column may be null, as Spark's are."""
+def table_schema(schema: StructType, *, declared: bool = False) -> pa.Schema:
+    """Return the schema of a table for rows of a DataFrame, or for columns that were `declared`.
+
+    Columns of a DataFrame may be null, whatever it says of them; a declared NOT NULL is kept.
+    """
     refuse_hidden(schema.names)
-    for field in schema.fields:
-        _refuse_collations(field.name, field.dataType)
     nullable = _nullable(schema)
+    if declared:
+        for field, given in zip(nullable.fields, schema.fields, strict=True):
+            field.nullable = given.nullable
     return from_json(nullable.json())
 
 
@@ -42,19 +45,6 @@ def worker_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
 _IN_UTC: Any = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 )
-
-
-def _refuse_collations(name: str, kind: Any) -> None:
-    """Splits, statistics and indexes compare texts by their bytes, which a collation does not."""
-    if kind.typeName() == "string" and kind.simpleString() != "string":
-        raise SchemaError(
-            f"Column '{name}' is a {kind.simpleString()}, and an index table compares texts by "
-            "their bytes. Declare it as STRING, or cast it to that."
-        )
-    parts = (getattr(kind, part, None) for part in ("elementType", "keyType", "valueType"))
-    for inner in (*(f.dataType for f in getattr(kind, "fields", ())), *parts):
-        if inner is not None:
-            _refuse_collations(name, inner)
 
 
 def _json(text: str) -> dict[str, Any]:

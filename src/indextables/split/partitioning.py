@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import SchemaError
+from indextables.schema import is_collated
 
 _YEARS = range(-719_162, 2_932_897)
 """Days since 1970, of the years 1 to 9999."""
@@ -38,6 +39,8 @@ def check_partition_columns(columns: Sequence[str], schema: pa.Schema) -> None:
             problems.append(
                 f"Column '{name}' of type {schema.field(name).type} cannot be a partition column."
             )
+        elif is_collated(schema.field(name)):
+            problems.append(f"Column '{name}' has a collation and cannot be a partition column.")
     if len(set(columns)) != len(columns):
         problems.append(f"A partition column is named twice: {', '.join(columns)}.")
     if columns and not set(schema.names) - set(columns):

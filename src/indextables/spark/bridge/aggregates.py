@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.snapshot import Snapshot
 from indextables.plan.statistics import decode, lookup
+from indextables.schema import is_collated
 from indextables.spark.aggregation import (
     Aggregate,
     Aggregation,
@@ -35,7 +38,7 @@ def parse_aggregation(
     then only Spark knows where.
     """
     groups = [column_name(one) for one in aggregation.groupByExpressions()]
-    if not all(n in schema.names and groupable(schema.field(n).type) for n in groups):
+    if not all(n in schema.names and _is_grouped(schema.field(n)) for n in groups):
         return None
     found = []
     for function in aggregation.aggregateExpressions():
@@ -47,6 +50,15 @@ def parse_aggregation(
     if any(pa.types.is_integer(schema.field(n).type) for n in sums) and not conf.ansiEnabled():
         return None
     return Aggregation(tuple(name for name in groups if name), tuple(found))
+
+
+def _is_grouped(field: pa.Field[Any]) -> bool:
+    return groupable(field.type) and not is_collated(field)
+
+
+def is_ordered(field: pa.Field[Any]) -> bool:
+    """Whether the least and the greatest of a column are ours to find."""
+    return supported("min", field.type) and not is_collated(field)
 
 
 def averages_too_much(aggregation: JavaObject, snapshot: Snapshot) -> bool:
@@ -88,6 +100,8 @@ def _aggregate(function: JavaObject, schema: pa.Schema) -> Aggregate | None:
         return None
     name = column_name(function.column())
     if name not in schema.names or not supported(kind, schema.field(name).type):
+        return None
+    if kind in ("min", "max") and is_collated(schema.field(name)):
         return None
     return Aggregate(kind, name)
 

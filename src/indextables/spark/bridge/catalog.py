@@ -8,7 +8,6 @@ there. So names live as long as the warehouse does, and every session that has i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from indextables.errors import (
@@ -57,6 +56,13 @@ class Catalog(NamedCatalog):
 
     def defaultNamespace(self) -> JavaObject:  # noqa: N802
         return self.java.strings([])
+
+    def capabilities(self) -> JavaObject:
+        """Defaults of columns are kept in the schema; Spark writes them into rows that lack one."""
+        name = V2 + "catalog.TableCatalogCapability"
+        return self.java.find("java.util.Collections").singleton(
+            self.java.constant(name, "SUPPORT_COLUMN_DEFAULT_VALUE")
+        )
 
     # --- tables ------------------------------------------------------------------------------
 
@@ -243,12 +249,9 @@ class Catalog(NamedCatalog):
         def plan(newest: Snapshot) -> list[Action]:
             every = [(change, wanted_protocol(change, uri=access.uri)) for change in changes]
             protocols = [protocol for _, protocol in every if protocol is not None]
-            metadata = newest.metadata
-            for change, protocol in every:
-                if protocol is None:
-                    now = replace(newest, metadata=metadata)
-                    metadata = changed(now, change, access, self.java)
-            return [*protocols, *([metadata] if len(protocols) < len(every) else [])]
+            others = [change for change, protocol in every if protocol is None]
+            metadata = [changed(newest, others, access, self.java)] if others else []
+            return [*protocols, *metadata]
 
         try:
             log.commit(Transaction(operation=Operation.METADATA, transform=plan))

@@ -31,7 +31,7 @@ from indextables.predicate import (
     negation,
 )
 from indextables.predicate.coercion import compare, constant_compare, is_in
-from indextables.predicate.names import resolve_column
+from indextables.predicate.names import refuse_collated, resolve_column
 from indextables.spark.bridge.jvm import JavaObject
 
 _SWAPPED: dict[str, Operator] = {
@@ -47,12 +47,14 @@ _TEXT: dict[str, Callable[[Column, str], Predicate]] = {
 def condition(predicate: JavaObject, schema: pa.Schema) -> Predicate:
     """The condition of a statement on a table with this schema."""
     try:
-        return _translate(predicate, schema)
+        translated = _translate(predicate, schema)
     except (KeyError, TypeError, ValueError) as error:
         raise UnsupportedPredicateError(
             predicate.toString(),
             "rows to replace or delete are chosen by columns compared with literals",
         ) from error
+    refuse_collated(translated, schema)
+    return translated
 
 
 def _translate(node: JavaObject, schema: pa.Schema) -> Predicate:

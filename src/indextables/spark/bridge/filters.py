@@ -40,6 +40,7 @@ from indextables.predicate.coercion import compare, is_in
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.predicate.temporal import time_zone
+from indextables.schema import is_collated
 from indextables.spark.search_pushdown import INDEX_ALL, SEARCH_FUNCTIONS
 
 
@@ -106,6 +107,13 @@ class Translator:
         except NotUnderstoodError:
             return None
 
+    def _compared(self, node: Node) -> tuple[Column, pa.DataType]:
+        """A column whose values are compared, which is Spark's to do where it has a collation."""
+        column, kind = self._column(node)
+        if is_collated(self.schema.field(column.root)):
+            raise NotUnderstoodError
+        return column, kind
+
     def predicate(self, node: Node) -> Predicate:
         """The predicate of a node of boolean type."""
         match node.kind:
@@ -120,7 +128,7 @@ class Translator:
             case "IsNotNull":
                 return negation(IsNull(self._column(node.children[0])[0]))
             case "In":
-                column, kind = self._column(node.children[0])
+                column, kind = self._compared(node.children[0])
                 values = [self._literal(child) for child in node.children[1:]]
                 return self._coerced(lambda: is_in(column, kind, values, timezone=self.timezone))
             case "Like":
@@ -153,7 +161,7 @@ class Translator:
         operator = plain
         if left.kind == "Literal":
             left, right, operator = right, left, swapped
-        column, kind = self._column(left)
+        column, kind = self._compared(left)
         value = self._literal(right)
         return self._coerced(lambda: compare(operator, column, kind, value, timezone=self.timezone))
 
@@ -218,8 +226,6 @@ class Translator:
             node = node.children[0]
         if node.kind != "AttributeReference" or node.fields["name"] not in self.schema.names:
             raise NotUnderstoodError
-        if "collate" in str(node.fields["dataType"]):
-            raise NotUnderstoodError
         kind: Any = self.schema.field(node.fields["name"]).type
         for name in reversed(path):
             index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
@@ -229,7 +235,7 @@ class Translator:
         return Column((node.fields["name"], *reversed(path))), kind
 
     def _text_column(self, node: Node) -> tuple[Column, pa.DataType]:
-        column, kind = self._column(node)
+        column, kind = self._compared(node)
         if not pa.types.is_string(kind):
             raise NotUnderstoodError
         return column, kind

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 V2 = "org.apache.spark.sql.connector."
 PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
+_CHAR_VARCHAR = "org.apache.spark.sql.catalyst.util.CharVarcharUtils"
 _PYTHON_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python."
 
 JavaObject = Any
@@ -140,13 +141,25 @@ class Jvm:
         return self.find("org.apache.spark.sql.types.DataType").fromJson(text)
 
     @functools.lru_cache(maxsize=256)  # noqa: B019
+    def declared_struct(self, schema: str) -> JavaObject:
+        """A schema (its JSON) with CHAR(n) and VARCHAR(n), which are texts with a note in the log.
+
+        Spark pads and checks such columns by itself where a table declares them.
+        """
+        return self.find(_CHAR_VARCHAR).getRawSchema(self._struct_type(schema))
+
+    def stored_struct(self, declared: JavaObject) -> JavaObject:
+        """A schema in which CHAR(n) and VARCHAR(n) are texts with a note; see `declared_struct`."""
+        return self.find(_CHAR_VARCHAR).replaceCharVarcharWithStringInSchema(declared)
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019
     def v2_columns(self, schema: str) -> JavaObject:
         """The columns of a schema (its JSON) in the form of catalogs."""
         convert = self.find(V2 + "catalog.CatalogV2Util").structTypeToV2Columns
         try:
-            return convert(self._struct_type(schema), True)
+            return convert(self.declared_struct(schema), True)
         except Exception:  # Spark 4.1 takes one argument
-            return convert(self._struct_type(schema))
+            return convert(self.declared_struct(schema))
 
     def schema_of(self, java: JavaObject) -> StructType:
         """A schema of the JVM in Python."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 from indextables.errors import QueryError
 from indextables.plan.scan import ScanPlan, SplitTask, plan_scan
 from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.schema import is_collated
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import JavaObject
 
@@ -36,7 +37,8 @@ class Pruning:
     def attributes(self) -> list[str]:
         """The columns of the scan whose values the log knows something about."""
         schema = self.plan.snapshot.schema
-        return [n for n in self.columns if n in schema.names and _has_order(schema.field(n).type)]
+        known = (schema.field(n) for n in self.columns if n in schema.names)
+        return [f.name for f in known if _has_order(f.type) and not is_collated(f)]
 
     def left_by(self, conditions: Iterable[JavaObject]) -> Sequence[SplitTask]:
         """The splits that may hold rows for these conditions."""

@@ -30,11 +30,12 @@ from indextables.predicate import (
 from indextables.predicate.search import over_fields
 from indextables.schema import HIDDEN
 from indextables.spark.access import TableAccess
-from indextables.spark.aggregation import Aggregation, supported
+from indextables.spark.aggregation import Aggregation
 from indextables.spark.bridge.aggregates import (
     aggregate_schema,
     averages_too_much,
     column_name,
+    is_ordered,
     parse_aggregation,
 )
 from indextables.spark.bridge.description import Described, describe_count, describe_scan
@@ -125,8 +126,8 @@ class ScanBuilder:
         if name == SCORE:
             if self._search() is None or not descending:
                 return False
-        elif name not in self._snapshot.schema.names or not supported(
-            "min", self._snapshot.schema.field(name).type
+        elif name not in self._snapshot.schema.names or not is_ordered(
+            self._snapshot.schema.field(name)
         ):
             return False
         nulls_first = orders[0].nullOrdering().name() == "NULLS_FIRST"

@@ -115,6 +115,17 @@ class SessionCatalog(Comparable):
             raise
         return self._tables.load(identifier, access)
 
+    def createTableLike(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        return self.createTable(identifier, info[0])
+
+    def renameTable(self, old: JavaObject, new: JavaObject) -> None:  # noqa: N802
+        access = self._place(old)
+        if access is not None:
+            invalidate_logs(access.path)
+            if self._entry(old) is None:  # a name of an earlier session
+                self._introduce(old, access)
+        self._below.renameTable(old, new)
+
     def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
         access = self._place(identifier)
         if access is None:

@@ -14,6 +14,7 @@ from indextables.schema import from_json
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.partitions import PartitionManagement
 from indextables.spark.bridge.scan_builder import ScanBuilder
 from indextables.spark.bridge.table_changes import INTERNAL
 from indextables.spark.bridge.write import WriteBuilder
@@ -77,8 +78,9 @@ class HiddenColumn:
     "catalog.SupportsWrite",
     "catalog.SupportsDeleteV2",
     "catalog.SupportsMetadataColumns",
+    "catalog.SupportsAtomicPartitionManagement",
 )
-class BridgedTable(Comparable):
+class BridgedTable(PartitionManagement, Comparable):
     """An index table at one version.
 
     Two are equal if they are the same table at the same version, read the same way: a cached
@@ -130,7 +132,7 @@ class BridgedTable(Comparable):
         return self.java.struct_type(self._types)
 
     def schema(self) -> JavaObject:
-        return self._schema
+        return self.java.declared_struct(self._types)
 
     def columns(self) -> JavaObject:
         return self.java.v2_columns(self._types)

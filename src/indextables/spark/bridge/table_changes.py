@@ -18,6 +18,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
 from indextables.schema import to_json
 from indextables.spark.access import TableAccess
+from indextables.spark.bridge.column_changes import changed_columns
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
 from indextables.spark.schemas import table_schema
 from indextables.split.mapping_options import build_mapping
@@ -93,35 +94,8 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
                 f"An index table is partitioned by columns, not by {transform.toString()}."
             )
         names.append(".".join(transform.references()[0].fieldNames()))
-    return table_schema(java.schema_of(schema)), tuple(names), dict(properties)
-
-
-def _with_column(
-    snapshot: Snapshot, change: JavaObject, access: TableAccess, java: Jvm
-) -> Metadata:
-    names, comment = list(change.fieldNames()), change.comment()
-    if len(names) != 1:
-        raise SchemaError("Only columns of the table can be added, not fields of structs.")
-    name = names[0]
-    if change.position() is not None or change.defaultValue() is not None:
-        raise SchemaError(
-            f"The new column '{name}' comes last and is null in the rows that are there: leave out "
-            "FIRST, AFTER and DEFAULT."
-        )
-    if name.lower() in (known.lower() for known in snapshot.schema.names):
-        raise SchemaError(f"'{snapshot.uri}' has a column '{name}' already.")
-    new = java.find("org.apache.spark.sql.types.StructType")()
-    told = () if comment is None else (comment,)
-    new = new.add(name, change.dataType(), True, *told)
-    schema = pa.schema([*snapshot.schema, *table_schema(java.schema_of(new))])
-    mapping = build_mapping(
-        schema,
-        access.settings.over(known_keys(snapshot.metadata.configuration)),
-        partition_by=snapshot.partition_columns,
-        base=mapping_of(snapshot),
-    )
-    configuration = {**snapshot.metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
-    return replace(snapshot.metadata, schema_string=to_json(schema), configuration=configuration)
+    stored = java.schema_of(java.stored_struct(schema))
+    return table_schema(stored, declared=True), tuple(names), dict(properties)
 
 
 _PROTOCOL = {"minreaderversion": "min_reader_version", "minwriterversion": "min_writer_version"}
@@ -168,26 +142,36 @@ def _check_property(name: str) -> None:
         raise ConfigError(f"The property {name} is how the table knows its index; it is not yours.")
 
 
-def changed(snapshot: Snapshot, change: JavaObject, access: TableAccess, java: Jvm) -> Metadata:
-    """A table's metadata after one change of ALTER TABLE."""
+def changed(
+    snapshot: Snapshot, changes: Sequence[JavaObject], access: TableAccess, java: Jvm
+) -> Metadata:
+    """A table's metadata after the changes of one ALTER TABLE."""
     metadata = snapshot.metadata
-    kind = change.getClass().getSimpleName()
-    if kind in ("SetProperty", "RemoveProperty"):
+    columns = []
+    for change in changes:
+        kind = change.getClass().getSimpleName()
+        if kind not in ("SetProperty", "RemoveProperty"):
+            columns.append(change)
+            continue
         _check_property(change.property())
-    if kind == "SetProperty":
         if change.property() == "comment":
-            return replace(metadata, description=change.value())
-        given = {change.property(): change.value()}
-        if is_own_key(change.property()):
-            Config(given)  # what is unknown or does not parse is refused now
-        new = {**metadata.configuration, **given}
-        return replace(metadata, configuration=new)
-    if kind == "RemoveProperty":
+            description = change.value() if kind == "SetProperty" else None
+            metadata = replace(metadata, description=description)
+            continue
         left = {k: v for k, v in metadata.configuration.items() if k != change.property()}
-        return replace(metadata, configuration=left)
-    if kind == "AddColumn":
-        return _with_column(snapshot, change, access, java)
-    raise ConfigError(
-        f"An index table cannot do this change of a table ({kind}). Columns can be added and "
-        "properties set or removed; for everything else write a new table."
+        if kind == "SetProperty":
+            left[change.property()] = change.value()
+            if is_own_key(change.property()):
+                Config({change.property(): change.value()})  # what does not parse is refused now
+        metadata = replace(metadata, configuration=left)
+    if not columns:
+        return metadata
+    schema = changed_columns(snapshot, columns, java)
+    mapping = build_mapping(
+        schema,
+        access.settings.over(known_keys(metadata.configuration)),
+        partition_by=snapshot.partition_columns,
+        base=mapping_of(snapshot),
     )
+    configuration = {**metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
+    return replace(metadata, schema_string=to_json(schema), configuration=configuration)
