@@ -19,6 +19,7 @@ MODULES = [
     "xref",
     "spark",
     "spark_log",
+    "tpch",
     "maintenance",
     "purge",
     "ariadne_build",

@@ -91,4 +91,4 @@ def _is_wider(kind: pa.DataType, before: pa.DataType) -> bool:
         both = evolve(pa.schema([("c", before)]), pa.schema([("c", kind)]))
     except SchemaError:
         return False
-    return both.field("c").type.equals(kind)
+    return bool(both.field("c").type.equals(kind))

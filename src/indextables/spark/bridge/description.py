@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
 
 from indextables.log.snapshot import Snapshot
 from indextables.plan.scan import ScanPlan
 from indextables.predicate import TRUE, Predicate
+from indextables.schema.types import inner_fields
 from indextables.spark.aggregation import Aggregation
 from indextables.spark.read_task import Order
+
+_ROWS_OF_A_SPLIT = 2 / 3
+"""The rest of a split is its index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +27,10 @@ class Described:
     key: str
     rows: int | None
     size: int
+    """Bytes of the columns that are read, as an optimizer weighs them against other tables'."""
     metrics: tuple[tuple[str, str, int], ...] = ()
+    whole: tuple[Snapshot, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    """The snapshot and the columns of a scan without conditions."""
 
 
 def describe_count(
@@ -48,6 +59,7 @@ def describe_scan(
     order: Order | None,
     limit: int | None,
     aggregation: Aggregation | None,
+    columns: Collection[str],
     asked: tuple[object, ...],
 ) -> Described:
     """What is told of a scan of splits; `asked` is what else makes it another one."""
@@ -70,7 +82,7 @@ def describe_scan(
         line=line,
         key=" ".join(map(str, (line, *asked, order, limit, plan.snapshot.metadata.id))),
         rows=sum(known) if len(known) == len(rows) and predicate == TRUE else None,
-        size=size,
+        size=int(size * _ROWS_OF_A_SPLIT * _share(columns, plan.snapshot.schema)),
         metrics=(
             ("splitsTotal", "splits of the table", total),
             ("splitsPruned", "splits pruned by partition", total - partitions),
@@ -79,7 +91,28 @@ def describe_scan(
             ("splitsRead", "splits to read", len(plan.tasks)),
             ("bytesOfSplits", "bytes of the splits to read", size),
         ),
+        whole=(plan.snapshot, tuple(columns)) if plan.predicate == TRUE else None,
     )
+
+
+def _share(columns: Collection[str], schema: pa.Schema) -> float:
+    """The share of a row that some columns take, by the sizes that Spark takes for its types.
+
+    What is small is sent to all tasks of a join, so a scan of two columns must not look as large as
+    its files.
+    """
+    every = sum(_width(field.type) for field in schema)
+    return sum(_width(schema.field(n).type) for n in columns if n in schema.names) / max(1, every)
+
+
+def _width(kind: Any) -> int:
+    if pa.types.is_nested(kind):
+        return max(8, sum(_width(inner.type) for inner in inner_fields(kind)))
+    if pa.types.is_string(kind):
+        return 20
+    if pa.types.is_binary(kind):
+        return 100
+    return max(1, int(kind.bit_width) // 8)
 
 
 def _told(snapshot: Snapshot, uri: str, predicate: Predicate) -> list[str]:

@@ -12,15 +12,46 @@ from dataclasses import dataclass
 
 from indextables import config as keys
 from indextables.config import Config
+from indextables.errors import DamagedIndexError
 from indextables.plan.execute import Environment
 from indextables.plan.scan import ScanPlan, SplitTask
-from indextables.predicate import Search, conjuncts
+from indextables.predicate import Compare, In, Predicate, Search, conjuncts
 from indextables.spark.access import TableAccess
+from indextables.split.propose import propose
+from indextables.split.search import SplitSearcher
 from indextables.storage.local import LocalStore
 
 _MOST_FETCHED = 256 << 20
 _MOST_SCANNED = 50_000_000
 """Numbers that are read and aggregated in a quarter of a second."""
+
+
+_NARROWED = 50
+"""How many times more rows Spark's reader takes than Python tasks in the same time."""
+_Asked = Search | Compare | In
+
+
+def _asked(predicate: Predicate) -> list[_Asked]:
+    """The conditions of which an index can say how many rows they leave at most."""
+    found: list[_Asked] = []
+    for one in conjuncts(predicate):
+        match one:
+            case Search() | Compare(op="=", value=str()):
+                found.append(one)
+            case In(values=values) if all(isinstance(value, str) for value in values):
+                found.append(one)
+    return found
+
+
+def _most_matching(condition: _Asked, searcher: SplitSearcher) -> int:
+    """How many rows of a split meet a condition at most, as its index sees it."""
+    if isinstance(condition, Search):
+        return searcher.count(condition)
+    try:
+        proposed = propose(condition, searcher)
+    except DamagedIndexError:
+        proposed = None
+    return searcher.split.info.rows if proposed is None else len(proposed)
 
 
 @dataclass(frozen=True)
@@ -60,15 +91,15 @@ class OnDriver:
         known = sum(n or 0 for n in rows)
         if known <= most and None not in rows:
             return known
-        searches = [p for p in conjuncts(self.plan.predicate) if isinstance(p, Search)]
-        if not searches:
+        asked = _asked(self.plan.predicate)
+        if not asked:
             return None
         most = max(most, self.config[keys.DRIVER_MAX_AGGREGATED_ROWS])
         environment = Environment.of(self.access.store(), self.plan.snapshot, self.config)
 
         def fewest(task: SplitTask) -> int:
             searcher = environment.searcher(task)
-            return min(searcher.count(search) for search in searches)
+            return min(_most_matching(condition, searcher) for condition in asked)
 
         found = 0
         for count in environment.map(fewest, self.plan.tasks):
@@ -76,6 +107,18 @@ class OnDriver:
             if found > most:
                 return None
         return found
+
+    @property
+    def narrows(self) -> bool:
+        """Whether the indexes leave so few rows that finding them is faster than reading all.
+
+        Spark's own reader takes all rows of a column in the time that Python takes for a fraction.
+        Where the driver may not open indexes to see, they are trusted to help.
+        """
+        if not self._may_open:
+            return True
+        rows = sum(task.num_records or 0 for task in self.plan.tasks)
+        return self.hits is not None and self.hits * _NARROWED < rows
 
     @functools.cached_property
     def _may_open(self) -> bool:

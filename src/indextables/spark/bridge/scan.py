@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from indextables.plan.scan import SplitTask
+from indextables.spark.bridge.column_statistics import java_statistics
 from indextables.spark.bridge.description import Described
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.local_rows import internal_rows
@@ -44,7 +45,9 @@ class Statistics:
         return optional.empty() if rows is None else optional.of(rows)
 
     def columnStats(self) -> JavaObject:  # noqa: N802
-        return self.java.hash_map({})
+        if self._described.whole is None or not self.java.conf.cboEnabled():
+            return self.java.hash_map({})
+        return java_statistics(self.java, *self._described.whole)
 
 
 class _Scan(Comparable):

@@ -26,6 +26,7 @@ from indextables.predicate import (
     Search,
     conjunction,
     conjuncts,
+    searches,
 )
 from indextables.predicate.search import over_fields
 from indextables.schema import HIDDEN
@@ -92,7 +93,9 @@ class ScanBuilder:
         offered = [filters.apply(number) for number in range(filters.size())]
         translated = [translator.translate(one) for one in offered]
         self._predicate = conjunction(*(p for p in translated if p is not None))
-        self._by_index = is_worth_an_index(self._predicate, self._snapshot)
+        self._by_index = is_worth_an_index(self._predicate, self._snapshot) and (
+            bool(searches(self._predicate)) or self._here.narrows
+        )
         if self._rows_in_log is None and self._native is not None:
             # Spark's reader does not check rows, Spark does; here the filters only choose files.
             self._skipping, self._predicate = self._predicate, TRUE
@@ -253,6 +256,7 @@ class ScanBuilder:
             order=self._order,
             limit=self._limit,
             aggregation=self._aggregation,
+            columns=self._columns if self._aggregation is None else self._aggregation.columns,
             asked=(what, self._skipping),
         )
 

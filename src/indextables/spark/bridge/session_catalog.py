@@ -101,7 +101,9 @@ class SessionCatalog(Comparable):
 
     def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
         properties = info[0].properties() if len(info) == 1 else info[-1]
-        if (properties.get("provider") or "").lower() not in _OURS:
+        # Without USING it is the session's default.
+        provider = properties.get("provider") or self.java.conf.defaultDataSourceName()
+        if provider.lower() not in _OURS:
             return self._below.createTable(identifier, *info)
         location = properties.get("location") or self._default_place(identifier)
         access = self._tables.at(location)

@@ -1,0 +1,81 @@
+"""What Spark's optimizer is told of a scan, and which way a scan goes by cost."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def table(spark, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("estimates") / "t")
+    rows = spark.range(30_000).selectExpr(
+        "id AS n",
+        "date_add(date'2024-01-01', CAST(id % 100 AS int)) AS day",
+        "CASE WHEN id % 2 = 0 THEN 'rare' ELSE 'frequent' END AS mode",
+        "concat('key', id) AS key",
+        "repeat('long text ', 20) AS body",
+        "IF(id % 3 = 0, NULL, id) AS holes",
+    )
+    rows.coalesce(2).write.format("indextables").save(path)
+    spark.read.format("indextables").load(path).createOrReplaceTempView("estimated")
+    return path
+
+
+def optimized(frame):
+    return frame._jdf.queryExecution().optimizedPlan()
+
+
+def plan_of(frame):
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_few_columns_are_smaller_than_all(spark, table):
+    narrow = optimized(spark.sql("SELECT n FROM estimated")).stats().sizeInBytes()
+    wide = optimized(spark.sql("SELECT * FROM estimated")).stats().sizeInBytes()
+    assert narrow * 5 < wide
+
+
+def test_bounds_and_nulls_of_columns_reach_the_optimizer(spark, table):
+    spark.conf.set("spark.sql.cbo.enabled", "true")
+    try:
+        stats = optimized(spark.sql("SELECT n, day, holes FROM estimated")).stats()
+        found = {}
+        attributes = stats.attributeStats().iterator()
+        while attributes.hasNext():
+            pair = attributes.next()
+            one = pair._2()
+            bounds = [getattr(one, name)() for name in ("min", "max", "nullCount")]
+            found[pair._1().name()] = [b.get() if b.isDefined() else None for b in bounds]
+        assert found["n"] == [0, 29_999, 0]
+        assert found["day"][:2] == [19_723, 19_822]
+        assert found["holes"][2] == 10_000
+    finally:
+        spark.conf.unset("spark.sql.cbo.enabled")
+
+
+@pytest.mark.parametrize(
+    ("where", "way"),
+    [
+        ("mode = 'frequent'", "ParquetScan"),
+        ("mode IN ('rare', 'other')", "ParquetScan"),
+        ("key = 'key77'", "LocalTableScan"),
+        ("key = 'key77' AND mode = 'frequent'", "LocalTableScan"),
+        ("mode indexquery 'frequent'", "IndexTables"),
+    ],
+)
+def test_equality_uses_the_index_only_where_it_narrows(spark, table, where, way):
+    frame = spark.sql(f"SELECT n FROM estimated WHERE {where}")
+    assert way in plan_of(frame)
+    plain = spark.read.format("indextables").load(table)
+    everything = {row.n: row for row in plain.select("n", "mode", "key").collect()}
+    expected = {
+        n
+        for n, row in everything.items()
+        if ("key77" not in where or row.key == "key77")
+        and ("frequent" not in where or row.mode == "frequent")
+        and ("rare" not in where or row.mode == "rare")
+    }
+    assert {row.n for row in frame.collect()} == expected
+    assert not re.search("Py4J", plan_of(frame))
