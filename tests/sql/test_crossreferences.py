@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from logs import xref
 from xref_tables import OFF, QUICK, SCHEMA, XREF, auto, grow, rows
 
 from indextables import Table
+from indextables.config import Config
 from indextables.errors import NotAPartitionError, NotATableError, StatementSyntaxError
 from indextables.log.transaction import Operation, Transaction
 from indextables.runner import LocalRunner
@@ -237,3 +239,27 @@ def test_xref_rows_in_include_all(uri, run):
     (added,) = [row for row in found if row["action_type"] == "addXRef"]
     assert added["size"] > 0
     assert added["path"].startswith("_xrefsplits/")
+
+
+def test_times_of_a_condition_are_meant_in_the_sessions_zone(tmp_path):
+    schema = pa.schema([("body", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+    path = str(tmp_path / "t")
+    table = Table.create(path, schema, partition_by=["at"], config=OFF)
+    for hour in (0, 5):
+        at = datetime.datetime(2024, 1, 1, hour, tzinfo=datetime.UTC)
+        table.append(pa.table({"body": ["fox"], "at": [at]}, schema=schema))
+    for zone, hour in (("UTC", 0), ("America/New_York", 5)):
+        session = Session(lambda target: Table.open(target.path), Config(OFF), timezone=zone)
+        statement = f"INDEX CROSSREFERENCES FOR '{path}' WHERE at = '2024-01-01' FORCE REBUILD"
+        execute(parse(statement), session)
+        (xref,) = Table.open(path).snapshot().xrefs.values()
+        assert f"T{hour:02d}" in xref.source_split_paths[0]
+        Table.open(path).drop_crossreferences()
+
+
+def test_a_feature_of_readers_is_accepted(tmp_path):
+    table = Table.create(str(tmp_path / "t"), SCHEMA, config=OFF)
+    protocol = replace(table.snapshot().protocol, reader_features=("crossReferenceIndex",))
+    table.log.commit(Transaction(operation=Operation.PROTOCOL, actions=[protocol]))
+    table.append(rows(1))
+    assert Table.open(str(tmp_path / "t")).count() == 1
