@@ -177,6 +177,25 @@ def test_an_old_table_keeps_inline_mappings_unless_it_may_be_upgraded():
         assert inline == ([None] if upgrade else ["[]"])
 
 
+@pytest.mark.parametrize("upgrade", [True, False])
+@pytest.mark.parametrize("automatic", [True, False])
+def test_an_avro_state_is_written_only_where_the_protocol_has_it(upgrade, automatic):
+    store = memory_store()
+    old = Protocol(min_reader_version=3, min_writer_version=3)
+    keys = {"protocol.autoUpgrade": upgrade, "checkpoint.interval": 1 if automatic else 100}
+    config = Config({f"spark.indextables.{k}": v for k, v in keys.items()})
+    log = TransactionLog.create(store, metadata("day"), protocol=old, config=config)
+    append(log, add())
+    if not automatic:
+        log.checkpoint()
+    files = {meta.path.split("/")[1] for meta in store.list()}
+    snapshot = TransactionLog(store).snapshot()
+    assert snapshot.num_files == 1
+    assert any(name.startswith("state-v") for name in files) == upgrade
+    assert any(".checkpoint.json" in name for name in files) != upgrade
+    assert snapshot.protocol.min_reader_version == (4 if upgrade else 3)
+
+
 def test_newer_protocols_are_refused_clearly():
     log = new_log()
     log.commit(

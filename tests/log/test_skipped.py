@@ -75,3 +75,13 @@ def test_skips_survive_checkpoints_until_they_expire():
         log.record_skips({A: "r"}, operation="merge")
         log.checkpoint()
         assert TransactionLog(log.store).snapshot().skips[A].retry_after == 10**15 + 24 * HOUR
+
+
+def test_files_in_cooldown_are_counted_in_the_log(caplog):
+    log = table()
+    log.record_skips({A: "r"}, operation="merge")
+    snapshot = log.snapshot()
+    with caplog.at_level("INFO"):
+        left = without_cooldown(snapshot, snapshot.entries, now_ms=log.now_ms())
+    assert left.num_rows == snapshot.num_files - 1
+    assert "1 files in cooldown are left alone" in caplog.text

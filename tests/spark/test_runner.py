@@ -137,8 +137,13 @@ def test_small_logs_stay_on_the_driver(busy_table):
     assert executors.calls == []
 
 
-def test_failing_executors_fall_back_to_the_driver(busy_table, caplog):
-    snapshot, runner = read(busy_table, Executors(RuntimeError("lost")))
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("lost"), errors.StorageError("no credentials here"), TimeoutError("slow")],
+    ids=["lost", "store", "timeout"],
+)
+def test_failing_executors_fall_back_to_the_driver(busy_table, caplog, error):
+    snapshot, runner = read(busy_table, Executors(error))
     assert snapshot.num_files == 11
     assert runner.distributed == 0
     assert "the driver does" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,14 @@ from logs import xref
 from xref_tables import OFF, QUICK, SCHEMA, XREF, auto, grow, rows
 
 from indextables import Table
-from indextables.errors import NotAPartitionError, NotATableError, StatementSyntaxError
+from indextables.config import Config
+from indextables.errors import (
+    NotAPartitionError,
+    NotATableError,
+    StatementSyntaxError,
+    UnusableXRefError,
+)
+from indextables.log.actions import Remove
 from indextables.log.transaction import Operation, Transaction
 from indextables.runner import LocalRunner
 from indextables.sql import statements as s
@@ -237,3 +245,60 @@ def test_xref_rows_in_include_all(uri, run):
     (added,) = [row for row in found if row["action_type"] == "addXRef"]
     assert added["size"] > 0
     assert added["path"].startswith("_xrefsplits/")
+
+
+def test_times_of_a_condition_are_meant_in_the_sessions_zone(tmp_path):
+    schema = pa.schema([("body", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+    path = str(tmp_path / "t")
+    table = Table.create(path, schema, partition_by=["at"], config=OFF)
+    for hour in (0, 5):
+        at = datetime.datetime(2024, 1, 1, hour, tzinfo=datetime.UTC)
+        table.append(pa.table({"body": ["fox"], "at": [at]}, schema=schema))
+    for zone, hour in (("UTC", 0), ("America/New_York", 5)):
+        session = Session(lambda target: Table.open(target.path), Config(OFF), timezone=zone)
+        statement = f"INDEX CROSSREFERENCES FOR '{path}' WHERE at = '2024-01-01' FORCE REBUILD"
+        execute(parse(statement), session)
+        (xref,) = Table.open(path).snapshot().xrefs.values()
+        assert f"T{hour:02d}" in xref.source_split_paths[0]
+        Table.open(path).drop_crossreferences()
+
+
+def test_a_feature_of_readers_is_accepted(tmp_path):
+    table = Table.create(str(tmp_path / "t"), SCHEMA, config=OFF)
+    protocol = replace(table.snapshot().protocol, reader_features=("crossReferenceIndex",))
+    table.log.commit(Transaction(operation=Operation.PROTOCOL, actions=[protocol]))
+    table.append(rows(1))
+    assert Table.open(str(tmp_path / "t")).count() == 1
+
+
+def test_only_xrefs_that_cover_a_candidate_are_asked(tmp_path):
+    path = str(tmp_path / "t")
+    alone = {XREF + "query.fallbackOnError": False, XREF + "autoIndex.maxSourceSplits": 3}
+    config = {**QUICK, **OFF, **alone}
+    table = Table.create(path, SCHEMA, partition_by=["day"], config=config)
+    grow(table, 0, 3, "a")
+    table.index_crossreferences(where="day = 'a'")
+    grow(table, 3, 3, "b")
+    table.index_crossreferences(where="day = 'b'")
+    assert len(table.snapshot().xrefs) == 2
+    damaged = next(x for x in table.snapshot().xrefs.values() if "day=a" in x.source_split_paths[0])
+    (tmp_path / "t" / damaged.path).unlink()
+    # Without a fallback an XRef that cannot be read fails the query; this one has no part in it.
+    assert table.count(where="day = 'b' AND body indexquery 'word4'") == 1
+    assert "by 1 XRefs" in str(table.explain(where="day = 'b' AND body indexquery 'word4'"))
+    with pytest.raises(UnusableXRefError):
+        table.count(where="day = 'a' AND body indexquery 'word1'")
+    grow(table, 6, 1, "c")
+    assert "none covers" in str(table.explain(where="day = 'c' AND body indexquery 'word6'"))
+    assert table.count(where="day = 'c' AND body indexquery 'word6'") == 1
+
+
+def test_a_merge_removes_with_the_statistics_of_its_sources(tmp_path):
+    table = Table.create(str(tmp_path / "t"), SCHEMA, config=OFF)
+    grow(table, 0, 3)
+    entries = table.snapshot().entries.select(["path", "stats"]).to_pylist()
+    before = {entry["path"]: entry["stats"] for entry in entries}
+    table.merge_splits(target_size="1G")
+    removes = [a for a in table.log.actions(table.version).actions if isinstance(a, Remove)]
+    assert {one.path: one.stats for one in removes} == before
+    assert all(one.extended_file_metadata and one.size for one in removes)

@@ -71,6 +71,9 @@ COLUMNS = {
     "CHECKPOINT INDEXTABLES '{uri}'": (
         "table_path,status,checkpoint_version,num_actions,num_files,protocol_version,is_multi_part"
     ),
+    "COMPACT INDEXTABLES '{uri}'": (
+        "table_path,status,checkpoint_version,num_actions,num_files,protocol_version,is_multi_part"
+    ),
     "DESCRIBE INDEXTABLES STATE '{uri}'": (
         "table_path,format,version,num_files,num_manifests,num_tombstones,tombstone_ratio,"
         "total_bytes,needs_compaction,status"
@@ -375,3 +378,14 @@ def test_names_of_secrets(name):
 def test_harmless_names_stay():
     settings = {"spark.indextables.fastFields": "a", "keyspace": "b", "path": "s3://b/t"}
     assert redacted(settings) == settings
+
+
+def test_compact_writes_all_live_files_to_new_manifests(table, uri, session):
+    one(f"CHECKPOINT INDEXTABLES '{uri}'", session)
+    for _ in range(3):
+        table.append(ROWS)
+        one(f"CHECKPOINT INDEXTABLES '{uri}'", session)
+    assert one(f"DESCRIBE INDEXTABLES STATE '{uri}'", session)["num_manifests"] > 1
+    one(f"COMPACT INDEXTABLES '{uri}'", session)
+    state = one(f"DESCRIBE INDEXTABLES STATE '{uri}'", session)
+    assert (state["num_manifests"], state["num_files"]) == (1, 4)

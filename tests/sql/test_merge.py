@@ -69,6 +69,10 @@ GRAMMAR = {
     ),
     "MERGE SPLITS my_table MAX GROUPS 5;": MergeSplits(Target(name=("my_table",)), max_groups=5),
     "MERGE SPLITS '/t' MAX DEST SPLITS 5": MergeSplits(T, max_groups=5),
+    "MERGE SPLITS '/t' MAX GROUPS '5'": MergeSplits(T, max_groups=5),
+    "MERGE SPLITS '/t' PRECOMMIT MAX GROUPS 5 TARGET SIZE 1G WHERE a = 1": MergeSplits(
+        T, where="a = 1", target_size="1G", max_groups=5, precommit=True
+    ),
     "MERGE SPLITS '/t' MAX SOURCE SPLITS PER MERGE 7": MergeSplits(T, max_sources=7),
     "MERGE SPLITS events\nWHERE date >= '2024-01-01' AND date <= '2024-01-31'\nTARGET SIZE 500M\n"
     "MAX GROUPS 10;": MergeSplits(
@@ -106,7 +110,6 @@ def test_grammar(sql):
         "MERGE SPLITS '/t' MAX GROUPS -1",
         "MERGE SPLITS '/t' MAX SOURCE SPLITS 5",
         "MERGE SPLITS '/t', '/u'",
-        "MERGE SPLITS '/t' MAX GROUPS 5 TARGET SIZE 1G",
     ],
 )
 def test_what_does_not_parse(sql):

@@ -31,7 +31,7 @@ OURS = {
         Target(name=("table",))
     ),
     "CHECKPOINT INDEXTABLES '/a b/it''s'": s.Checkpoint(Target(path="/a b/it's")),
-    r"COMPACT INDEXTABLES '/a/it\'s'": s.Checkpoint(Target(path="/a/it's")),
+    r"COMPACT INDEXTABLES '/a/it\'s'": s.Compact(Target(path="/a/it's")),
     'CHECKPOINT INDEXTABLES "/a/b"': s.Checkpoint(Target(path="/a/b")),
     "CHECKPOINT INDEXTABLES cat.db.`my ``docs```": s.Checkpoint(
         Target(name=("cat", "db", "my `docs`"))

@@ -144,15 +144,18 @@ def adds_from_files(files: pa.Table) -> list[Add]:
 
 
 def removes_for(files: pa.Table, *, timestamp: int, data_change: bool) -> list[Remove]:
-    """Remove actions for these rows."""
-    rows = files.select(["path", "partitionValues", "size"])
+    """Remove actions for these rows, with statistics where the rows stay in the table."""
+    rows = files.select(["path", "partitionValues", "size", "tags", "stats"])
     return [
         Remove(
             path=row["path"],
             deletion_timestamp=timestamp,
             data_change=data_change,
+            extended_file_metadata=True,
             partition_values=row["partitionValues"],
             size=row["size"],
+            tags=row["tags"] if not data_change else None,
+            stats=row["stats"] if not data_change else None,
         )
         for row in rows.to_pylist(maps_as_pydicts="strict")
     ]

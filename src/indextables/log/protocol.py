@@ -19,11 +19,12 @@ SUPPORTED_VERSION = 4
 READER_FEATURES = frozenset(
     {
         "skippedFiles", "extendedMetadata", "footerOffsets", "multiPartCheckpoint",
-        "schemaDeduplication", "avroState",
+        "schemaDeduplication", "avroState", "crossReferenceIndex",
     }
 )  # fmt: skip
-# Readers may ignore cross-references: they only make queries faster.
-WRITER_FEATURES = READER_FEATURES | {"checkpoint", "optimizeWrite", "crossReferenceIndex"}
+# Readers may ignore cross-references: they only make queries faster. Other writers name them as a
+# reader's feature all the same.
+WRITER_FEATURES = READER_FEATURES | {"checkpoint", "optimizeWrite"}
 
 DEFAULT_PROTOCOL = Protocol(
     min_reader_version=4,
@@ -31,6 +32,11 @@ DEFAULT_PROTOCOL = Protocol(
     reader_features=("avroState", "schemaDeduplication"),
     writer_features=("avroState", "schemaDeduplication"),
 )
+
+
+def has_avro_state(protocol: Protocol) -> bool:
+    """Whether readers of a table with this protocol know Avro states."""
+    return protocol.min_reader_version >= DEFAULT_PROTOCOL.min_reader_version
 
 
 def check_readable(protocol: Protocol, *, uri: str, config: Config) -> None:

@@ -6,6 +6,7 @@ all the time: nothing is removed because a merge failed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ import pyarrow as pa
 from indextables.log.actions import Skip
 from indextables.log.files import with_paths, without_paths
 from indextables.log.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
 
@@ -56,4 +59,9 @@ def in_cooldown(snapshot: Snapshot, *, now_ms: int) -> dict[str, int]:
 
 def without_cooldown(snapshot: Snapshot, files: pa.Table, *, now_ms: int) -> pa.Table:
     """The files a job may take now."""
-    return without_paths(files, in_cooldown(snapshot, now_ms=now_ms))
+    left = without_paths(files, in_cooldown(snapshot, now_ms=now_ms))
+    if left.num_rows < files.num_rows:
+        logger.info(
+            "%s: %d files in cooldown are left alone", snapshot.uri, files.num_rows - left.num_rows
+        )
+    return left

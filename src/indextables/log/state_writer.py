@@ -84,7 +84,7 @@ def write_state(
     compact: bool = False,
     manifest_cache: ManifestCache | None = None,
 ) -> LastCheckpoint:
-    """Write the state of the snapshot's version; one that is there already stays.
+    """Write the state of the snapshot's version; one that is there stays, unless `compact`.
 
     `base` is an older state and `changed` all versions after it up to the snapshot's; without
     them, or with `compact`, the state is written as a whole.
@@ -103,8 +103,12 @@ def write_state(
     state = _describe(snapshot, layout, layout.kept + tuple(new))
     data = _container(STATE_MANIFEST, [state_to_record(state)], config)
     path = state_path(snapshot.version)
-    # A state belongs to the version of its number: one that is there says the same.
-    put_once(lambda: store.put_if_absent(path, data), config=config)
+    # A state belongs to the version of its number: one that is there says the same, so readers may
+    # see either while a compacted one takes its place.
+    if compact:
+        store.put(path, data)
+    else:
+        put_once(lambda: store.put_if_absent(path, data), config=config)
     return LastCheckpoint(
         version=snapshot.version,
         size=snapshot.num_files,

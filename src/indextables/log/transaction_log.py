@@ -26,7 +26,7 @@ from indextables.log.commit import Committed, Committer, Observer
 from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.last_checkpoint import LastCheckpoint
 from indextables.log.listing import list_log, list_states
-from indextables.log.protocol import check_readable
+from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable, has_avro_state
 from indextables.log.reader import KeepManifest, LogReader
 from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
 from indextables.log.skipped import skip_actions
@@ -200,6 +200,13 @@ class TransactionLog:
 
     def _write_checkpoint(self, snapshot: Snapshot, *, force_compaction: bool) -> LastCheckpoint:
         config = self.config.over(known_keys(snapshot.metadata.configuration))
+        if config[keys.STATE_FORMAT] != "json" and not has_avro_state(snapshot.protocol):
+            # Readers of an older protocol do not know Avro states, and versions go after a while.
+            if config[keys.PROTOCOL_AUTO_UPGRADE]:
+                raised = Transaction(operation=Operation.PROTOCOL, actions=[DEFAULT_PROTOCOL])
+                snapshot = self.commit(raised).snapshot
+            else:
+                config = Config({keys.STATE_FORMAT.name: "json"}).over(config)
         return write_checkpoint(
             self.store,
             snapshot,

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import IndexTablesError
 from indextables.log.cache import LogCache, tracked
 from indextables.log.names import version_path
 from indextables.log.reader import ReadVersion
@@ -64,9 +63,9 @@ class DistributedLogRunner:
             )
         try:
             found: list[Any] = self._executors.map(read_version, tasks, timeout_s=timeout_s)  # type: ignore[arg-type]
-        except (IndexTablesError, TimeoutError):
-            raise
         except Exception as error:
+            # Executors may lack what the driver has: credentials, a route, time. What is wrong with
+            # the log itself the driver finds as well, and says so by name.
             logger.warning("Executors could not read the log, the driver does: %s", error)
             return self._driver.map(function, tasks, timeout_s=timeout_s)
         self.distributed += 1

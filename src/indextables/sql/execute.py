@@ -84,12 +84,12 @@ def _invalidate(statement: s.InvalidateLogCache, session: Session) -> pa.Table:
 # --- one table -------------------------------------------------------------------------------
 
 
-def _checkpoint(statement: s.Checkpoint, session: Session) -> pa.Table:
+def _checkpoint(statement: s.Checkpoint | s.Compact, session: Session) -> pa.Table:
     path = str(statement.table)
     try:
         table = session.resolve(statement.table)
         path = table.uri
-        written = table.checkpoint()
+        written = table.checkpoint(compact=isinstance(statement, s.Compact))
         protocol = table.snapshot().protocol
     except (LogError, StorageError) as error:
         row: dict[str, Any] = {"table_path": path, "status": f"ERROR: {error}"}
@@ -128,6 +128,7 @@ def _describe_log(statement: s.DescribeLog, session: Session) -> pa.Table:
 def _index_crossreferences(statement: s.IndexCrossReferences, session: Session) -> pa.Table:
     return session.resolve(statement.table).index_crossreferences(
         where=statement.where,
+        timezone=session.timezone,
         force_rebuild=statement.force_rebuild,
         dry_run=statement.dry_run,
         runner=session.runner,
@@ -161,6 +162,7 @@ _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.DescribeDiskCache: _describe_disk,
     s.InvalidateLogCache: _invalidate,
     s.Checkpoint: _checkpoint,
+    s.Compact: _checkpoint,
     s.DescribeState: _describe_state,
     s.DescribeLog: _describe_log,
     s.DescribeEnvironment: _describe_environment,

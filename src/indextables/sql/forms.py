@@ -6,6 +6,7 @@
 
 - A word is a keyword in any case; `A|B` is either; `INDEXTABLES` is also `TANTIVY4SPARK`.
 - `[…]` may be left out. If it holds keywords only, they set a flag: `[DRY RUN]` sets `dry_run`.
+- `{[A] [B]}` are options in any order, each at most once.
 - `<name:kind>` takes a value. Kinds are the functions of `_KINDS`; without one, the name is it.
 - `_CLAUSES` are kinds that take SQL text, up to a keyword that follows in the form.
 - After `!` the statement is certainly ours, and what does not fit is an error. Before it, what
@@ -26,7 +27,7 @@ from sqlglot.errors import TokenError
 from indextables.predicate.spark_tokens import join_strings, tokenize
 
 _SYNONYMS = {"INDEXTABLES": ("INDEXTABLES", "TANTIVY4SPARK"), "DESCRIBE": ("DESCRIBE", "DESC")}
-_PIECE = re.compile(r"<(\w+)(?::(\w+))?>|[\[\]!]|[A-Z0-9|]+")
+_PIECE = re.compile(r"<(\w+)(?::(\w+))?>|[\[\]{}!]|[A-Z0-9|]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,16 @@ class _Option:
         return "_".join(words) if len(words) == len(self.elements) else None
 
 
+@dataclass(frozen=True, slots=True)
+class _AnyOrder:
+    elements: tuple[_Element, ...]
+
+
 class _Cut:
     pass
 
 
-_Element = _Keyword | _Value | _Option | _Cut
+_Element = _Keyword | _Value | _Option | _AnyOrder | _Cut
 _Found = tuple[int, Mapping[str, Any]]
 
 
@@ -152,7 +158,7 @@ class Form:
     @property
     def shown(self) -> str:
         """The form as documentation shows it."""
-        return re.sub(r"<(\w+):\w+>", r"<\1>", self.text.replace(" !", ""))
+        return re.sub(r"<(\w+):\w+>", r"<\1>", re.sub(r" !|[{}]", "", self.text))
 
     @property
     def first(self) -> tuple[str, ...]:
@@ -174,7 +180,7 @@ class Form:
 def form(text: str) -> Form:
     """Read a form.
 
-    >>> form("CHECKPOINT|COMPACT INDEXTABLES ! <table>").match(words_of("compact indextables a.b"))
+    >>> form("COMPACT INDEXTABLES ! <table>").match(words_of("compact indextables a.b"))
     {'table': Target(path=None, name=('a', 'b'))}
     """
     pieces = list(_PIECE.finditer(text))
@@ -189,11 +195,11 @@ def _read(
     elements: list[_Element] = []
     while pieces:
         piece, pieces = pieces[0], pieces[1:]
-        if piece[0] == "]":
+        if piece[0] in "]}":
             break
-        if piece[0] == "[":
+        if piece[0] in "[{":
             inner, pieces = _read(pieces)
-            elements.append(_Option(inner))
+            elements.append(_Option(inner) if piece[0] == "[" else _AnyOrder(inner))
         elif piece[0] == "!":
             elements.append(_Cut())
         elif piece[1]:
@@ -208,7 +214,7 @@ def _keywords(elements: Sequence[_Element]) -> Iterator[str]:
     for element in elements:
         if isinstance(element, _Keyword):
             yield from element.spellings
-        elif isinstance(element, _Option):
+        elif isinstance(element, _Option | _AnyOrder):
             yield from _keywords(element.elements)
 
 
@@ -240,6 +246,14 @@ def _one(element: _Element, attempt: _Attempt, at: int) -> Iterator[_Found]:
         case _Option(elements=elements):
             for end, found in _sequence(elements, attempt, at):
                 yield end, {**found, **({element.flag: True} if element.flag else {})}
+            yield at, {}
+        case _AnyOrder(elements=elements):
+            for number, option in enumerate(elements):
+                others = _AnyOrder(elements[:number] + elements[number + 1 :])
+                for after, found in _one(option, attempt, at):
+                    if after > at:
+                        for end, more in _one(others, attempt, after):
+                            yield end, {**found, **more}
             yield at, {}
         case _Value(name=name, kind=kind) if kind in _CLAUSES:
             ends = [
@@ -282,7 +296,7 @@ def _number(words: Sequence[Word], at: int) -> tuple[int | None, int]:
     # More digits than any version or count has are a mistake, and slow to convert.
     if (
         at < len(words)
-        and words[at].kind == "word"
+        and words[at].kind in ("word", "string")
         and re.fullmatch(r"[0-9]{1,18}", words[at].text)
     ):
         return int(words[at].text), at + 1

@@ -16,6 +16,7 @@ from indextables.sql.forms import Failure, Target, form, words_of
 __all__ = [
     "STATEMENTS",
     "Checkpoint",
+    "Compact",
     "DeleteRows",
     "DescribeComponentSizes",
     "DescribeDiskCache",
@@ -85,7 +86,15 @@ class InvalidateLogCache(Statement):
 class Checkpoint(Statement):
     """Write a checkpoint of the newest version."""
 
-    FORMS = ("CHECKPOINT|COMPACT INDEXTABLES ! <table>",)
+    FORMS = ("CHECKPOINT INDEXTABLES ! <table>",)
+    table: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(Statement):
+    """Write a checkpoint of the newest version, with all live files in new manifests."""
+
+    FORMS = ("COMPACT INDEXTABLES ! <table>",)
     table: Target
 
 
@@ -238,9 +247,9 @@ class MergeSplits(Statement):
     """Merge small splits into large ones."""
 
     FORMS = (
-        "MERGE SPLITS ! <table> [WHERE <where:condition>] [TARGET SIZE <target_size:size>] "
+        "MERGE SPLITS ! <table> {[WHERE <where:condition>] [TARGET SIZE <target_size:size>] "
         "[MAX GROUPS <max_groups:number>] [MAX DEST SPLITS <max_groups:number>] "
-        "[MAX SOURCE SPLITS PER MERGE <max_sources:number>] [PRECOMMIT]",
+        "[MAX SOURCE SPLITS PER MERGE <max_sources:number>] [PRECOMMIT]}",
     )
     table: Target
     where: str | None = None
@@ -252,7 +261,7 @@ class MergeSplits(Statement):
 
 STATEMENTS: tuple[type[Statement], ...] = (
     FlushSearcherCache, FlushDiskCache, DescribeDiskCache, InvalidateLogCache, Checkpoint,
-    DescribeState, DescribeLog, DescribeEnvironment, Restore,
+    Compact, DescribeState, DescribeLog, DescribeEnvironment, Restore,
     Purge, DropPartitions, TruncateTimeTravel, RepairLog, Verify, DescribeComponentSizes, Prewarm,
     DeleteRows, UpdateRows, IndexCrossReferences, MergeSplits,
 )  # fmt: skip

@@ -21,14 +21,16 @@ class CrossReferences(OpenTable):
         self,
         *,
         where: str | None = None,
+        timezone: str = "UTC",
         force_rebuild: bool = False,
         dry_run: bool = False,
         runner: Runner | None = None,
     ) -> pa.Table:
         """Build the XRefs that are missing and replace stale ones; a row for each XRef.
 
-        `where` chooses partitions. With `force_rebuild` everything is built anew, with `dry_run`
-        nothing is. `runner` says where XRefs are built; by default in this process.
+        `where` chooses partitions; times in it that name no zone are meant in `timezone`. With
+        `force_rebuild` everything is built anew, with `dry_run` nothing is. `runner` says where
+        XRefs are built; by default in this process.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -39,7 +41,9 @@ class CrossReferences(OpenTable):
         ['created']
         """
         self._check_writable()
-        predicate = None if where is None else self._predicate(where, self.snapshot())
+        predicate = None
+        if where is not None:
+            predicate = self._predicate(where, self.snapshot(), timezone=timezone)
         found = index_crossreferences(
             self._log,
             config=self._config,

@@ -24,10 +24,14 @@ from indextables.table.open_table import OpenTable
 class Upkeep(OpenTable):
     """The verbs that look after a table."""
 
-    def checkpoint(self) -> LastCheckpoint:
-        """Write a checkpoint of the newest version now."""
+    def checkpoint(self, *, compact: bool = False) -> LastCheckpoint:
+        """Write a checkpoint of the newest version now.
+
+        A checkpoint shares manifests with the one before it. With `compact` all live files are
+        written to new ones, without those of files that left the table.
+        """
         self._check_writable()
-        return self._log.checkpoint()
+        return self._log.checkpoint(force_compaction=compact)
 
     def merge_splits(
         self,

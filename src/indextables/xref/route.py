@@ -2,8 +2,8 @@
 
 Files are matched by path and size. What no XRef covers is kept, and so is everything when an XRef
 is missing, damaged, of another mapping or too slow: a routing index may be useless, and says so in
-its `Verdict`, but it never loses a row. All XRefs of a table are asked at once, in threads that the
-query does not wait for longer than `xref.query.timeoutMs`.
+its `Verdict`, but it never loses a row. The XRefs that cover one of the files are asked at once, in
+threads that the query does not wait for longer than `xref.query.timeoutMs`.
 """
 
 from __future__ import annotations
@@ -127,6 +127,7 @@ class Router:
         before, after = len(keep), int(keep.sum())
         if problems and not self.config[keys.XREF_FALLBACK]:
             raise problems[0]
+        reason = "; ".join(str(problem) for problem in problems[:3])
         verdict = Verdict(
             consulted=bool(answers),
             before=before,
@@ -134,9 +135,9 @@ class Router:
             xrefs=len(answers),
             covered=int(covered.sum()),
             milliseconds=1000 * (time.perf_counter() - started),
-            reason="; ".join(str(problem) for problem in problems[:3]),
+            reason=reason if answers or reason else "none covers one of these splits",
         )
-        if not problems and after > _DULL * before:
+        if answers and not problems and after > _DULL * before:
             known = f"it kept {after:,} of {before:,} splits a short while ago"
             self.dull.note((self.store.identity, question), known)
         logger.info("XRefs of %s: %s", self.store.uri, verdict)
@@ -150,7 +151,10 @@ class Router:
         timeout_ms = self.config[keys.XREF_TIMEOUT]
         waiting: dict[str, Future[_Answer]] = {}
         problems: list[XRefError] = []
+        candidates = frozenset(paths.to_pylist())
         for path, xref in self.xrefs.items():
+            if candidates.isdisjoint(xref.source_split_paths):
+                continue  # of other partitions: it says nothing of these files, whole or damaged
             known = self.broken.recall((self.store.identity, path))
             if known is not None:
                 problems.append(UnusableXRefError(path, f"it could not be used before: {known}"))
