@@ -86,6 +86,7 @@ from indextables.errors.query import (
 )
 from indextables.errors.spark import (
     JavaMissingError,
+    UnsafeCallbacksError,
 )
 from indextables.errors.split import (
     DamagedIndexError,
@@ -182,6 +183,7 @@ __all__ = [
     "UnknownColumnError",
     "UnknownFieldError",
     "UnknownKeyError",
+    "UnsafeCallbacksError",
     "UnsafePathError",
     "UnsupportedFeatureError",
     "UnsupportedMetadataVersionError",

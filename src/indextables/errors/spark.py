@@ -14,3 +14,15 @@ class JavaMissingError(IndexTablesError, RuntimeError):
             "PATH. Install one (`apt install openjdk-17-jre-headless`, `brew install "
             "openjdk@17`) and try again. `indextables.Table` and the command line work without."
         )
+
+
+class UnsafeCallbacksError(IndexTablesError, RuntimeError):
+    """A stream uses the port to this process, and it is open to every program of the machine."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A stream of this session already calls Python through a port without authentication, "
+            "which cannot be changed under it: other programs of this machine could call index "
+            "tables through it. Stop the streams, or call `indextables.enable(spark)` before the "
+            "first stream starts."
+        )
