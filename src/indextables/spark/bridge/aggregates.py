@@ -35,6 +35,8 @@ def parse_aggregation(
     then only Spark knows where.
     """
     groups = [column_name(one) for one in aggregation.groupByExpressions()]
+    if not groups and not len(aggregation.aggregateExpressions()):
+        return None  # one row without a column, which no rows of a scan can say
     if not all(n in schema.names and groupable(schema.field(n).type) for n in groups):
         return None
     found = []
