@@ -11,6 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from indextables.errors import SchemaError
 from indextables.schema import from_json, refuse_hidden, to_json
+from indextables.spark.search_mapping import without_mappings
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -23,7 +24,7 @@ def table_schema(schema: StructType) -> pa.Schema:
     refuse_hidden(schema.names)
     for field in schema.fields:
         _refuse_collations(field.name, field.dataType)
-    nullable = _nullable(schema)
+    nullable = _nullable(without_mappings(schema.fields))
     return from_json(nullable.json())
 
 

@@ -164,9 +164,13 @@ class Translator:
             raise NotUnderstoodError from None
 
     def _search(self, node: Node) -> Predicate:
-        if node.fields["name"].lower() not in SEARCH_FUNCTIONS or len(node.children) not in (2, 3):
+        if node.fields["name"].lower() not in SEARCH_FUNCTIONS or len(node.children) < 2:
             raise NotUnderstoodError
         target, query, *named = node.children
+        if named and named[-1].kind == "Literal":
+            named.pop()  # mappings for Spark; the table has its own
+        if len(named) > 1:
+            raise NotUnderstoodError
         if named:
             self._check_named(named[0])
         text = self._literal(query)

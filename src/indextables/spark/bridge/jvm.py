@@ -226,7 +226,7 @@ def implements(*interfaces: str) -> Callable[[Class], Class]:
         for name, member in methods.items():
             if callable(member) and name != "Java":
                 setattr(cls, name, _guarded(member))
-        names = [i if i.startswith(("org.", "java.")) else V2 + i for i in interfaces]
+        names = [i if i.startswith(("org.", "java.", "scala.")) else V2 + i for i in interfaces]
         cls.Java = type("Java", (), {"implements": names})  # type: ignore[attr-defined]
         return cls
 
