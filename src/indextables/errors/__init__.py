@@ -85,6 +85,7 @@ from indextables.errors.query import (
     UnsupportedPredicateError,
 )
 from indextables.errors.spark import (
+    ExecutorError,
     JavaMissingError,
     UnsafeCallbacksError,
 )
@@ -134,6 +135,7 @@ __all__ = [
     "DamagedIndexError",
     "DamagedSplitError",
     "EmbeddedQueryError",
+    "ExecutorError",
     "ExpressionError",
     "FileListNotFoundError",
     "ForeignSplitError",

@@ -16,6 +16,18 @@ class JavaMissingError(IndexTablesError, RuntimeError):
         )
 
 
+class ExecutorError(IndexTablesError, RuntimeError):
+    """Executors cannot run the tasks of this package."""
+
+    def __init__(self, python: str, reason: str) -> None:
+        self.python = python
+        super().__init__(
+            f"Executors run the Python '{python}', which cannot run indextables: {reason}. Install "
+            "the package there, or name a Python that has it with PYSPARK_PYTHON before the "
+            "session starts."
+        )
+
+
 class UnsafeCallbacksError(IndexTablesError, RuntimeError):
     """A stream uses the port to this process, and it is open to every program of the machine."""
 
