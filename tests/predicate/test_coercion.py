@@ -252,6 +252,13 @@ def test_no_moments(text):
     assert parse_moment(text) is None
 
 
-def test_timestamps_beyond_the_calendar_are_refused():
-    with pytest.raises(LiteralError, match="years 1 to 9999"):
-        compare("=", A, TS, "0001-01-01T00:00:00", timezone="+05:00")
+def test_timestamps_beyond_the_calendar_are_microseconds():
+    """The usual "valid to" ends in UTC's year 10000 when it is meant in Los Angeles."""
+    moment = "9999-12-31 23:59:59"
+    found = compare("<", Column(("at",)), TS, moment, timezone="America/Los_Angeles")
+    assert found == Compare("<", Column(("at",)), 253_402_329_599_000_000)
+    assert str(found) == "`at` < TIMESTAMP '10000-01-01 07:59:59.000000Z'"
+    found = compare("=", Column(("at",)), TS, "0001-01-01", timezone="+09:00")
+    assert found == Compare("=", Column(("at",)), -62_135_629_200_000_000)
+    with pytest.raises(LiteralError, match="years 1 to 9999"):  # a coarser unit has other numbers
+        compare("<", Column(("at",)), pa.timestamp("ms", "UTC"), moment, timezone="-08:00")

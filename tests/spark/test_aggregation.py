@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -120,3 +122,43 @@ def test_averages_of_longs_are_pushed_where_their_sum_is_surely_one(
     known = [n for n in rows[column].to_pylist() if n is not None]
     assert found.collect()[0][0] == sum(map(float, known)) / len(known)
     assert ("partial_avg" not in _plan(found)) == is_pushed
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_sums_of_decimals_may_be_longer_than_the_column(spark, tmp_path, ansi):
+    """Spark brings a sum of a part back to the column's own digits, where it may not fit."""
+    path = str(tmp_path / "t")
+    rows = pa.table(
+        {
+            "id": range(40),
+            "text": ["red fox"] * 40,
+            "g": [n % 2 for n in range(40)],
+            "price": pa.array([Decimal("999.99")] * 40, pa.decimal128(5, 2)),
+            "small": pa.array([Decimal("0.25")] * 40, pa.decimal128(5, 2)),
+        }
+    )
+    table = Table.create(path, rows.schema)
+    table.append(rows.slice(0, 20))
+    table.append(rows.slice(20))
+    spark.read.format("indextables").load(path).localCheckpoint().createOrReplaceTempView("prices")
+    spark.conf.set(DRIVER, "0")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        for query in (
+            "SELECT avg(price), sum(price), avg(small), sum(small) FROM {} WHERE text LIKE '%fox'",
+            "SELECT g, avg(price), count(*) FROM {} WHERE text LIKE '%fox' GROUP BY g ORDER BY g",
+            "SELECT sum(price) FROM {}",
+            "SELECT avg(price), sum(DISTINCT price) FROM {}",
+            "SELECT g, sum(price), min(price) FROM {} GROUP BY g ORDER BY g",
+        ):
+            searched = query.replace("text LIKE '%fox'", "text indexquery 'fox'")
+            expected = spark.sql(query.format("prices")).collect()
+            assert spark.sql(query.format(f"indextables.`{path}`")).collect() == expected
+            assert spark.sql(searched.format(f"indextables.`{path}`")).collect() == expected
+        pushed = spark.sql(
+            f"SELECT g, sum(small) FROM indextables.`{path}` WHERE text indexquery 'fox' GROUP BY g"
+        )
+        assert "aggregate" in _plan(pushed)
+    finally:
+        spark.conf.unset(DRIVER)
+        spark.conf.unset("spark.sql.ansi.enabled")

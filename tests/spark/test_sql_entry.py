@@ -452,6 +452,10 @@ def test_statements_that_cannot_be_carried_out(spark, sql, error, message):
         spark.sql("DROP TABLE plain_rows")
 
 
-def test_a_missing_path_is_a_row(spark, tmp_path):
-    row = spark.sql(f"CHECKPOINT INDEXTABLES '{tmp_path}/nothing'").first()
-    assert row.status.startswith("ERROR: ")
+@pytest.mark.parametrize(
+    "statement",
+    ["CHECKPOINT INDEXTABLES", "MERGE SPLITS", "TRUNCATE INDEXTABLES TIME TRAVEL"],
+)
+def test_a_schedule_notices_a_missing_path(spark, tmp_path, statement):
+    with pytest.raises(errors.NotATableError, match="not an index table"):
+        spark.sql(f"{statement} '{tmp_path}/nothing'")

@@ -81,3 +81,41 @@ def test_types_that_do_not_fit_are_refused_before_any_task(place):
     wrong = pa.schema([("id", pa.string()), ("part", pa.date32())])
     with pytest.raises(SchemaError, match=r"(?s)'id' cannot become long.*'part' cannot become str"):
         plan_write(TableAccess(place), wrong, kind="append")
+
+
+@pytest.mark.parametrize("how", ["INSERT", "public"])
+def test_text_that_is_not_utf8_is_refused_in_one_sentence(spark, request, tmp_path, how):
+    path = str(tmp_path / "t")
+    spark.sql("SELECT 1 AS id, 'x' AS name").write.format("indextables").save(path)
+    name = "CASE WHEN id = 3 THEN CAST(X'61C1' AS STRING) ELSE 'ok' END AS name"
+    rows = f"SELECT id, {name} FROM range(5)"
+    if how == "public":
+        request.getfixturevalue("public")
+    with pytest.raises(Exception) as error:
+        if how == "INSERT":
+            spark.sql(f"INSERT INTO indextables.`{path}` {rows}")
+        else:
+            spark.sql(rows).coalesce(1).write.format("indextables").mode("append").save(path)
+    said = str(error.value)
+    assert "'name'" in said
+    assert "UTF-8" in said
+    assert "61 c1" in said
+    assert "Traceback" not in said or how == "public"
+    assert Table.open(path).count() == 1
+    assert len(list((tmp_path / "t").rglob("*.split"))) == 1
+
+
+@pytest.mark.parametrize("layout", ["column", "list", "struct", "partition"])
+def test_text_that_is_not_utf8_in_plain_python(tmp_path, layout):
+    text = pa.array([b"ok", b"ok", b"a\xc1"], pa.binary()).view(pa.string())
+    if layout == "list":
+        text = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), text)
+    if layout == "struct":
+        text = pa.StructArray.from_arrays([text], ["inner"])
+    rows = pa.table({"id": [1, 2, 3], "name": text})
+    table = Table.create(
+        tmp_path / "t", rows.schema, partition_by=["name"] * (layout == "partition")
+    )
+    with pytest.raises(SchemaError, match=r"Row 3 .*'name'.*UTF-8.*61 c1"):
+        table.append(rows)
+    assert table.count() == 0

@@ -14,10 +14,12 @@ from indextables.errors import (
     ConfigError,
     InvalidValueError,
     NotAPartitionError,
+    NotATableError,
     PredicateSyntaxError,
+    StatementError,
     StatementSyntaxError,
 )
-from indextables.jobs.merge_splits import EMPTY, OPTIMAL
+from indextables.jobs.merge_splits import EMPTY, OPTIMAL, Merged
 from indextables.runner import LocalRunner
 from indextables.sql.execute import Session, execute
 from indextables.sql.merge import MERGE
@@ -177,12 +179,19 @@ def test_precommit_has_nothing_to_do_on_a_committed_table(table, session):
     assert table.version == version
 
 
-def test_what_is_no_table_is_a_row(session, tmp_path):
-    row = run(f"MERGE SPLITS '{tmp_path}/none'", session)
-    assert row["metrics"]["status"] == "error"
-    assert row["metrics"]["message"].startswith("Not a valid IndexTables table: ")
-    assert row["table_path"] == f"{tmp_path}/none"
+def test_what_is_not_a_table_is_an_error(session, tmp_path):
+    with pytest.raises(NotATableError, match="not an index table"):
+        run(f"MERGE SPLITS '{tmp_path}/none'", session)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_merge_of_which_every_group_fails_is_an_error(session, table, monkeypatch):
+    from indextables.table import Table
+
+    nothing = Merged("error", "No group could be merged: disk full", 3)
+    monkeypatch.setattr(Table, "merge_splits", lambda *_args, **_named: nothing)
+    with pytest.raises(StatementError, match="disk full"):
+        run(f"MERGE SPLITS '{table.uri}'", session)
 
 
 def test_an_empty_table_is_a_row(session, tmp_path):

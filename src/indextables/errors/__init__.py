@@ -85,7 +85,9 @@ from indextables.errors.query import (
     UnsupportedPredicateError,
 )
 from indextables.errors.spark import (
+    ExecutorError,
     JavaMissingError,
+    UnsafeCallbacksError,
 )
 from indextables.errors.split import (
     DamagedIndexError,
@@ -133,6 +135,7 @@ __all__ = [
     "DamagedIndexError",
     "DamagedSplitError",
     "EmbeddedQueryError",
+    "ExecutorError",
     "ExpressionError",
     "FileListNotFoundError",
     "ForeignSplitError",
@@ -182,6 +185,7 @@ __all__ = [
     "UnknownColumnError",
     "UnknownFieldError",
     "UnknownKeyError",
+    "UnsafeCallbacksError",
     "UnsafePathError",
     "UnsupportedFeatureError",
     "UnsupportedMetadataVersionError",

@@ -21,6 +21,7 @@ from indextables.errors import ExpressionError, UnknownColumnError
 from indextables.predicate.names import resolve_column
 from indextables.predicate.spark_tokens import join_strings, tokenize
 from indextables.predicate.sql_literals import NotALiteralError, literal_value
+from indextables.predicate.temporal import FarInstant, FarLocal
 from indextables.schema import type_name
 
 _UNKNOWN = (
@@ -177,6 +178,9 @@ class _Evaluator:
     def _literal(self, node: exp.Expr) -> Any:
         try:
             value: Any = literal_value(node, timezone=self.timezone)
+            if isinstance(value, (FarInstant, FarLocal)):
+                zone = "UTC" if isinstance(value, FarInstant) else None
+                return pa.scalar(int(value), pa.timestamp("us", zone))
             return pa.scalar(value)
         except NotALiteralError as error:
             known = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal)

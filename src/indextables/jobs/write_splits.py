@@ -20,6 +20,7 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import IndexTablesError
 from indextables.log.actions import Add
+from indextables.schema import refuse_invalid_text
 from indextables.split.indexer import MIN_HEAP
 from indextables.split.mapping import Mapping
 from indextables.split.partitioning import partition_folder, split_by_partition
@@ -67,6 +68,7 @@ class SplitSink:
         self._open: dict[tuple[tuple[str, str], ...], SplitWriter] = {}
         self._heaps: dict[tuple[tuple[str, str], ...], int] = {}
         self._adds: list[Add] = []
+        self._rows = 0
 
     def __enter__(self) -> SplitSink:
         return self
@@ -82,6 +84,8 @@ class SplitSink:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows, whatever partitions they belong to."""
+        refuse_invalid_text(batch, first_row=self._rows + 1)
+        self._rows += batch.num_rows
         for start in range(0, batch.num_rows, _PIECE):
             self._write(batch.slice(start, _PIECE))
 

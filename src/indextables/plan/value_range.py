@@ -7,6 +7,7 @@ three answers; a bound that is not known answers yes.
 
 from __future__ import annotations
 
+import datetime
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -117,7 +118,7 @@ class ValueRange:
                 is_met = is_met | equal
                 is_missed = is_missed & (below | above)
         else:
-            ordered: list[Any] = sorted(v for v in node.values if not _is_nan(v))
+            ordered: list[Any] = sorted((v for v in node.values if not _is_nan(v)), key=_order)
             low, high = self.versus(ordered[0]), self.versus(ordered[-1])
             is_met = (low.equal | low.above) & (high.equal | high.below)
             if len(ordered) < len(node.values):
@@ -217,3 +218,11 @@ def _is_nan(value: Value) -> bool:
 
 def _is_unsure(value: Value) -> bool:
     return isinstance(value, str) and any(ord(c) >= _FIRST_UNSURE for c in value)
+
+
+def _order(value: Value) -> Any:
+    """What values of one column are ordered by; moments may be of two kinds."""
+    if isinstance(value, datetime.datetime):
+        start = datetime.datetime(1970, 1, 1, tzinfo=value.tzinfo)
+        return (value - start) // datetime.timedelta(microseconds=1)
+    return value

@@ -22,7 +22,15 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperati
 import pyarrow as pa
 
 from indextables.errors import LiteralError
-from indextables.predicate.temporal import as_instant, as_local, parse_moment, time_zone
+from indextables.predicate.temporal import (
+    FarInstant,
+    FarLocal,
+    Moment,
+    as_instant,
+    as_local,
+    parse_moment,
+    time_zone,
+)
 from indextables.predicate.tree import (
     FALSE,
     NULL,
@@ -222,8 +230,8 @@ class _Comparison:
         neighbours = _narrow(value, self.kind.bit_width)
         return self.same(value) if neighbours is None else self.between(*neighbours)
 
-    def moment(self) -> datetime.date | datetime.datetime:
-        if isinstance(self.literal, datetime.date):
+    def moment(self) -> Moment:
+        if isinstance(self.literal, (datetime.date, FarInstant, FarLocal)):
             return self.literal
         if isinstance(self.literal, str):
             found = parse_moment(self.literal)
@@ -234,11 +242,13 @@ class _Comparison:
 
     def date(self) -> Predicate:
         moment = self.moment()
-        if not isinstance(moment, datetime.datetime):
+        if isinstance(moment, datetime.date) and not isinstance(moment, datetime.datetime):
             return self.same(moment)
-        if isinstance(self.literal, str):
+        if isinstance(self.literal, str) and isinstance(moment, datetime.datetime):
             return self.same(moment.date())
         local = as_local(moment, self.zone)
+        if isinstance(local, FarLocal):
+            raise self.refused("the moment lies outside the years 1 to 9999, and so does its date")
         day = local.date()
         if local.time() == datetime.time():
             return self.same(day)
@@ -248,16 +258,18 @@ class _Comparison:
 
     def timestamp(self) -> Predicate:
         assert isinstance(self.kind, pa.TimestampType)
+        moment = self.moment()
+        if isinstance(self.literal, str) and isinstance(moment, datetime.datetime):
+            moment = moment.replace(tzinfo=None) if self.kind.tz is None else moment
+        value = (
+            as_local(moment, self.zone) if self.kind.tz is None else as_instant(moment, self.zone)
+        )
+        step = {"s": 1_000_000, "ms": 1_000}.get(self.kind.unit, 1)
         try:
-            moment = self.moment()
-            if isinstance(self.literal, str) and isinstance(moment, datetime.datetime):
-                moment = moment.replace(tzinfo=None) if self.kind.tz is None else moment
-            value = (
-                as_local(moment, self.zone)
-                if self.kind.tz is None
-                else as_instant(moment, self.zone)
-            )
-            step = {"s": 1_000_000, "ms": 1_000}.get(self.kind.unit, 1)
+            if not isinstance(value, datetime.datetime):
+                if self.kind.unit == "us":
+                    return self.same(value)
+                raise OverflowError
             rest = datetime.timedelta(microseconds=value.microsecond % step)
             if not rest:
                 return self.same(value)
@@ -313,7 +325,7 @@ def constant_compare(op: Operator, left: Value | None, right: Value | None) -> C
         and not isinstance(left, bool)
         and not isinstance(right, bool)
     )
-    if not one_kind or isinstance(left, datetime.datetime):
+    if not one_kind or isinstance(left, (datetime.datetime, FarInstant, FarLocal)):
         return None
     less, equal = left < right, left == right  # type: ignore[operator]
     answers = {"=": equal, "<=>": equal, "<>": not equal, "<": less, "<=": less or equal}

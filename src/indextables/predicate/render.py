@@ -7,6 +7,10 @@ import math
 import re
 from decimal import Decimal
 
+import numpy as np
+
+from indextables.predicate.temporal import FarInstant, FarLocal
+
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Words with a meaning of their own where a column may stand. Quoting too many is harmless.
@@ -66,6 +70,11 @@ def sql_literal(value: object) -> str:
         case float() if not math.isfinite(value):
             # Spark has no literal for these; a string compared with a number is cast.
             return "'NaN'" if math.isnan(value) else "'Infinity'" if value > 0 else "'-Infinity'"
+        case FarInstant() | FarLocal():
+            zone = "Z" if isinstance(value, FarInstant) else ""
+            kind = "TIMESTAMP" if isinstance(value, FarInstant) else "TIMESTAMP_NTZ"
+            text = str(np.datetime64(int(value), "us")).replace("T", " ")
+            return f"{kind} '{text}{zone}'"
         case int() | float():
             return repr(value)
         case Decimal():

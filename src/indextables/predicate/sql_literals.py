@@ -8,7 +8,14 @@ from decimal import Context, Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from indextables.predicate.temporal import as_instant, as_local, parse_moment, time_zone
+from indextables.predicate.temporal import (
+    FarInstant,
+    FarLocal,
+    as_instant,
+    as_local,
+    parse_moment,
+    time_zone,
+)
 from indextables.predicate.tree import Value
 
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INT", "BIGINT"))
@@ -99,15 +106,16 @@ def _decimal(value: Decimal, to: exp.DataType) -> Decimal:
 
 def _moment(value: Value, kind: str, timezone: str) -> Value:
     moment = parse_moment(value) if isinstance(value, str) else value
-    if not isinstance(moment, datetime.date):
+    if not isinstance(moment, (datetime.date, FarInstant, FarLocal)):
         raise ValueError
     zone = time_zone(timezone)
     if kind == "TIMESTAMPNTZ":
         return as_local(moment, zone)
     if kind in _INSTANTS:
         return as_instant(moment, zone)
-    if isinstance(moment, datetime.datetime):
-        if as_local(moment, zone).time() != datetime.time():
-            raise ValueError
-        return as_local(moment, zone).date()
-    return moment
+    if isinstance(moment, datetime.date) and not isinstance(moment, datetime.datetime):
+        return moment
+    local = as_local(moment, zone)
+    if not isinstance(local, datetime.datetime) or local.time() != datetime.time():
+        raise ValueError
+    return local.date()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import zoneinfo
+from typing import TypeAlias
 
 from indextables.errors import QueryError
 
@@ -15,6 +16,20 @@ _MOMENT = re.compile(
     re.VERBOSE,
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+
+
+class FarInstant(int):
+    """Microseconds since 1970 of an instant that a `datetime` cannot hold.
+
+    9999-12-31 in Los Angeles ends in UTC's year 10000. Arrow takes the number for a timestamp.
+    """
+
+
+class FarLocal(int):
+    """The same of a timestamp without a time zone."""
+
+
+Moment: TypeAlias = datetime.date | datetime.datetime | FarInstant | FarLocal
 
 
 def time_zone(name: str) -> datetime.tzinfo:
@@ -70,19 +85,64 @@ tzinfo=datetime.timezone.utc))
         return None
 
 
-def as_instant(moment: datetime.date, zone: datetime.tzinfo) -> datetime.datetime:
-    """A point in time, in UTC; what names no zone is meant in `zone`, a date is its midnight."""
+def as_instant(moment: Moment, zone: datetime.tzinfo) -> datetime.datetime | FarInstant:
+    """A point in time, in UTC; what names no zone is meant in `zone`, a date is its midnight.
+
+    >>> as_instant(datetime.datetime(9999, 12, 31, 23), time_zone("-08:00"))
+    253402326000000000
+    """
+    if isinstance(moment, FarInstant):
+        return moment
+    if isinstance(moment, FarLocal):
+        end = datetime.datetime.max if moment > 0 else datetime.datetime.min
+        return FarInstant(moment - _offset(end, zone))
     if not isinstance(moment, datetime.datetime):
         moment = datetime.datetime.combine(moment, datetime.time())
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
-    return moment.astimezone(datetime.UTC)
+    try:
+        return moment.astimezone(datetime.UTC)
+    except OverflowError:
+        plain = moment.replace(tzinfo=None)
+        return FarInstant(_micros(plain) - _offset(plain, moment.tzinfo))
 
 
-def as_local(moment: datetime.date, zone: datetime.tzinfo) -> datetime.datetime:
+def as_local(moment: Moment, zone: datetime.tzinfo) -> datetime.datetime | FarLocal:
     """What the clock shows in `zone`: a timestamp without a time zone."""
+    if isinstance(moment, FarLocal):
+        return moment
+    if isinstance(moment, FarInstant):
+        end = datetime.datetime.max if moment > 0 else datetime.datetime.min
+        found = moment_of(moment + _offset(end, zone))
+        assert not isinstance(found, FarInstant)
+        return found
     if not isinstance(moment, datetime.datetime):
         return datetime.datetime.combine(moment, datetime.time())
     if moment.tzinfo is None:
         return moment
-    return moment.astimezone(zone).replace(tzinfo=None)
+    try:
+        return moment.astimezone(zone).replace(tzinfo=None)
+    except OverflowError:
+        plain = moment.replace(tzinfo=None)
+        return FarLocal(_micros(plain) - _offset(plain, moment.tzinfo) + _offset(plain, zone))
+
+
+def moment_of(
+    micros: int, zone: datetime.tzinfo | None = None
+) -> datetime.datetime | FarInstant | FarLocal:
+    """The moment so many microseconds after 1970: an instant in UTC, or local without a zone."""
+    try:
+        start = datetime.datetime(1970, 1, 1, tzinfo=zone)
+        return start + datetime.timedelta(microseconds=micros)
+    except OverflowError:
+        return FarLocal(micros) if zone is None else FarInstant(micros)
+
+
+def _micros(moment: datetime.datetime) -> int:
+    return (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
+
+
+def _offset(local: datetime.datetime, zone: datetime.tzinfo | None) -> int:
+    """How many microseconds a zone is ahead of UTC at the end of the calendar where `local` is."""
+    offset = None if zone is None else zone.utcoffset(local.replace(tzinfo=zone))
+    return (offset or datetime.timedelta()) // datetime.timedelta(microseconds=1)

@@ -8,7 +8,7 @@ another schema arrive, and `conform` brings those rows to it.
 
 from __future__ import annotations
 
-from indextables.schema.conformity import conform
+from indextables.schema.conformity import conform, refuse_invalid_text
 from indextables.schema.evolution import evolve
 from indextables.schema.normal import normalize
 from indextables.schema.spark_json import from_json, to_json, type_name
@@ -32,6 +32,7 @@ __all__ = [
     "is_collated",
     "normalize",
     "refuse_hidden",
+    "refuse_invalid_text",
     "to_json",
     "type_name",
 ]

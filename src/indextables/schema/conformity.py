@@ -51,6 +51,54 @@ def conform(rows: Rows, schema: pa.Schema) -> Rows:
     return type(rows).from_arrays(columns, schema=schema)
 
 
+def refuse_invalid_text(batch: pa.RecordBatch, *, first_row: int = 1) -> None:
+    """Refuse texts that are not UTF-8, which Spark can hold; `first_row` is the batch's number.
+
+    Parquet, Tantivy and every reader of a table take text for UTF-8.
+    """
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            row = _first_invalid(column)
+            shown = _bytes_in(column.slice(row, 1)).hex(" ")
+            raise SchemaError(
+                f"Row {first_row + row:,} has a value in column '{name}' that is not valid UTF-8 "
+                f"text: the bytes {shown[:59]}. Store bytes in a BINARY column, or replace what is "
+                "invalid (in Spark: make_valid_utf8)."
+            ) from None
+
+
+def _first_invalid(column: Any) -> int:
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            # Taken, because a slice of a nested column still has all its values.
+            column.take(pa.array(range(low, middle))).validate(full=True)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def _bytes_in(column: Any) -> bytes:
+    """The first text in a column that is not UTF-8."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        for value in column.cast(pa.large_binary()).to_pylist():
+            if value is not None and value != value.decode(errors="replace").encode():
+                return bytes(value)
+        return b""
+    if pa.types.is_struct(kind):
+        parts = column.flatten()
+    elif pa.types.is_map(kind):
+        parts = [column.keys, column.items]
+    else:
+        parts = [column.flatten()] if is_list(kind) else []
+    return next((found for part in parts if (found := _bytes_in(part))), b"")
+
+
 def _cast(column: Any, kind: Type) -> Any:
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.cast(column.type.storage_type)

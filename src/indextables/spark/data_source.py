@@ -20,11 +20,13 @@ from pyspark.sql.types import StructType
 
 from indextables.errors import SchemaError
 from indextables.log.snapshot import Snapshot
+from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.plan.scan import SplitTask, plan_scan
 from indextables.spark.access import TableAccess
 from indextables.spark.options import SourceOptions
 from indextables.spark.read_task import SplitReader, in_groups
-from indextables.spark.schemas import spark_schema, table_schema, worker_schema
+from indextables.spark.schemas import table_schema, worker_schema
+from indextables.spark.search_mapping import with_mappings
 from indextables.spark.write_job import Kind, TaskOutput, WriteJob, plan_write
 
 if TYPE_CHECKING:
@@ -67,11 +69,12 @@ class IndexTablesSource(source.DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        schemas = {}
+        schemas, mappings = {}, []
         for path in self.parsed.paths or (self.parsed.access().path,):
             snapshot = snapshot_of(self.parsed.access(path), self.parsed)
             self.versions[path] = snapshot.version
             schemas[path] = snapshot.schema
+            mappings.append(snapshot.metadata.configuration.get(MAPPING_PROPERTY))
         first, *others = schemas.items()
         for path, schema in others:
             if not schema.equals(first[1]):
@@ -79,7 +82,7 @@ class IndexTablesSource(source.DataSource):
                     f"'{path}' has other columns than '{first[0]}'. Read the tables one by one "
                     "and combine them with unionByName."
                 )
-        return spark_schema(first[1])
+        return with_mappings(first[1], mappings[0])
 
     def reader(self, schema: StructType) -> source.DataSourceReader:
         if not self.versions:

@@ -7,7 +7,8 @@
     df.select("id", indextables.snippet("content", "spark"))
 
 They are Arrow UDFs (`search_udf`). The planner recognises them by name and pushes them to the index
-of a table where it can; Spark evaluates them where it cannot. A query is a literal and is parsed
+of a table where it can; Spark evaluates them where it cannot, with the mappings that the columns
+carry (`search_mapping`). A query is a literal and is parsed
 here, so that a mistake in it is an error on the driver.
 """
 
@@ -21,6 +22,7 @@ from weakref import WeakKeyDictionary
 from indextables.errors import SearchCallError
 from indextables.predicate.operators import ALL_FIELDS
 from indextables.predicate.search_syntax import parse_search
+from indextables.spark import readwriter
 from indextables.sql.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET, named_columns
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_DESCRIPTION = "A search of indextables."
+_OWN_SNIPPET = "indextables_snippet"
+"""The function behind `indextables.snippet`, whatever `snippet` is in the session."""
 
 __all__ = ["indexquery", "indexqueryall", "register", "snippet"]
 
@@ -49,7 +52,7 @@ def indexquery(column: str | Column, query: str) -> Column:
     if named:
         fields = [f.col(f"`{name.replace('`', '``')}`").alias(name) for name in named]
         arguments.append(f.struct(*fields))
-    return _udf("indexquery")(*arguments)
+    return _call("indexquery", *arguments)
 
 
 def indexqueryall(query: str, *columns: str | Column) -> Column:
@@ -62,7 +65,7 @@ def indexqueryall(query: str, *columns: str | Column) -> Column:
 
     parse_search(_text("indexqueryall", query), field=ALL_FIELDS)
     row = f.struct(*columns) if columns else f.col(ALL_FIELDS)
-    return _udf("indexqueryall")(row, f.lit(query))
+    return _call("indexqueryall", row, f.lit(query))
 
 
 def snippet(column: str | Column, query: str) -> Column:
@@ -71,7 +74,7 @@ def snippet(column: str | Column, query: str) -> Column:
 
     parse_search(_text("snippet", query))
     found = f.col(column) if isinstance(column, str) else column
-    return _udf("snippet")(found, f.lit(query))
+    return _call("snippet", found, f.lit(query))
 
 
 def register(spark: SparkSession) -> None:
@@ -85,8 +88,9 @@ def register(spark: SparkSession) -> None:
         _register(spark, name, _udf("indexquery"))
     for name in ALL_COLUMNS:
         _register(spark, name, _udf("indexqueryall"))
+    _register(spark, _OWN_SNIPPET, _udf("snippet"), everywhere=False)
     if not _is_known(spark, SNIPPET):
-        spark.udf.register(SNIPPET, _udf("snippet"))
+        _register(spark, SNIPPET, _udf("snippet"), everywhere=False)
 
 
 def _is_known(spark: SparkSession, name: str) -> bool:
@@ -98,37 +102,32 @@ def _is_known(spark: SparkSession, name: str) -> bool:
     return bool(session.sessionState().catalog().isTemporaryFunction(identifier))
 
 
-def _register(spark: SparkSession, name: str, udf: Any) -> None:
+def _register(spark: SparkSession, name: str, udf: Any, *, everywhere: bool = True) -> None:
     spark.udf.register(name, udf)
-    session: Any = getattr(spark, "_jsparkSession", None)
-    if session is None:
-        return  # Spark Connect: a temporary function is all there is
+    bridge = readwriter.bridge_of(spark) if readwriter.is_classic(spark) else None
+    if bridge is None:
+        return  # a temporary function with default mappings is all there is
     try:
-        _promote(session.sessionState().functionRegistry(), spark._jvm, name)
+        bridge.install_search(name, everywhere=everywhere)
     except Exception as error:  # the interfaces are Spark's own and may change
         logger.warning(
-            "The function %s stays temporary on this Spark, so persistent views cannot use it: %s",
+            "The function %s searches with default mappings on this Spark where no index answers, "
+            "and persistent views cannot use it: %s",
             name,
             str(error).splitlines()[0],
         )
 
 
-def _promote(registry: Any, jvm: Any, name: str) -> None:
-    """Make a temporary function a built-in one, in this session and those that come."""
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    builtin = catalyst.analysis.FunctionRegistry.builtin()
-    # Since Spark 4.3 functions have a catalog and a schema: system.builtin and system.session.
-    some = builtin.listFunction().head()
-    target = catalyst.FunctionIdentifier(name, some.database(), some.catalog())
-    temporary = target
-    if some.database().isDefined():
-        temporary = catalyst.FunctionIdentifier(name, jvm.scala.Some("session"), some.catalog())
-    builder = registry.lookupFunctionBuilder(temporary).get()
-    information = catalyst.expressions.ExpressionInfo("indextables", None, name, _DESCRIPTION, "")
-    for known in (builtin, registry):
-        known.registerFunction(target, information, builder)
-    if target.toString() != temporary.toString():
-        registry.dropFunction(temporary)
+def _call(name: str, *arguments: Any) -> Column:
+    """A call of a registered function where a session has a bridge: it adds columns' mappings."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as f
+
+    session = SparkSession.getActiveSession()
+    is_bridged = session is not None and readwriter.is_classic(session)
+    if session is not None and is_bridged and readwriter.bridge_of(session) is not None:
+        return f.call_function(_OWN_SNIPPET if name == SNIPPET else name, *arguments)
+    return _udf(name)(*arguments)
 
 
 def _text(function: str, query: object) -> str:

@@ -53,6 +53,10 @@ class Bridge(Protocol):
         """Tell Spark the tables of the warehouse whose names it forgot."""
         ...
 
+    def install_search(self, name: str, *, everywhere: bool) -> None:
+        """Let a search function have the mappings of its columns; in all sessions, if wanted."""
+        ...
+
 
 # PySpark makes new objects for the same session, so sessions are known by their id.
 _bridges: dict[str, Bridge | None] = {}

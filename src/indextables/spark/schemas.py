@@ -10,6 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from indextables.schema import from_json, refuse_hidden, to_json
+from indextables.spark.search_mapping import without_mappings
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -23,7 +24,7 @@ def table_schema(schema: StructType, *, declared: bool = False) -> pa.Schema:
     Columns of a DataFrame may be null, whatever it says of them; a declared NOT NULL is kept.
     """
     refuse_hidden(schema.names)
-    nullable = _nullable(schema)
+    nullable = _nullable(without_mappings(schema.fields))
     if declared:
         for field, given in zip(nullable.fields, schema.fields, strict=True):
             field.nullable = given.nullable

@@ -1,8 +1,9 @@
 """What Spark runs where a search cannot be pushed to an index: Arrow UDFs.
 
 Spark hands over a batch of rows; an index in memory is built over the columns that the search looks
-at, and the answer is true or false for each row, never null. A column of text is searched as
-`text`, as it is by default in a table; other types as a table would search them.
+at, and the answer is true or false for each row, never null. A column of an index table is searched
+with its mapping, which travels with the call (`search_mapping`); any other as a table would by
+default.
 
 The functions carry the names by which the planner recognises a search. They are imported by Python
 workers and know nothing of the session. PySpark reads their annotations to see what they are.
@@ -16,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.config import Config
 from indextables.errors import SchemaError, SearchCallError
 from indextables.predicate import (
     All,
@@ -27,10 +27,11 @@ from indextables.predicate import (
     SearchNode,
     search_fields,
 )
+from indextables.predicate.names import join_path, resolve_field
 from indextables.predicate.search_syntax import parse_search
 from indextables.schema import conform, normalize
+from indextables.spark.search_mapping import Searched, same_columns
 from indextables.split.flat import search_rows
-from indextables.split.mapping_options import build_mapping
 from indextables.split.snippet import snippet as snippet_of
 
 _MAX_DEPTH = 150
@@ -39,6 +40,7 @@ _OPERAND = "(the searched column)"
 
 def indexquery(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     """Which values of a column match a query; a struct may bring further columns it names."""
+    arguments, searched = _mapped(arguments)
     if len(arguments) not in (2, 3):
         raise SearchCallError("indexquery", "requires exactly 2 arguments: a column and a query.")
     column, query, *more = arguments
@@ -53,12 +55,15 @@ def indexquery(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
             f"cannot look at the field '{named[0]}' here: only the searched column is known. "
             "Search that column with an indexquery of its own.",
         )
+    for name in reversed(searched.path):
+        column = pa.StructArray.from_arrays([column], [name])
     rows = pa.table({_OPERAND: column, **others})
-    return _mask(rows, text, Column((_OPERAND,)))
+    return _mask(rows, text, Column((_OPERAND, *searched.path)), searched)
 
 
 def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     """Which rows match a query in any of their columns. The first argument is the row."""
+    arguments, searched = _mapped(arguments)
     if len(arguments) != 2:
         raise SearchCallError(
             "indexqueryall", "requires exactly 1 argument, and the row that the SQL layer adds."
@@ -68,8 +73,15 @@ def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
         return pa.array([], pa.bool_())
     text = _literal("indexqueryall", query)
     if pa.types.is_struct(row.type):
-        columns = {name: c for name, c in _fields(row).items() if _can_be_searched(name, c)}
-        mask = _mask(pa.table(columns), text, None) if columns else pa.repeat(False, len(row))
+        # As in a table: without columns that are not indexed, or are those of its partitions.
+        left_out = {n for n, f in searched.fields.items() if f.partition or not f.indexed}
+        columns = {
+            name: column
+            for name, column in _fields(row).items()
+            if name not in left_out and _can_be_searched(name, column)
+        }
+        rows = pa.table(columns)
+        mask = _mask(rows, text, None, searched) if columns else pa.repeat(False, len(row))
         # An outer join leaves a null row where there is none; it matches nothing.
         return pc.and_(mask, row.is_valid())
     if pa.types.is_string(row.type) or pa.types.is_large_string(row.type):
@@ -83,6 +95,7 @@ def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
 
 def snippet(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     """The part of each text that shows the words of a query, as HTML; empty if it has none."""
+    arguments, searched = _mapped(arguments)
     if len(arguments) != 2:
         raise SearchCallError("snippet", "requires exactly 2 arguments: a column and a query.")
     column, query = arguments
@@ -90,7 +103,7 @@ def snippet(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
         return pa.array([], pa.string())
     text = _literal("snippet", query)
     table = _conformed(pa.table({_OPERAND: column}))
-    mapping = build_mapping(table.schema, Config())
+    mapping = searched.mapping(table.schema, _OPERAND)
     if not mapping.by_name[_OPERAND].has_words or not pa.types.is_string(
         table.schema.field(0).type
     ):
@@ -104,6 +117,17 @@ def snippet(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     return pa.array(shown, pa.string())
 
 
+def _mapped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Searched]:
+    """The arguments of a call without its mappings, and those.
+
+    They are a text behind the query, as a search has no other text there.
+    """
+    *rest, last = arguments
+    if len(rest) < 2 or not (pa.types.is_string(last.type) or pa.types.is_large_string(last.type)):
+        return arguments, Searched()
+    return tuple(rest), Searched.from_json(last[0].as_py()) if len(last) else Searched()
+
+
 def _unqualified(query: SearchNode) -> SearchNode:
     match query:
         case All():
@@ -115,6 +139,31 @@ def _unqualified(query: SearchNode) -> SearchNode:
             return Boolean(*each)
         case _:
             return replace(query, field=None)
+
+
+def _in_all_tables(query: SearchNode, schema: pa.Schema) -> SearchNode:
+    """A query of the row of joined tables: a field is that of every table that has one."""
+    match query:
+        case All():
+            return query
+        case Boost(child=child, factor=factor):
+            return Boost(_in_all_tables(child, schema), factor)
+        case Boolean(must=must, should=should, must_not=must_not):
+            each = [
+                tuple(_in_all_tables(one, schema) for one in part)
+                for part in (must, should, must_not)
+            ]
+            return Boolean(*each)
+        case _:
+            found = resolve_field(query.field, schema) if query.field is not None else None
+            if found is None:
+                return query
+            names = same_columns(found[0], schema.names)
+            if len(names) < 2:
+                return query
+            return Boolean(
+                should=tuple(replace(query, field=join_path((n, *found[1]))) for n in names)
+            )
 
 
 def _literal(function: str, query: Any) -> str:
@@ -153,8 +202,9 @@ def _conformed(rows: pa.Table) -> pa.Table:
     return conform(rows, normalize(pa.schema(fields)))
 
 
-def _mask(rows: pa.Table, text: str, column: Column | None) -> pa.Array[Any]:
+def _mask(rows: pa.Table, text: str, column: Column | None, searched: Searched) -> pa.Array[Any]:
     table = _conformed(rows)
-    query = _parsed(text, table.schema)
-    found = search_rows(Search(column, query, text), table, build_mapping(table.schema, Config()))
+    query = _in_all_tables(_parsed(text, table.schema), table.schema)
+    mapping = searched.mapping(table.schema, _OPERAND)
+    found = search_rows(Search(column, query, text), table, mapping)
     return pa.array(found, pa.bool_())

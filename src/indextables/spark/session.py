@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from indextables.errors import JavaMissingError
-from indextables.spark import readwriter
+from indextables.spark import executors, readwriter
 from indextables.spark.data_source import ALIASES, NAME, IndexTablesSource, alias
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ def session(app_name: str = "indextables", **conf: object) -> SparkSession:
     from pyspark.sql import SparkSession
 
     _check_java()
-    _same_python()
     builder = SparkSession.builder.appName(app_name)
     for name, value in {**_BEFORE_START, **conf}.items():
         builder = builder.config(name.replace("__", "."), str(value))
@@ -54,7 +52,10 @@ def enable(spark: SparkSession) -> SparkSession:
     """
     if readwriter.is_classic(spark) and readwriter.is_routed(spark):
         return spark
-    _same_python(spark)
+    if readwriter.is_classic(spark):
+        executors.use_this_python(spark)
+        if not str(spark.sparkContext.master).startswith("local"):
+            executors.check_package(spark)
     _register(spark, IndexTablesSource)
     for name in ALIASES:
         _register(spark, alias(name))
@@ -111,15 +112,6 @@ def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if not home and shutil.which("java") is None and "SPARK_REMOTE" not in os.environ:
         raise JavaMissingError
-
-
-def _same_python(spark: SparkSession | None = None) -> None:
-    """Let workers run this interpreter: without an activated environment Spark takes another."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    context: Any = getattr(spark, "_sc", None)
-    if context is not None and context.pythonExec in ("python3", "python"):
-        context.pythonExec = sys.executable
 
 
 __all__ = ["NAME", "enable", "session"]

@@ -272,11 +272,20 @@ def _with_row(frame: DataFrame, run: Callable[[DataFrame], DataFrame]) -> DataFr
             raise
     from pyspark.sql.functions import struct
 
-    return run(frame.withColumn(ALL_FIELDS, struct("*"))).drop(ALL_FIELDS)
+    from indextables.spark.search_mapping import with_unique_names
+
+    row = struct("*")
+    if len(set(frame.columns)) < len(frame.columns):
+        row = row.cast(with_unique_names(frame.schema))  # by position
+    return run(frame.withColumn(ALL_FIELDS, row)).drop(ALL_FIELDS)
 
 
 def _lacks_row(error: Any) -> bool:
-    return (error.getCondition() or "").startswith("UNRESOLVED_COLUMN") and ALL_FIELDS in str(error)
+    """Whether no table in sight has the hidden column, or several have it."""
+    condition = error.getCondition() or ""
+    return condition.startswith(("UNRESOLVED_COLUMN", "AMBIGUOUS_REFERENCE")) and (
+        ALL_FIELDS in str(error)
+    )
 
 
 @contextlib.contextmanager

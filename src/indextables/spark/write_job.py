@@ -58,10 +58,11 @@ Exclusive = Literal["error", "ignore"] | None
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """What one task stored."""
+    """What one task stored, or the problem of rows that no attempt could store."""
 
     adds: tuple[Add, ...]
     rows: int
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,17 @@ class WriteJob:
     # --- in a task ---------------------------------------------------------------------------
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskOutput:
-        """Store rows as splits. An error removes what was stored."""
+        """Store rows as splits. An error removes what was stored.
+
+        Rows that do not fit the table are reported to the driver, which says so in one sentence; a
+        task that failed would be tried again and end in a traceback.
+        """
+        try:
+            return self._write(batches)
+        except SchemaError as error:
+            return TaskOutput((), 0, str(error))
+
+    def _write(self, batches: Iterable[pa.RecordBatch]) -> TaskOutput:
         rows = 0
         with SplitSink(
             self.access.store(),
@@ -119,7 +130,14 @@ class WriteJob:
     # --- on the driver -----------------------------------------------------------------------
 
     def commit(self, outputs: Sequence[TaskOutput]) -> Written:
-        """Make what the tasks stored the table's next version."""
+        """Make what the tasks stored the table's next version.
+
+        Raises:
+            SchemaError: Rows of a task did not fit. `abort` deletes what the others stored.
+        """
+        for output in outputs:
+            if output.problem is not None:
+                raise SchemaError(output.problem)
         log = self.access.log()
         written = self._commit(log, outputs)
         after_write(log, self._config)

@@ -85,24 +85,18 @@ def _invalidate(statement: s.InvalidateLogCache, session: Session) -> pa.Table:
 
 
 def _checkpoint(statement: s.Checkpoint | s.Compact, session: Session) -> pa.Table:
-    path = str(statement.table)
-    try:
-        table = session.resolve(statement.table)
-        path = table.uri
-        written = table.checkpoint(compact=isinstance(statement, s.Compact))
-        protocol = table.snapshot().protocol
-    except (LogError, StorageError) as error:
-        row: dict[str, Any] = {"table_path": path, "status": f"ERROR: {error}"}
-    else:
-        row = {
-            "table_path": path,
-            "status": "SUCCESS",
-            "checkpoint_version": written.version,
-            "num_actions": written.size,
-            "num_files": written.num_files,
-            "protocol_version": max(protocol.min_reader_version, protocol.min_writer_version),
-            "is_multi_part": written.parts is not None and written.parts > 1,
-        }
+    table = session.resolve(statement.table)
+    written = table.checkpoint(compact=isinstance(statement, s.Compact))
+    protocol = table.snapshot().protocol
+    row = {
+        "table_path": table.uri,
+        "status": "SUCCESS",
+        "checkpoint_version": written.version,
+        "num_actions": written.size,
+        "num_files": written.num_files,
+        "protocol_version": max(protocol.min_reader_version, protocol.min_writer_version),
+        "is_multi_part": written.parts is not None and written.parts > 1,
+    }
     return pa.Table.from_pylist([row], CHECKPOINT)
 
 

@@ -1,7 +1,7 @@
 """The statements that keep a table small, sound and quick, as rows.
 
-What the job behind a statement refuses is an error, except where a row is expected: TRUNCATE and
-REPAIR answer with the status ERROR for a table or a log that cannot be read.
+What the job behind a statement refuses is an error, so that a schedule notices; a status in a row
+is about parts of the work.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.errors import LogError, StatementError, StorageError
+from indextables.errors import StatementError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.repair import repair_log
 from indextables.log.names import LOG_DIRECTORY
@@ -157,19 +157,14 @@ def drop_partitions(statement: s.DropPartitions, session: Session) -> pa.Table:
 
 def truncate(statement: s.TruncateTimeTravel, session: Session) -> pa.Table:
     """Forget all versions but the newest."""
-    row: dict[str, Any] = {"table_path": str(statement.table)}
-    try:
-        table = session.resolve(statement.table)
-        row["table_path"] = table.uri
-        done = table.truncate_time_travel(dry_run=statement.dry_run)
-    except (LogError, StorageError) as error:
-        row |= {"status": "ERROR", "message": str(error)}
-        return pa.Table.from_pylist([row], TRUNCATE)
+    table = session.resolve(statement.table)
+    done = table.truncate_time_travel(dry_run=statement.dry_run)
     verb = "Would delete" if done.dry_run else "Deleted"
     message = f"{verb} {done.versions:,} versions and {done.checkpoints:,} checkpoint files"
     if not done.versions and not done.checkpoints:
         message = "The table is already at minimal state"
-    row |= {
+    row = {
+        "table_path": table.uri,
         "status": "DRY_RUN" if done.dry_run else "SUCCESS",
         "checkpoint_version": done.checkpoint_version,
         "versions_deleted": done.versions,
@@ -185,26 +180,23 @@ def truncate(statement: s.TruncateTimeTravel, session: Session) -> pa.Table:
 
 def repair(statement: s.RepairLog, session: Session) -> pa.Table:
     """Write a new log."""
-    row: dict[str, Any] = {"source_path": statement.source, "target_path": statement.target}
     source, target = _table_of(statement.source), _table_of(statement.target)
-    try:
-        done = repair_log(
-            session.open_store(source),
-            session.open_store(target),
-            config=session.config,
-            from_splits=statement.from_splits,
-            runner=session.runner,
-        )
-    except (LogError, StorageError) as error:
-        row["status"] = f"ERROR: {error}"
-    else:
-        row |= {
-            "source_version": done.source_version,
-            "total_splits": done.total_splits,
-            "valid_splits": done.valid_splits,
-            "missing_splits": done.missing_splits,
-            "status": "SUCCESS",
-        }
+    done = repair_log(
+        session.open_store(source),
+        session.open_store(target),
+        config=session.config,
+        from_splits=statement.from_splits,
+        runner=session.runner,
+    )
+    row = {
+        "source_path": statement.source,
+        "target_path": statement.target,
+        "source_version": done.source_version,
+        "total_splits": done.total_splits,
+        "valid_splits": done.valid_splits,
+        "missing_splits": done.missing_splits,
+        "status": "SUCCESS",
+    }
     return pa.Table.from_pylist([row], REPAIR)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config, known_keys
-from indextables.errors import NotATableError, StorageError
+from indextables.errors import StatementError
 from indextables.jobs.merge_splits import EMPTY, Merged, MergeLimits
 from indextables.sql.rows import columns
 from indextables.sql.session import Session
@@ -45,17 +45,12 @@ def merge_splits(statement: MergeSplits, session: Session) -> pa.Table:
         max_groups=statement.max_groups,
         max_sources=statement.max_sources,
     )
-    path, config = str(statement.table), session.config
-    try:
-        table = session.resolve(statement.table)
-        path = table.uri
-        config = config.over(known_keys(table.snapshot().metadata.configuration))
-        merged = _merged(statement, table, session)
-    except NotATableError as error:
-        merged = Merged("error", f"Not a valid IndexTables table: {error}", -1)
-    except StorageError as error:
-        merged = Merged("error", f"Table or path does not exist: {error}", -1)
-    return pa.Table.from_pylist([_row(path, merged, config)], MERGE)
+    table = session.resolve(statement.table)
+    config = session.config.over(known_keys(table.snapshot().metadata.configuration))
+    merged = _merged(statement, table, session)
+    if merged.status == "error":  # a schedule has to notice; a part that failed is a row
+        raise StatementError(f"Nothing of '{table.uri}' was merged: {merged.message}")
+    return pa.Table.from_pylist([_row(table.uri, merged, config)], MERGE)
 
 
 def _merged(statement: MergeSplits, table: Table, session: Session) -> Merged:

@@ -38,6 +38,8 @@ def parse_aggregation(
     then only Spark knows where.
     """
     groups = [column_name(one) for one in aggregation.groupByExpressions()]
+    if not groups and not len(aggregation.aggregateExpressions()):
+        return None  # one row without a column, which no rows of a scan can say
     if not all(n in schema.names and _is_grouped(schema.field(n)) for n in groups):
         return None
     found = []
@@ -70,24 +72,41 @@ def averages_too_much(aggregation: JavaObject, snapshot: Snapshot) -> bool:
     for function in aggregation.aggregateExpressions():
         if function.getClass().getSimpleName() == "Avg":
             name = column_name(function.column())
-            if name is not None and not _sum_is_a_long(name, snapshot):
+            if name not in snapshot.schema.names:
+                continue
+            if pa.types.is_int64(snapshot.schema.field(name).type) and not _sum_is_below(
+                2**63, name, snapshot
+            ):
                 return True
     return False
 
 
-def _sum_is_a_long(name: str, snapshot: Snapshot) -> bool:
-    """Whether a column has no longs, or so small ones that all of them together are one."""
-    schema, files = snapshot.schema, snapshot.entries
-    if name not in schema.names or not pa.types.is_int64(schema.field(name).type):
-        return True
+def sums_fit_their_columns(aggregation: Aggregation, snapshot: Snapshot) -> bool:
+    """Whether sums of decimals have no more digits than their columns.
+
+    Spark combines sums of parts, and first brings each to the column's own type.
+    """
+    for one in aggregation.aggregates:
+        if one.function == "sum" and one.column is not None:
+            kind: Any = snapshot.schema.field(one.column).type
+            if pa.types.is_decimal(kind) and not _sum_is_below(
+                10 ** (kind.precision - kind.scale), one.column, snapshot
+            ):
+                return False
+    return True
+
+
+def _sum_is_below(limit: int, name: str, snapshot: Snapshot) -> bool:
+    """Whether all values of a column together are surely smaller than this, in either direction."""
+    files, kind = snapshot.entries, snapshot.schema.field(name).type
     rows = files["numRecords"]
-    largest = 0
+    largest: Any = 0
     for bounds in ("minValues", "maxValues"):
-        known = decode(lookup(files, bounds, name), pa.int64())
+        known = decode(lookup(files, bounds, name), kind)
         if not known.is_known.all():  # a partition column has none either
             return False
-        largest = max([largest, *(abs(one) for one in known.values.to_pylist())])
-    return rows.null_count == 0 and largest * (pc.sum(rows).as_py() or 0) < 2**63
+        largest = max([largest, *(abs(one) for one in known.values.to_pylist() if one is not None)])
+    return rows.null_count == 0 and bool(largest * (pc.sum(rows).as_py() or 0) < limit)
 
 
 def _aggregate(function: JavaObject, schema: pa.Schema) -> Aggregate | None:

@@ -32,6 +32,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.coercion import compare, constant_compare, is_in
 from indextables.predicate.names import refuse_collated, resolve_column
+from indextables.predicate.temporal import moment_of
 from indextables.spark.bridge.jvm import JavaObject
 
 _SWAPPED: dict[str, Operator] = {
@@ -120,8 +121,7 @@ def _literal(node: JavaObject) -> Any:
     if kind == "date":
         return datetime.date(1970, 1, 1) + datetime.timedelta(days=value)
     if kind in ("timestamp", "timestamp_ntz"):
-        zone = datetime.UTC if kind == "timestamp" else None
-        return datetime.datetime(1970, 1, 1, tzinfo=zone) + datetime.timedelta(microseconds=value)
+        return moment_of(value, datetime.UTC if kind == "timestamp" else None)
     if kind.startswith("decimal"):
         return Decimal(value.toString())
     if kind.startswith(("string", "char", "varchar")):

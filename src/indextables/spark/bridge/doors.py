@@ -16,6 +16,7 @@ from indextables.spark.bridge import session_catalog
 from indextables.spark.bridge.catalog import Catalog
 from indextables.spark.bridge.file_catalog import FileSources, file_catalog
 from indextables.spark.bridge.jvm import Jvm
+from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.table import BridgedTable, WriteSettings
 from indextables.spark.data_source import NAME, snapshot_of
 from indextables.spark.options import SourceOptions
@@ -55,6 +56,10 @@ class SessionBridge:
     def remember_names(self) -> None:
         """Tell Spark the tables of the warehouse whose names it forgot, before it lists tables."""
         self._bare_names.remember()
+
+    def install_search(self, name: str, *, everywhere: bool) -> None:
+        """Let a search function have the mappings of its columns; in all sessions, if wanted."""
+        install_search(self.java, name, everywhere=everywhere)
 
     def _ariadne(self) -> FileSources:
         # Ariadne stands above this package, so it is found when a query first names it.

@@ -39,7 +39,7 @@ from indextables.predicate import (
 from indextables.predicate.coercion import compare, is_in
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
-from indextables.predicate.temporal import time_zone
+from indextables.predicate.temporal import FarInstant, Moment, as_instant, moment_of, time_zone
 from indextables.schema import is_collated
 from indextables.spark.search_pushdown import INDEX_ALL, SEARCH_FUNCTIONS
 
@@ -172,9 +172,13 @@ class Translator:
             raise NotUnderstoodError from None
 
     def _search(self, node: Node) -> Predicate:
-        if node.fields["name"].lower() not in SEARCH_FUNCTIONS or len(node.children) not in (2, 3):
+        if node.fields["name"].lower() not in SEARCH_FUNCTIONS or len(node.children) < 2:
             raise NotUnderstoodError
         target, query, *named = node.children
+        if named and named[-1].kind == "Literal":
+            named.pop()  # mappings for Spark; the table has its own
+        if len(named) > 1:
+            raise NotUnderstoodError
         if named:
             self._check_named(named[0])
         text = self._literal(query)
@@ -261,7 +265,7 @@ class Translator:
             return Decimal(value)
         raise NotUnderstoodError
 
-    def _instant(self, text: str) -> datetime.datetime:
+    def _instant(self, text: str) -> datetime.datetime | FarInstant:
         """A timestamp, which Spark spells in the session's time zone."""
         try:
             moment = datetime.datetime.fromisoformat(text)
@@ -270,7 +274,7 @@ class Translator:
             raise NotUnderstoodError from None
         if local.utcoffset() != local.replace(fold=1).utcoffset():
             raise NotUnderstoodError  # the hour that a clock shows twice
-        return local.astimezone(datetime.UTC)
+        return as_instant(local, datetime.UTC)
 
     def _long_list(self, filter_: Any) -> Predicate | None:
         """Lists of more than ten values, whose JSON is empty; as SQL they are complete."""
@@ -302,11 +306,8 @@ def _day(text: str) -> datetime.date:
         raise NotUnderstoodError from None
 
 
-def _local_moment(text: str) -> datetime.datetime:
-    try:
-        return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=int(text))
-    except OverflowError:
-        raise NotUnderstoodError from None
+def _local_moment(text: str) -> Moment:
+    return moment_of(int(text))
 
 
 _READERS: dict[str, Callable[[str], Any]] = {

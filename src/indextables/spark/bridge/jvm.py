@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors.exceptions.captured import CapturedException
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from indextables.errors import IndexTablesError
-from indextables.spark.bridge.sockets import close_idle_connections
+from indextables.spark.bridge import callbacks
 from indextables.sql.calls import quoted
 
 logger = logging.getLogger(__name__)
@@ -45,13 +44,7 @@ class Jvm:
         self.gateway: Any = self.context._gateway
         self.jvm: Any = self.context._jvm
         self.session: JavaObject = spark._jsparkSession
-        ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
-        gateway: Any = self.gateway
-        parameters = getattr(gateway, "python_parameters", None)
-        if parameters is None:  # the gateway of PYSPARK_PIN_THREAD=false
-            parameters = gateway.callback_server_parameters
-        parameters.propagate_java_exceptions = True
-        close_idle_connections()
+        callbacks.start(spark)
         self._pickle: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
         # Spark's lists of the files of snapshots, by what they list; see `native`.
         self.indexes: OrderedDict[Any, tuple[JavaObject, JavaObject]] = OrderedDict()
@@ -246,7 +239,7 @@ def implements(*interfaces: str) -> Callable[[Class], Class]:
         for name, member in methods.items():
             if callable(member) and name != "Java":
                 setattr(cls, name, _guarded(member))
-        names = [i if i.startswith(("org.", "java.")) else V2 + i for i in interfaces]
+        names = [i if i.startswith(("org.", "java.", "scala.")) else V2 + i for i in interfaces]
         cls.Java = type("Java", (), {"implements": names})  # type: ignore[attr-defined]
         return cls
 

@@ -38,6 +38,7 @@ from indextables.spark.bridge.aggregates import (
     column_name,
     is_ordered,
     parse_aggregation,
+    sums_fit_their_columns,
 )
 from indextables.spark.bridge.description import Described, describe_count, describe_scan
 from indextables.spark.bridge.filters import Translator
@@ -139,13 +140,20 @@ class ScanBuilder:
 
     def supportCompletePushDown(self, aggregation: JavaObject) -> bool:  # noqa: N802
         parsed = self._parsed(aggregation)
-        if parsed is None:
-            return False
-        return self._is_counted(parsed) or self._driver_aggregates(parsed)
+        return parsed is not None and self._is_complete(parsed)
+
+    def _is_complete(self, aggregation: Aggregation) -> bool:
+        """Whether the scan returns the answer, and not parts that Spark combines."""
+        return self._is_counted(aggregation) or self._driver_aggregates(aggregation)
 
     def pushAggregation(self, aggregation: JavaObject) -> bool:  # noqa: N802
         self._aggregation = self._parsed(aggregation)
         if self._aggregation is None:
+            return False
+        if not self._is_complete(self._aggregation) and not sums_fit_their_columns(
+            self._aggregation, self._snapshot
+        ):
+            self._aggregation = None
             return False
         if self._is_counted(self._aggregation) or self._is_of_numbers(self._aggregation):
             return True

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from indextables.errors import QueryError
 from indextables.jobs.write_rows import delete_rows
 from indextables.log.snapshot import Snapshot
+from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.schema import from_json
 from indextables.spark.access import TableAccess
@@ -18,7 +19,7 @@ from indextables.spark.bridge.partitions import PartitionManagement
 from indextables.spark.bridge.scan_builder import ScanBuilder
 from indextables.spark.bridge.table_changes import INTERNAL
 from indextables.spark.bridge.write import WriteBuilder
-from indextables.spark.schemas import spark_schema
+from indextables.spark.search_mapping import with_mappings
 from indextables.spark.search_pushdown import INDEX_ALL, SCORE
 from indextables.spark.write_job import Exclusive, Kind
 from indextables.sql.calls import quoted
@@ -125,7 +126,8 @@ class BridgedTable(PartitionManagement, Comparable):
 
     @functools.cached_property
     def _types(self) -> str:
-        return _spark_types(self.snapshot.metadata.schema_string)
+        metadata = self.snapshot.metadata
+        return _spark_types(metadata.schema_string, metadata.configuration.get(MAPPING_PROPERTY))
 
     @functools.cached_property
     def _schema(self) -> JavaObject:
@@ -202,9 +204,9 @@ def _capabilities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
 
 
 @functools.lru_cache(maxsize=256)
-def _spark_types(schema: str) -> str:
+def _spark_types(schema: str, mapping: str | None) -> str:
     """A table's schema, from the log's JSON to Spark's."""
-    return spark_schema(from_json(schema)).json()
+    return with_mappings(from_json(schema), mapping).json()
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,0 +1,131 @@
+"""The search functions in Spark's registry.
+
+A function of the registry is built when its arguments are resolved: columns then have their types
+and the metadata of their fields. Here a search gets the mappings of its columns as one more
+argument, and the row of a search of all fields gets names that a struct of Arrow can have.
+"""
+
+from __future__ import annotations
+
+import json
+
+from indextables.spark.bridge.filters import Node, parse_tree
+from indextables.spark.bridge.jvm import JavaObject, Jvm, implements
+from indextables.spark.search_mapping import KEY, Searched, mapping_in, unique_names
+from indextables.split.mapping import FieldMapping
+
+_DESCRIPTION = "A search of indextables."
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
+_TYPES = "org.apache.spark.sql.catalyst.types.DataTypeUtils"
+
+Fields = dict[str, FieldMapping]
+
+
+@implements("scala.Function1")
+class SearchBuilder:
+    """Makes the call of a search from its resolved arguments."""
+
+    def __init__(self, java: Jvm, original: JavaObject) -> None:
+        self.java = java
+        self._original = original
+
+    def apply(self, arguments: JavaObject) -> JavaObject:
+        columns = [arguments.apply(number) for number in range(arguments.size()) if number != 1]
+        if columns and columns[0].nodeName() == "CreateNamedStruct":
+            columns[0] = self._without_repeated_names(columns[0])
+            arguments = arguments.updated(0, columns[0])
+        mappings = {k: v for column in columns for k, v in self._mappings(column).items()}
+        if mappings:
+            searched = _searched([parse_tree(column.toJSON()) for column in columns], mappings)
+            arguments = arguments.appended(self._literal(searched.to_json()))
+        return self._original.apply(arguments)
+
+    def _literal(self, text: str) -> JavaObject:
+        return self.java.module(_EXPRESSIONS + "Literal").apply(text)
+
+    def _without_repeated_names(self, row: JavaObject) -> JavaObject:
+        """The row of joined tables, whose columns may have the same names."""
+        names = [str(name) for name in row.dataType().fieldNames()]
+        unique = unique_names(names)
+        if unique == names:
+            return row
+        children = row.children()
+        parts = []
+        for number, name in enumerate(unique):
+            parts += [self._literal(name), children.apply(2 * number + 1)]
+        return self.java.find(_EXPRESSIONS + "CreateNamedStruct")(self.java.seq(parts))
+
+    def _mappings(self, expression: JavaObject) -> dict[int, Fields]:
+        """The mappings that the columns of an expression carry, by the columns' ids.
+
+        Those of a column that is a row are those of its fields; its own has no name.
+        """
+        columns = expression.references().toSeq()
+        # The JSON of an expression leaves metadata out; that of a schema is one call for all.
+        schema = self.java.module(_TYPES).fromAttributes(columns).json()
+        if KEY not in schema:
+            return {}
+        found = {}
+        for number, column in enumerate(json.loads(schema)["fields"]):
+            inner = column["type"]["fields"] if _is_struct(column["type"]) else ()
+            every = {"": column, **{field["name"]: field for field in inner}}
+            carried = {name: mapping_in(field["metadata"]) for name, field in every.items()}
+            id_ = columns.apply(number).exprId().id()
+            found[id_] = {name: mapping for name, mapping in carried.items() if mapping}
+        return found
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, dict) and kind.get("type") == "struct"
+
+
+def _searched(arguments: list[Node], mappings: dict[int, Fields]) -> Searched:
+    """The mappings of a call, by what its arguments are; those without its query."""
+    operand: FieldMapping | None = None
+    path: tuple[str, ...] = ()
+    fields: dict[str, FieldMapping] = {}
+    for at, node in enumerate(arguments):
+        if node.kind == "CreateNamedStruct":
+            for name, value in zip(node.children[::2], node.children[1::2], strict=True):
+                found = mappings.get(_column_id(value), {})
+                if "" in found:
+                    fields[name.fields["value"]] = found[""]
+        elif at == 0:
+            column = node
+            while column.kind == "GetStructField":
+                path = (column.fields["name"] or "", *path)
+                column = column.children[0]
+            fields |= mappings.get(_column_id(column), {})
+            operand = fields.pop("", None)
+    return Searched(operand, path if operand else (), fields)
+
+
+def _column_id(node: Node) -> int:
+    """The id of a column; -1 for anything that is computed."""
+    return int(node.fields["exprId"]["id"]) if node.kind == "AttributeReference" else -1
+
+
+def install_search(java: Jvm, name: str, *, everywhere: bool) -> None:
+    """Let a temporary function of the session have the mappings of its columns.
+
+    `everywhere` makes it a built-in one: a persistent view may then use it, and sessions made later
+    have it.
+    """
+    catalyst = java.jvm.org.apache.spark.sql.catalyst
+    registry = java.session.sessionState().functionRegistry()
+    builtin = catalyst.analysis.FunctionRegistry.builtin()
+    # Since Spark 4.3 functions have a catalog and a schema: system.builtin and system.session.
+    some = builtin.listFunction().head()
+    target = catalyst.FunctionIdentifier(name, some.database(), some.catalog())
+    temporary = target
+    if some.database().isDefined():
+        temporary = catalyst.FunctionIdentifier(name, java.some("session"), some.catalog())
+    builder = SearchBuilder(java, registry.lookupFunctionBuilder(temporary).get())
+    information = catalyst.expressions.ExpressionInfo("indextables", None, name, _DESCRIPTION, "")
+    if not everywhere:
+        registry.registerFunction(temporary, information, builder)
+        return
+    for known in (builtin, registry):
+        known.registerFunction(target, information, builder)
+    if target.toString() != temporary.toString():
+        registry.dropFunction(temporary)
