@@ -57,6 +57,22 @@ class TooManyExpansionsError(QueryError):
         )
 
 
+class TooManyClausesError(QueryError):
+    """A search asks for too many words of too many fields."""
+
+    def __init__(self, query: str, *, found: int, fields: int, limit: int) -> None:
+        self.query = query
+        self.found = found
+        self.fields = fields
+        self.limit = limit
+        over = f" in {fields:,} fields" if fields > 1 else ""
+        super().__init__(
+            f"The search query {query[:100]!r} asks for {found:,} words{over}; the limit is "
+            f"{limit:,}, each word counted once a field. Search in fewer fields, or ask for fewer "
+            "words at a time."
+        )
+
+
 class SumOverflowError(QueryError):
     """A sum of whole numbers that is too large for 64 bits."""
 

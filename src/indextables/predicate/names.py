@@ -48,7 +48,8 @@ def resolve_field(field: str, schema: pa.Schema) -> tuple[str, tuple[str, ...]] 
     ('meta', ('user', 'id'))
     """
     parts = split_path(field)
-    for length in range(len(parts), 0, -1):
+    longest = 1 + max((name.count(".") for name in schema.names), default=0)
+    for length in range(min(longest, len(parts)), 0, -1):
         # An unescaped dot may be part of a column's name as well.
         found = _matches(".".join(parts[:length]), schema.names)
         if len(found) == 1:

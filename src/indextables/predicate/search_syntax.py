@@ -32,6 +32,7 @@ import pyarrow as pa
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
 from indextables.errors import QuerySyntaxError, UnknownFieldError
 from indextables.predicate.names import resolve_field
+from indextables.predicate.pattern_size import MAX_REPEATED, repeated_size
 from indextables.predicate.search import (
     All,
     Boost,
@@ -332,6 +333,11 @@ class _Parser(Scanner):
         if found is None:
             return None
         pattern = found[1].replace("\\/", "/")
+        if (size := repeated_size(pattern)) > MAX_REPEATED:
+            self.fail(
+                f"the repetitions of the regular expression stand for {size:,} letters, more than "
+                f"the {MAX_REPEATED:,} that are allowed"
+            )
         if (problem := _regex_problem(pattern)) is not None:
             self.fail(f"the regular expression does not compile ({problem})")
         self.at = found.end()

@@ -16,8 +16,9 @@ import tantivy
 
 from indextables.predicate import Exists, Phrase, Range, Term
 from indextables.split.compile_words import WordCompiler, constant, pair
+from indextables.split.engine import balanced
 from indextables.split.ip_address import parse_ranges, show_address
-from indextables.split.query import Boosted, Combined, Every, Leaf, Query
+from indextables.split.query import LEAF_LEVELS, Boosted, Combined, Every, Leaf, Query
 from indextables.split.typed import UTC, clip, intervals
 
 _Occur = tantivy.Occur
@@ -32,34 +33,46 @@ class Compiler(WordCompiler):
 
     def compile(self, query: Query) -> tantivy.Query | None:
         """The Tantivy query for exactly the same rows, or `None` if the rows must be asked."""
+        compiled = self._compile(query)
+        return None if compiled is None else compiled[1]
+
+    def _compile(self, query: Query) -> tuple[int, tantivy.Query] | None:
+        """The query and how many levels it is nested, as `query.levels` counts them."""
         match query:
             case Every():
-                return tantivy.Query.all_query()
+                return LEAF_LEVELS, tantivy.Query.all_query()
             case Leaf():
-                return self.leaf(query)
+                leaf = self.leaf(query)
+                return None if leaf is None else (LEAF_LEVELS, leaf)
             case Boosted(child=child, factor=factor):
-                inner = self.compile(child)
-                return None if inner is None else tantivy.Query.boost_query(inner, factor)
+                inner = self._compile(child)
+                if inner is None:
+                    return None
+                return inner[0] + 1, tantivy.Query.boost_query(inner[1], factor)
             case Combined():
                 return self._combined(query)
 
-    def _combined(self, query: Combined) -> tantivy.Query | None:
+    def _combined(self, query: Combined) -> tuple[int, tantivy.Query] | None:
         if not query.must and not query.should:
-            return tantivy.Query.empty_query()
+            return LEAF_LEVELS, tantivy.Query.empty_query()
         groups = []
+        deepest = 0
         for occur, children in (
             (_Occur.Must, query.must),
             (_Occur.Should, query.should),
             (_Occur.MustNot, query.must_not),
         ):
-            compiled = [self.compile(child) for child in children]
-            known = [child for child in compiled if child is not None]
-            if len(known) < len(compiled):
-                return None
+            known = []
+            for child in children:
+                compiled = self._compile(child)
+                if compiled is None:
+                    return None
+                known.append(compiled)
             if self.pairwise and occur is not _Occur.MustNot and len(known) > 1:
-                known = [functools.reduce(functools.partial(pair, occur), known)]
-            groups += [(occur, child) for child in known]
-        return tantivy.Query.boolean_query(groups)
+                known = [balanced(known, functools.partial(pair, occur))]
+            deepest = max([deepest, *(levels for levels, _ in known)])
+            groups += [(occur, child) for _, child in known]
+        return deepest + 1, tantivy.Query.boolean_query(groups)
 
     def leaf(self, leaf: Leaf) -> tantivy.Query | None:
         """The Tantivy query of one leaf."""

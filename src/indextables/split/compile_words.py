@@ -21,6 +21,7 @@ from indextables.predicate import Fuzzy, Jolly, Phrase, Range, Regex, Term, Term
 from indextables.predicate.search import FieldNode
 from indextables.split.analyzer import Analyzer, Word
 from indextables.split.edit_distance import count_within
+from indextables.split.engine import balanced
 from indextables.split.mapping import FieldMapping
 
 DEFAULT_MAX_EXPANSIONS = 100_000
@@ -76,7 +77,7 @@ class WordCompiler:
         if not known:
             return tantivy.Query.empty_query()
         if self.pairwise:
-            return functools.reduce(functools.partial(pair, _Occur.Must), known)
+            return balanced([(0, q) for q in known], functools.partial(pair, _Occur.Must))[1]
         return (
             known[0]
             if len(known) == 1

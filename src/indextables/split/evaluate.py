@@ -16,9 +16,10 @@ import tantivy
 
 from indextables.predicate import Phrase, Term, TermSet
 from indextables.split.compile import Compiler
+from indextables.split.engine import with_stack
 from indextables.split.leaves import ArrowColumn, Path
 from indextables.split.memory_index import Rows
-from indextables.split.query import Boosted, Combined, Every, Leaf, Query
+from indextables.split.query import Boosted, Combined, Every, Leaf, Query, levels
 from indextables.split.rowwise import Mask, rowwise
 from indextables.split.typed import intervals
 
@@ -43,6 +44,10 @@ class Source(Protocol):
 
 def matching(query: Query, source: Source) -> Rows:
     """The rows that match a query, in ascending order."""
+    return with_stack(levels(query), lambda: _matching(query, source))
+
+
+def _matching(query: Query, source: Source) -> Rows:
     compiled = source.compiler.compile(query)
     if compiled is not None:
         return source.index_rows(compiled)

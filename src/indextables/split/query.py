@@ -13,16 +13,21 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from indextables.errors import QueryError, UnknownFieldError
+from indextables.errors import QueryError, TooManyClausesError, UnknownFieldError
 from indextables.predicate import (
     All,
     Boolean,
     Boost,
     FieldNode,
+    Phrase,
     Search,
     SearchNode,
+    Term,
+    TermSet,
 )
 from indextables.predicate.names import resolve_field
+from indextables.predicate.search import walk
+from indextables.split.engine import balanced
 from indextables.split.leaves import Path
 from indextables.split.mapping import FieldMapping, Mapping
 
@@ -64,10 +69,21 @@ class Boosted:
 Query: TypeAlias = Leaf | Every | Combined | Boosted
 NOTHING = Combined()
 
+MAX_CLAUSES = 32_768
+"""The most words that a query may ask for, counted once for each field that they are asked of."""
+LEAF_LEVELS = 16
+"""A bound for the levels of one leaf in Tantivy: a phrase may be a tree of thousands of words."""
+
 
 def resolve(search: Search, mapping: Mapping, schema: pa.Schema) -> Query:
-    """Bind a search to the fields of a mapping; an unknown field is an error."""
-    return _Resolver(search, mapping, schema).bind(search.query)
+    """Bind a search to the fields of a mapping; an unknown field or too many are an error."""
+    resolver = _Resolver(search, mapping, schema)
+    clauses = resolver.clauses()
+    if clauses > MAX_CLAUSES:
+        raise TooManyClausesError(
+            search.text, found=clauses, fields=len(resolver.targets), limit=MAX_CLAUSES
+        )
+    return resolver.bind(search.query)
 
 
 class _Resolver:
@@ -82,6 +98,14 @@ class _Resolver:
         else:
             root, *path = search.column.path
             self.targets = [(self._field(root), tuple(path))]
+
+    def clauses(self) -> int:
+        """How many words the query asks of how many fields, before any clause is made."""
+        return sum(
+            _word_count(node) * (len(self.targets) if node.field is None else 1)
+            for node in walk(self.search.query)
+            if not isinstance(node, (All, Boolean, Boost))
+        )
 
     def bind(self, node: SearchNode) -> Query:
         match node:
@@ -122,6 +146,34 @@ class _Resolver:
                 "conditions, or take it out of spark.indextables.indexing.storeonlyfields."
             )
         return field
+
+
+def _word_count(node: FieldNode) -> int:
+    match node:
+        case TermSet(values=values):
+            return max(1, len(values))
+        case Term(text=text) | Phrase(text=text):
+            return max(1, len(text.split()))
+        case _:
+            return 1
+
+
+def levels(query: Query) -> int:
+    """How deeply Tantivy's query of a search is nested at most: what its stack must hold."""
+    match query:
+        case Leaf() | Every():
+            return LEAF_LEVELS
+        case Boosted(child=child):
+            return 1 + levels(child)
+        case Combined(must=must, should=should, must_not=must_not):
+            groups = [[levels(child) for child in part] for part in (must, should)]
+            sums = [sum_levels(part) for part in groups]
+            return 1 + max([LEAF_LEVELS, *sums, *map(levels, must_not)])
+
+
+def sum_levels(parts: Sequence[int]) -> int:
+    """The levels of a balanced sum."""
+    return balanced([(part, None) for part in parts], lambda *_: None)[0] if parts else 0
 
 
 def any_of(queries: Sequence[Query]) -> Query:

@@ -27,11 +27,21 @@ from indextables.errors import DamagedIndexError
 from indextables.predicate import Search
 from indextables.schema import conform
 from indextables.split.compile import Compiler
+from indextables.split.engine import with_stack
 from indextables.split.evaluate import leaf_rows, matching
 from indextables.split.mapping import ROW_FIELD
 from indextables.split.memory_index import Rows
 from indextables.split.open_index import is_beginning, open_index, schema_document
-from indextables.split.query import NOTHING, Boosted, Combined, Every, Leaf, Query, resolve
+from indextables.split.query import (
+    NOTHING,
+    Boosted,
+    Combined,
+    Every,
+    Leaf,
+    Query,
+    levels,
+    resolve,
+)
 from indextables.split.row_numbers import TAG_BITS, rows_in_index, tags_of
 from indextables.split.rowwise import Mask
 from indextables.split.search import SplitFile, SplitSearcher, SplitSource
@@ -119,6 +129,9 @@ class CombinedSearcher:
         """
         if not self.splits or k <= 0:
             return _no_hits()
+        return with_stack(levels(self._query), lambda: self._top(k, within))
+
+    def _top(self, k: int, within: Sequence[Mask] | None) -> Hits:
         compiled = self._compiler().compile(self._query)
         if compiled is None:
             hits = self._mixed(self._query)

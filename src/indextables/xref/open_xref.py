@@ -26,6 +26,7 @@ from indextables.split.container import (
     read_footer,
     read_section,
 )
+from indextables.split.engine import with_stack
 from indextables.split.memory_index import matching_rows
 from indextables.split.open_index import read_meta
 from indextables.split.scratch import remove_folder
@@ -45,6 +46,7 @@ from indextables.xref.question import (
     TermQuestion,
     all_of,
     any_of,
+    levels,
     term_questions,
 )
 
@@ -198,7 +200,7 @@ class OpenXRef:
 
     def ask(self, question: Question) -> Mask:
         """The documents whose splits may match."""
-        return self._ask(self._askable(question))
+        return with_stack(levels(question), lambda: self._ask(self._askable(question)))
 
     def _askable(self, question: Question) -> Question:
         """The question without what no document knows anything about."""

@@ -127,6 +127,15 @@ def any_of(children: Iterable[Question]) -> Question:
     return known[0] if len(known) == 1 else AnyOf(known)
 
 
+def levels(question: Question) -> int:
+    """How deeply a question is nested."""
+    match question:
+        case AllOf(children=children) | AnyOf(children=children):
+            return 1 + max(map(levels, children), default=0)
+        case _:
+            return 1
+
+
 def term_questions(question: Question) -> Iterator[TermQuestion]:
     """The leaves that ask about terms."""
     match question:
