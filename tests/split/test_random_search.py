@@ -66,6 +66,9 @@ pattern = st.sampled_from(
 leaf = st.one_of(
     st.builds(Term, field, text | number.map(str)),
     st.builds(Phrase, field, st.tuples(word, word).map(" ".join), st.integers(0, 3)),
+    st.builds(
+        Phrase, field, st.lists(word, min_size=3, max_size=6).map(" ".join), st.integers(1, 6)
+    ),
     st.builds(Phrase, field, st.tuples(word, word).map(" ".join), prefix=st.just(True)),
     st.builds(Wildcard, field, pattern),
     st.builds(Fuzzy, field, word, st.integers(1, 2)),

@@ -19,6 +19,7 @@ from indextables.split.compile_words import WordCompiler, constant, pair
 from indextables.split.engine import balanced
 from indextables.split.ip_address import parse_ranges, show_address
 from indextables.split.query import LEAF_LEVELS, Boosted, Combined, Every, Leaf, Query
+from indextables.split.slop import rows_decide
 from indextables.split.typed import UTC, clip, intervals
 
 _Occur = tantivy.Occur
@@ -93,10 +94,17 @@ class Compiler(WordCompiler):
         node = leaf.node
         if leaf.path and isinstance(node, (Exists, Range)):
             return None
-        if isinstance(node, (Term, Phrase)) and (leaf.field.record != "position" or leaf.path):
+        if isinstance(node, (Term, Phrase)):
             words = leaf.field.analyzer.words(node.text)
+            slop = node.slop if isinstance(node, Phrase) else 0
+            exact = leaf.field.record == "position" and not leaf.path
             if isinstance(node, Phrase) and node.prefix:
                 words = words[:-1]
+                exact = exact and not slop
+            elif exact and rows_decide(words, slop) and not leaf.field.analyzer.is_ngram:
+                return self.near(leaf.field, words, slop)
+            if exact:
+                return self.words(leaf.field, node)
             if not words:
                 return None
             return self.all(self.term(leaf.field, word.text) for word in words)

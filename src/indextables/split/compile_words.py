@@ -7,6 +7,7 @@ or a range of words may match in a vocabulary is limited, because somebody will 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from indextables.split.analyzer import Analyzer, Word
 from indextables.split.edit_distance import count_within
 from indextables.split.engine import balanced
 from indextables.split.mapping import FieldMapping
+from indextables.split.slop import rows_decide
 
 DEFAULT_MAX_EXPANSIONS = 100_000
 
@@ -90,12 +92,31 @@ class WordCompiler:
         """Words in order. Pieces of words have no order: all of them must be there."""
         if len(words) <= 1 or target.analyzer.is_ngram:
             return self.all(self.term(target, word.text) for word in words)
-        if target.record != "position":
+        if target.record != "position" or rows_decide(words, slop):
             return None
+        return self.near(target, words, slop) if slop else self._phrase(target, words)
+
+    def _phrase(self, target: FieldMapping, words: list[Word], slop: int = 0) -> tantivy.Query:
         places: list[str | tuple[int, str]] = [
             (w.position - words[0].position, w.text) for w in words
         ]
         return tantivy.Query.phrase_query(self.schema, target.field, places, slop=slop)
+
+    def near(self, target: FieldMapping, words: list[Word], slop: int) -> tantivy.Query:
+        """All of the words, each neighbour of the phrase near enough: exact for two of them.
+
+        The score is that of the words. Tantivy's score of a phrase with a slop depends on which
+        word is the rarer one in a segment.
+        """
+        texts = dict.fromkeys(word.text for word in words)
+        clauses = [self.term(target, text) for text in texts]
+        if target.record == "position":
+            clauses += [
+                tantivy.Query.boost_query(self._phrase(target, [one, two], slop), 0.0)
+                for one, two in itertools.pairwise(words)
+                if one.text != two.text
+            ]
+        return self.all(clauses)
 
     def _phrase_prefix(
         self, target: FieldMapping, words: list[Word], *, slop: int
@@ -105,13 +126,13 @@ class WordCompiler:
         if len(words) == 1 or target.analyzer.is_ngram:
             last = self._wildcard(target, Wildcard(None, (words[-1].text, Jolly.MANY)))
             return self.all([*(self.term(target, w.text) for w in words[:-1]), last])
-        if target.record != "position":
+        if target.record != "position" or slop:
             return None
         # Tantivy's own phrase prefix stops at fifty words and would lose rows.
         found = self._matching_terms(target, prefix=words[-1].text)
         self._check_count(target, f"{words[-1].text}*", len(found))
         choices = [
-            self._sequence(target, [*words[:-1], Word(term, words[-1].position, 0, 0)], slop=slop)
+            self._sequence(target, [*words[:-1], Word(term, words[-1].position, 0, 0)])
             for term in found
         ]
         clauses = [(_Occur.Should, choice) for choice in choices if choice is not None]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from indextables.predicate import Exists, FieldNode, Range
+from indextables.predicate import Exists, FieldNode, Phrase, Range
 from indextables.split.compile import Compiler
 from indextables.split.compile_words import DEFAULT_MAX_EXPANSIONS, in_range
 from indextables.split.indexer import document_values
@@ -22,6 +22,7 @@ from indextables.split.leaves import ArrowColumn, Leaves, leaves
 from indextables.split.mapping import FieldMapping
 from indextables.split.memory_index import MemoryIndex
 from indextables.split.query import Leaf
+from indextables.split.slop import is_near, positions
 from indextables.split.typed import UTC, intervals, matches
 
 Mask = npt.NDArray[np.bool_]
@@ -89,6 +90,8 @@ class _Answer:
 
     def documents(self, values: list[object]) -> Mask:
         """Words, one document for each item."""
+        if isinstance(self.node, Phrase) and self.node.slop and not self.field.analyzer.is_ngram:
+            return self.phrases(self.node, values)
         result = np.zeros(len(values), dtype=np.bool_)
         field = replace(self.field, field="f0", fast=False)
         if field.has_words:
@@ -104,6 +107,20 @@ class _Answer:
         query = compiler.leaf(Leaf(field, self.node))
         if query is not None:
             result[index.rows(query)] = True
+        return result
+
+    def phrases(self, phrase: Phrase, values: list[object]) -> Mask:
+        """Phrases whose words may move, by the positions of the words."""
+        analyzer = self.field.analyzer
+        wanted = analyzer.words(phrase.text)
+        result = np.zeros(len(values), dtype=np.bool_)
+        for row, value in enumerate(values if wanted else ()):
+            texts = [] if value is None else [value] if isinstance(value, str) else value
+            words = positions(analyzer, texts)  # type: ignore[arg-type]
+            last = wanted[-1]
+            endings = {t for _, t in words if t.startswith(last.text)} if phrase.prefix else ()
+            choices = [[*wanted[:-1], replace(last, text=t)] for t in endings] or [wanted]
+            result[row] = any(is_near(choice, words, phrase.slop) for choice in choices)
         return result
 
 
