@@ -57,7 +57,7 @@ def run(code: str, folder: object) -> str:
         [sys.executable, "-c", source, str(folder)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-2000:]}"
@@ -172,6 +172,21 @@ def test_strange_queries_are_answered_or_refused(tmp_path):
         tmp_path,
     )
     assert len(out.splitlines()) == 2 * len(STRANGE) + 3
+
+
+def test_patterns_take_linear_time(tmp_path):
+    out = run(
+        """
+        texts = ["a" * 250 + "b", "a" * 40 + "c", "a\\nb"]
+        words = pa.table({"t": texts, "j": ['{"p": "aac"}'] * 3})
+        many = table("many", words, mapping={"j": "json"})
+        for query in ("t:*a*a*a*a*a*a*a*a*a*a*c", "t:" + "*a" * 30 + "*c", "t:/(a*)*(a*)*c/",
+                      "t:?*?*?*?*?*?*?*?*?*?*d", "j.p:*a*a*c", "/((a{0,20}){0,20}){0,20}/"):
+            print(ask((many, query)))
+        """,
+        tmp_path,
+    )
+    assert out.split() == ["1", "1", "1", "0", "3", "QuerySyntaxError"]
 
 
 def test_small_stacks_and_half_characters(tmp_path):

@@ -30,7 +30,6 @@ from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.split.container import read_section
 from indextables.split.evaluate import matching
-from indextables.split.memory_index import matching_rows
 from indextables.split.query import resolve
 from indextables.split.search import IndexPool, SplitFile, SplitSearcher
 from indextables.storage import Store
@@ -101,7 +100,7 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
     opened = searcher.pool.get(searcher.split)
     rows = searcher.split.info.rows
     tags = searcher.split.info.row_tags
-    indexed = matching_rows(opened.searcher, tantivy.Query.all_query(), tags=tags)
+    indexed = opened.searcher.rows(tantivy.Query.all_query(), total=rows, tags=tags)
     if not np.array_equal(indexed, np.arange(rows)):
         yield f"its index has {len(indexed):,} documents for {rows:,} rows, or other rows"
         return

@@ -23,6 +23,7 @@ from indextables.predicate.search import FieldNode
 from indextables.split.analyzer import Analyzer, Word
 from indextables.split.edit_distance import count_within
 from indextables.split.engine import balanced
+from indextables.split.index_searcher import IndexSearcher
 from indextables.split.mapping import FieldMapping
 from indextables.split.slop import rows_decide
 
@@ -37,7 +38,7 @@ class WordCompiler:
     """Compiles questions about words for one index."""
 
     schema: tantivy.Schema
-    searcher: tantivy.Searcher
+    searcher: IndexSearcher
     max_expansions: int = DEFAULT_MAX_EXPANSIONS
     term_counts: dict[str, int] = field(default_factory=dict)
     """How many different words a field has, where that is known."""
@@ -57,7 +58,7 @@ class WordCompiler:
                 return self._wildcard(target, node)
             case Regex(pattern=pattern):
                 query = self._regex(target, pattern, shown=f"/{pattern}/")
-                self._count_regex(target, pattern)
+                self._count_matches(target, pattern, shown=f"/{pattern}/")
                 return query
             case Fuzzy(text=text, distance=distance):
                 words = target.analyzer.words(text)
@@ -145,8 +146,9 @@ class WordCompiler:
         lower = target.analyzer.lower
         pattern = wildcard_pattern(target.analyzer, node)
         shown = "".join(part if isinstance(part, str) else part.value for part in node.parts)
+        query = self._regex(target, pattern, shown=shown)
         self._count_matches(target, pattern, prefix=lower(node.prefix), shown=shown)
-        return self._regex(target, pattern, shown=shown)
+        return query
 
     def _regex(self, target: FieldMapping, pattern: str, *, shown: str) -> tantivy.Query:
         try:
@@ -200,28 +202,25 @@ class WordCompiler:
         *,
         prefix: str = "",
     ) -> list[str]:
-        terms = self.searcher.terms_with_prefix(target.field, prefix)
-        return sorted(term for term, _ in terms if keep is None or keep(term))
+        terms = self.searcher.terms(target.field, prefix)
+        return sorted(term for term in terms if keep is None or keep(term))
 
     def _count_matches(
-        self, target: FieldMapping, pattern: str, *, prefix: str, shown: str
+        self, target: FieldMapping, pattern: str, *, shown: str, prefix: str = ""
     ) -> None:
-        """Refuse a pattern that matches too many words. A small vocabulary needs no counting."""
-        if not self._may_be_many(target):
-            return
-        found = self._matching_terms(target, re.compile(pattern).fullmatch, prefix=prefix)
-        self._check_count(target, shown, len(found))
+        """Refuse a pattern that matches too many words. A small vocabulary needs no counting.
 
-    def _count_regex(self, target: FieldMapping, pattern: str) -> None:
-        """The same for a pattern that somebody wrote: matched in linear time, whatever it is."""
+        RE2 matches in linear time, whatever the pattern is; Python's engine backtracks.
+        """
         if not self._may_be_many(target):
             return
-        terms = pa.array(self._matching_terms(target), pa.string())
+        terms = pa.array(self._matching_terms(target, prefix=prefix), pa.string())
+        spelled = pattern.replace("\0", r"\x00")  # RE2 takes a NUL only by its number
         try:
-            matched: Any = pc.match_substring_regex(terms, f"^(?s:{pattern})$")
+            matched: Any = pc.match_substring_regex(terms, rf"\A(?:{spelled})\z")
         except pa.ArrowInvalid:
             return  # a spelling that only Tantivy knows; it compiles the pattern within its limits
-        self._check_count(target, f"/{pattern}/", matched.true_count)
+        self._check_count(target, shown, matched.true_count)
 
     def _may_be_many(self, target: FieldMapping) -> bool:
         known = self.term_counts.get(target.field)

@@ -31,9 +31,9 @@ from indextables.split.engine import with_stack
 from indextables.split.evaluate import matching
 from indextables.split.flat import search_rows
 from indextables.split.footers import FooterCache
+from indextables.split.index_searcher import Rows
 from indextables.split.leaves import ArrowColumn
 from indextables.split.mapping import WORDS, Mapping, compatible
-from indextables.split.memory_index import Rows, matching_rows
 from indextables.split.open_index import IndexFolder, OpenIndex, open_index
 from indextables.split.query import Query, columns_of, levels, resolve, with_fields
 from indextables.split.rows import RowReader
@@ -338,12 +338,12 @@ class SplitSource:
         compiled = self.compiler.compile(query)
         if compiled is None:
             return None
-        result: Any = self.index.searcher.search(compiled, 1, count=True)
-        return int(result.count)
+        return self.index.searcher.count(compiled)
 
     def index_rows(self, query: tantivy.Query) -> Rows:
         """The rows that match, in ascending order."""
-        return matching_rows(self.index.searcher, query, tags=self.searcher.split.info.row_tags)
+        info = self.searcher.split.info
+        return self.index.searcher.rows(query, total=info.rows, tags=info.row_tags)
 
     def column(self, name: str, rows: Rows | None) -> ArrowColumn:
         """A column, of all rows or of some."""
