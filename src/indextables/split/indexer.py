@@ -160,10 +160,12 @@ def document_values(column: ArrowColumn, field: FieldMapping) -> list[Any]:
         parents: ArrowColumn = pc.list_parent_indices(column)
         for row, value in zip(parents.to_pylist(), inner, strict=True):
             if value is not None:
+                # Lists of lists are one list: a row has its values, however deep they lie.
+                values = value if isinstance(value, list) else [value]
                 if result[row] is None:
-                    result[row] = [value]
+                    result[row] = list(values)
                 else:
-                    result[row].append(value)
+                    result[row].extend(values)
         return result
     if field.has_words:
         return list(column.to_pylist())
