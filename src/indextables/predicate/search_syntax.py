@@ -42,7 +42,7 @@ from indextables.predicate.search import (
     Regex,
     SearchNode,
     TermSet,
-    fields,
+    largest_boost,
 )
 from indextables.predicate.search_clauses import Clause, Occur, combine
 from indextables.predicate.search_scanner import (
@@ -52,6 +52,9 @@ from indextables.predicate.search_scanner import (
     literal_text,
 )
 from indextables.predicate.search_word import read_word
+
+MAX_BOOST = 1e9
+"""Scores have 32 bits: larger boosts would make all of them infinite."""
 
 _OPERATORS = {"AND": "AND", "&&": "AND", "OR": "OR", "||": "OR"}
 _NUMBER = re.compile(r"\d+(\.\d+)?|\.\d+")
@@ -85,11 +88,12 @@ def parse_search(
     if (at := half_character(text)) is not None:
         reason = f"{text[at]!r} is no character, write the query in UTF-8,"
         raise QuerySyntaxError(text, reason, position=at, field=field)
-    query = _Parser(text, field, schema, max_depth).parse()
+    parser = _Parser(text, field, schema, max_depth)
+    query = parser.parse()
     if schema is not None:
-        for name in fields(query):
-            if name is not None and resolve_field(name, schema) is None:
-                raise UnknownFieldError(name, available=schema.names, query=text)
+        for name, position in parser.names.items():
+            if resolve_field(name, schema) is None:
+                raise UnknownFieldError(name, available=schema.names, query=text, position=position)
     return query
 
 
@@ -101,6 +105,8 @@ class _Parser(Scanner):
         self.schema = schema
         self.max_depth = max_depth
         self.depth = 0
+        self.names: dict[str, int] = {}
+        """The fields that the query names, each with where it does first."""
 
     def enter(self) -> None:
         self.depth += 1
@@ -165,6 +171,8 @@ class _Parser(Scanner):
             if number is None or not math.isfinite(float(number[0])):
                 self.fail("'^' needs a number such as ^2 or ^0.5")
             node = Boost(node, float(number[0]))
+            if largest_boost(node) > MAX_BOOST:
+                self.fail(f"the boost is more than {MAX_BOOST:,.0f}, together with those inside")
             self.at = number.end()
         if not self.at_boundary():
             self.fail(f"a blank is missing before {self.peek()!r}")
@@ -215,6 +223,7 @@ class _Parser(Scanner):
             return None
         if end == start:
             self.fail("a field's name is missing before ':'")
+        self.names.setdefault(name, start)
         self.at += 1
         return name
 

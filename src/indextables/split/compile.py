@@ -18,6 +18,7 @@ from indextables.predicate import Exists, Phrase, Range, Term
 from indextables.split.compile_words import WordCompiler, constant, pair
 from indextables.split.engine import balanced
 from indextables.split.ip_address import parse_ranges, show_address
+from indextables.split.json_words import words_decide
 from indextables.split.query import LEAF_LEVELS, Boosted, Combined, Every, Leaf, Query
 from indextables.split.slop import rows_decide
 from indextables.split.typed import UTC, clip, intervals
@@ -77,15 +78,33 @@ class Compiler(WordCompiler):
 
     def leaf(self, leaf: Leaf) -> tantivy.Query | None:
         """The Tantivy query of one leaf."""
+        if self._asks_nothing(leaf):
+            return tantivy.Query.empty_query()
         if leaf.path or not leaf.field.field:
             return None
         if isinstance(leaf.node, Exists):
             # NaN and text that is no address have a value, but none in the index.
             fast = leaf.field.fast and leaf.field.kind not in ("f64", "ip")
             return tantivy.Query.exists_query(leaf.field.field) if fast else None
+        if leaf.field.kind == "json" and not words_decide(leaf.node, leaf.field.analyzer):
+            return None
         if leaf.field.has_words:
             return self.words(leaf.field, leaf.node)
         return self._ip(leaf) if leaf.field.kind == "ip" else self._typed(leaf)
+
+    def _asks_nothing(self, leaf: Leaf) -> bool:
+        """Whether no value of the column's type can match, so that it need not be read."""
+        if leaf.path or leaf.field.has_words or isinstance(leaf.node, Exists):
+            return False
+        if leaf.field.kind == "ip":
+            return not parse_ranges(leaf.node)
+        return not intervals(leaf.node, self._type(leaf), self.zone)
+
+    def _type(self, leaf: Leaf) -> pa.DataType:
+        kind = self.types(leaf.field.name)
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        return kind
 
     def candidates(self, leaf: Leaf) -> tantivy.Query | None:
         """A query for a leaf that finds all its rows and perhaps more; `None` if there is none."""
@@ -129,9 +148,7 @@ class Compiler(WordCompiler):
         return constant(tantivy.Query.boolean_query(clauses))
 
     def _typed(self, leaf: Leaf) -> tantivy.Query | None:
-        target, kind = leaf.field, self.types(leaf.field.name)
-        while pa.types.is_list(kind):
-            kind = kind.value_type
+        target, kind = leaf.field, self._type(leaf)
         clauses = []
         for wanted in intervals(leaf.node, kind, self.zone) or ():
             if target.kind == "f64":

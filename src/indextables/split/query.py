@@ -25,11 +25,12 @@ from indextables.predicate import (
     Term,
     TermSet,
 )
-from indextables.predicate.names import resolve_field
+from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import walk
 from indextables.split.engine import balanced
 from indextables.split.leaves import Path
 from indextables.split.mapping import FieldMapping, Mapping
+from indextables.split.query_values import check_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class _Resolver:
             ]
         else:
             root, *path = search.column.path
-            self.targets = [(self._field(root), tuple(path))]
+            self.targets = [(self._field(root, path), tuple(path))]
 
     def clauses(self) -> int:
         """How many words the query asks of how many fields, before any clause is made."""
@@ -120,12 +121,19 @@ class _Resolver:
                     self._bind_all(must), self._bind_all(should), self._bind_all(must_not)
                 )
             case _ if node.field is None:
+                if self.search.column is not None:
+                    self._check(Leaf(self.targets[0][0], node, self.targets[0][1]))
                 return any_of([Leaf(field, node, path) for field, path in self.targets])
             case _:
-                return Leaf(*self._named(node))
+                return self._check(Leaf(*self._named(node)))
 
     def _bind_all(self, nodes: Sequence[SearchNode]) -> tuple[Query, ...]:
         return tuple(self.bind(node) for node in nodes)
+
+    def _check(self, leaf: Leaf) -> Leaf:
+        kind = self.schema.field(leaf.field.name).type
+        check_values(leaf.field, leaf.node, leaf.path, kind, query=self.search.text)
+        return leaf
 
     def _named(self, node: FieldNode) -> tuple[FieldMapping, FieldNode, Path]:
         found = resolve_field(node.field or "", self.schema)
@@ -134,9 +142,9 @@ class _Resolver:
                 node.field or "", available=self.schema.names, query=self.search.text
             )
         name, path = found
-        return self._field(name), node, path
+        return self._field(name, path), node, path
 
-    def _field(self, name: str) -> FieldMapping:
+    def _field(self, name: str, path: Sequence[str] = ()) -> FieldMapping:
         field = self.mapping.by_name.get(name)
         if field is None:
             raise UnknownFieldError(name, available=self.schema.names, query=self.search.text)
@@ -144,6 +152,14 @@ class _Resolver:
             raise QueryError(
                 f"The field '{name}' is stored only and cannot be searched. Compare it with SQL "
                 "conditions, or take it out of spark.indextables.indexing.storeonlyfields."
+            )
+        if path and field.kind != "json":
+            raise UnknownFieldError(
+                escaped_field([name, *path]),
+                available=self.schema.names,
+                query=self.search.text,
+                reason=f"'{name}' is indexed as {field.kind} and has nothing inside; only json "
+                "fields and nested columns have paths",
             )
         return field
 

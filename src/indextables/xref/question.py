@@ -263,11 +263,9 @@ class _Asker:
         field = term_field(mapped, kind)
         if field is None or isinstance(leaf.node, Exists):
             return EVERYTHING
-        if mapped.has_words and not leaf.path:
-            return self.words(leaf, field)
         if mapped.has_words:
             words = self.words(leaf, field) if may_propose(leaf, kind) else EVERYTHING
-            return all_of([words, self.below(leaf)])
+            return all_of([words, self.below(leaf)]) if leaf.path else words
         if leaf.path:
             return EVERYTHING
         if mapped.kind == "ip":
@@ -365,7 +363,7 @@ class _Asker:
 
     def no_words(self, leaf: Leaf) -> Question:
         """Nothing matches no words, except values inside a column that are compared by type."""
-        return EVERYTHING if leaf.path else NOTHING
+        return EVERYTHING if leaf.field.kind == "json" else NOTHING
 
     def pattern(self, mapped: FieldMapping, node: Wildcard) -> Question:
         field = term_field(mapped, self.context.schema.field(mapped.name).type)
