@@ -434,3 +434,10 @@ def test_any_text_is_a_query_or_a_named_mistake(text):
         assert parse_search(text) is not None
     except QuerySyntaxError as error:
         assert error.position is None or 0 <= error.position <= len(text)
+
+
+@pytest.mark.parametrize("query", ["a^9999999999", "(((a^99999)^99999 b) c)^2"])
+def test_a_boost_that_would_make_scores_infinite_is_refused(query):
+    with pytest.raises(QuerySyntaxError, match="boost") as caught:
+        parse_search(query)
+    assert caught.value.position is not None

@@ -64,7 +64,7 @@ class Oracle:
             found = self.analyze(name, text)
             words += [(start + i, word) for i, word in enumerate(found)]
             # A phrase does not run from one value into the next.
-            start += len(found) + 1 if found else 0
+            start += len(found) + 1
         if isinstance(node, Range) and self.kinds[name] == "raw":
             return any(_between(node, v, str) for v in values)
         return self.words(node, name, words)
@@ -116,13 +116,21 @@ class Oracle:
 
 
 def _phrase(wanted: list[str], words: list[tuple[int, str]], slop: int) -> bool:
-    """Words at neighbouring places; with a slop only of two words, which is all that is tested."""
+    """Every word at a place of its own, and no two of them moved by amounts that differ by more."""
     if not wanted:
         return False
-    places = [[p - i for p, w in words if w == word] for i, word in enumerate(wanted)]
-    if slop and len(wanted) == 2:
-        return any(abs(a - b) <= slop for a in places[0] for b in places[1])
-    return any(all(first in later for later in places) for first in places[0])
+
+    def choose(chosen: list[int], moves: list[int]) -> bool:
+        if moves and max(moves) - min(moves) > slop:
+            return False
+        at = len(chosen)
+        return at == len(wanted) or any(
+            choose([*chosen, place], [*moves, place - at])
+            for place, word in words
+            if word == wanted[at] and place not in chosen
+        )
+
+    return choose([], [])
 
 
 def _between(node: Range, word: str, lower: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tantivy
 
 from indextables.split.mapping import FieldMapping
-from indextables.split.memory_index import MemoryIndex, matching_rows
+from indextables.split.memory_index import MemoryIndex
 
 FIELD = FieldMapping("body", "text", "f0", tokenizer="default", record="position")
 
@@ -14,7 +14,7 @@ def test_rows_are_those_of_the_documents_plus_the_base_of_their_segment():
     index = MemoryIndex.build([FIELD], [["a", None, ["b", "a"], "c"]], rows=4)
     query = tantivy.Query.term_query(index.schema, "f0", "a")
     assert index.rows(query).tolist() == [0, 2]
-    assert matching_rows(index.searcher, query, bases=[100]).tolist() == [100, 102]
+    assert index.searcher.rows(query, total=103, bases=[100]).tolist() == [100, 102]
 
 
 def test_no_rows_no_hits():

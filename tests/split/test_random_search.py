@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from oracle import Oracle
 
 from indextables.config import Config
+from indextables.errors import SearchValueError
 from indextables.predicate import (
     All,
     Boolean,
@@ -28,6 +30,7 @@ from indextables.predicate import (
 )
 from indextables.split.flat import search_rows
 from indextables.split.mapping_options import build_mapping
+from indextables.split.query import resolve
 from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
 from indextables.split.writer import SplitWriter
 from indextables.storage.disk_cache import DiskCache
@@ -63,9 +66,27 @@ bound = st.none() | word | number.map(str)
 pattern = st.sampled_from(
     [("a", Jolly.MANY), (Jolly.MANY, "b"), ("a", Jolly.ONE), (Jolly.ONE,), ("A", Jolly.MANY, "c")]
 )
+FIXED = {
+    "spark.indextables.indexing.typemap.s": "string",
+    "spark.indextables.indexing.tokenizer.w": "whitespace",
+}
+
+
+def _sensible(node):
+    """The same of all fields where it asks a number for words."""
+    try:
+        resolve(Search(None, node, ""), build_mapping(SCHEMA, Config(FIXED)), SCHEMA)
+    except SearchValueError:
+        return replace(node, field=None)
+    return node
+
+
 leaf = st.one_of(
     st.builds(Term, field, text | number.map(str)),
     st.builds(Phrase, field, st.tuples(word, word).map(" ".join), st.integers(0, 3)),
+    st.builds(
+        Phrase, field, st.lists(word, min_size=3, max_size=6).map(" ".join), st.integers(1, 6)
+    ),
     st.builds(Phrase, field, st.tuples(word, word).map(" ".join), prefix=st.just(True)),
     st.builds(Wildcard, field, pattern),
     st.builds(Fuzzy, field, word, st.integers(1, 2)),
@@ -73,7 +94,7 @@ leaf = st.one_of(
     st.builds(TermSet, field, st.lists(word | number.map(str), max_size=3).map(tuple)),
     st.builds(Exists, field),
     st.just(All()),
-)
+).map(_sensible)
 
 
 def _boolean(must, should, must_not):
@@ -101,10 +122,6 @@ options = st.fixed_dictionaries(
         "spark.indextables.indexing.fastfields": st.sampled_from(["", "n", "n,m"]),
     }
 )
-FIXED = {
-    "spark.indextables.indexing.typemap.s": "string",
-    "spark.indextables.indexing.tokenizer.w": "whitespace",
-}
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])

@@ -12,6 +12,7 @@ import pyarrow as pa
 import random_predicates as plain
 from hypothesis import strategies as st
 
+from indextables.errors import QueryError
 from indextables.predicate import (
     And,
     Column,
@@ -24,6 +25,8 @@ from indextables.predicate import (
     Search,
 )
 from indextables.predicate.search_syntax import parse_search
+from indextables.split.mapping import Mapping
+from indextables.split.query import resolve
 
 WORDS = ["a", "A", "b", "ab", "B", "42", "é", "x-y", "10.0.0.1", "spark", "2024-01-01"]
 WORD = st.sampled_from(WORDS)
@@ -254,13 +257,25 @@ QUERIES = st.recursive(
 
 
 @st.composite
-def searches(draw: st.DrawFn, schema: pa.Schema, searchable: list[str]) -> Search:
-    """A search over one column, or over all."""
+def searches(draw: st.DrawFn, schema: pa.Schema, mapping: Mapping) -> Search:
+    """A search over one column, or over all, that the mapping can answer."""
+    searchable = [f.name for f in mapping.fields if f.indexed]
     name = draw(st.none() | st.sampled_from(searchable))
-    query = draw(QUERIES)
+    plain = draw(QUERIES)
+    query = plain
     if name is None and "json" in searchable and draw(st.booleans()):
         query = draw(st.sampled_from(["json.k:a", "json.n:42", "json:b", "json.k.l:b"]))
-    return search(query, schema, column=name)
+    found = search(query, schema, column=name)
+    return found if can_answer(found, mapping, schema) else search(plain, schema)
+
+
+def can_answer(search: Search, mapping: Mapping, schema: pa.Schema) -> bool:
+    """Whether a search makes sense: `n:abc` does not."""
+    try:
+        resolve(search, mapping, schema)
+    except QueryError:
+        return False
+    return True
 
 
 def search(query: str, schema: pa.Schema, *, column: str | None = None) -> Search:
@@ -275,11 +290,9 @@ def conditions(schema: pa.Schema) -> st.SearchStrategy[Predicate]:
     return _trees(_leaves(schema))
 
 
-def conditions_with_search(
-    schema: pa.Schema, searchable: list[str]
-) -> st.SearchStrategy[Predicate]:
+def conditions_with_search(schema: pa.Schema, mapping: Mapping) -> st.SearchStrategy[Predicate]:
     """Trees of SQL conditions and of searches of the searchable columns."""
-    leaves = _leaves(schema) | searches(schema, searchable)
+    leaves = _leaves(schema) | searches(schema, mapping)
     texts = [Column((name,)) for name in TEXTS if name in schema.names]
     if texts:
         # Texts that share words with others without being equal to them.

@@ -19,6 +19,7 @@ from indextables import Table
 from indextables.plan.execute import mapping_of
 from indextables.predicate import Predicate, searches
 from indextables.split.flat import search_rows
+from indextables.split.mapping import Mapping
 from indextables.split.row_filter import evaluate
 
 QUICK = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -57,9 +58,9 @@ def filled(uri: str, drawn: RandomTable, cache: str) -> Table:
     return table
 
 
-def searchable(table: Table) -> list[str]:
-    """The columns that a search may name."""
-    return [f.name for f in mapping_of(table.snapshot()).fields if f.indexed]
+def searchable(table: Table) -> Mapping:
+    """How the columns that a search may name are indexed."""
+    return mapping_of(table.snapshot())
 
 
 def flat(predicate: Predicate, rows: pa.Table, table: Table) -> list[int]:

@@ -59,9 +59,9 @@ def test_nothing_changes_but_the_files(data, config):
         )
         for chunk in drawn.chunks:
             table.append(chunk, merge_schema=True)
-        names = [f.name for f in mapping_of(table.snapshot()).fields if f.indexed]
+        mapping = mapping_of(table.snapshot())
         wheres = data.draw(
-            st.lists(conditions_with_search(table.schema, names).map(str), max_size=3)
+            st.lists(conditions_with_search(table.schema, mapping).map(str), max_size=3)
         )
         texts = data.draw(st.lists(QUERIES, max_size=3))
         before = Counter(p for p in partitions(table))

@@ -114,9 +114,9 @@ ASKED = {
     # JSON
     "doc indexquery 'leaf1'": "doc:leaf1",
     "_indexall indexquery 'doc.k:leaf1'": "(doc:leaf1 & doc@wleaf1)",
-    "_indexall indexquery 'doc.n:1'": "(doc@w1 | doc@n1.0)",
+    "_indexall indexquery 'doc.n:1'": "(doc:1 & (doc@w1 | doc@n1.0))",
     "_indexall indexquery 'doc.n:0.1'": ("((doc@w0 & doc@w1) | doc@n0.1,n0.10000000149011612)"),
-    "_indexall indexquery 'doc.n:true'": "(doc@wtrue | doc@b1)",
+    "_indexall indexquery 'doc.n:true'": "(doc:true & (doc@wtrue | doc@b1))",
     "_indexall indexquery 'doc.n:[1 TO 2]'": "everything",
     "_indexall indexquery 'doc.k:*'": "everything",
     "_indexall indexquery 'doc.k:le*'": "(doc/le(?s:.)*/ & doc@/w(?:le(?s:.)*)/)",

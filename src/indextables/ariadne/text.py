@@ -82,8 +82,7 @@ class WordList:
         for start in range(0, len(values), _BATCH):
             texts: list[Any] = values.slice(start, _BATCH).to_pylist()
             index = MemoryIndex.build([_field()], [texts], rows=len(texts))
-            found = index.searcher.terms_with_prefix(_field().field, "")
-            self._words.update(word for word, _ in found)
+            self._words.update(index.searcher.terms(_field().field))
 
     def finish(self) -> bytes:
         """The list as it is stored."""

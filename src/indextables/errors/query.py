@@ -32,15 +32,44 @@ class QuerySyntaxError(QueryError):
 class UnknownFieldError(QueryError, KeyError):
     """A search query names a field that the table does not have."""
 
-    def __init__(self, field: str, *, available: Sequence[str], query: str = "") -> None:
+    def __init__(
+        self,
+        field: str,
+        *,
+        available: Sequence[str],
+        query: str = "",
+        position: int | None = None,
+        reason: str = "",
+    ) -> None:
         self.field = field
         self.available = tuple(available)
         self.query = query
-        within = f" in the search query {query[:100]!r}" if query else ""
+        self.position = position
+        self.reason = reason
+        at = "" if position is None else f" at position {position}"
+        within = f"{at} in the search query {query[:100]!r}" if query else at
+        why = f": {reason}" if reason else ""
         super().__init__(
-            f"There is no field '{field}'{within}. Fields: {', '.join(available) or 'none'}. "
+            f"There is no field '{field}'{within}{why}. Fields: {', '.join(available) or 'none'}. "
             "If the text before the colon is no field, quote it or write \\: for the colon."
         )
+
+
+class SearchValueError(QueryError):
+    """A search asks a field for something that is no value of its type."""
+
+    def __init__(
+        self, field: str, found: str, *, expected: str, query: str = "", text: str = ""
+    ) -> None:
+        self.field = field
+        self.found = found
+        self.expected = expected
+        self.query = query
+        position = query.find(text) if text else -1
+        self.position = None if position < 0 else position
+        at = "" if position < 0 else f" at position {position}"
+        within = f"{at} of the search query {query[:100]!r}" if query else ""
+        super().__init__(f"The field '{field}' cannot be {found}{within}. Write {expected}.")
 
 
 class TooManyExpansionsError(QueryError):
@@ -54,6 +83,22 @@ class TooManyExpansionsError(QueryError):
         super().__init__(
             f"'{text}' matches {found:,} different words of '{field}'; the limit is {limit:,}. "
             "Ask for something narrower, or raise spark.indextables.indexquery.maxExpansions."
+        )
+
+
+class TooManyClausesError(QueryError):
+    """A search asks for too many words of too many fields."""
+
+    def __init__(self, query: str, *, found: int, fields: int, limit: int) -> None:
+        self.query = query
+        self.found = found
+        self.fields = fields
+        self.limit = limit
+        over = f" in {fields:,} fields" if fields > 1 else ""
+        super().__init__(
+            f"The search query {query[:100]!r} asks for {found:,} words{over}; the limit is "
+            f"{limit:,}, each word counted once a field. Search in fewer fields, or ask for fewer "
+            "words at a time."
         )
 
 

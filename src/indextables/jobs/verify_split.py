@@ -30,7 +30,7 @@ from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.split.container import read_section
 from indextables.split.evaluate import matching
-from indextables.split.memory_index import matching_rows
+from indextables.split.indexer import document_values
 from indextables.split.query import resolve
 from indextables.split.search import IndexPool, SplitFile, SplitSearcher
 from indextables.storage import Store
@@ -101,7 +101,7 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
     opened = searcher.pool.get(searcher.split)
     rows = searcher.split.info.rows
     tags = searcher.split.info.row_tags
-    indexed = matching_rows(opened.searcher, tantivy.Query.all_query(), tags=tags)
+    indexed = opened.searcher.rows(tantivy.Query.all_query(), total=rows, tags=tags)
     if not np.array_equal(indexed, np.arange(rows)):
         yield f"its index has {len(indexed):,} documents for {rows:,} rows, or other rows"
         return
@@ -128,9 +128,10 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
 def _sample(searcher: SplitSearcher, name: str) -> Search | None:
     """A search for some rows, each by words of its own together: a common one proves little."""
     rows = np.unique(np.linspace(0, searcher.split.info.rows - 1, _SAMPLED_ROWS, dtype=np.int64))
-    analyzer = searcher.context.mapping.by_name[name].analyzer
+    mapped = searcher.context.mapping.by_name[name]
+    analyzer = mapped.analyzer
     groups = set()
-    for value in searcher.column(name, rows).to_pylist():
+    for value in document_values(searcher.column(name, rows), mapped):
         texts = value if isinstance(value, list) else [value]  # an array of texts is one row
         found = (word.text for text in texts for word in analyzer.words(text or ""))
         words = list(dict.fromkeys(found))

@@ -62,32 +62,57 @@ def resolve_field(field: str, schema: pa.Schema) -> tuple[str, tuple[str, ...]] 
     """The column that a search field names and the path below it, or `None`.
 
     The longest column name wins, so a column called `a.b` is found although `a` exists too. Below
-    a struct the path must exist; below anything else nobody can tell before looking.
+    a struct the path must exist; inside text, which may be JSON, and below maps nobody can tell
+    before looking; numbers and the like have nothing below.
 
     >>> resolve_field("Meta.user.id", pa.schema([("meta", pa.string())]))
     ('meta', ('user', 'id'))
     """
     parts = split_path(field)
-    for length in range(len(parts), 0, -1):
+    longest = 1 + max((name.count(".") for name in schema.names), default=0)
+    for length in range(min(longest, len(parts)), 0, -1):
         # An unescaped dot may be part of a column's name as well.
         found = _matches(".".join(parts[:length]), schema.names)
         if len(found) == 1:
-            below = _below(schema.field(found[0]).type, parts[length:])
+            below = _below(schema.field(found[0]).type, parts[length:], is_column=True)
             if below is not None:
                 return found[0], below
     return None
 
 
-def _below(kind: pa.DataType, path: tuple[str, ...]) -> tuple[str, ...] | None:
+def _below(
+    kind: pa.DataType, path: tuple[str, ...], *, is_column: bool = False
+) -> tuple[str, ...] | None:
     while pa.types.is_list(kind) or pa.types.is_large_list(kind):
         kind = kind.value_type
-    if not path or not pa.types.is_struct(kind):
+    if not path:
         return path
+    if pa.types.is_map(kind):
+        rest = _below(kind.item_type, path[1:])
+        return None if rest is None else (path[0], *rest)
+    if not pa.types.is_struct(kind):
+        # A text may be JSON, which the mapping decides; other values have nothing inside.
+        return path if is_column and _is_text(kind) else None
     found = _matches(path[0], [f.name for f in kind])
     if len(found) != 1:
         return None
     rest = _below(kind.field(found[0]).type, path[1:])
     return None if rest is None else (found[0], *rest)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def escaped_field(parts: Sequence[str]) -> str:
+    """The search field of a path.
+
+    >>> escaped_field(["user", "first.name"])
+    'user.first\\\\.name'
+    """
+    return ".".join(part.replace("\\", "\\\\").replace(".", "\\.") for part in parts)
 
 
 def resolve_column(parts: Sequence[str], schema: pa.Schema) -> tuple[Column, pa.DataType]:

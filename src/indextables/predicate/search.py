@@ -12,7 +12,7 @@ A search is true or false, never null: a row whose field is null has no words.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -155,6 +155,21 @@ def walk(query: SearchNode) -> Iterator[SearchNode]:
             pass
 
 
+def largest_boost(query: SearchNode) -> float:
+    """The largest factor that a part of a query is multiplied by.
+
+    >>> largest_boost(Boost(Boolean(must=(Boost(Term(None, "a"), 3.0), Term(None, "b"))), 2.0))
+    6.0
+    """
+    match query:
+        case Boost(child=child, factor=factor):
+            return factor * largest_boost(child)
+        case Boolean(must=must, should=should):
+            return max(map(largest_boost, (*must, *should)), default=1.0)
+        case _:
+            return 1.0
+
+
 def fields(query: SearchNode) -> tuple[str | None, ...]:
     """The fields a query names, each once, in order; `None` for the search's own.
 
@@ -165,8 +180,13 @@ def fields(query: SearchNode) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def over_fields(query: SearchNode, names: Sequence[str]) -> SearchNode:
-    """The query with every node that names no field asked of each of these columns.
+def over_fields(
+    query: SearchNode,
+    names: Sequence[str],
+    *,
+    fits: Callable[[FieldNode], bool] = lambda _: True,
+) -> SearchNode:
+    """The query with every node that names no field asked of each of these fields that it fits.
 
     >>> print(over_fields(Term(None, "a"), ["x", "y"]))
     Boolean(must=(), should=(Term(field='x', text='a'), Term(field='y', text='a')), must_not=())
@@ -175,16 +195,16 @@ def over_fields(query: SearchNode, names: Sequence[str]) -> SearchNode:
         case All():
             return query
         case Boost(child=child, factor=factor):
-            return Boost(over_fields(child, names), factor)
+            return Boost(over_fields(child, names, fits=fits), factor)
         case Boolean(must=must, should=should, must_not=must_not):
             return Boolean(
-                tuple(over_fields(child, names) for child in must),
-                tuple(over_fields(child, names) for child in should),
-                tuple(over_fields(child, names) for child in must_not),
+                tuple(over_fields(child, names, fits=fits) for child in must),
+                tuple(over_fields(child, names, fits=fits) for child in should),
+                tuple(over_fields(child, names, fits=fits) for child in must_not),
             )
         case _ if query.field is not None:
             return query
         case _:
-            # A dot in a column's name is no path.
-            each = tuple(replace(query, field=name.replace(".", "\\.")) for name in names)
+            every = tuple(replace(query, field=name) for name in names)
+            each = tuple(node for node in every if fits(node)) or every
             return each[0] if len(each) == 1 else Boolean(should=each)

@@ -32,6 +32,7 @@ import pyarrow as pa
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
 from indextables.errors import QuerySyntaxError, UnknownFieldError
 from indextables.predicate.names import resolve_field
+from indextables.predicate.pattern_size import MAX_REPEATED, repeated_size
 from indextables.predicate.search import (
     All,
     Boost,
@@ -41,7 +42,7 @@ from indextables.predicate.search import (
     Regex,
     SearchNode,
     TermSet,
-    fields,
+    largest_boost,
 )
 from indextables.predicate.search_clauses import Clause, Occur, combine
 from indextables.predicate.search_scanner import (
@@ -51,6 +52,9 @@ from indextables.predicate.search_scanner import (
     literal_text,
 )
 from indextables.predicate.search_word import read_word
+
+MAX_BOOST = 1e9
+"""Scores have 32 bits: larger boosts would make all of them infinite."""
 
 _OPERATORS = {"AND": "AND", "&&": "AND", "OR": "OR", "||": "OR"}
 _NUMBER = re.compile(r"\d+(\.\d+)?|\.\d+")
@@ -84,11 +88,12 @@ def parse_search(
     if (at := half_character(text)) is not None:
         reason = f"{text[at]!r} is no character, write the query in UTF-8,"
         raise QuerySyntaxError(text, reason, position=at, field=field)
-    query = _Parser(text, field, schema, max_depth).parse()
+    parser = _Parser(text, field, schema, max_depth)
+    query = parser.parse()
     if schema is not None:
-        for name in fields(query):
-            if name is not None and resolve_field(name, schema) is None:
-                raise UnknownFieldError(name, available=schema.names, query=text)
+        for name, position in parser.names.items():
+            if resolve_field(name, schema) is None:
+                raise UnknownFieldError(name, available=schema.names, query=text, position=position)
     return query
 
 
@@ -100,6 +105,8 @@ class _Parser(Scanner):
         self.schema = schema
         self.max_depth = max_depth
         self.depth = 0
+        self.names: dict[str, int] = {}
+        """The fields that the query names, each with where it does first."""
 
     def enter(self) -> None:
         self.depth += 1
@@ -164,6 +171,8 @@ class _Parser(Scanner):
             if number is None or not math.isfinite(float(number[0])):
                 self.fail("'^' needs a number such as ^2 or ^0.5")
             node = Boost(node, float(number[0]))
+            if largest_boost(node) > MAX_BOOST:
+                self.fail(f"the boost is more than {MAX_BOOST:,.0f}, together with those inside")
             self.at = number.end()
         if not self.at_boundary():
             self.fail(f"a blank is missing before {self.peek()!r}")
@@ -214,6 +223,7 @@ class _Parser(Scanner):
             return None
         if end == start:
             self.fail("a field's name is missing before ':'")
+        self.names.setdefault(name, start)
         self.at += 1
         return name
 
@@ -332,6 +342,11 @@ class _Parser(Scanner):
         if found is None:
             return None
         pattern = found[1].replace("\\/", "/")
+        if (size := repeated_size(pattern)) > MAX_REPEATED:
+            self.fail(
+                f"the repetitions of the regular expression stand for {size:,} letters, more than "
+                f"the {MAX_REPEATED:,} that are allowed"
+            )
         if (problem := _regex_problem(pattern)) is not None:
             self.fail(f"the regular expression does not compile ({problem})")
         self.at = found.end()

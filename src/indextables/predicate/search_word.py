@@ -11,6 +11,9 @@ from indextables.predicate.search_scanner import Character, literal_text
 MAX_DISTANCE = 2
 """More edits than this no index answers."""
 
+MAX_PATTERN = 1_000
+"""A longer pattern or fuzzy term would be an automaton that no index takes."""
+
 _DEFAULT_DISTANCE = 1
 
 
@@ -28,6 +31,7 @@ def read_word(
         return _fuzzy(field, characters[:tilde], literal_text(tail), fail)
     parts = _parts(characters)
     if any(isinstance(part, Jolly) for part in parts):
+        _check_length("a pattern", characters, fail)
         return Wildcard(field, parts)
     return Term(field, literal_text(characters))
 
@@ -43,8 +47,16 @@ def _fuzzy(
         )
     if any(c.is_special("*") or c.is_special("?") for c in word):
         fail("a term cannot be fuzzy and hold a wildcard at once")
+    _check_length("a fuzzy term", word, fail)
     text = literal_text(word)
     return Fuzzy(field, text, edits) if edits else Term(field, text)
+
+
+def _check_length(
+    what: str, characters: Sequence[Character], fail: Callable[[str], NoReturn]
+) -> None:
+    if len(characters) > MAX_PATTERN:
+        fail(f"{what} of {len(characters):,} characters is longer than {MAX_PATTERN:,}")
 
 
 def _parts(characters: Sequence[Character]) -> tuple[str | Jolly, ...]:

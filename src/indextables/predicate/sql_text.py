@@ -23,7 +23,12 @@ from indextables.errors import (
 )
 from indextables.predicate.coercion import compare, constant_compare, is_in
 from indextables.predicate.like import like
-from indextables.predicate.names import refuse_collated, resolve_column, resolve_field
+from indextables.predicate.names import (
+    escaped_field,
+    refuse_collated,
+    resolve_column,
+    resolve_field,
+)
 from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
 from indextables.predicate.search_scanner import half_character
 from indextables.predicate.search_syntax import parse_search
@@ -281,7 +286,14 @@ class _Reader:
         if isinstance(name, (exp.Column, exp.Dot)):
             if name.sql().lower() == ALL_FIELDS:
                 return None
-            return self.column(name)[0]
+            try:
+                return self.column(name)[0]
+            except UnknownColumnError:
+                # Not a column to SQL, but perhaps a path into JSON.
+                found = resolve_field(escaped_field([p.name for p in name.parts]), self.schema)
+                if found is None:
+                    raise
+                return Column((found[0], *found[1]))
         text = self.text(node, name)
         if text is None:
             raise _unsupported(node, "the column of a search cannot be NULL")

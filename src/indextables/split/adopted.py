@@ -19,6 +19,7 @@ import zstandard
 
 from indextables.errors import DamagedIndexError
 from indextables.split.container import ReadRange, Section, SplitInfo
+from indextables.split.index_searcher import LONGEST_FOOTER, check_file
 from indextables.split.open_index import META, read_meta
 from indextables.split.row_numbers import Tags
 
@@ -54,8 +55,6 @@ class SourceIndex:
         segments: list[dict[str, Any]] = meta["segments"]
         if meta["schema"] != schema[: len(meta["schema"])]:
             raise DamagedIndexError(self.path, "its index has other fields than its mapping says")
-        if sum(s["max_doc"] for s in segments) != self.info.rows:
-            raise DamagedIndexError(self.path, "its index holds more or fewer rows than it has")
         copied = []
         try:
             for section in self.info.index_sections():
@@ -70,7 +69,7 @@ class SourceIndex:
 
     def _copy(self, section: Section, target: Path) -> None:
         """Write the content of a section to a file, a piece at a time, and check it."""
-        size = crc = 0
+        size, crc, tail = 0, 0, b""
         decompressor = zstandard.ZstdDecompressor().decompressobj() if section.codec else None
         end = section.offset + section.length
         with target.open("wb") as file:
@@ -86,8 +85,10 @@ class SourceIndex:
                 if size > section.size:
                     break
                 file.write(content)
+                tail = (tail + content)[-LONGEST_FOOTER:]
         if size != section.size or crc != section.crc:
             raise DamagedIndexError(self.path, f"the checksum of {section.name} is wrong")
+        check_file(section, tail, path=self.path)
 
 
 def write_meta(folder: Path, like: bytes, segments: Sequence[dict[str, Any]]) -> None:

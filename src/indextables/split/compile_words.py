@@ -7,6 +7,7 @@ or a range of words may match in a vocabulary is limited, because somebody will 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,7 +22,10 @@ from indextables.predicate import Fuzzy, Jolly, Phrase, Range, Regex, Term, Term
 from indextables.predicate.search import FieldNode
 from indextables.split.analyzer import Analyzer, Word
 from indextables.split.edit_distance import count_within
+from indextables.split.engine import balanced
+from indextables.split.index_searcher import IndexSearcher
 from indextables.split.mapping import FieldMapping
+from indextables.split.slop import rows_decide
 
 DEFAULT_MAX_EXPANSIONS = 100_000
 
@@ -34,7 +38,7 @@ class WordCompiler:
     """Compiles questions about words for one index."""
 
     schema: tantivy.Schema
-    searcher: tantivy.Searcher
+    searcher: IndexSearcher
     max_expansions: int = DEFAULT_MAX_EXPANSIONS
     term_counts: dict[str, int] = field(default_factory=dict)
     """How many different words a field has, where that is known."""
@@ -54,7 +58,7 @@ class WordCompiler:
                 return self._wildcard(target, node)
             case Regex(pattern=pattern):
                 query = self._regex(target, pattern, shown=f"/{pattern}/")
-                self._count_regex(target, pattern)
+                self._count_matches(target, pattern, shown=f"/{pattern}/")
                 return query
             case Fuzzy(text=text, distance=distance):
                 words = target.analyzer.words(text)
@@ -76,7 +80,7 @@ class WordCompiler:
         if not known:
             return tantivy.Query.empty_query()
         if self.pairwise:
-            return functools.reduce(functools.partial(pair, _Occur.Must), known)
+            return balanced([(0, q) for q in known], functools.partial(pair, _Occur.Must))[1]
         return (
             known[0]
             if len(known) == 1
@@ -89,12 +93,31 @@ class WordCompiler:
         """Words in order. Pieces of words have no order: all of them must be there."""
         if len(words) <= 1 or target.analyzer.is_ngram:
             return self.all(self.term(target, word.text) for word in words)
-        if target.record != "position":
+        if target.record != "position" or rows_decide(words, slop):
             return None
+        return self.near(target, words, slop) if slop else self._phrase(target, words)
+
+    def _phrase(self, target: FieldMapping, words: list[Word], slop: int = 0) -> tantivy.Query:
         places: list[str | tuple[int, str]] = [
             (w.position - words[0].position, w.text) for w in words
         ]
         return tantivy.Query.phrase_query(self.schema, target.field, places, slop=slop)
+
+    def near(self, target: FieldMapping, words: list[Word], slop: int) -> tantivy.Query:
+        """All of the words, each neighbour of the phrase near enough: exact for two of them.
+
+        The score is that of the words. Tantivy's score of a phrase with a slop depends on which
+        word is the rarer one in a segment.
+        """
+        texts = dict.fromkeys(word.text for word in words)
+        clauses = [self.term(target, text) for text in texts]
+        if target.record == "position":
+            clauses += [
+                tantivy.Query.boost_query(self._phrase(target, [one, two], slop), 0.0)
+                for one, two in itertools.pairwise(words)
+                if one.text != two.text
+            ]
+        return self.all(clauses)
 
     def _phrase_prefix(
         self, target: FieldMapping, words: list[Word], *, slop: int
@@ -104,13 +127,13 @@ class WordCompiler:
         if len(words) == 1 or target.analyzer.is_ngram:
             last = self._wildcard(target, Wildcard(None, (words[-1].text, Jolly.MANY)))
             return self.all([*(self.term(target, w.text) for w in words[:-1]), last])
-        if target.record != "position":
+        if target.record != "position" or slop:
             return None
         # Tantivy's own phrase prefix stops at fifty words and would lose rows.
         found = self._matching_terms(target, prefix=words[-1].text)
         self._check_count(target, f"{words[-1].text}*", len(found))
         choices = [
-            self._sequence(target, [*words[:-1], Word(term, words[-1].position, 0, 0)], slop=slop)
+            self._sequence(target, [*words[:-1], Word(term, words[-1].position, 0, 0)])
             for term in found
         ]
         clauses = [(_Occur.Should, choice) for choice in choices if choice is not None]
@@ -123,8 +146,9 @@ class WordCompiler:
         lower = target.analyzer.lower
         pattern = wildcard_pattern(target.analyzer, node)
         shown = "".join(part if isinstance(part, str) else part.value for part in node.parts)
+        query = self._regex(target, pattern, shown=shown)
         self._count_matches(target, pattern, prefix=lower(node.prefix), shown=shown)
-        return self._regex(target, pattern, shown=shown)
+        return query
 
     def _regex(self, target: FieldMapping, pattern: str, *, shown: str) -> tantivy.Query:
         try:
@@ -178,28 +202,25 @@ class WordCompiler:
         *,
         prefix: str = "",
     ) -> list[str]:
-        terms = self.searcher.terms_with_prefix(target.field, prefix)
-        return sorted(term for term, _ in terms if keep is None or keep(term))
+        terms = self.searcher.terms(target.field, prefix)
+        return sorted(term for term in terms if keep is None or keep(term))
 
     def _count_matches(
-        self, target: FieldMapping, pattern: str, *, prefix: str, shown: str
+        self, target: FieldMapping, pattern: str, *, shown: str, prefix: str = ""
     ) -> None:
-        """Refuse a pattern that matches too many words. A small vocabulary needs no counting."""
-        if not self._may_be_many(target):
-            return
-        found = self._matching_terms(target, re.compile(pattern).fullmatch, prefix=prefix)
-        self._check_count(target, shown, len(found))
+        """Refuse a pattern that matches too many words. A small vocabulary needs no counting.
 
-    def _count_regex(self, target: FieldMapping, pattern: str) -> None:
-        """The same for a pattern that somebody wrote: matched in linear time, whatever it is."""
+        RE2 matches in linear time, whatever the pattern is; Python's engine backtracks.
+        """
         if not self._may_be_many(target):
             return
-        terms = pa.array(self._matching_terms(target), pa.string())
+        terms = pa.array(self._matching_terms(target, prefix=prefix), pa.string())
+        spelled = pattern.replace("\0", r"\x00")  # RE2 takes a NUL only by its number
         try:
-            matched: Any = pc.match_substring_regex(terms, f"^(?s:{pattern})$")
+            matched: Any = pc.match_substring_regex(terms, rf"\A(?:{spelled})\z")
         except pa.ArrowInvalid:
             return  # a spelling that only Tantivy knows; it compiles the pattern within its limits
-        self._check_count(target, f"/{pattern}/", matched.true_count)
+        self._check_count(target, shown, matched.true_count)
 
     def _may_be_many(self, target: FieldMapping) -> bool:
         known = self.term_counts.get(target.field)

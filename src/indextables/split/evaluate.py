@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import tantivy
 
-from indextables.predicate import Phrase, Term, TermSet
 from indextables.split.compile import Compiler
-from indextables.split.leaves import ArrowColumn, Path
+from indextables.split.engine import with_stack
+from indextables.split.json_words import values_have_words
+from indextables.split.leaves import ArrowColumn
 from indextables.split.memory_index import Rows
-from indextables.split.query import Boosted, Combined, Every, Leaf, Query
+from indextables.split.query import Boosted, Combined, Every, Leaf, Query, levels
+from indextables.split.query_values import type_at
 from indextables.split.rowwise import Mask, rowwise
-from indextables.split.typed import intervals
 
 
 class Source(Protocol):
@@ -43,6 +44,10 @@ class Source(Protocol):
 
 def matching(query: Query, source: Source) -> Rows:
     """The rows that match a query, in ascending order."""
+    return with_stack(levels(query), lambda: _matching(query, source))
+
+
+def _matching(query: Query, source: Source) -> Rows:
     compiled = source.compiler.compile(query)
     if compiled is not None:
         return source.index_rows(compiled)
@@ -94,8 +99,6 @@ def leaf_rows(leaf: Leaf, source: Source, within: Mask) -> Mask:
         first = source.column(leaf.field.name, np.zeros(min(1, len(within)), dtype=np.int64))
         same = rowwise(leaf, first, zone=compiler.zone, max_expansions=compiler.max_expansions)
         return within if same.any() else np.zeros_like(within)
-    if not leaf.field.has_words and leaf.field.kind != "ip" and _asks_nothing(leaf, compiler):
-        return np.zeros_like(within)
     if may_propose(leaf, compiler.types(leaf.field.name)):
         proposal = compiler.candidates(leaf)
         if proposal is not None:
@@ -114,53 +117,11 @@ def leaf_rows(leaf: Leaf, source: Source, within: Mask) -> Mask:
     return result
 
 
-def _asks_nothing(leaf: Leaf, compiler: Compiler) -> bool:
-    """Whether no value of the column's type can match, so that it need not be read."""
-    kind = compiler.types(leaf.field.name)
-    while pa.types.is_list(kind):
-        kind = kind.value_type
-    return intervals(leaf.node, kind, compiler.zone) == []
-
-
 def may_propose(leaf: Leaf, kind: pa.DataType) -> bool:
-    """Whether every row that matches a leaf also has the leaf's words in the index.
-
-    A number in JSON equals `42.0` without holding that text, so for words that could mean a typed
-    value only a path that is known to lead to text will do.
-    """
-    if not leaf.path:
+    """Whether every row that matches a leaf also has the leaf's words in the index."""
+    if leaf.field.kind != "json" or (leaf.path and type_at(kind, leaf.path) == pa.string()):
         return True
-    if _type_at(kind, leaf.path) == pa.string():
-        return True
-    match leaf.node:
-        case Term(text=text) | Phrase(text=text):
-            return not _could_be_typed((text,))
-        case TermSet(values=values):
-            return not _could_be_typed(values)
-        case _:
-            # Patterns and the like never match a typed value.
-            return True
-
-
-def _could_be_typed(texts: Sequence[str]) -> bool:
-    kinds = (pa.float64(), pa.bool_(), pa.timestamp("us"))
-    return any(intervals(Term(None, text), kind) for text in texts for kind in kinds)
-
-
-def _type_at(kind: pa.DataType, path: Path) -> pa.DataType | None:
-    """The type at a path, if the schema tells."""
-    for name in path:
-        while pa.types.is_list(kind):
-            kind = kind.value_type
-        if pa.types.is_map(kind):
-            kind = kind.item_type
-        elif pa.types.is_struct(kind) and kind.get_field_index(name) >= 0:
-            kind = kind.field(name).type
-        else:
-            return None
-    while pa.types.is_list(kind):
-        kind = kind.value_type
-    return kind
+    return values_have_words(leaf.node, kind, leaf.field.analyzer)
 
 
 def _mask(rows: Rows, source: Source) -> Mask:

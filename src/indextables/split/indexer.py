@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tantivy
 
-from indextables.errors import SplitError
+from indextables.errors import DamagedIndexError, SplitError
 from indextables.split.adopted import AdoptedIndex
 from indextables.split.ip_address import parse_address, show_address
 from indextables.split.leaves import ArrowColumn, leaf_texts
@@ -94,7 +94,10 @@ class Indexer:
         segments = orjson.loads(meta_file.read_bytes())["segments"]
         rows = self._adopted_rows + self._rows
         if sum(s["max_doc"] for s in segments) != rows or any(s["deletes"] for s in segments):
-            raise SplitError(f"The index holds other rows than the {rows} that were written.")
+            reason = f"The index holds other rows than the {rows} that were written"
+            if self._adopted_rows:
+                raise DamagedIndexError(str(self._directory), reason)
+            raise SplitError(f"{reason}.")
         names = tuple(s["segment_id"].replace("-", "") for s in segments)
         files = (p for p in self._directory.iterdir() if p.name.partition(".")[0] in names)
         own = ((self._tag, self._adopted_rows),) if self._rows or not self._known_tags else ()
@@ -157,10 +160,12 @@ def document_values(column: ArrowColumn, field: FieldMapping) -> list[Any]:
         parents: ArrowColumn = pc.list_parent_indices(column)
         for row, value in zip(parents.to_pylist(), inner, strict=True):
             if value is not None:
+                # Lists of lists are one list: a row has its values, however deep they lie.
+                values = value if isinstance(value, list) else [value]
                 if result[row] is None:
-                    result[row] = [value]
+                    result[row] = list(values)
                 else:
-                    result[row].append(value)
+                    result[row].extend(values)
         return result
     if field.has_words:
         return list(column.to_pylist())

@@ -7,6 +7,8 @@ value, so that one comparison serves columns and leaves alike.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -23,6 +25,8 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 Path: TypeAlias = tuple[str, ...]
 
 _INT64 = range(-(2**63), 2**63)
+_WIDE = pa.decimal128(38, 0)
+_LONG_NUMBER = re.compile(r"\d{19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +37,33 @@ class Leaves:
     rows: Rows
 
 
-def leaves(column: ArrowColumn, path: Path = (), *, parse_json: bool = False) -> list[Leaves]:
-    """The leaves of a column below a path, one item for each type that occurs.
+def leaves(
+    column: ArrowColumn, path: Path = (), *, parse_json: bool = False, below: bool = True
+) -> list[Leaves]:
+    """The leaves of a column at a path, one item for each type that occurs.
+
+    With `below` also those of structs, maps and objects that lie there.
 
     >>> column = pa.array([{"a": [1, 2]}, None, {"a": [3]}])
     >>> [(x.values.to_pylist(), x.rows.tolist()) for x in leaves(column, ("a",))]
     [([1, 2, 3], [0, 0, 2])]
     """
     rows = np.arange(len(column), dtype=np.int64)
-    return [found for found in _descend(column, rows, path, parse_json) if len(found.rows)]
+    found = _descend(column, rows, path, parse_json, below)
+    return [part for part in found if len(part.rows)]
 
 
-def _descend(array: ArrowColumn, rows: Rows, path: Path, parse_json: bool) -> Iterator[Leaves]:
+def _descend(
+    array: ArrowColumn, rows: Rows, path: Path, parse_json: bool, below: bool
+) -> Iterator[Leaves]:
     kind = array.type
+    if not path and not below and (pa.types.is_struct(kind) or pa.types.is_map(kind)):
+        return
     if pa.types.is_struct(kind):
         children = array.flatten()
         for index, field in enumerate(kind.fields):
             if not path or field.name == path[0]:
-                yield from _descend(children[index], rows, path[1:], parse_json)
+                yield from _descend(children[index], rows, path[1:], parse_json, below)
     elif pa.types.is_map(kind):
         # Compute functions for lists abort the process on maps, so it becomes a list first.
         entries = pa.struct([kind.key_field, kind.item_field])
@@ -62,15 +75,16 @@ def _descend(array: ArrowColumn, rows: Rows, path: Path, parse_json: bool) -> It
             keep: ArrowColumn = pc.equal(keys.cast(pa.string()), pa.scalar(path[0]))
             parents = parents[keep.to_numpy(zero_copy_only=False)]
             values = values.filter(keep)
-        yield from _descend(values, parents, path[1:], parse_json)
+        yield from _descend(values, parents, path[1:], parse_json, below)
     elif pa.types.is_list(kind):
-        yield from _descend(pc.list_flatten(array), rows[_parents(array)], path, parse_json)
+        inner = pc.list_flatten(array)
+        yield from _descend(inner, rows[_parents(array)], path, parse_json, below)
     else:
         if array.null_count:
             valid = array.is_valid()
             array, rows = array.filter(valid), rows[valid.to_numpy(zero_copy_only=False)]
         if parse_json and pa.types.is_string(kind):
-            yield from _parsed(array.to_pylist(), rows.tolist(), path)
+            yield from _parsed(array.to_pylist(), rows.tolist(), path, below)
         elif not path:
             yield Leaves(array, rows)
 
@@ -80,10 +94,10 @@ def _parents(array: ArrowColumn) -> Rows:
     return np.asarray(parents, dtype=np.int64)
 
 
-def _parsed(texts: list[str], rows: list[int], path: Path) -> Iterator[Leaves]:
+def _parsed(texts: list[str], rows: list[int], path: Path, below: bool) -> Iterator[Leaves]:
     found: dict[pa.DataType, tuple[list[Any], list[int]]] = {}
     for text, row in zip(texts, rows, strict=True):
-        for value in _json_leaves(text, path):
+        for value in _json_leaves(text, path, below):
             kind = _json_type(value)
             values, owners = found.setdefault(kind, ([], []))
             values.append(float(value) if kind == pa.float64() else value)
@@ -97,13 +111,23 @@ def _json_type(value: object) -> pa.DataType:
         return pa.bool_()
     if isinstance(value, str):
         return pa.string()
-    return pa.int64() if isinstance(value, int) and value in _INT64 else pa.float64()
+    if not isinstance(value, int):
+        return pa.float64()
+    if value in _INT64:
+        return pa.int64()
+    return _WIDE if abs(value) < 10**_WIDE.precision else pa.float64()
 
 
-def _json_leaves(text: str, path: Path) -> Iterator[str | int | float | bool]:
+def _loads(text: str) -> Any:
+    """A JSON document. Whole numbers of more than 64 bits keep their digits, which orjson drops."""
+    document = orjson.loads(text)
+    return json.loads(text) if _LONG_NUMBER.search(text) else document
+
+
+def _json_leaves(text: str, path: Path, within: bool) -> Iterator[str | int | float | bool]:
     try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        document = _loads(text)
+    except (ValueError, RecursionError):
         # Text that is no JSON is still text.
         if not path:
             yield text
@@ -112,6 +136,8 @@ def _json_leaves(text: str, path: Path) -> Iterator[str | int | float | bool]:
     while stack:
         value, below = stack.pop()
         if isinstance(value, dict):
+            if not below and not within:
+                continue
             inner: Iterable[Any] = (
                 value.values() if not below else [value[below[0]]] if below[0] in value else ()
             )

@@ -10,6 +10,7 @@ worth it: every segment costs each search a little, and each first search six fi
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import tempfile
@@ -30,6 +31,7 @@ from indextables.split.adopted import (
     moved_tags,
     write_meta,
 )
+from indextables.split.index_searcher import tantivy_errors
 from indextables.split.mapping import Mapping as FieldMappings
 from indextables.split.open_index import empty_meta, schema_document
 from indextables.split.search import SplitFile
@@ -57,6 +59,22 @@ def merge_splits(
     `DamagedSplitError` names a source whose rows cannot be read. The caller stores the file and
     then calls `delete` on the result.
     """
+    try:
+        return _merged(sources, schema, mapping, config, partition_values)
+    except DamagedIndexError as error:
+        logger.warning("%s All rows are indexed again.", error)
+        return _merged(sources, schema, mapping, config, partition_values, adopt=False)
+
+
+def _merged(
+    sources: Sequence[SplitFile],
+    schema: pa.Schema,
+    mapping: FieldMappings,
+    config: Config,
+    partition_values: Mapping[str, str | None],
+    *,
+    adopt: bool = True,
+) -> WrittenSplit:
     stored = pa.schema([f for f in schema if f.name not in partition_values])
     parent = config[WRITER_TEMP_DIRECTORY] or None
     try:
@@ -66,8 +84,10 @@ def merge_splits(
         )
     except OSError as error:
         raise SplitWriteError(parent or tempfile.gettempdir(), str(error)) from error
-    with folder as name:
-        adopted, first = _adopted(sources, mapping.select(stored.names), stored, Path(name))
+    with folder as name, tantivy_errors(sources[0].path) if adopt else contextlib.nullcontext():
+        adopted, first = _adopted(
+            sources if adopt else (), mapping.select(stored.names), stored, Path(name)
+        )
         ordered = [*first, *(s for s in sources if s not in first)]
         with SplitWriter(
             stored, mapping, config, partition_values=partition_values, adopted=adopted

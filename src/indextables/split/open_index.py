@@ -24,6 +24,12 @@ import tantivy
 
 from indextables.errors import DamagedIndexError, StorageError
 from indextables.split.container import ReadRange, Section, SplitInfo, read_section
+from indextables.split.index_searcher import (
+    LONGEST_FOOTER,
+    IndexSearcher,
+    check_file,
+    tantivy_errors,
+)
 from indextables.split.mapping import Mapping
 from indextables.split.scratch import remove_folder
 from indextables.storage.disk_cache import DiskCache
@@ -38,7 +44,7 @@ class OpenIndex:
     """An index that is ready to be searched."""
 
     schema: tantivy.Schema
-    searcher: tantivy.Searcher
+    searcher: IndexSearcher
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class IndexFolder:
     def _copy(self, section: Section) -> Path:
         source = _SectionStore(self, section)
         try:
-            return self.cache.fetch(
+            copy = self.cache.fetch(
                 source, source.key, section.size, checksum=f"crc32:{section.crc:08x}"
             ).absolute()
         except StorageError as error:
@@ -73,6 +79,10 @@ class IndexFolder:
                     self.path, f"the checksum of {section.name} is wrong"
                 ) from None
             raise
+        with contextlib.suppress(FileNotFoundError), copy.open("rb") as file:  # evicted: try again
+            file.seek(max(0, section.size - LONGEST_FOOTER))
+            check_file(section, file.read(), path=self.path)
+        return copy
 
     def _read(self, start: int, end: int) -> bytes:
         return self.store.get_range(self.path, start, end)
@@ -87,10 +97,18 @@ def read_meta(read: ReadRange, info: SplitInfo, *, path: str) -> dict[str, Any]:
     try:
         document: dict[str, Any] = orjson.loads(data)
         names = [s["segment_id"].replace("-", "") for s in document["segments"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedIndexError(path, f"its {META} cannot be read ({error})") from None
+        counts = [s["max_doc"] for s in document["segments"]]
+        deletes = [s["deletes"] for s in document["segments"]]
+        rows = sum(
+            count if type(count) is int and count >= 0 else info.rows + 1 for count in counts
+        )
+        fields = [(f["name"], f["type"], f["options"]) for f in document["schema"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedIndexError(path, f"its {META} cannot be read ({error!r})") from None
     if names != [s.name for s in info.segments]:
         raise DamagedIndexError(path, "its segments are not those that were written")
+    if rows != info.rows or any(deletes) or not fields:
+        raise DamagedIndexError(path, "its index holds more or fewer rows than it has")
     return document
 
 
@@ -102,6 +120,10 @@ def open_index(
     `schema` describes all of them, if theirs are beginnings of it.
     """
     metas = [folder.meta() for folder in folders]
+    for folder, meta in zip(folders, metas, strict=True):
+        expected = schema_document(folder.info.mapping)
+        if meta["schema"] != expected[: len(meta["schema"])]:
+            raise DamagedIndexError(folder.path, "its index has other fields than its mapping")
     description = metas[0] | {"segments": [s for meta in metas for s in meta["segments"]]}
     if schema is not None:
         description["schema"] = schema
@@ -111,27 +133,38 @@ def open_index(
                 folder.link(place)
             (place / META).write_bytes(orjson.dumps(description))
             try:
-                index = mapping.register(tantivy.Index.open(str(place)))
-                index.config_reader("manual")
-                return OpenIndex(index.schema, index.searcher())
-            except (ValueError, OSError) as error:
+                with tantivy_errors(folders[0].path):
+                    index = mapping.register(tantivy.Index.open(str(place)))
+                    index.config_reader("manual")
+                    searcher = IndexSearcher(folders[0].path, index.searcher())
+                    return OpenIndex(index.schema, searcher)
+            except DamagedIndexError:
                 # Another process may have evicted a copy between the link and the mapping.
                 gone = any(not link.exists() for link in place.iterdir())
                 if not gone or attempt == _ATTEMPTS - 1:
-                    raise DamagedIndexError(
-                        folders[0].path, f"Tantivy cannot open its index ({error})"
-                    ) from None
+                    raise
     raise AssertionError("unreachable")
 
 
 @functools.lru_cache(maxsize=64)
 def empty_meta(mapping: Mapping) -> bytes:
     """Tantivy's description of an index of a mapping that has no segments."""
+    return _empty_meta(mapping.tantivy_schema())
+
+
+def _empty_meta(schema: tantivy.Schema) -> bytes:
     with _temporary_folder() as place:
-        tantivy.Index(mapping.tantivy_schema(), path=str(place))
+        tantivy.Index(schema, path=str(place))
         return (place / META).read_bytes()
 
 
+def schema_of(schema: tantivy.Schema) -> list[Any]:
+    """A schema as Tantivy writes it."""
+    document: list[Any] = orjson.loads(_empty_meta(schema))["schema"]
+    return document
+
+
+@functools.lru_cache(maxsize=64)
 def schema_document(mapping: Mapping) -> list[Any]:
     """The schema of a mapping's index as Tantivy writes it."""
     document: list[Any] = orjson.loads(empty_meta(mapping))["schema"]

@@ -13,18 +13,24 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from indextables.errors import QueryError, UnknownFieldError
+from indextables.errors import QueryError, TooManyClausesError, UnknownFieldError
 from indextables.predicate import (
     All,
     Boolean,
     Boost,
     FieldNode,
+    Phrase,
     Search,
     SearchNode,
+    Term,
+    TermSet,
 )
-from indextables.predicate.names import resolve_field
+from indextables.predicate.names import escaped_field, resolve_field
+from indextables.predicate.search import walk
+from indextables.split.engine import balanced
 from indextables.split.leaves import Path
 from indextables.split.mapping import FieldMapping, Mapping
+from indextables.split.query_values import check_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +70,21 @@ class Boosted:
 Query: TypeAlias = Leaf | Every | Combined | Boosted
 NOTHING = Combined()
 
+MAX_CLAUSES = 32_768
+"""The most words that a query may ask for, counted once for each field that they are asked of."""
+LEAF_LEVELS = 16
+"""A bound for the levels of one leaf in Tantivy: a phrase may be a tree of thousands of words."""
+
 
 def resolve(search: Search, mapping: Mapping, schema: pa.Schema) -> Query:
-    """Bind a search to the fields of a mapping; an unknown field is an error."""
-    return _Resolver(search, mapping, schema).bind(search.query)
+    """Bind a search to the fields of a mapping; an unknown field or too many are an error."""
+    resolver = _Resolver(search, mapping, schema)
+    clauses = resolver.clauses()
+    if clauses > MAX_CLAUSES:
+        raise TooManyClausesError(
+            search.text, found=clauses, fields=len(resolver.targets), limit=MAX_CLAUSES
+        )
+    return resolver.bind(search.query)
 
 
 class _Resolver:
@@ -81,7 +98,15 @@ class _Resolver:
             ]
         else:
             root, *path = search.column.path
-            self.targets = [(self._field(root), tuple(path))]
+            self.targets = [(self._field(root, path), tuple(path))]
+
+    def clauses(self) -> int:
+        """How many words the query asks of how many fields, before any clause is made."""
+        return sum(
+            _word_count(node) * (len(self.targets) if node.field is None else 1)
+            for node in walk(self.search.query)
+            if not isinstance(node, (All, Boolean, Boost))
+        )
 
     def bind(self, node: SearchNode) -> Query:
         match node:
@@ -96,12 +121,19 @@ class _Resolver:
                     self._bind_all(must), self._bind_all(should), self._bind_all(must_not)
                 )
             case _ if node.field is None:
+                if self.search.column is not None:
+                    self._check(Leaf(self.targets[0][0], node, self.targets[0][1]))
                 return any_of([Leaf(field, node, path) for field, path in self.targets])
             case _:
-                return Leaf(*self._named(node))
+                return self._check(Leaf(*self._named(node)))
 
     def _bind_all(self, nodes: Sequence[SearchNode]) -> tuple[Query, ...]:
         return tuple(self.bind(node) for node in nodes)
+
+    def _check(self, leaf: Leaf) -> Leaf:
+        kind = self.schema.field(leaf.field.name).type
+        check_values(leaf.field, leaf.node, leaf.path, kind, query=self.search.text)
+        return leaf
 
     def _named(self, node: FieldNode) -> tuple[FieldMapping, FieldNode, Path]:
         found = resolve_field(node.field or "", self.schema)
@@ -110,9 +142,9 @@ class _Resolver:
                 node.field or "", available=self.schema.names, query=self.search.text
             )
         name, path = found
-        return self._field(name), node, path
+        return self._field(name, path), node, path
 
-    def _field(self, name: str) -> FieldMapping:
+    def _field(self, name: str, path: Sequence[str] = ()) -> FieldMapping:
         field = self.mapping.by_name.get(name)
         if field is None:
             raise UnknownFieldError(name, available=self.schema.names, query=self.search.text)
@@ -121,7 +153,43 @@ class _Resolver:
                 f"The field '{name}' is stored only and cannot be searched. Compare it with SQL "
                 "conditions, or take it out of spark.indextables.indexing.storeonlyfields."
             )
+        if path and field.kind != "json":
+            raise UnknownFieldError(
+                escaped_field([name, *path]),
+                available=self.schema.names,
+                query=self.search.text,
+                reason=f"'{name}' is indexed as {field.kind} and has nothing inside; only json "
+                "fields and nested columns have paths",
+            )
         return field
+
+
+def _word_count(node: FieldNode) -> int:
+    match node:
+        case TermSet(values=values):
+            return max(1, len(values))
+        case Term(text=text) | Phrase(text=text):
+            return max(1, len(text.split()))
+        case _:
+            return 1
+
+
+def levels(query: Query) -> int:
+    """How deeply Tantivy's query of a search is nested at most: what its stack must hold."""
+    match query:
+        case Leaf() | Every():
+            return LEAF_LEVELS
+        case Boosted(child=child):
+            return 1 + levels(child)
+        case Combined(must=must, should=should, must_not=must_not):
+            groups = [[levels(child) for child in part] for part in (must, should)]
+            sums = [sum_levels(part) for part in groups]
+            return 1 + max([LEAF_LEVELS, *sums, *map(levels, must_not)])
+
+
+def sum_levels(parts: Sequence[int]) -> int:
+    """The levels of a balanced sum."""
+    return balanced([(part, None) for part in parts], lambda *_: None)[0] if parts else 0
 
 
 def any_of(queries: Sequence[Query]) -> Query:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from indextables.predicate import Exists, FieldNode, Range
+from indextables.predicate import Exists, FieldNode, Phrase, Range
 from indextables.split.compile import Compiler
 from indextables.split.compile_words import DEFAULT_MAX_EXPANSIONS, in_range
 from indextables.split.indexer import document_values
@@ -22,7 +22,8 @@ from indextables.split.leaves import ArrowColumn, Leaves, leaves
 from indextables.split.mapping import FieldMapping
 from indextables.split.memory_index import MemoryIndex
 from indextables.split.query import Leaf
-from indextables.split.typed import UTC, intervals, matches
+from indextables.split.slop import is_near, positions
+from indextables.split.typed import UTC, intervals, is_numeric, matches
 
 Mask = npt.NDArray[np.bool_]
 
@@ -36,12 +37,14 @@ def rowwise(
 ) -> Mask:
     """Which rows of a column match a leaf."""
     field, node = leaf.field, leaf.node
-    answer = _Answer(field, node, zone, max_expansions)
     as_json = field.kind == "json" and pa.types.is_string(column.type)
+    answer = _Answer(field, node, zone, max_expansions, as_json=as_json)
     if isinstance(node, Exists):
         return _any(leaves(column, leaf.path, parse_json=as_json), len(column), answer.everything)
-    if field.kind == "json" and (leaf.path or isinstance(node, Range)):
-        return _any(leaves(column, leaf.path, parse_json=as_json), len(column), answer.leaf)
+    if field.kind == "json":
+        # A path leads to the value itself, not to what lies below it.
+        found = leaves(column, leaf.path, parse_json=as_json, below=not leaf.path)
+        return _any(found, len(column), answer.leaf)
     if field.kind == "string" and isinstance(node, Range):
         return _any(leaves(column), len(column), answer.text_range)
     if field.has_words or field.kind == "ip":
@@ -61,9 +64,16 @@ class _Answer:
     """What one leaf says about values, whatever rows they belong to."""
 
     def __init__(
-        self, field: FieldMapping, node: FieldNode, zone: ZoneInfo, max_expansions: int
+        self,
+        field: FieldMapping,
+        node: FieldNode,
+        zone: ZoneInfo,
+        max_expansions: int,
+        *,
+        as_json: bool,
     ) -> None:
         self.field, self.node, self.zone = field, node, zone
+        self.as_json = as_json
         self.max_expansions = max_expansions
 
     def everything(self, values: ArrowColumn) -> Mask:
@@ -73,6 +83,8 @@ class _Answer:
         """One value of a nested column, or of a typed one."""
         if pa.types.is_string(values.type):
             if isinstance(self.node, Range):
+                if self.as_json and is_numeric(self.node):
+                    return np.zeros(len(values), dtype=np.bool_)  # a text is no number
                 return self.text_range(values)
             return self.documents(values.to_pylist())
         if pa.types.is_binary(values.type):
@@ -89,10 +101,12 @@ class _Answer:
 
     def documents(self, values: list[object]) -> Mask:
         """Words, one document for each item."""
+        if isinstance(self.node, Phrase) and self.node.slop and not self.field.analyzer.is_ngram:
+            return self.phrases(self.node, values)
         result = np.zeros(len(values), dtype=np.bool_)
         field = replace(self.field, field="f0", fast=False)
         if field.has_words:
-            field = replace(field, record="position")
+            field = replace(field, record="position", kind="text")
         index = MemoryIndex.build([field], [values], rows=len(values))
         compiler = Compiler(
             schema=index.schema,
@@ -104,6 +118,20 @@ class _Answer:
         query = compiler.leaf(Leaf(field, self.node))
         if query is not None:
             result[index.rows(query)] = True
+        return result
+
+    def phrases(self, phrase: Phrase, values: list[object]) -> Mask:
+        """Phrases whose words may move, by the positions of the words."""
+        analyzer = self.field.analyzer
+        wanted = analyzer.words(phrase.text)
+        result = np.zeros(len(values), dtype=np.bool_)
+        for row, value in enumerate(values if wanted else ()):
+            texts = [] if value is None else [value] if isinstance(value, str) else value
+            words = positions(analyzer, texts)  # type: ignore[arg-type]
+            last = wanted[-1]
+            endings = {t for _, t in words if t.startswith(last.text)} if phrase.prefix else ()
+            choices = [[*wanted[:-1], replace(last, text=t)] for t in endings] or [wanted]
+            result[row] = any(is_near(choice, words, phrase.slop) for choice in choices)
         return result
 
 

@@ -11,6 +11,7 @@ A part of a query that the rows answer scores 1 where it matches, as Tantivy sco
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,11 +28,20 @@ from indextables.errors import DamagedIndexError
 from indextables.predicate import Search
 from indextables.schema import conform
 from indextables.split.compile import Compiler
+from indextables.split.engine import with_stack
 from indextables.split.evaluate import leaf_rows, matching
-from indextables.split.mapping import ROW_FIELD
-from indextables.split.memory_index import Rows
+from indextables.split.index_searcher import Rows
 from indextables.split.open_index import is_beginning, open_index, schema_document
-from indextables.split.query import NOTHING, Boosted, Combined, Every, Leaf, Query, resolve
+from indextables.split.query import (
+    NOTHING,
+    Boosted,
+    Combined,
+    Every,
+    Leaf,
+    Query,
+    levels,
+    resolve,
+)
 from indextables.split.row_numbers import TAG_BITS, rows_in_index, tags_of
 from indextables.split.rowwise import Mask
 from indextables.split.search import SplitFile, SplitSearcher, SplitSource
@@ -67,6 +77,7 @@ class CombinedSearcher:
     def __init__(self, splits: Sequence[SplitSearcher], search: Search, config: Config) -> None:
         self._temporary = contextlib.ExitStack()
         self._query: Query = NOTHING
+        self._config = config
         self.splits: list[SplitSearcher] = []
         if not splits:
             return
@@ -77,7 +88,10 @@ class CombinedSearcher:
         if known is not None and all(s.can_use_index(self._query) for s in splits):
             self.splits, self._index = list(splits), known
         else:
-            self._open(splits, config)
+            self._open(splits)
+        self._number()
+
+    def _number(self) -> None:
         counts = [len(s.split.info.segments) for s in self.splits]
         self._split_of_segment = np.repeat(np.arange(len(counts)), counts)
         # A tag and the ordinal of its split, with the row at which its rows begin.
@@ -88,14 +102,14 @@ class CombinedSearcher:
         )
         self._tags, self._firsts = np.array(tags, dtype=np.int64).reshape(-1, 2).T
 
-    def _open(self, splits: Sequence[SplitSearcher], config: Config) -> None:
+    def _open(self, splits: Sequence[SplitSearcher], *, trusted: bool = True) -> None:
         mapping = splits[0].context.mapping
         schema = schema_document(mapping)
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._temporary)
             for split in splits:
-                if not _fits(split, self._query, schema):
-                    split = _rewritten(split, config, self._temporary)  # noqa: PLW2901
+                if not trusted or not _fits(split, self._query, schema):
+                    split = _rewritten(split, self._config, self._temporary)  # noqa: PLW2901
                 self.splits.append(split)
             if self.splits == list(splits):
                 files = [s.split for s in splits]
@@ -119,6 +133,18 @@ class CombinedSearcher:
         """
         if not self.splits or k <= 0:
             return _no_hits()
+        search = functools.partial(with_stack, levels(self._query), lambda: self._top(k, within))
+        try:
+            return search()
+        except DamagedIndexError as error:
+            # Nobody can tell whose index it was. Those made from the rows answer.
+            warnings.warn(f"{error} All rows are indexed again for this search.", stacklevel=2)
+            splits, self.splits = self.splits, []
+            self._open(splits, trusted=False)
+            self._number()
+            return search()
+
+    def _top(self, k: int, within: Sequence[Mask] | None) -> Hits:
         compiled = self._compiler().compile(self._query)
         if compiled is None:
             hits = self._mixed(self._query)
@@ -141,20 +167,25 @@ class CombinedSearcher:
         total = self._index.searcher.num_docs
         limit = min(max(1, wanted), max(1, total))
         while True:
-            found = self._index.searcher.search(query, limit, count=False).hits
+            found = self._index.searcher.hits(query, limit)
             if len(found) < limit or limit >= total or found[-1][0] < found[wanted - 1][0]:
                 return self._hits(found)
             limit = min(total, limit * 4)
 
     def _hits(self, found: list[tuple[Any, tantivy.DocAddress]]) -> Hits:
         addresses = [address for _, address in found]
-        local = self._index.searcher.fast_field_values(ROW_FIELD, addresses)
         segments = np.fromiter((a.segment_ord for a in addresses), np.int64, len(found))
         splits = self._split_of_segment[segments]
-        numbers = np.array(local, dtype=np.int64)
-        place = np.searchsorted(self._tags, splits << TAG_BITS | tags_of(numbers))
+        numbers = self._index.searcher.numbers(addresses)
+        wanted = splits << TAG_BITS | tags_of(numbers)
+        place = np.minimum(np.searchsorted(self._tags, wanted), len(self._tags) - 1)
+        rows = rows_in_index(numbers) + self._firsts[place]
+        counts = np.array([s.split.info.rows for s in self.splits], dtype=np.int64)
+        if (self._tags[place] != wanted).any() or (rows >= counts[splits]).any():
+            path = self.splits[0].split.path
+            raise DamagedIndexError(path, "its index names rows that it does not have")
         scores = np.fromiter((score for score, _ in found), np.float32, len(found))
-        return Hits(splits, rows_in_index(numbers) + self._firsts[place], scores)
+        return Hits(splits, rows, scores)
 
     # --- queries that rows help to answer ---
 
@@ -212,7 +243,7 @@ class CombinedSearcher:
 
     def _index_scores(self, query: tantivy.Query) -> list[Scores]:
         total = max(1, self._index.searcher.num_docs)
-        hits = self._hits(self._index.searcher.search(query, total, count=False).hits)
+        hits = self._hits(self._index.searcher.hits(query, total))
         scores = self._zeros()
         for ordinal, target in enumerate(scores):
             here = hits.splits == ordinal

@@ -7,6 +7,7 @@ are searched instead, with the same result.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from collections import OrderedDict
@@ -26,14 +27,15 @@ from indextables.predicate import Search
 from indextables.schema import conform
 from indextables.split.compile import Compiler
 from indextables.split.container import Footer, SplitInfo, read_footer, read_section
+from indextables.split.engine import with_stack
 from indextables.split.evaluate import matching
 from indextables.split.flat import search_rows
 from indextables.split.footers import FooterCache
+from indextables.split.index_searcher import Rows
 from indextables.split.leaves import ArrowColumn
 from indextables.split.mapping import WORDS, Mapping, compatible
-from indextables.split.memory_index import Rows, matching_rows
 from indextables.split.open_index import IndexFolder, OpenIndex, open_index
-from indextables.split.query import Query, columns_of, resolve, with_fields
+from indextables.split.query import Query, columns_of, levels, resolve, with_fields
 from indextables.split.rows import RowReader
 from indextables.split.term_lists import read_terms
 from indextables.split.typed import UTC
@@ -209,14 +211,11 @@ class SplitSearcher:
         """How many rows match."""
         query = resolve(search, self.context.mapping, self.context.schema)
         if self.can_use_index(query):
-            try:
-                source = self.source()
-                compiled = source.compiler.compile(self.bound(query))
-                if compiled is not None:
-                    result: Any = source.index.searcher.search(compiled, 1, count=True)
-                    return int(result.count)
-            except DamagedIndexError:
-                pass
+            bound = self.bound(query)
+            with contextlib.suppress(DamagedIndexError):
+                counted = with_stack(levels(bound), lambda: self.source().count(bound))
+                if counted is not None:
+                    return counted
         return len(self.search(search))
 
     def can_use_index(self, query: Query) -> bool:
@@ -334,9 +333,17 @@ class SplitSource:
             term_counts=dict(self.searcher.split.info.term_counts),
         )
 
+    def count(self, query: Query) -> int | None:
+        """How many rows match, if the index alone can tell."""
+        compiled = self.compiler.compile(query)
+        if compiled is None:
+            return None
+        return self.index.searcher.count(compiled)
+
     def index_rows(self, query: tantivy.Query) -> Rows:
         """The rows that match, in ascending order."""
-        return matching_rows(self.index.searcher, query, tags=self.searcher.split.info.row_tags)
+        info = self.searcher.split.info
+        return self.index.searcher.rows(query, total=info.rows, tags=info.row_tags)
 
     def column(self, name: str, rows: Rows | None) -> ArrowColumn:
         """A column, of all rows or of some."""

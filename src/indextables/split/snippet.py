@@ -16,6 +16,7 @@ import pyarrow as pa
 from indextables.predicate import Fuzzy, Phrase, Search, Term, TermSet
 from indextables.split.analyzer import Word
 from indextables.split.compile import Compiler
+from indextables.split.leaves import leaf_texts
 from indextables.split.mapping import FieldMapping, Mapping
 from indextables.split.memory_index import MemoryIndex
 from indextables.split.query import Boosted, Combined, Leaf, Query, resolve
@@ -39,6 +40,9 @@ def snippet(
     field = mapping.by_name[column]
     if text is None or not field.has_words:
         return ""
+    if field.kind == "json":
+        # Its values, not its spelling: in JSON a new line is a backslash and an n.
+        text = "\n".join(leaf_texts(pa.array([text], pa.string()), parse_json=True)[0] or ())
     words = field.analyzer.words(text)
     query = resolve(search, mapping, schema)
     wanted = _wanted(query, field, sorted({word.text for word in words}))

@@ -3,7 +3,8 @@
 A word of a query is text; for a typed column it is an interval of values, because a date covers a
 whole day of a timestamp. Whole numbers, decimals (by their unscaled value), booleans, dates (days)
 and timestamps (microseconds) are integers, and every question about them is one closed interval.
-Floats keep their open ends. Text that is no value of the type matches nothing.
+Floats keep their open ends. Text that is no value of the type matches nothing; where it is asked of
+that field only, `query_values` refuses it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ UTC = ZoneInfo("UTC")
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_SLASHED = re.compile(r"\d{4}/\d{2}/\d{2}")
+_SINCE_1970 = re.compile(r"[0-9]{9,19}")
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = 86_400_000_000
 _BOOLEANS = {"true": 1, "false": 0}
@@ -106,8 +109,29 @@ def _value(text: str, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
         )
 
 
+def is_value(text: str, kind: pa.DataType) -> bool:
+    """Whether a text is a value of a type, in one of its spellings."""
+    return _value(text, kind, UTC) is not None
+
+
+def _since_1970(digits: str) -> Interval:
+    """Seconds, milliseconds, microseconds or nanoseconds, by their size, as microseconds.
+
+    A second covers all its microseconds, as a date covers its day.
+    """
+    number = int(digits)
+    if len(digits) > 17:
+        return Interval(number // 1_000, number // 1_000)
+    length = 1_000_000 if len(digits) < 12 else 1_000 if len(digits) < 15 else 1
+    return Interval(number * length, number * length + length - 1)
+
+
 def _moment(text: str, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
+    if _SLASHED.match(text):
+        text = text.replace("/", "-", 2)
     try:
+        if pa.types.is_timestamp(kind) and _SINCE_1970.fullmatch(text):
+            return _since_1970(text)
         if _DATE.fullmatch(text):
             day = datetime.date.fromisoformat(text)
             if pa.types.is_date(kind):
@@ -154,6 +178,12 @@ def _range(node: Range, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
         -math.inf if low is None else low.low if node.include_lower else low.high + 1,
         math.inf if high is None else high.high if node.include_upper else high.low - 1,
     )
+
+
+def is_numeric(node: Range) -> bool:
+    """Whether the bounds of a range are numbers."""
+    bounds = [bound.strip() for bound in (node.lower, node.upper) if bound is not None]
+    return all(_NUMBER.fullmatch(bound) for bound in bounds)
 
 
 def clip(interval: Interval, limits: tuple[int, int] = _INT64) -> Interval | None:

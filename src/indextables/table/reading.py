@@ -8,14 +8,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.errors import ConfigError, SchemaError
+from indextables.errors import ConfigError, SchemaError, SearchValueError, UnknownColumnError
 from indextables.log.snapshot import Snapshot
 from indextables.plan.count import count_rows
 from indextables.plan.execute import Environment, mapping_of, result_schema, router_of, run_scan
 from indextables.plan.explain import explain_scan
 from indextables.plan.ranking import SCORE, top_rows, with_snippets
 from indextables.plan.scan import checked_columns, plan_scan
-from indextables.predicate import Search
+from indextables.predicate import FieldNode, Search
+from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import over_fields
 from indextables.predicate.search_syntax import parse_search
 from indextables.table.open_table import OpenTable, check_searches
@@ -136,7 +137,7 @@ class Reading(OpenTable):
         if _checked_names(fields, "fields") is not None:
             if not fields:
                 raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
-            checked_columns(snapshot, fields)
+            fields = [_search_field(name, snapshot.schema) for name in fields]
         config = self._effective(snapshot)
         node = parse_search(
             query,
@@ -144,7 +145,9 @@ class Reading(OpenTable):
             max_length=config[keys.INDEXQUERY_MAX_LENGTH],
             max_depth=config[keys.INDEXQUERY_MAX_DEPTH],
         )
-        search = Search(None, over_fields(node, fields) if fields else node, query)
+        if fields:
+            node = over_fields(node, fields, fits=lambda leaf: _fits(leaf, snapshot))
+        search = Search(None, node, query)
         check_searches(search, snapshot)
         return search
 
@@ -153,6 +156,24 @@ class Reading(OpenTable):
 
     def _router(self, snapshot: Snapshot) -> Router:
         return router_of(self._log.store, snapshot, self._effective(snapshot))
+
+
+def _fits(leaf: FieldNode, snapshot: Snapshot) -> bool:
+    """Whether a field can be asked: a word is no number."""
+    try:
+        check_searches(Search(None, leaf, ""), snapshot)
+    except SearchValueError:
+        return False
+    return True
+
+
+def _search_field(name: str, schema: pa.Schema) -> str:
+    """A column, whose name may have dots, or a path into one."""
+    if name in schema.names:
+        return escaped_field([name])
+    if resolve_field(name, schema) is None:
+        raise UnknownColumnError(name, available=schema.names)
+    return name
 
 
 def _checked_limit(limit: int | None) -> int | None:

@@ -23,6 +23,7 @@ import tantivy
 
 from indextables.split.analyzer import Word
 from indextables.split.mapping import ROW_FIELD, FieldMapping
+from indextables.split.open_index import schema_of
 from indextables.split.value_lists import value_class
 
 WORDS_FIELD = "w"
@@ -123,6 +124,12 @@ def index_schema() -> tantivy.Schema:
     builder.add_text_field(WORDS_FIELD, tokenizer_name="whitespace", index_option="basic")
     builder.add_text_field(RAW_FIELD, tokenizer_name="raw", index_option="basic")
     return builder.build()
+
+
+@functools.cache
+def index_document() -> list[Any]:
+    """The same as Tantivy writes it."""
+    return schema_of(index_schema())
 
 
 @functools.lru_cache(maxsize=4_096)

@@ -17,7 +17,12 @@ from typing import TypeVar
 import numpy as np
 import tantivy
 
-from indextables.errors import SplitFileError, StorageError, UnusableXRefError
+from indextables.errors import (
+    DamagedIndexError,
+    SplitFileError,
+    StorageError,
+    UnusableXRefError,
+)
 from indextables.split.container import (
     Footer,
     ReadRange,
@@ -26,13 +31,19 @@ from indextables.split.container import (
     read_footer,
     read_section,
 )
-from indextables.split.memory_index import matching_rows
-from indextables.split.open_index import read_meta
+from indextables.split.engine import with_stack
+from indextables.split.index_searcher import (
+    LONGEST_FOOTER,
+    IndexSearcher,
+    check_file,
+    tantivy_errors,
+)
+from indextables.split.open_index import META, read_meta
 from indextables.split.scratch import remove_folder
 from indextables.storage import Store
 from indextables.xref.bloom import BLOOM, BloomFilters, possible
 from indextables.xref.container import Coverage, Described, Mask, read_description
-from indextables.xref.fields import TermField
+from indextables.xref.fields import TermField, index_document
 from indextables.xref.question import (
     EVERYTHING,
     AllOf,
@@ -45,6 +56,7 @@ from indextables.xref.question import (
     TermQuestion,
     all_of,
     any_of,
+    levels,
     term_questions,
 )
 
@@ -143,7 +155,7 @@ class OpenXRef:
     size: int
     coverage: Coverage
     schema: tantivy.Schema
-    searcher: tantivy.Searcher
+    searcher: IndexSearcher
     bases: tuple[int, ...]
     filters: tuple[BloomFilters, ...]
     bloom: dict[str, Section]
@@ -164,19 +176,26 @@ class OpenXRef:
         sections, read = found.info.index_sections(), found.read
         if found.footer.end > whole and sections:
             found = replace(found, read=_ahead(found.read, sections))
-        _checked(path, lambda: read_meta(found.read, found.info, path=path))
+        meta = _checked(path, lambda: read_meta(found.read, found.info, path=path))
+        if meta["schema"] != index_document():
+            raise UnusableXRefError(path, "its index has other fields than an XRef")
         place = Path(tempfile.mkdtemp(prefix="indextables-xref-"))
         try:
             taken = 0
             for section in sections:
                 content = found.content(section)
+                if section.name != META:
+                    check_file(section, content[-LONGEST_FOOTER:], path=path)
                 (place / section.name).write_bytes(content)
                 taken += len(content)
-            index = tantivy.Index.open(str(place))
-            index.config_reader("manual")
-            searcher = index.searcher()
-        except (ValueError, OSError) as error:
-            raise UnusableXRefError(path, f"Tantivy cannot open its index ({error})") from error
+            with tantivy_errors(path):
+                index = tantivy.Index.open(str(place))
+                index.config_reader("manual")
+                searcher = IndexSearcher(path, index.searcher())
+        except DamagedIndexError as error:
+            raise UnusableXRefError(path, error.reason) from error
+        except OSError as error:
+            raise UnusableXRefError(path, f"its index cannot be written ({error})") from error
         finally:
             remove_folder(place)
         if searcher.num_docs != len(found.coverage):
@@ -198,7 +217,7 @@ class OpenXRef:
 
     def ask(self, question: Question) -> Mask:
         """The documents whose splits may match."""
-        return self._ask(self._askable(question))
+        return with_stack(levels(question), lambda: self._ask(self._askable(question)))
 
     def _askable(self, question: Question) -> Question:
         """The question without what no document knows anything about."""
@@ -262,7 +281,8 @@ class OpenXRef:
         if query is None:
             return np.ones(len(self.coverage), dtype=np.bool_)
         mask = np.zeros(len(self.coverage), dtype=np.bool_)
-        mask[matching_rows(self.searcher, query, bases=self.bases)] = True
+        total = len(self.coverage)
+        mask[self.searcher.rows(query, total=total, bases=self.bases)] = True
         return mask
 
     def _compile(self, question: Question) -> tantivy.Query | None:

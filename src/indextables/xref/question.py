@@ -127,6 +127,15 @@ def any_of(children: Iterable[Question]) -> Question:
     return known[0] if len(known) == 1 else AnyOf(known)
 
 
+def levels(question: Question) -> int:
+    """How deeply a question is nested."""
+    match question:
+        case AllOf(children=children) | AnyOf(children=children):
+            return 1 + max(map(levels, children), default=0)
+        case _:
+            return 1
+
+
 def term_questions(question: Question) -> Iterator[TermQuestion]:
     """The leaves that ask about terms."""
     match question:
@@ -254,11 +263,9 @@ class _Asker:
         field = term_field(mapped, kind)
         if field is None or isinstance(leaf.node, Exists):
             return EVERYTHING
-        if mapped.has_words and not leaf.path:
-            return self.words(leaf, field)
         if mapped.has_words:
             words = self.words(leaf, field) if may_propose(leaf, kind) else EVERYTHING
-            return all_of([words, self.below(leaf)])
+            return all_of([words, self.below(leaf)]) if leaf.path else words
         if leaf.path:
             return EVERYTHING
         if mapped.kind == "ip":
@@ -356,7 +363,7 @@ class _Asker:
 
     def no_words(self, leaf: Leaf) -> Question:
         """Nothing matches no words, except values inside a column that are compared by type."""
-        return EVERYTHING if leaf.path else NOTHING
+        return EVERYTHING if leaf.field.kind == "json" else NOTHING
 
     def pattern(self, mapped: FieldMapping, node: Wildcard) -> Question:
         field = term_field(mapped, self.context.schema.field(mapped.name).type)

@@ -28,6 +28,7 @@ from indextables.predicate import (
     conjuncts,
     searches,
 )
+from indextables.predicate.names import escaped_field
 from indextables.predicate.search import over_fields
 from indextables.schema import HIDDEN
 from indextables.spark.access import TableAccess
@@ -292,7 +293,8 @@ class ScanBuilder:
         if len(found) <= 1:
             return found[0] if found else None
         parts = tuple(
-            over_fields(one.query, [one.column.root]) if one.column else one.query for one in found
+            over_fields(one.query, [escaped_field(one.column.path)]) if one.column else one.query
+            for one in found
         )
         return Search(None, Boolean(must=parts), " AND ".join(one.text for one in found))
 
