@@ -411,3 +411,38 @@ def test_a_commit_of_the_future_does_not_hide_the_table_of_now(table, tmp_path):
     assert fresh.snapshot(timestamp_ms=now + 60_000).version == 4
     for version, stamp in enumerate(stamps):  # a stamp of the history still means its version
         assert fresh.snapshot(timestamp_ms=stamp).version == version
+
+
+# --- links ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behind", ["day=x", "day=x/splits", "_xrefsplits"])
+def test_what_lies_behind_a_link_is_not_deleted(table, tmp_path, behind):
+    """A folder of this table leads into another one, whose splits this log does not name."""
+    other = Table.create(tmp_path / "other", SCHEMA, partition_by=["day"])
+    other.append(rows(7))
+    (tmp_path / "other" / "notes.split").write_text("keep")
+    link = tmp_path / "t" / behind
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(tmp_path / "other", target_is_directory=True)
+    age(tmp_path / "t", 8)
+    age(tmp_path / "other", 8)
+    before = sorted((tmp_path / "other").rglob("*"))
+    found = run(tmp_path)
+    assert found.files_deleted == 0
+    store = open_store(tmp_path / "t")
+    listed = [meta.path for meta in store.list() if meta.path.startswith(behind)]
+    assert listed
+    store.delete(listed)  # as DROP and the clean-up after a failed write do
+    assert sorted((tmp_path / "other").rglob("*")) == before
+    assert other.count() == 1
+
+
+def test_a_link_that_is_a_file_goes_and_its_target_stays(table, tmp_path):
+    target = tmp_path / "elsewhere"
+    target.write_text("keep")
+    (tmp_path / "t" / "old.split").symlink_to(target)
+    store = open_store(tmp_path / "t")
+    store.delete(["old.split"])
+    assert target.read_text() == "keep"
+    assert not (tmp_path / "t" / "old.split").is_symlink()

@@ -83,7 +83,9 @@ def purge(
 
     named = _named_paths(log, listing, gone)
     old = (meta for meta in splits if meta.modified_ms <= older_than_ms)
-    orphans = [m for m in old if m.path.removesuffix(".crc") not in named]
+    orphans = [
+        m for m in old if m.path.removesuffix(".crc") not in named and log.store.owns(m.path)
+    ]
     orphans = orphans[: config[keys.PURGE_MAX_FILES]]
     if not dry_run:
         orphans = _delete(log, orphans)

@@ -121,18 +121,54 @@ class LocalStore(Store):
         self._write(path, copy, os.replace)
 
     def delete(self, paths: Sequence[str]) -> None:
-        parents = set()
+        by_folder: dict[str, list[str]] = {}
         for path in paths:
-            target = self._target(path)
-            try:
-                target.unlink()
-            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                continue
-            except OSError as error:
-                raise self._failed("delete", path, error) from error
-            parents.add(target.parent)
-        for parent in parents:
-            self._remove_empty(parent)
+            folder, _, name = check_path(path).rpartition("/")
+            by_folder.setdefault(folder, []).append(name)
+        for folder, names in by_folder.items():
+            with self._own_folder(folder) as descriptor:
+                if descriptor is None:
+                    continue
+                for name in names:
+                    try:
+                        os.unlink(name, dir_fd=descriptor)
+                    except (FileNotFoundError, IsADirectoryError):
+                        continue
+                    except OSError as error:
+                        raise self._failed("delete", _join(folder, name), error) from error
+            self._remove_empty(self._root / folder)
+
+    def owns(self, path: str) -> bool:
+        with self._own_folder(check_path(path).rpartition("/")[0]) as descriptor:
+            return descriptor is not None
+
+    @contextlib.contextmanager
+    def _own_folder(self, folder: str) -> Iterator[int | None]:
+        """A folder to delete from; None if it is not there, or if a link leads to it.
+
+        A table follows links to read, and never to delete: what lies there may be another table.
+        """
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        descriptor = None
+        try:
+            descriptor = os.open(self._root, flags)
+            for part in folder.split("/") if folder else ():
+                outer = descriptor
+                try:
+                    descriptor = os.open(part, flags | os.O_NOFOLLOW, dir_fd=outer)
+                finally:
+                    os.close(outer)
+        except (FileNotFoundError, NotADirectoryError):
+            descriptor = None
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK):
+                raise self._failed("delete", folder, error) from error
+            descriptor = None
+        try:
+            yield descriptor
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
 
     def sweep(self, *, older_than_ms: int, dry_run: bool) -> Sequence[ObjectMeta]:
         found = []

@@ -98,6 +98,10 @@ class Store(ABC):
     def delete(self, paths: Sequence[str]) -> None:
         """Delete objects, many at once. One that is not there is no error."""
 
+    def owns(self, path: str) -> bool:  # noqa: ARG002
+        """Whether `delete` would delete an object; what lies behind a link belongs to others."""
+        return True
+
     @abstractmethod
     def local_path(self, path: str) -> Path | None:
         """The local file that is the object, to map it into memory; None in a remote store."""
