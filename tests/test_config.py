@@ -108,7 +108,7 @@ def test_table_properties_of_others_are_passed_over():
 # What these words are about is the process's business, whatever key has them in its name.
 OF_THE_PROCESS = re.compile(
     r"path|tempdir|heap|parallelism|credential|secret|endpoint|token$|maxmemory|maxopen|cache\.|ariadne"
-    r"|driver|distributed|protocol\.check|retentioncheck|indexquery\.max|maxfilesize"
+    r"|driver|distributed|protocol\.check|retentioncheck|indexquery\.max[de]|maxfilesize"
 )
 
 

@@ -11,7 +11,7 @@ INDEXQUERY_MAX_LENGTH = _queries.integer(
     32_768,
     "The longest search query that is accepted, in characters.",
     low=1,
-).of_process()
+)
 INDEXQUERY_MAX_DEPTH = _queries.integer(
     "indexquery.maxDepth",
     100,

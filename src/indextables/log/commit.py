@@ -158,7 +158,7 @@ class Committer:
         for attempt in range(1, self.config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
             try:
                 with self.store.commits_held(PURGE_LOCK, alone=False) as held:
-                    if held:
+                    if held and mine.files_are_here:
                         self._check_files(actions)
                     self.store.put_if_absent(version_path(version), data)
                 won: bool | None = True
