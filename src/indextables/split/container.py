@@ -49,6 +49,13 @@ _MAX_FOOTER = 256 << 20
 _MAX_SECTION = 16 << 30
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _PIECE = 1 << 20
+_ANY_SECTION = 64 << 20
+_MOST_EXPANSION = 256
+"""What a section may claim that is larger than `_ANY_SECTION`; those of an index are dense."""
+_ANY_CHUNK = 256 << 20
+_MOST_EXPANSION_OF_ROWS = 2_000
+"""The same for a column of a row group, of which a writer makes about 32 MB."""
+_MAX_WINDOW = 128 << 20
 _WORTH_COMPRESSING = 0.9
 
 
@@ -239,13 +246,22 @@ class Footer:
                 chunks.append(Chunk(start, start + chunk.total_compressed_size, chunk))
         return sorted(chunks, key=lambda chunk: chunk.start)
 
+    @staticmethod
+    def _check_expansion(chunk: Chunk) -> None:
+        """Refuse a chunk that would grow out of proportion before memory is taken for it."""
+        size, length = chunk.parquet.total_uncompressed_size, chunk.end - chunk.start
+        if size > _ANY_CHUNK and size > _MOST_EXPANSION_OF_ROWS * length:
+            raise WrongPageError(f"{length:,} bytes of a column claim to be {size:,}")
+
     def check_pages(self, read: ReadAt, chunks: Sequence[Chunk], *, path: str) -> None:
         """Check the page headers of column chunks, which Parquet's own checksums leave out."""
         try:
             record = self._page_record
             for chunk in chunks:
+                self._check_expansion(chunk)
                 if record is not None:
-                    record.check(read, chunk.start, chunk.end)
+                    most = chunk.parquet.total_uncompressed_size
+                    record.check(read, chunk.start, chunk.end, most=most)
                 else:
                     check_against_chunk(read, chunk.start, chunk.end, chunk.parquet)
         except WrongPageError as error:
@@ -378,14 +394,26 @@ def _check_sections(info: SplitInfo, *, limit: int, path: str) -> None:
 
 def read_section(read: ReadRange, section: Section, *, path: str) -> bytes:
     """The content of a section, checked."""
+    if section.size > _ANY_SECTION and section.size > _MOST_EXPANSION * section.length:
+        raise DamagedIndexError(
+            path, f"{section.name} claims {section.size:,} bytes and has {section.length:,}"
+        )
     data = read(section.offset, section.offset + section.length)
     if section.codec:
-        try:
-            stream = zstandard.ZstdDecompressor().stream_reader(data)
-            # One byte more than promised tells a bomb from an honest section.
-            data = stream.read(section.size + 1)
-        except zstandard.ZstdError as error:
-            raise DamagedIndexError(path, f"{section.name} does not decompress ({error})") from None
+        data = _decompressed(data, section, path=path)
     if len(data) != section.size or zlib.crc32(data) != section.crc:
         raise DamagedIndexError(path, f"the checksum of {section.name} is wrong")
     return data
+
+
+def _decompressed(data: bytes, section: Section, *, path: str) -> bytes:
+    """Decompress piece by piece, and no more than one piece beyond what the section claims."""
+    pieces, size = [], 0
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(data) as stream:
+            while size <= section.size and (piece := stream.read(_PIECE)):
+                pieces.append(piece)
+                size += len(piece)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise DamagedIndexError(path, f"{section.name} does not decompress ({error})") from None
+    return b"".join(pieces)

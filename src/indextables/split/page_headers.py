@@ -33,6 +33,8 @@ _ENCODINGS = {0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 5: "DELTA_BINARY_PACK
               6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY",
               9: "BYTE_STREAM_SPLIT"}  # fmt: skip
 _LEVELS = 3
+_NUMBER = 0x15
+"""The first field of a structure, or the one after the last: a number of 32 bits."""
 _WINDOWS = (256, 64 << 10)
 _LONGEST = 0xFFFF
 _RECORD = np.dtype([("header", "<u2"), ("body", "<u4"), ("crc", "<u4")])
@@ -80,8 +82,8 @@ class PageRecord:
         ends = FIRST_PAGE + np.cumsum(lengths + pages["body"])
         return cls(np.append(FIRST_PAGE, ends), lengths, pages["crc"].astype(np.int64))
 
-    def check(self, read: ReadAt, start: int, end: int) -> None:
-        """Check the headers of the pages of one column chunk."""
+    def check(self, read: ReadAt, start: int, end: int, *, most: int) -> None:
+        """Check the headers of the pages of one column chunk, which may grow to `most` bytes."""
         first, last = np.searchsorted(self.offsets, (start, end)).tolist()
         if last >= len(self.offsets) or self.offsets[first] != start or self.offsets[last] != end:
             raise WrongPageError("its pages are not where its footer says")
@@ -92,8 +94,12 @@ class PageRecord:
             strict=True,
         )
         for offset, length, checksum in pages:
-            if zlib.crc32(read(offset, length)) != checksum:
+            header = read(offset, length)
+            if zlib.crc32(header) != checksum:
                 raise WrongPageError(f"the checksum of the page header at byte {offset} is wrong")
+            most -= _uncompressed_size(header)
+        if most < 0:
+            raise WrongPageError("its pages claim more bytes than the footer says")
 
 
 def record_text(pages: Iterable[PageHeader]) -> str:
@@ -163,6 +169,13 @@ def _page_at(read: ReadAt, offset: int, end: int) -> PageHeader:
         offset, length, header[3], header[2], body[1], encoding, is_dictionary,
         zlib.crc32(data[:length]),
     )  # fmt: skip
+
+
+def _uncompressed_size(header: bytes) -> int:
+    """The second number of a header, after the type of the page."""
+    if len(header) < 4 or header[0] != _NUMBER or header[1] >= 128 or header[2] != _NUMBER:
+        raise WrongPageError("a page header does not begin as one")
+    return _varint(header, 3)[0] >> 1
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
