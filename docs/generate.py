@@ -27,6 +27,10 @@ case-insensitive, and `spark.tantivy4spark.*` is an old spelling of `spark.index
 option beats the session, the session beats a table property, a property beats the default. A key
 that is not listed here is refused with the nearest one that is.
 
+Keys marked *process* are not taken from a table's properties: they name places of the machine,
+bound its memory, threads or requests, or switch off a check, and whoever can write to a table does
+not decide about those of its readers. *table* marks keys that a property may set.
+
 Sizes are bytes, or a number with K, M, G or T (powers of 1,024): `100M`, `1.5G`. Durations are
 milliseconds, or a number with a unit: `5s`, `2 hours`, `30 days`.
 """
@@ -38,14 +42,15 @@ def configuration_page() -> str:
     for key in KEYS.values():
         default = "" if key.default is None else f"`{_shown(key.kind, key.default)}`"
         kind = key.kind.replace(" | ", ", ")
-        row = f"| `{key.name}` | {kind} | {default} | {key.meaning} |"
+        source = "table" if key.in_table else "process"
+        row = f"| `{key.name}` | {kind} | {default} | {source} | {key.meaning} |"
         sections.setdefault(key.section, []).append(row)
     for family in FAMILIES.values():
-        row = f"| `{family.name}<{family.placeholder}>` | text | | {family.meaning} |"
+        row = f"| `{family.name}<{family.placeholder}>` | text | | table | {family.meaning} |"
         sections.setdefault(family.section, []).append(row)
     parts = [_INTRODUCTION]
     for section, rows in sections.items():
-        head = "| Key | Type | Default | Meaning |\n| --- | --- | --- | --- |"
+        head = "| Key | Type | Default | Set by | Meaning |\n| --- | --- | --- | --- | --- |"
         parts.append(f"\n## {section}\n\n{head}\n" + "\n".join(rows) + "\n")
     return "".join(parts)
 

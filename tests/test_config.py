@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import functools
 import pickle
+import re
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from indextables import Table
 from indextables import config as keys
 from indextables.config import (
     Config,
@@ -14,7 +18,9 @@ from indextables.config import (
     parse_duration_ms,
     parse_size,
 )
+from indextables.config.registry import KEYS
 from indextables.errors import ConfigError, InvalidValueError, UnknownKeyError
+from indextables.log.transaction import Operation, Transaction
 
 INTERVAL = "spark.indextables.checkpoint.interval"
 
@@ -97,6 +103,40 @@ def test_table_properties_of_others_are_passed_over():
     assert known_keys({INTERVAL: "5", "delta.x": "1", "spark.indextables.never.heard": "2"}) == {
         INTERVAL: "5"
     }
+
+
+# What these words are about is the process's business, whatever key has them in its name.
+OF_THE_PROCESS = re.compile(
+    r"path|tempdir|heap|parallelism|credential|secret|endpoint|token$|maxmemory|maxopen|cache\.|ariadne"
+    r"|driver|distributed|protocol\.check|retentioncheck|indexquery\.max[de]|maxfilesize"
+)
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: key.name)
+def test_a_table_sets_no_key_of_the_process(key):
+    given = known_keys({key.name: "x", key.name.upper(): "y"})
+    assert bool(given) == key.in_table
+    if OF_THE_PROCESS.search(key.name.lower()):
+        assert not key.in_table
+
+
+def test_a_table_does_not_choose_where_its_readers_delete(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    home = tmp_path / "home"
+    (home / "copies-of-letters").mkdir(parents=True)
+    letters = [home / "tmp-letter", home / "copies-of-letters" / "letter"]
+    for letter in letters:
+        letter.write_text("dear")
+    rows = pa.table({"id": [1, 2], "body": ["one", "two"]})
+    table = Table.create(tmp_path / "t", rows.schema)
+    metadata = table.snapshot().metadata
+    properties = {**metadata.configuration, "spark.indextables.cache.disk.path": str(home)}
+    changed = replace(metadata, configuration=properties)
+    table.log.commit(Transaction(operation=Operation.METADATA, actions=[changed]))
+    table = Table.open(tmp_path / "t")
+    table.append(rows)
+    assert table.count(where="body indexquery 'two'") == 1
+    assert sorted(p for p in home.rglob("*") if p.is_file()) == sorted(letters)
 
 
 def test_flattening_keeps_precedence():

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from indextables.config import Config
-from indextables.errors import ConfigError
+from indextables.errors import ConfigError, SplitsPurgedError
 from indextables.jobs.purge import purge
+from indextables.log.names import PURGE_LOCK
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
 from indextables.table import Table
@@ -314,7 +315,134 @@ def test_more_objects_than_a_store_lists_or_deletes_at_once(s3):
     now = time.time_ns() // 1_000_000
     early = purge(TransactionLog(store), retention_hours=None, dry_run=False, config=Config())
     assert early.files_deleted == 0
-    later = TransactionLog(store, now_ms=lambda: now + 8 * DAYS * 1000)
+    later = TransactionLog(store)
+    later.age_now_ms = lambda: now + 8 * DAYS * 1000
     assert purge(later, retention_hours=None, dry_run=False, config=Config()).files_deleted == 1_050
     assert table.count() == 2
     assert sum(meta.path.endswith(".split") for meta in store.list()) == 1
+
+
+# --- clocks --------------------------------------------------------------------------------------
+
+
+def test_a_purge_whose_clock_is_ahead_takes_ages_from_the_store(table, tmp_path):
+    young = orphan(tmp_path)
+    log = TransactionLog(
+        open_store(tmp_path / "t"), now_ms=lambda: time.time_ns() // 1_000_000 + 8 * DAYS * 1000
+    )
+    assert purge(log, retention_hours=None, dry_run=False, config=Config()).files_deleted == 0
+    assert young.exists()
+
+
+def test_files_are_dated_by_the_file_system(tmp_path, monkeypatch):
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() - 8 * DAYS * 10**9)
+    store = open_store(tmp_path / "t")
+    store.put("a", b"x")
+    assert abs(store.head("a").modified_ms - real() // 10**6) < DAYS * 1000
+    assert abs(store.clock_ms() - real() // 10**6) < DAYS * 1000
+    assert [meta.path for meta in store.list()] == ["a"]
+
+
+@pytest.mark.parametrize("job", ["append", "merge", "delete", "index"])
+def test_a_write_whose_files_were_purged_is_not_acknowledged(table, tmp_path, job):
+    """A clock that was set between the write and the commit makes new files look old."""
+    writer = Table.open(tmp_path / "t")
+    before = sorted(writer.scan()["id"].to_pylist())
+
+    def interfere(phase):
+        if phase == "before_put":
+            age(tmp_path / "t", 8)
+            run(tmp_path)
+
+    writer.log._committer.observer = interfere
+    jobs = {
+        "append": lambda: writer.append(rows(4)),
+        "delete": lambda: writer.delete(where="id = 1"),
+        "index": writer.index_crossreferences,
+    }
+    if job == "merge":  # one group that fails is reported, and does not end the others
+        Table.open(tmp_path / "t").append(rows(5))
+        before.append(5)
+        assert writer.merge_splits().merge_groups == 0
+    else:
+        with pytest.raises(SplitsPurgedError, match="a purge took them for old ones"):
+            jobs[job]()
+    assert sorted(Table.open(tmp_path / "t").scan()["id"].to_pylist()) == before
+    assert all(check.passed for check in Table.open(tmp_path / "t").verify())
+
+
+def test_a_purge_waits_for_a_commit_and_a_commit_for_a_purge(table, tmp_path):
+    import threading
+
+    store = open_store(tmp_path / "t")
+    order = []
+
+    def purging():
+        with open_store(tmp_path / "t").commits_held(PURGE_LOCK, alone=True):
+            order.append("purge")
+
+    with (
+        store.commits_held(PURGE_LOCK, alone=False) as first,
+        open_store(tmp_path / "t").commits_held(PURGE_LOCK, alone=False) as second,
+    ):
+        assert first
+        assert second
+        thread = threading.Thread(target=purging)
+        thread.start()
+        thread.join(0.1)
+        order.append("commits")
+    thread.join()
+    assert order == ["commits", "purge"]
+    assert not list((tmp_path / "t" / "_transaction_log").glob(".lock*"))
+
+
+def test_a_commit_of_the_future_does_not_hide_the_table_of_now(table, tmp_path):
+    ahead = Table.open(tmp_path / "t")
+    real = ahead.log.now_ms
+    ahead.log._committer.now_ms = lambda: real() + 4_000 * DAYS * 1000
+    ahead.append(rows(10))
+    Table.open(tmp_path / "t").append(rows(11))
+    now = real()
+    fresh = TransactionLog(open_store(tmp_path / "t"))
+    stamps = [entry.timestamp for entry in fresh.history()][::-1]
+    assert stamps[3] > now
+    assert fresh.snapshot(timestamp_ms=now).version == 4
+    assert fresh.snapshot(timestamp_ms=now + 60_000).version == 4
+    for version, stamp in enumerate(stamps):  # a stamp of the history still means its version
+        assert fresh.snapshot(timestamp_ms=stamp).version == version
+
+
+# --- links ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behind", ["day=x", "day=x/splits", "_xrefsplits"])
+def test_what_lies_behind_a_link_is_not_deleted(table, tmp_path, behind):
+    """A folder of this table leads into another one, whose splits this log does not name."""
+    other = Table.create(tmp_path / "other", SCHEMA, partition_by=["day"])
+    other.append(rows(7))
+    (tmp_path / "other" / "notes.split").write_text("keep")
+    link = tmp_path / "t" / behind
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(tmp_path / "other", target_is_directory=True)
+    age(tmp_path / "t", 8)
+    age(tmp_path / "other", 8)
+    before = sorted((tmp_path / "other").rglob("*"))
+    found = run(tmp_path)
+    assert found.files_deleted == 0
+    store = open_store(tmp_path / "t")
+    listed = [meta.path for meta in store.list() if meta.path.startswith(behind)]
+    assert listed
+    store.delete(listed)  # as DROP and the clean-up after a failed write do
+    assert sorted((tmp_path / "other").rglob("*")) == before
+    assert other.count() == 1
+
+
+def test_a_link_that_is_a_file_goes_and_its_target_stays(table, tmp_path):
+    target = tmp_path / "elsewhere"
+    target.write_text("keep")
+    (tmp_path / "t" / "old.split").symlink_to(target)
+    store = open_store(tmp_path / "t")
+    store.delete(["old.split"])
+    assert target.read_text() == "keep"
+    assert not (tmp_path / "t" / "old.split").is_symlink()

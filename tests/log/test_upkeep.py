@@ -78,7 +78,7 @@ def old_table(options=None):
     log = new_log(options={"spark.indextables.checkpoint.interval": 4} | (options or {}))
     for _ in range(11):
         append(log)
-    log.now_ms = lambda: log.snapshot().timestamp + 100 * DAY
+    log.now_ms = log.age_now_ms = lambda: log.snapshot().timestamp + 100 * DAY
     return log
 
 
@@ -108,7 +108,7 @@ def test_clean_up_that_fails_raises_or_goes_on_but_never_fails_a_commit():
                               "spark.indextables.cleanup.failurePolicy": policy})  # fmt: skip
         for _ in range(11):
             append(log)
-        log.now_ms = lambda log=log: log.snapshot().timestamp + 100 * DAY
+        log.now_ms = log.age_now_ms = lambda log=log: log.snapshot().timestamp + 100 * DAY
         store.inject("delete", "before")
         assert append(log).version == 12
         for _ in range(20):

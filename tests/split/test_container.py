@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
+import zlib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from conftest import query
 
 from indextables.errors import (
@@ -249,3 +253,43 @@ def test_a_cache_folder_that_cannot_be_written_is_replaced(make, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert replace(searcher, pool=pool).search(SEARCH).tolist() == EXPECTED
+
+
+# --- expansion -----------------------------------------------------------------------------------
+
+
+def peak_of(work) -> int:
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedIndexError):
+            work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("size", "claimed"), [(1 << 20, 8 << 30), (100 << 20, 1 << 20)])
+def test_a_section_takes_no_memory_for_what_it_claims_or_hides(size, claimed):
+    """One claims far more than it holds, one holds far more than it claims."""
+    data = zstandard.compress(bytes(size), 3)
+    section = Section("index", "a", 0, len(data), claimed, 0, "zstd")
+    assert peak_of(lambda: read_section(lambda a, b: data[a:b], section, path="x")) < 8 << 20
+
+
+def test_a_section_of_zeros_that_is_honest_is_refused_before_it_grows():
+    content = bytes(65 << 20)
+    data = zstandard.compress(content, 3)
+    section = Section("index", "a", 0, len(data), len(content), zlib.crc32(content), "zstd")
+    assert peak_of(lambda: read_section(lambda a, b: data[a:b], section, path="x")) < 1 << 20
+
+
+def test_pages_that_claim_more_than_the_footer_are_refused(make, monkeypatch):
+    split = make(TABLE).split
+    chunks = split.footer.chunks([0], ["body"])
+    data = (Path(split.store.uri) / split.path).read_bytes()
+    read = lambda at, length: data[at : at + length]  # noqa: E731
+    split.footer.check_pages(read, chunks, path="x")
+    for changes in ({"total_uncompressed_size": 10}, {"total_uncompressed_size": 1 << 40}):
+        chunk = replace(chunks[0], parquet=SimpleNamespace(**changes))
+        with pytest.raises(DamagedSplitError, match="claim"):
+            split.footer.check_pages(read, [chunk], path="x")

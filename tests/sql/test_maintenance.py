@@ -291,6 +291,7 @@ def test_partitions_of_another_writer_whose_values_make_no_sense(table, uri, ses
     from indextables.log.transaction import Operation, Transaction
 
     foreign = Add(path="x.split", size=1, partition_values={"month": "May"}, num_records=1)
+    table.log.store.put("x.split", b"x")
     table.log.commit(Transaction(operation=Operation.APPEND, actions=[foreign]))
     with pytest.raises(CorruptLogError, match="not of their columns' types"):
         run(f"DROP INDEXTABLES PARTITIONS FROM '{uri}' WHERE month = 1", session)

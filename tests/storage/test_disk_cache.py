@@ -370,3 +370,61 @@ def test_a_user_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Path, "home", homeless)
     monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
     assert default_folder().parent == tmp_path
+
+
+# --- other users of the machine ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o722])
+def test_a_folder_that_others_can_write_is_refused(
+    store: FaultyStore, tmp_path: Path, mode: int
+) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(mode)
+    cache = DiskCache(folder, 1 << 30)
+    with pytest.raises(StorageError, match=r"can be written by other users .* chmod 700"):
+        cache.fetch(store, "a", 1000)
+    with pytest.raises(StorageError, match="can be written by other users"):
+        cache.flush()
+    folder.chmod(0o755)
+    assert cache.fetch(store, "a", 1000).read_bytes() == b"a" * 1000
+
+
+def test_a_folder_of_another_user_is_refused(
+    store: FaultyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").mkdir(mode=0o700)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(StorageError, match=f"belongs to another user .number {owner}"):
+        DiskCache(tmp_path / "cache", 1 << 30).fetch(store, "a", 1000)
+
+
+def test_a_link_made_in_advance_in_the_temporary_folder_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leads to a folder of the victim's own, where the cache would delete."""
+    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    (tmp_path / "home").mkdir(mode=0o700)
+    shared = tmp_path / f"indextables-{os.geteuid()}"
+    shared.symlink_to(tmp_path / "home")
+    chosen = default_folder()
+    assert chosen.parent == tmp_path
+    assert chosen not in (shared, tmp_path / "home")
+    assert not chosen.is_symlink()
+
+
+def test_links_in_the_folder_are_not_followed_to_delete(store: FaultyStore, tmp_path: Path) -> None:
+    letters = tmp_path / "letters"
+    letters.mkdir()
+    (letters / "letter").write_bytes(b"dear" * 100)
+    cache = DiskCache(tmp_path / "cache", 1)
+    cache.fetch(store, "a", 1000)
+    (cache.folder / "copies-of-letters").symlink_to(letters)
+    (cache.folder / "tmp-letter").symlink_to(letters / "letter")
+    cache.fetch(store, "b", 1000)
+    cache.flush()
+    assert (letters / "letter").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -74,14 +73,8 @@ def test_files_are_readable_by_the_umask(files: Store, root: Path) -> None:
 def test_the_tag_changes_with_every_write(files: Store) -> None:
     tags = set()
     for _ in range(200):
-        start = time.time_ns()
         files.put("x", b"same")
-        end = time.time_ns()
         tags.add(files.head("x").etag)
-        # The kernel's own stamp may lie before the start, and then two writes may share it.
-        local = files.local_path("x")
-        assert local is not None
-        assert start <= local.stat().st_mtime_ns <= end
     assert len(tags) == 200
 
 

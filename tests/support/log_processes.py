@@ -41,6 +41,7 @@ def compact_many(uri, options, start, stop, results):
             continue
         sources = files[:2]
         name = f"day=1/splits/merged-{merged}.split"
+        log.store.put(name, b"x")
         actions = [
             *(Remove(path=p, data_change=False) for p in sources),
             add(name, data_change=False, tags={"sources": "+".join(sources)}),

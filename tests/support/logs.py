@@ -12,6 +12,7 @@ from indextables.log.actions import Add, AddXRef, Metadata, Remove
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import Store, open_store
+from indextables.storage.local import LocalStore
 
 _numbers = itertools.count()
 
@@ -51,7 +52,11 @@ def add(path: str | None = None, *, day: str | None = "1", size: int = 10, **fie
 
 
 def append(log: TransactionLog, *adds: Add):
-    return log.commit(Transaction(operation=Operation.APPEND, actions=adds or [add()]))
+    adds = adds or (add(),)
+    if isinstance(log.store, LocalStore):  # where a commit looks whether its files are there
+        for one in adds:
+            log.store.put(one.path, b"x" * one.size)
+    return log.commit(Transaction(operation=Operation.APPEND, actions=adds))
 
 
 def remove(log: TransactionLog, *paths: str, operation: Operation = Operation.REWRITE):

@@ -472,8 +472,8 @@ def test_a_table_of_the_scala_product(tmp_path, config):
         data_change=True, num_records=7, min_values={"id": "1"}, max_values={"id": "9"},
         doc_mapping_json=mapping,
     )  # fmt: skip
-    log.commit(Transaction(operation=Operation.APPEND, actions=[added]))
     store.put_if_absent("splits/part-1.split", b"not Parquet")
+    log.commit(Transaction(operation=Operation.APPEND, actions=[added]))
     table = Table.open(tmp_path / "foreign", config=config)
     assert table.schema.equals(SCHEMA)
     assert table.count() == 7 and table.count(where="id > 100") == 0

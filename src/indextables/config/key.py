@@ -12,7 +12,7 @@ method gives the key that is read with it::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from indextables.config.values import parse_boolean, parse_duration_ms, parse_size
@@ -27,7 +27,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Key(Generic[T]):
-    """One configuration key. `kind` is the type's name in the documentation."""
+    """One configuration key. `kind` is the type's name in the documentation.
+
+    `in_table` says whether a property of a table may set it. Whoever can write to a table can set
+    its properties, so a key that names a place or a credential of the process, that bounds its
+    memory, threads or requests, or that switches off a check, is set by the process alone.
+    """
 
     name: str
     kind: str
@@ -35,10 +40,17 @@ class Key(Generic[T]):
     meaning: str
     section: str
     parse: Callable[[object], T]
+    in_table: bool = True
 
     def optional(self) -> Key[T | None]:
         """The same key, unset by default."""
-        return Key(self.name, self.kind, None, self.meaning, self.section, self.parse)
+        return Key(
+            self.name, self.kind, None, self.meaning, self.section, self.parse, self.in_table
+        )
+
+    def of_process(self) -> Key[T]:
+        """The same key, which no table sets."""
+        return replace(self, in_table=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,14 +24,20 @@ def is_own_key(name: str) -> bool:
 def known_keys(properties: Mapping[str, str]) -> dict[str, str]:
     """Table properties that configure this package; what other writers left there is passed over.
 
+    So is a key that only the process may set: a table does not choose where its readers keep
+    files, nor how much memory they spend.
+
     >>> known_keys({"spark.indextables.checkpoint.interval": "5", "owner": "me"})
     {'spark.indextables.checkpoint.interval': '5'}
+    >>> known_keys({"spark.indextables.cache.disk.path": "/home/me"})
+    {}
     """
-    return {
-        name: value
-        for name, value in properties.items()
-        if canonical(name) in KEYS or family_of(canonical(name)) is not None
-    }
+    return {name: value for name, value in properties.items() if _is_of_tables(canonical(name))}
+
+
+def _is_of_tables(canonical_name: str) -> bool:
+    key = KEYS.get(canonical_name)
+    return key.in_table if key is not None else family_of(canonical_name) is not None
 
 
 class Config:

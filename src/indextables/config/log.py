@@ -30,21 +30,21 @@ TRANSACTION_USE_OPTIMIZED = _log.boolean(
 )
 TRANSACTION_CACHE_ENABLED = _log.boolean(
     "transaction.cache.enabled", True, "Keep parsed log files and snapshots in memory."
-)
+).of_process()
 TRANSACTION_CACHE_TTL = _log.duration(
     "transaction.cache.ttl.ms", 300_000, "How long a cached log file or snapshot may be used."
-)
+).of_process()
 TRANSACTION_MAX_STALENESS = _log.duration(
     "transaction.cache.maxStalenessMs",
     0,
     "How old a cached snapshot may be before a read asks the store for newer versions. "
     "0 asks always.",
-)
+).of_process()
 TRANSACTION_MAX_FILE_SIZE = _log.size(
     "transaction.maxFileSize",
     "1G",
     "How large one log file may become when it is decompressed; a larger one is refused.",
-)
+).of_process()
 
 _checkpoints = Section("Checkpoints")
 
@@ -56,7 +56,7 @@ CHECKPOINT_INTERVAL = _checkpoints.integer(
 )
 CHECKPOINT_PARALLELISM = _checkpoints.integer(
     "checkpoint.parallelism", 4, "How many version files are read at once.", low=1
-)
+).of_process()
 CHECKPOINT_READ_TIMEOUT = _checkpoints.integer(
     "checkpoint.read.timeoutSeconds",
     30,
@@ -86,7 +86,7 @@ STATE_ENTRIES_PER_MANIFEST = _state.integer(
 )
 STATE_READ_PARALLELISM = _state.integer(
     "state.read.parallelism", 8, "How many manifests are read at once.", low=1
-)
+).of_process()
 STATE_RETRY_ATTEMPTS = _state.integer(
     "state.retry.maxAttempts", 10, "How often writing a state is tried.", low=1
 )
@@ -160,7 +160,7 @@ PURGE_RETENTION_CHECK = _retention.boolean(
     "purge.retentionCheckEnabled",
     True,
     "Refuse to purge splits younger than 24 hours, which a running write may still commit.",
-)
+).of_process()
 PURGE_MAX_FILES = _retention.integer(
     "purge.maxFilesToDelete", 1_000_000, "How many splits one purge deletes at the most.", low=1
 )
@@ -185,7 +185,7 @@ PROTOCOL_CHECK_ENABLED = _protocol.boolean(
     "protocol.checkEnabled",
     True,
     "Refuse tables whose protocol is newer than this release. False is for emergencies.",
-)
+).of_process()
 
 _skipped = Section("Skipped files")
 

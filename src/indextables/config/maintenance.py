@@ -28,7 +28,7 @@ MERGE_PARALLELISM = _merging.integer(
     0,
     "How many splits one process makes at once; 0 is one for each core. Spark's tasks are as many "
     "as its cores.",
-)
+).of_process()
 MERGE_BATCH_SIZE = _merging.integer(
     "merge.batchSize",
     0,
@@ -39,13 +39,13 @@ MERGE_HEAP_SIZE = _merging.size(
     "1G",
     "Memory for the index of rows that have to be indexed again; it grows as it is needed.",
     low=15_000_000,
-)
+).of_process()
 MERGE_TEMP_DIRECTORY = _merging.text(
     "merge.tempDirectoryPath",
     "",
     "Where merged splits are built before they are stored; indexWriter.tempDirectoryPath by "
     "default.",
-)
+).of_process()
 MERGE_PRECOMMIT = _merging.boolean(
     "mergePrecommit",
     False,

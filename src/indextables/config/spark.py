@@ -45,24 +45,24 @@ DRIVER_MAX_ROWS = _reading.integer(
     10_000,
     "A query whose search finds at most so many rows is answered on the driver, without a Spark "
     "job. 0 never does that.",
-)
+).of_process()
 DRIVER_MAX_AGGREGATED_ROWS = _reading.integer(
     "read.driver.maxAggregatedRows",
     200_000,
     "An aggregate over a search that finds at most so many rows is computed on the driver, without "
     "a Spark job.",
-)
+).of_process()
 DRIVER_MAX_SPLITS = _reading.integer(
     "read.driver.maxSplits",
     64,
     "A query that has to look at more splits is never answered on the driver.",
-)
+).of_process()
 NATIVE_SCAN = _reading.boolean(
     "read.nativeScan.enabled",
     True,
     "Let Spark's own Parquet reader read splits where no index helps and the table is on a "
     "local disk.",
-)
+).of_process()
 
 _distributed_log = Section("Spark: distributed log")
 
@@ -71,20 +71,20 @@ DISTRIBUTED_LOG = _distributed_log.boolean(
     True,
     "Read version files of tables in object stores on executors. Local disks are read by the "
     "driver, which is faster there.",
-)
+).of_process()
 DISTRIBUTED_MIN_FILES = _distributed_log.integer(
     "transaction.distributed.minFiles",
     10,
     "With fewer version files to read, the driver reads them.",
     low=1,
-)
+).of_process()
 DISTRIBUTED_PARALLELISM = _distributed_log.integer(
     "transaction.distributed.parallelism",
     0,
     "How many tasks read version files; 0 is Spark's default parallelism.",
-)
+).of_process()
 DISTRIBUTED_ADAPTIVE = _distributed_log.boolean(
     "transaction.distributed.adaptiveParallelism",
     True,
     "Start fewer tasks for few files and, beyond a hundred files, up to twice as many.",
-)
+).of_process()

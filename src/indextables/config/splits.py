@@ -18,7 +18,7 @@ INDEXQUERY_MAX_DEPTH = _queries.integer(
     "How deep parentheses and NOT may be nested in a search query.",
     low=1,
     high=150,
-)
+).of_process()
 
 _indexing = Section("Indexing")
 
@@ -73,12 +73,12 @@ WRITER_HEAP_SIZE = _indexing.size(
     "100M",
     "Memory for the index of a split that is being written; more rows make more segments.",
     low=15_000_000,
-)
+).of_process()
 WRITER_TEMP_DIRECTORY = _indexing.text(
     "indexWriter.tempDirectoryPath",
     "",
     "Where splits are built before they are stored; the system's temporary directory by default.",
-)
+).of_process()
 
 _statistics = Section("Statistics")
 
@@ -110,13 +110,13 @@ MAX_EXPANSIONS = _search.integer(
     100_000,
     "How many different words one wildcard, phrase prefix or range of words may match in a split.",
     low=1,
-)
+).of_process()
 MAX_OPEN_SPLITS = _search.integer(
     "search.maxOpenSplits",
     128,
     "How many indexes a process keeps open; each costs a thread and some memory.",
     low=1,
-)
+).of_process()
 
 _cache = Section("Cache")
 
@@ -124,18 +124,18 @@ CACHE_DISK_PATH = _cache.text(
     "cache.disk.path",
     "",
     "The folder where copies of remote splits are kept. Empty means the user's cache folder.",
-)
+).of_process()
 CACHE_DISK_MAX_SIZE = _cache.size(
     "cache.disk.maxSize",
     "20G",
     "How much that folder may hold; the least recently used copies are deleted.",
-)
+).of_process()
 
 _reading = Section("Reading")
 
 READ_PARALLELISM = _reading.integer(
     "read.parallelism", 8, "How many splits one process reads at once.", low=1
-)
+).of_process()
 
 _writing = Section("Writing")
 
@@ -150,4 +150,4 @@ WRITE_MAX_OPEN_SPLITS = _writing.integer(
     16,
     "How many partitions one writer keeps open at once; the one written least lately is closed.",
     low=1,
-)
+).of_process()

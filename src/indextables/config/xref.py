@@ -16,13 +16,17 @@ XREF_TEMP_DIRECTORY = _xref.text(
     "xref.build.tempDirectoryPath",
     "",
     "Where XRefs are built before they are stored; indexWriter.tempDirectoryPath by default.",
+).of_process()
+XREF_HEAP_SIZE = (
+    _xref.size(
+        "xref.build.heapSize",
+        "50M",
+        "Memory for an XRef that is being built; indexWriter.heapSize if that is set, else 50M.",
+        low=15_000_000,
+    )
+    .of_process()
+    .optional()
 )
-XREF_HEAP_SIZE = _xref.size(
-    "xref.build.heapSize",
-    "50M",
-    "Memory for an XRef that is being built; indexWriter.heapSize if that is set, else 50M.",
-    low=15_000_000,
-).optional()
 XREF_DIRECTORY = _xref.text(
     "xref.storage.directory",
     "_xrefsplits",
@@ -71,7 +75,7 @@ XREF_MAX_MEMORY = _xref.size(
     "xref.query.maxMemory",
     "1G",
     "How large the XRefs are together that a process keeps open.",
-)
+).of_process()
 
 _auto_index = Section("Cross-references: automatic indexing")
 
@@ -104,4 +108,4 @@ XREF_BUILD_PARALLELISM = _auto_index.integer(
     "xref.build.parallelism",
     0,
     "How many XRefs are built at once; 0 is one for each core, with Spark one for each task.",
-)
+).of_process()

@@ -53,6 +53,7 @@ from indextables.errors.commit import (
     MetadataChangedError,
     ProtocolChangedError,
     RetriesExhaustedError,
+    SplitsPurgedError,
 )
 from indextables.errors.config import (
     ConfigError,
@@ -175,6 +176,7 @@ __all__ = [
     "SplitError",
     "SplitFileError",
     "SplitWriteError",
+    "SplitsPurgedError",
     "StatementError",
     "StatementSyntaxError",
     "StorageError",

@@ -24,6 +24,20 @@ class CommitStateUnknownError(CommitError):
         )
 
 
+class SplitsPurgedError(CommitError):
+    """Files of a write were deleted before it could commit."""
+
+    def __init__(self, uri: str, paths: Sequence[str]) -> None:
+        self.uri = uri
+        self.paths = tuple(paths)
+        super().__init__(
+            f"{len(paths):,} files of this write are gone from '{uri}' ({', '.join(paths[:3])}): "
+            "a purge took them for old ones. Nothing was changed. Set the clocks of the machines "
+            "that use the table, make the retention of PURGE longer than the longest write, and "
+            "write again."
+        )
+
+
 class RetriesExhaustedError(CommitError):
     """Every attempt lost to another writer."""
 

@@ -2,9 +2,10 @@
 
 One listing of the table says what there is and how old it is. What is retained is computed once,
 from all version files and all checkpoints that stay. A split that is younger than the retention is
-never deleted: a write that is under way has stored it and will name it when it commits. Before
-each batch of deletes the newest version is looked at again, because a restore may have brought an
-old split back.
+never deleted: a write that is under way has stored it and will name it when it commits. Ages are
+taken by the clock of the store. Before each batch of deletes the newest version is looked at again,
+because a restore may have brought an old split back. On a local disk, whose times are those of some
+machine, commits wait meanwhile; one whose files went is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from indextables.log.actions import Add, AddXRef
 from indextables.log.expiry import CleanupPlan
 from indextables.log.files import paths_of
 from indextables.log.listing import LogListing, list_log
-from indextables.log.names import LOG_DIRECTORY
+from indextables.log.names import LOG_DIRECTORY, PURGE_LOCK
 from indextables.log.retention import apply_cleanup, plan_log_cleanup
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -66,7 +67,8 @@ def purge(
     if log_retention_hours is not None:
         _check_hours(log_retention_hours, config)
         config = Config({keys.PURGE_LOG_RETENTION_HOURS.name: log_retention_hours}).over(config)
-    now_ms = log.now_ms()
+    # A dry run changes nothing, so it does not ask the store, which takes writing to it.
+    now_ms = log.now_ms() if dry_run else log.age_now_ms()
     older_than_ms = now_ms - int(retention_hours * _HOUR_MS)
 
     in_log, splits = _listed(log)
@@ -81,7 +83,9 @@ def purge(
 
     named = _named_paths(log, listing, gone)
     old = (meta for meta in splits if meta.modified_ms <= older_than_ms)
-    orphans = [m for m in old if m.path.removesuffix(".crc") not in named]
+    orphans = [
+        m for m in old if m.path.removesuffix(".crc") not in named and log.store.owns(m.path)
+    ]
     orphans = orphans[: config[keys.PURGE_MAX_FILES]]
     if not dry_run:
         orphans = _delete(log, orphans)
@@ -166,12 +170,13 @@ def _delete(log: TransactionLog, orphans: Sequence[ObjectMeta]) -> list[ObjectMe
     seen, live = -1, set[str]()
     with progress("Deleting splits", len(orphans)) as advance:
         for start in range(0, len(orphans), _DELETE_AT_ONCE):
-            newest = log.newest()
-            if newest.version != seen:
-                seen, live = newest.version, _live(newest)
             batch = orphans[start : start + _DELETE_AT_ONCE]
-            batch = [meta for meta in batch if meta.path.removesuffix(".crc") not in live]
-            log.store.delete([meta.path for meta in batch])
+            with log.store.commits_held(PURGE_LOCK, alone=True):
+                newest = log.newest()
+                if newest.version != seen:
+                    seen, live = newest.version, _live(newest)
+                batch = [meta for meta in batch if meta.path.removesuffix(".crc") not in live]
+                log.store.delete([meta.path for meta in batch])
             deleted += batch
             advance(len(batch))
     return deleted

@@ -93,7 +93,10 @@ def _write(
     log = TransactionLog.create(target, metadata, protocol=protocol, config=config)
     log.commit(
         Transaction(
-            operation=Operation.APPEND, actions=adds, parameters={"repair": "transaction log"}
+            operation=Operation.APPEND,
+            actions=adds,
+            files_are_here=False,
+            parameters={"repair": "transaction log"},
         )
     )
 

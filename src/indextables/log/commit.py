@@ -22,7 +22,9 @@ from indextables.errors import (
     LogError,
     MetadataChangedError,
     ObjectExistsError,
+    ObjectNotFoundError,
     RetriesExhaustedError,
+    SplitsPurgedError,
     StorageError,
     StorageRefusedError,
     TableExistsError,
@@ -30,7 +32,7 @@ from indextables.errors import (
 )
 from indextables.log.actions import Action, Add, AddXRef, CommitInfo
 from indextables.log.conflicts import check_conflicts, difference
-from indextables.log.names import version_path
+from indextables.log.names import PURGE_LOCK, version_path
 from indextables.log.reader import LogReader
 from indextables.log.rebase import actions_on
 from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
@@ -155,7 +157,10 @@ class Committer:
             return None
         for attempt in range(1, self.config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
             try:
-                self.store.put_if_absent(version_path(version), data)
+                with self.store.commits_held(PURGE_LOCK, alone=False) as held:
+                    if held and mine.files_are_here:
+                        self._check_files(actions)
+                    self.store.put_if_absent(version_path(version), data)
                 won: bool | None = True
             except ObjectExistsError:
                 # Perhaps it is ours: a client repeats a request whose answer was lost.
@@ -179,6 +184,18 @@ class Committer:
         raise CommitStateUnknownError(
             self.store.uri, version=version, transaction_id=transaction_id
         )
+
+    def _check_files(self, actions: Sequence[Action]) -> None:
+        """A purge that runs after this one finds the files named; one before it took them."""
+        gone = []
+        for action in actions:
+            if isinstance(action, Add | AddXRef):
+                try:
+                    self.store.head(action.path)
+                except ObjectNotFoundError:
+                    gone.append(action.path)
+        if gone:
+            raise SplitsPurgedError(self.store.uri, gone)
 
     def _stands(self, snapshot: Snapshot, mine: VersionActions) -> bool:
         """Whether a version that was written is one of the log; False if nobody can tell.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +59,16 @@ def _entry(version: VersionActions) -> HistoryEntry:
     )
 
 
-def version_at(store: Store, reader: LogReader, timestamp_ms: int) -> int:
+def version_at(store: Store, reader: LogReader, timestamp_ms: int, *, now_ms: int) -> int:
     """The newest version that was committed at or before a time.
 
     Our timestamps rise with the versions, so a binary search reads a handful of files. A version
     of another writer counts with the age of its object. Retention leaves gaps between old
     checkpoints: what was current in one of them cannot be told any more.
+
+    A writer whose clock was far ahead stamps its version, and so all later ones, with a time that
+    has not come. For a time up to now, such versions count with the age of their objects. For a
+    time that has not come either, the version with exactly that stamp is meant, or the newest.
     """
     listing = list_log(store)
     earliest = earliest_readable(listing)
@@ -73,18 +78,35 @@ def version_at(store: Store, reader: LogReader, timestamp_ms: int) -> int:
         )
     there = sorted({*listing.versions, *listing.states, *listing.checkpoints})
     there = there[there.index(earliest) :]
-    later = bisect.bisect_right(
-        there, timestamp_ms, key=lambda version: _timestamp(reader, listing, version)
-    )
+
+    def stamp(version: int) -> int:
+        return _timestamp(reader, listing, version)
+
+    later = bisect.bisect_right(there, timestamp_ms, key=stamp)
+    if timestamp_ms > now_ms:
+        exact = later and stamp(there[later - 1]) == timestamp_ms
+        return there[later - 1] if exact else there[-1]
+    if later < len(there) and stamp(there[-1]) > now_ms:
+        ahead = bisect.bisect_right(there, now_ms, key=stamp)
+        stored = [_stored_ms(listing, version) for version in there[ahead:]]
+        # A table that was copied has its objects in any order.
+        rising = list(itertools.accumulate(reversed(stored), min))[::-1]
+        passed = bisect.bisect_right(rising, timestamp_ms)
+        later = ahead + passed if passed else later
     wanted = f"{timestamp_ms} (milliseconds since 1970)"
     problem = None if later else f"version as old as {wanted}"
     found = there[later - 1]
     in_gap = 0 < later < len(there) and there[later] > found + 1
-    if in_gap and _timestamp(reader, listing, found) < timestamp_ms:
+    if in_gap and stamp(found) < timestamp_ms:
         problem = f"version of {wanted} any more"
     if problem:
         raise VersionNotFoundError(store.uri, problem, earliest=earliest, latest=listing.latest)
     return found
+
+
+def _stored_ms(listing: LogListing, version: int) -> int:
+    groups = (listing.versions, listing.states, listing.checkpoints)
+    return min(group[version].modified_ms for group in groups if version in group)
 
 
 def _timestamp(reader: LogReader, listing: LogListing, version: int) -> int:

@@ -16,6 +16,8 @@ from indextables.errors import UnsafePathError
 
 LOG_DIRECTORY = "_transaction_log"
 LAST_CHECKPOINT = f"{LOG_DIRECTORY}/_last_checkpoint"
+PURGE_LOCK = f"{LOG_DIRECTORY}/_purge"
+"""Held by a purge that deletes and by commits: never an object itself."""
 MANIFEST_DIRECTORY = f"{LOG_DIRECTORY}/manifests"
 STATE_MANIFEST = "_manifest.avro"
 

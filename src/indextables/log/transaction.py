@@ -56,6 +56,8 @@ class Transaction:
 
     `read_snapshot` is the table at `read_version`, for those who still have it: the log may have
     lost that version by the time of the commit, or be the log of another table.
+
+    `files_are_here` is false for a log that is made beside its table, to be moved there.
     """
 
     operation: Operation
@@ -65,5 +67,6 @@ class Transaction:
     read_snapshot: Snapshot | None = None
     read_paths: frozenset[str] = frozenset()
     read_scope: Scope = nothing
+    files_are_here: bool = True
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)

@@ -85,6 +85,10 @@ class TransactionLog:
         log.commit(Transaction(operation=Operation.CREATE, actions=actions))
         return log
 
+    def age_now_ms(self) -> int:
+        """The time that ages of files are taken at: the store's, or this machine's if earlier."""
+        return min(self.now_ms(), self.store.clock_ms())
+
     # --- reading -----------------------------------------------------------------------------
 
     def snapshot(
@@ -100,7 +104,7 @@ class TransactionLog:
         matter; the snapshot may then lack others (`partial`).
         """
         if timestamp_ms is not None:
-            version = version_at(self.store, self._reader, timestamp_ms)
+            version = version_at(self.store, self._reader, timestamp_ms, now_ms=self.now_ms())
         if version is None:
             snapshot = self._reader.latest(keep_manifest=keep_manifest)
         else:
@@ -170,7 +174,12 @@ class TransactionLog:
     def cleanup(self) -> CleanupPlan:
         """Delete the log files whose time is over."""
         plan = self.plan_cleanup()
+        if not len(plan):
+            return plan
         config = self._effective()
+        plan = plan_log_cleanup(
+            self.store, list_log(self.store), now_ms=self.age_now_ms(), config=config
+        )
         policy = config[keys.CLEANUP_FAILURE_POLICY]
         apply_cleanup(self.store, plan, failure_policy=policy, config=config)
         return plan

@@ -21,6 +21,10 @@ from indextables.log.actions import Action, CommitInfo, action_from_json
 _GZIP = b"\x1f\x8b"
 _HEADER = b"\x01\x01"
 _NO_CHECKSUM = "00000000"
+_LINE = re.compile(rb"\S[^\n]*")
+_SHORT_LINE = 16
+"""Actions are longer than this; in so many bytes there is one line at the most."""
+_ANY_LINES = 1_000
 _CHECKSUM = re.compile(rb'"checksum":"([0-9a-f]{8})"')
 
 ENGINE = "indextables-python"
@@ -51,10 +55,21 @@ def decode_lines(data: bytes, *, where: str, limit: int) -> list[bytes]:
         raise LogTooLargeError(where, limit=limit)
     if not text.endswith((b"\n", b"}")):
         raise CorruptLogError(where, "it ends in the middle of a line" if text else "it is empty")
-    lines = [line for line in text.split(b"\n") if line.strip()]
+    lines = _lines(text, where=where)
     if not lines:
         raise CorruptLogError(where, "it is empty")
     _verify(text, lines[0], where=where)
+    return lines
+
+
+def _lines(text: bytes, *, where: str) -> list[bytes]:
+    """The lines that are not blank. A list of very many short ones would be a bomb."""
+    most = _ANY_LINES + len(text) // _SHORT_LINE
+    lines: list[bytes] = []
+    for match in _LINE.finditer(text):
+        if len(lines) >= most:
+            raise CorruptLogError(where, f"it has more than {most:,} lines and hardly any text")
+        lines.append(match[0])
     return lines
 
 

@@ -19,7 +19,7 @@ import functools
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Map
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,6 +34,7 @@ import zstandard
 
 from indextables.errors import DamagedIndexError, DamagedSplitError, ForeignSplitError, SchemaError
 from indextables.split.mapping import Mapping
+from indextables.split.page_headers import PageRecord, ReadAt, WrongPageError, check_against_chunk
 from indextables.split.row_numbers import UNTAGGED, Tags
 
 FORMAT_VERSION = 1
@@ -48,6 +49,13 @@ _MAX_FOOTER = 256 << 20
 _MAX_SECTION = 16 << 30
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _PIECE = 1 << 20
+_ANY_SECTION = 64 << 20
+_MOST_EXPANSION = 256
+"""What a section may claim that is larger than `_ANY_SECTION`; those of an index are dense."""
+_ANY_CHUNK = 256 << 20
+_MOST_EXPANSION_OF_ROWS = 2_000
+"""The same for a column of a row group, of which a writer makes about 32 MB."""
+_MAX_WINDOW = 128 << 20
 _WORTH_COMPRESSING = 0.9
 
 
@@ -108,6 +116,8 @@ class SplitInfo:
     """At which row the documents of each tag begin: see `row_numbers`."""
     partition_kinds: Map[str, str] = field(default_factory=dict)
     """How the table maps its partition columns: their values here are text."""
+    page_headers: str = field(default="", repr=False)
+    """Lengths and checksums of all page headers: see `page_headers`. Empty in older splits."""
 
     def index_sections(self) -> tuple[Section, ...]:
         """The files of the Tantivy index."""
@@ -129,6 +139,7 @@ class SplitInfo:
                 "tooLong": self.too_long,
                 "rowTags": self.row_tags,
                 "partitionKinds": self.partition_kinds,
+                "pageHeaders": self.page_headers,
             }
         )
 
@@ -153,9 +164,19 @@ class SplitInfo:
                 too_long=tuple(document["tooLong"]),
                 row_tags=tuple((int(t), int(r)) for t, r in document.get("rowTags", UNTAGGED)),
                 partition_kinds=document.get("partitionKinds", {}),
+                page_headers=str(document.get("pageHeaders", "")),
             )
         except (KeyError, TypeError, ValueError, SchemaError) as error:
             raise DamagedSplitError(path, f"its description cannot be read ({error})") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Where the pages of one column of one row group are."""
+
+    start: int
+    end: int
+    parquet: Any
 
 
 @dataclass(frozen=True)
@@ -196,6 +217,55 @@ class Footer:
         groups = range(self.parquet.num_row_groups)
         lengths = [self.parquet.row_group(i).num_rows for i in groups]
         return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+
+    @functools.cached_property
+    def _leaf_paths(self) -> tuple[str, ...]:
+        schema = self.parquet.schema
+        return tuple(schema.column(i).path for i in range(len(schema)))
+
+    @functools.cached_property
+    def _page_record(self) -> PageRecord | None:
+        text = self.info.page_headers
+        return PageRecord.from_text(text) if text else None
+
+    def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
+        """The column chunks that hold columns of row groups, in the order of the file."""
+        # A dot may be part of a column's name or separate it from a nested field.
+        names, beginnings = set(columns), tuple(f"{name}." for name in columns)
+        leaves = [
+            number
+            for number, path in enumerate(self._leaf_paths)
+            if path in names or path.startswith(beginnings)
+        ]
+        chunks = []
+        for group in groups:
+            row_group = self.parquet.row_group(group)
+            for leaf in leaves:
+                chunk: Any = row_group.column(leaf)
+                start = chunk.dictionary_page_offset or chunk.data_page_offset
+                chunks.append(Chunk(start, start + chunk.total_compressed_size, chunk))
+        return sorted(chunks, key=lambda chunk: chunk.start)
+
+    @staticmethod
+    def _check_expansion(chunk: Chunk) -> None:
+        """Refuse a chunk that would grow out of proportion before memory is taken for it."""
+        size, length = chunk.parquet.total_uncompressed_size, chunk.end - chunk.start
+        if size > _ANY_CHUNK and size > _MOST_EXPANSION_OF_ROWS * length:
+            raise WrongPageError(f"{length:,} bytes of a column claim to be {size:,}")
+
+    def check_pages(self, read: ReadAt, chunks: Sequence[Chunk], *, path: str) -> None:
+        """Check the page headers of column chunks, which Parquet's own checksums leave out."""
+        try:
+            record = self._page_record
+            for chunk in chunks:
+                self._check_expansion(chunk)
+                if record is not None:
+                    most = chunk.parquet.total_uncompressed_size
+                    record.check(read, chunk.start, chunk.end, most=most)
+                else:
+                    check_against_chunk(read, chunk.start, chunk.end, chunk.parquet)
+        except WrongPageError as error:
+            raise DamagedSplitError(path, f"its rows cannot be read ({error})") from None
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -324,14 +394,26 @@ def _check_sections(info: SplitInfo, *, limit: int, path: str) -> None:
 
 def read_section(read: ReadRange, section: Section, *, path: str) -> bytes:
     """The content of a section, checked."""
+    if section.size > _ANY_SECTION and section.size > _MOST_EXPANSION * section.length:
+        raise DamagedIndexError(
+            path, f"{section.name} claims {section.size:,} bytes and has {section.length:,}"
+        )
     data = read(section.offset, section.offset + section.length)
     if section.codec:
-        try:
-            stream = zstandard.ZstdDecompressor().stream_reader(data)
-            # One byte more than promised tells a bomb from an honest section.
-            data = stream.read(section.size + 1)
-        except zstandard.ZstdError as error:
-            raise DamagedIndexError(path, f"{section.name} does not decompress ({error})") from None
+        data = _decompressed(data, section, path=path)
     if len(data) != section.size or zlib.crc32(data) != section.crc:
         raise DamagedIndexError(path, f"the checksum of {section.name} is wrong")
     return data
+
+
+def _decompressed(data: bytes, section: Section, *, path: str) -> bytes:
+    """Decompress piece by piece, and no more than one piece beyond what the section claims."""
+    pieces, size = [], 0
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(data) as stream:
+            while size <= section.size and (piece := stream.read(_PIECE)):
+                pieces.append(piece)
+                size += len(piece)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise DamagedIndexError(path, f"{section.name} does not decompress ({error})") from None
+    return b"".join(pieces)

@@ -16,7 +16,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.errors import DamagedSplitError, ObjectNotFoundError, StorageError
-from indextables.split.container import Footer
+from indextables.split.container import Chunk, Footer
 from indextables.storage.store import Store
 
 Rows = npt.NDArray[np.int64]
@@ -133,18 +132,26 @@ class RowReader:
         if not len(groups):
             return self._empty(columns)
 
+        starts = self.footer.group_starts
+
         def read(file: pq.ParquetFile, share: Sequence[int]) -> pa.Table:
             return file.read_row_groups(list(share), columns=list(columns), use_threads=False)
 
+        def decoded(low: int, high: int) -> pa.Table:
+            share = groups[low:high]
+            rows = sum(int(starts[group + 1] - starts[group]) for group in share)
+            return self._decoded(share, columns, read, rows=rows)
+
         if self.store.local_path(self.path) is None:
-            return self._decoded(groups, columns, read)
+            return decoded(0, len(groups))
         bounds = [*range(0, len(groups), _FEW_GROUPS), len(groups)]
-        return pa.concat_tables(
-            _in_parallel(
-                lambda low, high: self._decoded(groups[low:high], columns, read),
-                list(itertools.pairwise(bounds)),
-            )
-        )
+        return pa.concat_tables(_in_parallel(decoded, list(itertools.pairwise(bounds))))
+
+    def check_pages(self, columns: Sequence[str]) -> None:
+        """Check all page headers of some columns without decoding a page, for another reader."""
+        chunks = self.footer.chunks(range(self.footer.parquet.num_row_groups), columns)
+        with self._source(chunks):
+            pass
 
     def _read_beginnings(
         self, groups: Sequence[int], counts: Sequence[int], columns: Sequence[str]
@@ -159,46 +166,65 @@ class RowReader:
                 pieces = file.iter_batches(
                     missing, row_groups=[group], columns=list(columns), use_threads=False
                 )
-                while missing:
-                    batches.append(next(pieces).slice(0, missing))
+                for piece in pieces:
+                    batches.append(piece.slice(0, missing))
                     missing -= batches[-1].num_rows
+                    if not missing:
+                        break
             return pa.Table.from_batches(batches).unify_dictionaries()
 
-        return self._decoded(groups, columns, read, list(self.footer.repeated_texts))
+        texts = list(self.footer.repeated_texts)
+        return self._decoded(groups, columns, read, rows=sum(counts), dictionaries=texts)
 
     def _decoded(
         self,
         groups: Sequence[int],
         columns: Sequence[str],
         read: Callable[[pq.ParquetFile, Sequence[int]], pa.Table],
+        *,
+        rows: int,
         dictionaries: list[str] | None = None,
     ) -> pa.Table:
-        local = self.store.local_path(self.path)
+        with self._source(self.footer.chunks(groups, columns)) as source:
+            file = pq.ParquetFile(
+                source,
+                metadata=self.footer.parquet,
+                page_checksum_verification=True,
+                read_dictionary=dictionaries,
+                # It costs more than it saves, and of a remote file it would read gaps between
+                # the ranges that were asked for.
+                pre_buffer=False,
+            )
+            table = read(file, groups)
+            table.validate()  # the columns have the same length
+        if table.num_rows != rows:
+            raise DamagedSplitError(
+                self.path, f"its rows cannot be read ({table.num_rows} of {rows} are there)"
+            )
+        # Parquet reads a struct's children by dotted names; whole columns are selected again here.
+        return table.select(list(columns)).replace_schema_metadata(None)
+
+    @contextlib.contextmanager
+    def _source(self, chunks: Sequence[Chunk]) -> Iterator[Any]:
+        """The file, of which these chunks may be read; their page headers are checked."""
         try:
-            with self._open(local, groups, columns) as source:
-                file = pq.ParquetFile(
-                    source,
-                    metadata=self.footer.parquet,
-                    page_checksum_verification=True,
-                    read_dictionary=dictionaries,
-                    # It costs more than it saves, and of a remote file it would read gaps between
-                    # the ranges that were asked for.
-                    pre_buffer=False,
+            with self._open(chunks) as source:
+                self.footer.check_pages(
+                    lambda at, length: source.read_at(length, at), chunks, path=self.path
                 )
-                table = read(file, groups)
-        except StorageError:
+                yield source
+        except (StorageError, DamagedSplitError):
             raise
         except FileNotFoundError:
             raise ObjectNotFoundError(self.path) from None
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DamagedSplitError(self.path, f"its rows cannot be read ({error})") from None
-        # Parquet reads a struct's children by dotted names; whole columns are selected again here.
-        return table.select(list(columns)).replace_schema_metadata(None)
 
-    def _open(self, local: Path | None, groups: Sequence[int], columns: Sequence[str]) -> Any:
+    def _open(self, chunks: Sequence[Chunk]) -> Any:
+        local = self.store.local_path(self.path)
         if local is not None:
             return pa.OSFile(str(local), "rb")
-        ranges = _chunk_ranges(self.footer.parquet, groups, set(columns))
+        ranges = [(chunk.start, chunk.end) for chunk in chunks]
         blocks = self.store.get_ranges(self.path, ranges)
         return pa.PythonFile(SparseFile(dict(zip(ranges, blocks, strict=True)), self.footer.end))
 
@@ -254,25 +280,6 @@ def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
 
 def _without_columns(rows: int) -> pa.Table:
     return pa.table({"": pa.nulls(rows)}).select([])
-
-
-def _chunk_ranges(
-    parquet: pq.FileMetaData, groups: Sequence[int], columns: set[str]
-) -> list[tuple[int, int]]:
-    """Where the column chunks are, in the order of the file."""
-    ranges = []
-    for group in groups:
-        row_group = parquet.row_group(group)
-        for index in range(row_group.num_columns):
-            chunk: Any = row_group.column(index)
-            # A dot may be part of a column's name or separate it from a nested field.
-            if any(
-                chunk.path_in_schema == c or chunk.path_in_schema.startswith(f"{c}.")
-                for c in columns
-            ):
-                start = chunk.dictionary_page_offset or chunk.data_page_offset
-                ranges.append((start, start + chunk.total_compressed_size))
-    return sorted(ranges)
 
 
 class SparseFile(io.RawIOBase):

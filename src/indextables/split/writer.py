@@ -10,6 +10,7 @@ fails, nothing exists but a temporary folder, which is removed.
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ from indextables.split.container import (
 )
 from indextables.split.indexer import Indexer
 from indextables.split.mapping import Mapping
+from indextables.split.page_headers import FIRST_PAGE, record_text, walk_pages
 from indextables.split.path_lists import PATH_LIST, PathCollector
 from indextables.split.scratch import remove_folder
 from indextables.split.statistics import StatisticsCollector
@@ -227,6 +229,7 @@ class SplitWriter:
             statistics = self._statistics.finish()
             if self._rows < self._rows_adopted:
                 raise SplitError(f"{self._rows_adopted} rows are indexed, {self._rows} written.")
+            page_headers = self._page_headers()
             sections = [write_file_section(self._sink, f, kind="index") for f in index.files]
             counts: dict[str, int] = {}
             for name, terms in word_lists(self._mapping, index):
@@ -248,6 +251,7 @@ class SplitWriter:
                 too_long=tuple(sorted(self._too_long)),
                 row_tags=index.row_tags,
                 partition_kinds=self._partition_kinds,
+                page_headers=page_headers,
             )
             parquet.add_key_value_metadata({INFO_KEY.decode(): info.to_json().decode()})
             seal = write_seal(self._sink)
@@ -268,6 +272,16 @@ class SplitWriter:
             mapping=self._mapping,
             partition_values=self._partition_values,
         )
+
+    def _page_headers(self) -> str:
+        """The record of the pages written: so far the file has nothing else."""
+        with self._file.open("rb", buffering=0) as file:
+            pages = walk_pages(
+                lambda at, length: os.pread(file.fileno(), length, at),
+                FIRST_PAGE,
+                self._sink.tell(),
+            )
+            return record_text(pages)
 
     def abort(self) -> None:
         """Give up: stop the index and remove the temporary folder."""

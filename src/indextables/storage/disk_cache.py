@@ -9,7 +9,8 @@ served, whoever is killed. Between processes:
   new one, and every process looks there before each use.
 
 The least recently used copies are unlinked when the folder grows over its limit. A process that has
-one open or mapped keeps reading it. A folder that cannot be written is replaced by a private one.
+one open or mapped keeps reading it. A folder that cannot be written is replaced by a private one. A
+folder that other users can write to is refused, and links in it are not followed to delete.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import threading
 import time
@@ -160,7 +162,7 @@ class DiskCache:
     def flush(self) -> DiskUsage:
         """Forget all copies, for every process that uses the folder; gives what was there."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._prepare()
             old = self._generation()
             freed = self.usage()
             self._name_generation()
@@ -175,10 +177,21 @@ class DiskCache:
             shutil.rmtree(copies, ignore_errors=True)
         return freed
 
+    def _prepare(self) -> None:
+        """Make the folder, or refuse one that other users can write to."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        reason = reason_against(self.folder)
+        if reason is not None:
+            raise StorageError(
+                f"The cache folder {self.folder} {reason}, who could exchange the indexes that are "
+                "searched. Choose another spark.indextables.cache.disk.path, or make it your own: "
+                f"chown it, then chmod 700 {self.folder}."
+            )
+
     # --- one object --------------------------------------------------------------------------
 
     def _fetch(self, wanted: Download) -> Path:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._prepare()
         key = wanted.key()
         entry = self._generation() / key
         if self._usable(entry, wanted):
@@ -300,16 +313,20 @@ class DiskCache:
         """The last use, the size and the place of every copy, of old generations too."""
         copies = []
         for folder in self.folder.glob("copies-*"):
+            if folder.is_symlink():  # what lies behind it is not ours to delete
+                continue
             with contextlib.suppress(FileNotFoundError):
                 for copy in folder.iterdir():
                     with contextlib.suppress(FileNotFoundError):
-                        status = copy.stat()
+                        status = copy.lstat()
                         copies.append((status.st_mtime_ns, status.st_size, copy))
         return copies
 
     def _sweep(self) -> None:
         """Delete downloads that nobody locks: their process is dead."""
         for temporary in self.folder.glob("tmp-*"):
+            if not stat.S_ISREG(temporary.lstat().st_mode):  # no download of ours
+                continue
             with contextlib.suppress(OSError), temporary.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 temporary.unlink()
@@ -348,6 +365,20 @@ def default_folder() -> Path:
         return Path(base) / "indextables" / "objects"
     # A container may run under a user without a home. Somebody else's folder is never trusted.
     shared = Path(tempfile.gettempdir()) / f"indextables-{os.geteuid()}"
-    shared.mkdir(exist_ok=True, mode=0o700)
-    trusted = shared.stat().st_uid == os.geteuid()
+    with contextlib.suppress(FileExistsError):
+        shared.mkdir(mode=0o700)
+    trusted = not shared.is_symlink() and reason_against(shared) is None
     return shared if trusted else Path(tempfile.mkdtemp(prefix="indextables-"))
+
+
+def reason_against(folder: Path) -> str | None:
+    """Why a folder is not safe to keep files in that are trusted later; None if it is."""
+    link, there = folder.lstat(), folder.stat()
+    if not stat.S_ISDIR(there.st_mode):
+        return None  # using it says what is wrong
+    strangers = {link.st_uid, there.st_uid} - {os.geteuid()}
+    if strangers:
+        return f"belongs to another user (number {min(strangers)})"
+    if there.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"can be written by other users (its mode is {stat.S_IMODE(there.st_mode):o})"
+    return None

@@ -15,9 +15,9 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
 import stat
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -121,18 +121,54 @@ class LocalStore(Store):
         self._write(path, copy, os.replace)
 
     def delete(self, paths: Sequence[str]) -> None:
-        parents = set()
+        by_folder: dict[str, list[str]] = {}
         for path in paths:
-            target = self._target(path)
-            try:
-                target.unlink()
-            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                continue
-            except OSError as error:
-                raise self._failed("delete", path, error) from error
-            parents.add(target.parent)
-        for parent in parents:
-            self._remove_empty(parent)
+            folder, _, name = check_path(path).rpartition("/")
+            by_folder.setdefault(folder, []).append(name)
+        for folder, names in by_folder.items():
+            with self._own_folder(folder) as descriptor:
+                if descriptor is None:
+                    continue
+                for name in names:
+                    try:
+                        os.unlink(name, dir_fd=descriptor)
+                    except (FileNotFoundError, IsADirectoryError):
+                        continue
+                    except OSError as error:
+                        raise self._failed("delete", _join(folder, name), error) from error
+            self._remove_empty(self._root / folder)
+
+    def owns(self, path: str) -> bool:
+        with self._own_folder(check_path(path).rpartition("/")[0]) as descriptor:
+            return descriptor is not None
+
+    @contextlib.contextmanager
+    def _own_folder(self, folder: str) -> Iterator[int | None]:
+        """A folder to delete from; None if it is not there, or if a link leads to it.
+
+        A table follows links to read, and never to delete: what lies there may be another table.
+        """
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        descriptor = None
+        try:
+            descriptor = os.open(self._root, flags)
+            for part in folder.split("/") if folder else ():
+                outer = descriptor
+                try:
+                    descriptor = os.open(part, flags | os.O_NOFOLLOW, dir_fd=outer)
+                finally:
+                    os.close(outer)
+        except (FileNotFoundError, NotADirectoryError):
+            descriptor = None
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EMLINK):
+                raise self._failed("delete", folder, error) from error
+            descriptor = None
+        try:
+            yield descriptor
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
 
     def sweep(self, *, older_than_ms: int, dry_run: bool) -> Sequence[ObjectMeta]:
         found = []
@@ -237,9 +273,7 @@ class LocalStore(Store):
                 try:
                     fill(file)
                     file.flush()
-                    # The kernel's own clock ticks every few milliseconds; the etag needs more.
-                    now = time.time_ns()
-                    os.utime(file.fileno(), ns=(now, now))
+                    _make_etag_unique(file.fileno())
                     os.fsync(file.fileno())
                     is_certain = False
                     publish(temporary, target)
@@ -284,7 +318,26 @@ class LocalStore(Store):
                 temporary.replace(target)
 
     @contextlib.contextmanager
-    def _locked(self, target: Path) -> Iterator[None]:
+    def commits_held(self, path: str, *, alone: bool) -> Iterator[bool]:
+        target = self._target(path)
+        try:
+            folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:  # no log yet, hence nothing that a purge could look at
+            yield True
+            return
+        try:
+            # The folder itself is locked where that is possible: no file is left behind.
+            with contextlib.ExitStack() as stack:
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+                except OSError:  # a network file system locks files only
+                    stack.enter_context(self._locked(target, alone=alone))
+                yield True
+        finally:
+            os.close(folder)
+
+    @contextlib.contextmanager
+    def _locked(self, target: Path, *, alone: bool = True) -> Iterator[None]:
         """Hold the object's lock file. It stays: deleting it would let two holders in."""
         digest = hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()
         try:
@@ -294,7 +347,7 @@ class LocalStore(Store):
         except OSError as error:
             raise self._failed("lock", target.name, error) from error
         with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
             yield
 
     def _remove_empty(self, folder: Path) -> None:
@@ -304,6 +357,17 @@ class LocalStore(Store):
             except OSError:  # not empty, or gone
                 return
             folder = folder.parent
+
+
+def _make_etag_unique(descriptor: int) -> None:
+    """Keep the file system's time and choose the part of it that is below a millisecond.
+
+    The clock of a file system ticks every few milliseconds, and an inode is used again: two
+    versions of a file could have the same tag. The time of this process would make ages wrong
+    where its clock is.
+    """
+    dated = os.fstat(descriptor).st_mtime_ns // 1_000_000 * 1_000_000 + secrets.randbelow(1_000_000)
+    os.utime(descriptor, ns=(dated, dated))
 
 
 def _join(prefix: str, name: str) -> str:

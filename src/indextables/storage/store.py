@@ -14,6 +14,8 @@ temporary and lock files under such names.
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -96,6 +98,10 @@ class Store(ABC):
     def delete(self, paths: Sequence[str]) -> None:
         """Delete objects, many at once. One that is not there is no error."""
 
+    def owns(self, path: str) -> bool:  # noqa: ARG002
+        """Whether `delete` would delete an object; what lies behind a link belongs to others."""
+        return True
+
     @abstractmethod
     def local_path(self, path: str) -> Path | None:
         """The local file that is the object, to map it into memory; None in a remote store."""
@@ -106,6 +112,28 @@ class Store(ABC):
         Object stores drop such uploads by themselves, so by default there is nothing.
         """
         return []
+
+    def clock_ms(self) -> int:
+        """What time it is for the store: an object that is written now is dated so.
+
+        Ages of objects are differences to this time and not to the clock of a machine, which may
+        be wrong by days.
+        """
+        probe = f"_clock-{uuid.uuid4().hex}"
+        self.put(probe, b"")
+        try:
+            return self.head(probe).modified_ms
+        finally:
+            self.delete([probe])
+
+    @contextlib.contextmanager
+    def commits_held(self, path: str, *, alone: bool) -> Iterator[bool]:  # noqa: ARG002
+        """Hold off who deletes unnamed files (`alone`) while others commit, and the other way.
+
+        Yields whether it does. Only a store that dates its objects by the clock of some machine
+        needs it: an object store has one clock, and a file younger than a day is not deleted.
+        """
+        yield False
 
     # Last, because its name hides the built-in type in the annotations that follow.
     @abstractmethod

@@ -3,12 +3,19 @@
 A split is a Parquet file. A scan that needs no search, and whose conditions no index narrows, is
 faster in Spark's vectorised reader than in Python. Spark is given the list of files with their
 sizes: it lists nothing, and a file that is missing fails the query instead of being passed over.
+
+Spark's reader is told to verify the checksums of page bodies. It verifies no footer and no page
+header, so the driver does before the scan: once for every file, as long as its size, its inode and
+its times stay the same.
 """
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,13 +28,17 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.execute import mapping_of
 from indextables.plan.scan import SplitTask
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
+from indextables.runner import LocalRunner
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.jvm import PYTHON_UTILS, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema
+from indextables.split.search import SplitFile
 from indextables.storage.local import LocalStore
 
 _MOST_INDEXES = 32
+_MOST_CHECKED = 100_000
 _BLOCK = 128 << 20
+_OPTIONS = {"parquet.page.verify-checksum.enabled": "true"}
 
 
 def is_worth_an_index(predicate: Predicate, snapshot: Snapshot) -> bool:
@@ -92,9 +103,12 @@ class NativeScans:
     ) -> JavaObject:
         """Spark's scan of the files of these tasks; filters skip parts of them."""
         java, snapshot = self.java, self.snapshot
+        self._check(tasks, schema)
         full = java.struct_type(spark_schema(snapshot.schema))
         stored = [f for f in snapshot.schema if f.name not in snapshot.partition_columns]
-        options = java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap").empty()
+        options = java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap")(
+            java.hash_map(_OPTIONS)
+        )
         builder = java.find(
             "org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder"
         )(
@@ -109,6 +123,21 @@ class NativeScans:
             builder.pushFilters(java.seq([one for one in every if not _is_of_floats(one)]))
         builder.pruneColumns(schema)
         return builder.build()
+
+    def _check(self, tasks: Sequence[SplitTask], schema: JavaObject) -> None:
+        folders = self.snapshot.partition_columns
+        columns = tuple(name for name in schema.fieldNames() if name not in folders)
+
+        def check(task: SplitTask) -> None:
+            try:
+                state = Path(self.root, task.path).stat()
+            except OSError:
+                return  # Spark's reader names the file that it cannot open
+            version = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
+            place = (task.path, task.size, task.footer_start, task.footer_end)
+            _check_split(self.root, place, columns, version)
+
+        LocalRunner(os.cpu_count() or 1).map(check, tasks)
 
     def _index(self, tasks: Sequence[SplitTask], schema: JavaObject) -> JavaObject:
         """Spark's list of the files. The same files are listed once, for a few queries at least."""
@@ -130,6 +159,18 @@ class NativeScans:
     ) -> tuple[JavaObject, JavaObject]:
         files = [ListedFile(f"file:{self.root}/{task.path}", task.size) for task in tasks]
         return file_index(self.java, files, schema, {"basePath": f"file:{self.root}"})
+
+
+@functools.lru_cache(maxsize=_MOST_CHECKED)
+def _check_split(
+    root: str,
+    place: tuple[str, int, int | None, int | None],
+    columns: Sequence[str],
+    version: object,  # noqa: ARG001 - a file that changed is another key
+) -> None:
+    """Check the footer and the page headers of one file."""
+    rows = SplitFile(LocalStore(root), *place).rows
+    rows.check_pages([name for name in columns if name in rows.schema.names])
 
 
 @dataclass(frozen=True, slots=True)
