@@ -2,17 +2,20 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+# Every package of the development environment, with the hashes of its files.
+LOCK := requirements/dev.txt
 
-.PHONY: help install demo test test-long lint format docs site bench bench-full clean
+.PHONY: help install demo test test-long lint format docs site bench bench-full lock audit clean
 .DEFAULT_GOAL := help
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml $(LOCK)
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(PY) -m pip install --quiet --group dev --editable .
+	@$(PY) -m pip install --quiet --require-hashes --requirement $(LOCK)
+	@$(PY) -m pip install --quiet --no-deps --editable .
 	@touch $@
 
 install: $(VENV)/.ready ## create .venv with the package and its development tools
@@ -45,6 +48,15 @@ bench: install ## measure every speed claim at a small scale, in six minutes
 bench-full: install ## the same at the size of the claims, in about an hour
 	@$(PY) -m pip install --quiet --group bench
 	@$(PY) -m benchmarks --output benchmarks.md
+
+lock: install ## resolve the development environment anew, within the ranges of pyproject.toml
+	@$(PY) -m pip install --quiet 'uv>=0.9'
+	@$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --no-header --no-emit-index-url --group dev --output-file $(LOCK) pyproject.toml
+
+audit: install ## look the locked packages up in a database of vulnerabilities
+	@$(PY) -m pip install --quiet 'pip-audit>=2.9,<3'
+	@$(PY) -m pip_audit --require-hashes --disable-pip --requirement $(LOCK)
 
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) .demo site

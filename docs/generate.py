@@ -5,8 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import indextables
 from indextables.config import FAMILIES, KEYS
@@ -178,7 +182,52 @@ def _prose(function: Callable[..., Any]) -> str:
     return prose.strip() + (f"\n\n```pycon\n{arrow}{example.rstrip()}\n```" if arrow else "")
 
 
+_LICENCES = """# Licences of dependencies
+
+Generated from the metadata of the locked packages by `make docs`; do not edit.
+
+IndexTables is under Apache-2.0. These packages are installed with it; *spark* marks those that only
+`indextables[spark]` brings. None of their code is part of this project.
+
+| Package | Licence | |
+| --- | --- | --- |
+"""
+
+
+def licences_page() -> str:
+    """The Markdown of the page about licences: every package that a user installs."""
+    plain, spark = _required("indextables", ""), _required("indextables", "spark")
+    rows = [
+        f"| {name} | {_licence(name)} | {'' if name in plain else 'spark'} |"
+        for name in sorted(plain | spark - {"indextables"})
+        if name != "indextables"
+    ]
+    return _LICENCES + "\n".join(rows) + "\n"
+
+
+def _required(package: str, extra: str) -> set[str]:
+    """A package and all that it requires on this Python, with one of its extras."""
+    found = {package}
+    for text in metadata.requires(package) or ():
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            name = canonicalize_name(requirement.name)
+            if name not in found:
+                found |= _required(name, "")
+    return found
+
+
+def _licence(package: str) -> str:
+    about = metadata.metadata(package)
+    if expression := about.get("License-Expression"):
+        return expression
+    classifiers = about.get_all("Classifier") or []
+    named = [c.rpartition(" :: ")[2] for c in classifiers if c.startswith("License :: OSI")]
+    return ", ".join(named) or (about.get("License") or "not stated").splitlines()[0]
+
+
 PAGES = {
+    "licences.md": licences_page,
     "python.md": python_page,
     "statements.md": statements_page,
     "configuration.md": configuration_page,
