@@ -12,7 +12,6 @@ import contextlib
 import functools
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ import tantivy
 from indextables.errors import DamagedIndexError, StorageError
 from indextables.split.container import ReadRange, Section, SplitInfo, read_section
 from indextables.split.mapping import Mapping
-from indextables.split.scratch import remove_folder
+from indextables.split.scratch import new_folder, remove_folder
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.store import ObjectMeta, Store
 
@@ -153,7 +152,7 @@ def _links_parent() -> str | None:
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="indextables-index-", dir=_links_parent()))
+    place = new_folder("indextables-index-", _links_parent())
     try:
         yield place
     finally:

@@ -8,10 +8,8 @@ are written to a temporary folder, mapped, and unlinked at once.
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -28,7 +26,7 @@ from indextables.split.container import (
 )
 from indextables.split.memory_index import matching_rows
 from indextables.split.open_index import read_meta
-from indextables.split.scratch import remove_folder
+from indextables.split.scratch import new_folder, remove_folder
 from indextables.storage import Store
 from indextables.xref.bloom import BLOOM, BloomFilters, possible
 from indextables.xref.container import Coverage, Described, Mask, read_description
@@ -165,7 +163,7 @@ class OpenXRef:
         if found.footer.end > whole and sections:
             found = replace(found, read=_ahead(found.read, sections))
         _checked(path, lambda: read_meta(found.read, found.info, path=path))
-        place = Path(tempfile.mkdtemp(prefix="indextables-xref-"))
+        place = new_folder("indextables-xref-")
         try:
             taken = 0
             for section in sections:
