@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from indextables import Table
+from indextables.jobs.verify import _wrong_xref
 from indextables.log.actions import Add
 from indextables.log.files import adds_from_files
 from indextables.log.transaction import Operation, Transaction
 from indextables.runner import LocalRunner
+from indextables.storage import open_store
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "body": pa.string(), "x": pa.float64()})
 NAMES = ["log", "files", "checksums", "index", "rows"]
@@ -191,3 +194,21 @@ def test_many_problems_are_counted_and_few_are_shown():
 
     check = Check("files", 10, [f"p{n}" for n in range(5)])
     assert check.message == "p0; p1; p2; and 2 more"
+
+
+def test_every_flipped_byte_of_a_cross_reference_is_found(folder, settings):
+    table = Table.open(folder, config=settings)
+    table.index_crossreferences()
+    (path,) = [x.path for x in table.snapshot().xrefs.values()]
+    file = folder / path
+    assert problems(folder, settings) == {}
+    sound = file.read_bytes()
+    store, size = open_store(folder), len(sound)
+    for at in [*range(4, size, max(1, size // 60)), 4, size - 5]:
+        flip(file, at)
+        assert list(_wrong_xref(store, SimpleNamespace(path=path, size=size))), at
+        file.write_bytes(sound)
+    flip(file, size // 2)
+    found = problems(folder, settings)
+    assert list(found) == ["checksums"]
+    assert path in found["checksums"][0]

@@ -289,7 +289,6 @@ def test_pages_that_claim_more_than_the_footer_are_refused(make, monkeypatch):
     data = (Path(split.store.uri) / split.path).read_bytes()
     read = lambda at, length: data[at : at + length]  # noqa: E731
     split.footer.check_pages(read, chunks, path="x")
-    for changes in ({"total_uncompressed_size": 10}, {"total_uncompressed_size": 1 << 40}):
-        chunk = replace(chunks[0], parquet=SimpleNamespace(**changes))
-        with pytest.raises(DamagedSplitError, match="claim"):
-            split.footer.check_pages(read, [chunk], path="x")
+    chunk = replace(chunks[0], parquet=SimpleNamespace(total_uncompressed_size=10))
+    with pytest.raises(DamagedSplitError, match="claim"):
+        split.footer.check_pages(read, [chunk], path="x")

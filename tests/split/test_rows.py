@@ -125,3 +125,11 @@ def test_many_groups_are_read_on_all_cores(make, monkeypatch):
     assert rows.read_rows(np.arange(ROWS)[::2], ["body"])["body"] == TABLE["body"].take(
         pa.array(range(0, ROWS, 2))
     )
+
+
+def test_one_long_text_of_one_letter_comes_back(make):
+    """It compresses by tens of thousands, and was written all the same."""
+    text = "a" * (257 << 20)
+    table = pa.table({"id": [1], "body": [text]})
+    found = make(table, {"indexing.storeonlyfields": "body"}).split.rows.read_column("body")
+    assert found[0].as_py() == text

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
+import time
 
-from indextables.split.scratch import remove_folder
+import pyarrow as pa
+import pytest
+
+from indextables import Table
+from indextables.split import open_index
+from indextables.split.scratch import PREFIXES, new_folder, remove_folder, sweep_once
 
 
 def test_a_lock_that_is_taken_during_the_removal_goes_as_well(tmp_path, monkeypatch):
@@ -25,3 +33,64 @@ def test_a_lock_that_is_taken_during_the_removal_goes_as_well(tmp_path, monkeypa
     monkeypatch.setattr(shutil, "rmtree", slow)
     remove_folder(place)
     assert not place.exists()
+
+
+def test_folders_of_killed_processes_go_and_others_stay(tmp_path, monkeypatch):
+    old = time.time() - 2 * 24 * 3600
+
+    def folder(name, *, age=True, inside=True):
+        place = tmp_path / name
+        (place / "index").mkdir(parents=True)
+        (place / "index" / "file").write_text("x")
+        if age:
+            if inside:
+                os.utime(place / "index" / "file", (old, old))
+            os.utime(place / "index", (old, old))
+            os.utime(place, (old, old))
+        return place
+
+    left = [folder(f"{prefix}abc") for prefix in PREFIXES]
+    young = folder("indextables-split-young", age=False)
+    busy = folder("indextables-split-busy", inside=False)
+    foreign = folder("somebody-split-old")
+    letters = folder("letters")
+    link = tmp_path / "indextables-split-link"
+    link.symlink_to(letters)
+    os.utime(link, (old, old), follow_symlinks=False)
+    inner = folder("indextables-index-links")
+    (inner / "copy").symlink_to(letters / "index" / "file")
+    os.utime(inner / "copy", (old, old), follow_symlinks=False)
+    os.utime(inner, (old, old))
+    made = new_folder("indextables-split-", str(tmp_path))
+    assert not [place for place in (*left, inner) if place.exists()]
+    assert all(p.exists() for p in (young, busy, foreign, made, link, letters / "index" / "file"))
+
+    others = folder("indextables-split-others")
+    sweep_once.cache_clear()
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    new_folder("indextables-split-", str(tmp_path))
+    assert others.exists()
+
+
+@pytest.mark.parametrize("work", ["write", "search", "merge"])
+def test_work_sweeps_the_place_it_works_in(work, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(open_index, "_links_parent", lambda: str(tmp_path))
+    rows = pa.table({"id": [1, 2], "body": ["one", "two"]})
+    table = Table.create(tmp_path / "t", rows.schema)
+    table.append(rows)
+    table.append(rows)
+    sweep_once.cache_clear()
+    left = tmp_path / "indextables-split-left"
+    left.mkdir()
+    os.utime(left, (0, 0))
+    config = {"spark.indextables.cache.disk.path": str(tmp_path / "cache")}
+    table = Table.open(tmp_path / "t", config=config)
+    if work == "write":
+        table.append(rows)
+    elif work == "search":
+        assert table.count(where="body indexquery 'two'") == 2
+    else:
+        table.merge_splits()
+    assert not left.exists()

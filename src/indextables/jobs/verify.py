@@ -14,6 +14,7 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import IndexTablesError
 from indextables.jobs.verify_split import CHECKS, SplitCheck, check_split
+from indextables.log.actions import AddXRef
 from indextables.log.checkpoints import checkpoints_at, load_checkpoint
 from indextables.log.files import adds_from_files, paths_of
 from indextables.log.listing import list_log
@@ -22,6 +23,8 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.plan.scan import split_tasks
 from indextables.predicate import TRUE
 from indextables.runner import LocalRunner, Runner
+from indextables.storage import Store
+from indextables.xref.open_xref import read_xref
 
 _SHOWN = 3
 
@@ -68,6 +71,11 @@ def verify(log: TransactionLog, *, config: Config, runner: Runner | None = None)
             if name in answers:
                 check.checked += 1
                 check.problems += [f"{task.add.path}: {problem}" for problem in answers[name]]
+        if name == "checksums":
+            for xref in snapshot.xrefs.values():
+                if xref.path in there:
+                    check.checked += 1
+                    check.problems += _wrong_xref(log.store, xref)
         checks.append(check)
     return checks
 
@@ -111,6 +119,19 @@ def _differences(kind: str, version: int, held: Snapshot, replayed: Snapshot) ->
         yield f"{name} has another schema than the versions before it"
     if set(held.xrefs) != set(replayed.xrefs):
         yield f"{name} names other cross-references than the versions before it"
+
+
+# --- cross-references ----------------------------------------------------------------------------
+
+
+def _wrong_xref(store: Store, xref: AddXRef) -> Iterator[str]:
+    """Read all of a cross-reference: its footer, its documents and every section."""
+    try:
+        data = read_xref(store, xref.path, size=xref.size)
+        for section in data.info.sections:
+            data.content(section)
+    except IndexTablesError as error:
+        yield f"{xref.path}: {error}"
 
 
 # --- the files -----------------------------------------------------------------------------------

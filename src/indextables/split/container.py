@@ -52,9 +52,6 @@ _PIECE = 1 << 20
 _ANY_SECTION = 64 << 20
 _MOST_EXPANSION = 256
 """What a section may claim that is larger than `_ANY_SECTION`; those of an index are dense."""
-_ANY_CHUNK = 256 << 20
-_MOST_EXPANSION_OF_ROWS = 2_000
-"""The same for a column of a row group, of which a writer makes about 32 MB."""
 _MAX_WINDOW = 128 << 20
 _WORTH_COMPRESSING = 0.9
 
@@ -246,19 +243,11 @@ class Footer:
                 chunks.append(Chunk(start, start + chunk.total_compressed_size, chunk))
         return sorted(chunks, key=lambda chunk: chunk.start)
 
-    @staticmethod
-    def _check_expansion(chunk: Chunk) -> None:
-        """Refuse a chunk that would grow out of proportion before memory is taken for it."""
-        size, length = chunk.parquet.total_uncompressed_size, chunk.end - chunk.start
-        if size > _ANY_CHUNK and size > _MOST_EXPANSION_OF_ROWS * length:
-            raise WrongPageError(f"{length:,} bytes of a column claim to be {size:,}")
-
     def check_pages(self, read: ReadAt, chunks: Sequence[Chunk], *, path: str) -> None:
         """Check the page headers of column chunks, which Parquet's own checksums leave out."""
         try:
             record = self._page_record
             for chunk in chunks:
-                self._check_expansion(chunk)
                 if record is not None:
                     most = chunk.parquet.total_uncompressed_size
                     record.check(read, chunk.start, chunk.end, most=most)

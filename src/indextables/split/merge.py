@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,6 +35,7 @@ from indextables.split.adopted import (
 from indextables.split.index_searcher import tantivy_errors
 from indextables.split.mapping import Mapping as FieldMappings
 from indextables.split.open_index import empty_meta, schema_document
+from indextables.split.scratch import sweep_once
 from indextables.split.search import SplitFile
 from indextables.split.writer import SplitWriter, WrittenSplit
 
@@ -78,6 +80,7 @@ def _merged(
     stored = pa.schema([f for f in schema if f.name not in partition_values])
     parent = config[WRITER_TEMP_DIRECTORY] or None
     try:
+        sweep_once(parent or tempfile.gettempdir(), os.getpid())
         # A thread of Tantivy may still release a lock file in it when it goes.
         folder = tempfile.TemporaryDirectory(
             prefix="indextables-merge-", dir=parent, ignore_cleanup_errors=True

@@ -12,7 +12,6 @@ import contextlib
 import functools
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from indextables.split.index_searcher import (
     tantivy_errors,
 )
 from indextables.split.mapping import Mapping
-from indextables.split.scratch import remove_folder
+from indextables.split.scratch import new_folder, remove_folder
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.store import ObjectMeta, Store
 
@@ -186,7 +185,7 @@ def _links_parent() -> str | None:
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="indextables-index-", dir=_links_parent()))
+    place = new_folder("indextables-index-", _links_parent())
     try:
         yield place
     finally:

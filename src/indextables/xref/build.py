@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -36,7 +35,7 @@ from indextables.split.container import (
 from indextables.split.indexer import MAX_HEAP, MIN_HEAP
 from indextables.split.mapping import ROW_FIELD
 from indextables.split.open_index import META, read_meta
-from indextables.split.scratch import remove_folder
+from indextables.split.scratch import new_folder, remove_folder
 from indextables.storage import Store
 from indextables.xref.bloom import BLOOM, BloomFilters, BloomWriter, hashes
 from indextables.xref.container import Described, FieldSet, SourceSplit, XRefFile
@@ -317,7 +316,7 @@ def _heap(config: Config) -> int:
 def _workplace(config: Config) -> Iterator[Path]:
     parent = config[keys.XREF_TEMP_DIRECTORY] or config[keys.WRITER_TEMP_DIRECTORY] or None
     try:
-        place = Path(tempfile.mkdtemp(prefix="indextables-xref-", dir=parent))
+        place = new_folder("indextables-xref-", parent)
     except OSError as error:
         raise XRefError(f"Cannot build an XRef under {parent}: {error}.") from error
     try:

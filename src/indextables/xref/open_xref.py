@@ -8,10 +8,8 @@ are written to a temporary folder, mapped, and unlinked at once.
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -39,7 +37,7 @@ from indextables.split.index_searcher import (
     tantivy_errors,
 )
 from indextables.split.open_index import META, read_meta
-from indextables.split.scratch import remove_folder
+from indextables.split.scratch import new_folder, remove_folder
 from indextables.storage import Store
 from indextables.xref.bloom import BLOOM, BloomFilters, possible
 from indextables.xref.container import Coverage, Described, Mask, read_description
@@ -179,7 +177,7 @@ class OpenXRef:
         meta = _checked(path, lambda: read_meta(found.read, found.info, path=path))
         if meta["schema"] != index_document():
             raise UnusableXRefError(path, "its index has other fields than an XRef")
-        place = Path(tempfile.mkdtemp(prefix="indextables-xref-"))
+        place = new_folder("indextables-xref-")
         try:
             taken = 0
             for section in sections:
