@@ -370,6 +370,16 @@ def test_files_are_registered_once_whatever_their_spelling(storage, tmp_path):
     assert IndexCatalog.describe("t").file_count == 4
 
 
+def test_a_folder_counts_as_the_files_in_it(storage, tmp_path):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.csv").write_text("id\n1\n")
+    index = Index("folders", DDL, "csv")
+    index.add_file(str(folder), str(tmp_path / "later.csv"))
+    assert IndexCatalog.describe("folders").file_count == 4
+
+
 @pytest.mark.parametrize("bad", [[], [""], [None], [" ", "ok"]])
 def test_no_files_or_bad_ones_are_refused(storage, bad):
     index = Index("t", DDL)

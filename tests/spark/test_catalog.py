@@ -307,3 +307,24 @@ def test_our_statements_refresh_what_spark_cached(spark):
     assert found == [[(2,), (5,)], [(5,)], [(1,), (2,)]]
     assert spark.catalog.isCached("kept_rows")
     spark.sql("DROP TABLE kept_rows")
+
+
+def test_options_of_a_table_reach_its_store(spark, s3):
+    """CREATE TABLE … OPTIONS (…) LOCATION goes where the options say, in every later statement."""
+    given = ", ".join(f"'{name}' '{value}'" for name, value in s3.options.items())
+    place = f"{s3.uri}/options-of-a-table"
+    mapped = "'spark.indextables.indexing.typemap.code' 'string'"
+    columns = "(id INT, code STRING) USING indextables"
+    try:
+        spark.sql(f"CREATE TABLE optioned {columns} OPTIONS ({given}, {mapped}) LOCATION '{place}'")
+        spark.sql("INSERT INTO optioned VALUES (1, 'a b'), (2, 'a')")
+        found = spark.sql("SELECT id FROM optioned WHERE code indexquery 'a'").collect()
+        assert [row.id for row in found] == [2]
+        stored = Table.open(place, storage_options=s3.options)
+        assert stored.count() == 2
+        logged = stored.snapshot().metadata.configuration
+        assert not any(name.removeprefix("option.") in s3.options for name in logged)
+    finally:
+        spark.sql("DROP TABLE IF EXISTS optioned")
+    with pytest.raises(IllegalArgumentException, match="does not keep the OPTIONS"):
+        spark.sql(f"CREATE TABLE indextables.x {columns} OPTIONS ({given}) LOCATION '{place}'")

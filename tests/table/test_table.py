@@ -297,6 +297,16 @@ def test_explain_tells_what_each_stage_keeps(make):
     }  # fmt: skip
 
 
+def test_explain_has_the_share_of_splits_and_of_bytes(tmp_path):
+    rows = pa.table({"id": range(3000), "p": ["a"] * 10 + ["b"] * 2990})
+    table = Table.create(tmp_path / "shares", rows.schema, partition_by=["p"])
+    table.append(rows)
+    line = next(x for x in table.explain(where="p = 'b'").splitlines() if "partitions" in x)
+    assert "1 splits  (50 %)" in line
+    share = int(line.split("bytes")[1].split("(")[1].split("%")[0])
+    assert share > 60
+
+
 def test_counts_come_from_the_log_where_it_knows(make, monkeypatch):
     table = make(partition_by=["day"])
     table.append(rows(*range(10)))

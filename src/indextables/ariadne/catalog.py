@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from indextables.ariadne.context import Context
 from indextables.ariadne.declarations import Kind
 from indextables.ariadne.index import Index
-from indextables.ariadne.paths import canonical
+from indextables.ariadne.paths import canonical, expand
 from indextables.ariadne.place import FOLDER, IndexPlace, check_name
 from indextables.ariadne.source import spark_schema
 from indextables.ariadne.states import registered
@@ -80,6 +80,8 @@ class IndexCatalog:
         if not place.metadata.exists():
             raise IndexNotFoundError(name, root=place.context.root)
         metadata = place.metadata.load()
+        # A folder or pattern is as many files as it means now; one that means none counts as one.
+        found = expand(place.files.files(), place.context.store)
 
         def of(kind: Kind) -> frozenset[str]:
             return frozenset(d.name for d in metadata.declarations.of_kind(kind))
@@ -95,7 +97,7 @@ class IndexCatalog:
             range_indexes=of("range"),
             exploded_field_indexes=of("exploded"),
             text_indexes=of("text"),
-            file_count=len(place.files.files()),
+            file_count=len(found.files) + len(found.missing),
             total_indexed_file_size=metadata.total_indexed_file_size,
         )
 

@@ -24,16 +24,20 @@ def explain_scan(plan: ScanPlan, mapping: Mapping) -> str:
     ]
     if plan.limit is not None:
         lines.append(f"  limit    {plan.limit:,}")
-    total = max(1, plan.stages[0].splits)
+    first = plan.stages[0]
     for stage in plan.stages:
-        share = f"{100 * stage.splits / total:.0f} %"
-        kept = f"{stage.splits:>8,} splits  {stage.bytes:>15,} bytes  {share:>5}"
+        splits, size = _share(stage.splits, first.splits), _share(stage.bytes, first.bytes)
+        kept = f"{stage.splits:>8,} splits {splits:>7}  {stage.bytes:>15,} bytes {size:>7}"
         lines.append(f"  {stage.name:<11}{kept}  {_WHY[stage.name]}")
     if plan.routing is not None:
         lines.append(f"  routing    {plan.routing}")
     ways = dict.fromkeys(_access(task.predicate, mapping) for task in plan.tasks)
     lines.append(f"  read       {len(plan.tasks):>8,} splits  {'; '.join(ways)}".rstrip())
     return "\n".join(lines)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"({100 * part / max(1, whole):.0f} %)"
 
 
 def _access(predicate: Predicate, mapping: Mapping) -> str:

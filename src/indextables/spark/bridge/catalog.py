@@ -7,7 +7,7 @@ there. So names live as long as the warehouse does, and every session that has i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indextables.errors import (
@@ -30,6 +30,7 @@ from indextables.spark.bridge.table import BridgedTable
 from indextables.spark.bridge.table_changes import (
     changed,
     is_to_write,
+    options_in,
     snapshot_for,
     table_info,
     wanted_protocol,
@@ -77,6 +78,11 @@ class Catalog(NamedCatalog):
 
     def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
         properties = table_info(self.java, info)[2]
+        if options_in(properties):
+            raise ConfigError(
+                f"The catalog {self._name} does not keep the OPTIONS of a table. Set them on the "
+                "session, or create the table in spark_catalog, which does."
+            )
         location = properties.get("location")
         access = self._access(identifier) if location is None else self.at(location)
         self.create(identifier, access, info, may_exist=location is not None)
@@ -201,7 +207,11 @@ class Catalog(NamedCatalog):
         CREATE TABLE … AS SELECT must not end among those of another table.
         """
         schema, partitions, properties = table_info(self.java, info)
-        given = {k: v for k, v in properties.items() if not k.startswith("option.")}
+        # Spark puts OPTIONS there twice. They may be credentials, which no log may hold.
+        options = options_in(properties)
+        given = {
+            k: v for k, v in properties.items() if not k.startswith("option.") and k not in options
+        }
         provider = given.get("provider", NAME)
         if provider.lower() not in PROVIDERS:
             raise ConfigError(
@@ -277,10 +287,10 @@ class Catalog(NamedCatalog):
         below = f"{folder}/" if folder else ""
         return [name for name in names if self._is_table(store, below + name)]
 
-    def at(self, path: Place) -> TableAccess:
-        """The table at a place, reached with the session's configuration."""
+    def at(self, path: Place, options: Mapping[str, str] | None = None) -> TableAccess:
+        """The table at a place, reached with its options over the session's configuration."""
         settings = session_settings(self.java.spark)
-        return SourceOptions.parse({"path": path}, settings).access()
+        return SourceOptions.parse({**(options or {}), "path": path}, settings).access()
 
     # --- places ------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from indextables.spark.bridge.jvm import (
     implements,
 )
 from indextables.spark.bridge.replacement import check_replacement
+from indextables.spark.bridge.table_changes import options_in
 from indextables.spark.data_source import ALIASES, NAME
 from indextables.spark.schemas import spark_schema
 
@@ -40,6 +41,7 @@ _OURS = frozenset(name.lower() for name in (NAME, *ALIASES))
 
 # Says of a name that was found in the warehouse: the table's files go with it.
 _MANAGED = "indextables.managed"
+_OF_SPARK = ("path", "serialization.format")  # what Spark keeps beside the options of a table
 
 
 def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> SessionCatalog:
@@ -106,7 +108,7 @@ class SessionCatalog(Comparable):
         if provider.lower() not in _OURS:
             return self._below.createTable(identifier, *info)
         location = properties.get("location") or self._default_place(identifier)
-        access = self._tables.at(location)
+        access = self._tables.at(location, options_in(dict(properties)))
         self._tables.check_columns(identifier, access, info)
         # Spark refuses a managed table whose folder is there, so the name comes first.
         self._below.createTable(identifier, *info)
@@ -222,7 +224,10 @@ class SessionCatalog(Comparable):
             return None
         location = entry.storage().locationUri()
         place = location.get().toString() if location.isDefined() else None
-        return self._tables.at(place or self._default_place(identifier))
+        as_java = self.java.find("scala.jdk.javaapi.CollectionConverters").asJava
+        kept = dict(as_java(entry.storage().properties()))
+        options = {k: v for k, v in kept.items() if k not in _OF_SPARK}
+        return self._tables.at(place or self._default_place(identifier), options)
 
     def _forgotten(self, identifier: JavaObject) -> TableAccess | None:
         """A table of an earlier session: Spark lost its name, the warehouse has it still."""

@@ -24,6 +24,7 @@ from indextables.spark.schemas import table_schema
 from indextables.split.mapping_options import build_mapping
 
 _NOW = "timeTravel=null"
+_OPTION = "option."
 INTERNAL = (MAPPING_PROPERTY, REGISTRY_PREFIX)
 """Properties that no user sets or sees begin like this."""
 
@@ -96,6 +97,11 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
         names.append(".".join(transform.references()[0].fieldNames()))
     stored = java.schema_of(java.stored_struct(schema))
     return table_schema(stored, declared=True), tuple(names), dict(properties)
+
+
+def options_in(properties: Mapping[str, str]) -> dict[str, str]:
+    """What OPTIONS of CREATE TABLE says, which Spark puts among the properties."""
+    return {k.removeprefix(_OPTION): v for k, v in properties.items() if k.startswith(_OPTION)}
 
 
 _PROTOCOL = {"minreaderversion": "min_reader_version", "minwriterversion": "min_writer_version"}
