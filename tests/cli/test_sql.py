@@ -470,3 +470,39 @@ def test_rows_are_grouped_by_a_search(table):
     found = run_query(sql, lambda *_: table).read_all().to_pylist()
     assert {row["hit"] for row in found} == {True, False}
     assert sum(row["n"] for row in found) == table.count()
+
+
+def _opened(parts, *_version):
+    return Table.open(parts[0])
+
+
+@pytest.mark.parametrize("name", ["`{}`", "'{}'"])
+def test_a_place_with_capitals_is_searched_beside_other_conditions(tmp_path, name):
+    place = str(tmp_path / "Capital" / "Docs")
+    made = Table.create(place, pa.schema([("id", pa.int64()), ("body", pa.string())]))
+    made.append(pa.table({"id": [1, 2], "body": ["red fox", "dog"]}))
+    shown = name.format(place)
+    query = f"SELECT id, _score FROM {shown} WHERE body indexquery 'fox'"
+    assert run_query(query, _opened).read_all()["id"].to_pylist() == [1]
+    query = f"SELECT id FROM {shown} WHERE body indexquery 'fox' OR 1 = 1 ORDER BY id"
+    assert run_query(query, _opened).read_all()["id"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["repeat('x', 2000000000)", "lpad('a', 2000000000, 'b')", "rpad(body, 2000000000, 'b')",
+     "repeat(body, 900000000)", "array_repeat(1, 2000000000)", "sequence(1, 2000000000)"],
+)  # fmt: skip
+def test_no_function_takes_all_memory(docs, made):
+    with pytest.raises(EmbeddedQueryError, match="bytes at once"):
+        run_query(f"SELECT {made} AS made FROM `{docs}`", _opened).read_all()
+
+
+def test_texts_are_made_as_in_spark(docs):
+    query = (
+        "SELECT repeat('ab', 2) AS a, repeat('ab', NULL) AS b, lpad('x', 3, '-') AS c, "
+        f"rpad('x', 3, '-') AS d, array_repeat(1, 2) AS e FROM `{docs}` LIMIT 1"
+    )
+    assert run_query(query, _opened).read_all().to_pylist() == [
+        {"a": "abab", "b": None, "c": "--x", "d": "x--", "e": [1, 1]}
+    ]

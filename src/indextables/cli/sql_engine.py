@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from indextables.cli.sql_functions import BOUNDED
 from indextables.cli.sql_relations import Relation, search_call
 from indextables.cli.sql_rewrite import SEARCH_FUNCTION, Opener, Rewritten, rewrite
 from indextables.errors import EmbeddedQueryError, IndexTablesError, SearchCallError
@@ -22,6 +23,8 @@ from indextables.predicate.sql_text import parse_predicate
 from indextables.split.flat import columns_needed, search_rows
 from indextables.split.snippet import snippet
 from indextables.sql.search_calls import SNIPPET
+
+_MOST_MADE = 256 << 20
 
 
 def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
@@ -33,6 +36,7 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
     failures: list[IndexTablesError] = []
     for relation in query.relations:
         context.register_dataset(relation.name, _Relation(relation, query, failures))
+    context.register_udf(_bounded(datafusion, failures))
     if query.searches_values:
         for function in _functions_of_values(datafusion, failures):
             context.register_udf(function)
@@ -208,6 +212,28 @@ def _text_column(column: str, schema: pa.Schema) -> str:
     if not pa.types.is_string(kind):
         raise SearchCallError("snippet", f"shows words of a text, but '{name}' is {kind}.")
     return name
+
+
+def _bounded(datafusion: Any, failures: list[IndexTablesError]) -> Any:
+    """Refuse numbers by which the engine would make more bytes than a batch may have."""
+
+    def call(counts: Any, widths: Any, starts: Any) -> Any:
+        each = pc.multiply(
+            pc.abs(pc.subtract(pc.cast(counts, pa.float64()), pc.cast(starts, pa.float64()))),
+            pc.cast(widths, pa.float64()),
+        )
+        made = pc.sum(each).as_py() or 0
+        if made > _MOST_MADE:
+            failures.append(
+                EmbeddedQueryError(
+                    f"A function of the query would make {made:,.0f} bytes at once. Make texts, "
+                    "lists and series shorter, or take fewer rows."
+                )
+            )
+            raise failures[-1]
+        return counts
+
+    return datafusion.udf(call, [pa.int64()] * 3, pa.int64(), "stable", BOUNDED)
 
 
 def _functions_of_values(datafusion: Any, failures: list[IndexTablesError]) -> list[Any]:

@@ -29,6 +29,9 @@ _FRACTION = re.compile(r"(?<![A-Za-z])S{3}(?![A-Za-z])")
 _QUOTED = re.compile(r"'([^']*)'")
 
 
+BOUNDED = "indextables_bounded"
+"""The function of the engine that returns its first argument, a number that is not too large."""
+
 _written: Any = Postgres.Generator
 
 
@@ -81,6 +84,19 @@ def _translated(node: Any) -> Any:
             (value,) = node.expressions
             null = exp.paren(exp.Is(this=_held(value), expression=exp.null()))
             return null if node.name.lower() == "isnull" else exp.paren(exp.not_(null))
+        case exp.Repeat():
+            node.set("times", _bounded(node.args["times"], _bytes_of(node.this)))
+            return node
+        case exp.Pad():
+            node.set("expression", _bounded(node.expression, exp.Literal.number(4)))
+            return node
+        case exp.Anonymous() if node.name.lower() == "array_repeat":
+            node.expressions[1].replace(_bounded(node.expressions[1], exp.Literal.number(8)))
+            return node
+        case exp.GenerateSeries():
+            start = exp.cast(node.args["start"].copy(), "bigint")
+            node.set("end", _bounded(node.args["end"], exp.Literal.number(8), start))
+            return node
         case exp.Group():
             return _grouped(node)
         case exp.TimeToStr():
@@ -112,6 +128,19 @@ def _translated(node: Any) -> Any:
             return _part(_PARTS[type(node)], node.this)
         case _:
             return node
+
+
+def _bounded(count: Any, width: Any, start: Any = None) -> Any:
+    """A count of things that the engine makes; its process would end where memory does."""
+    if isinstance(count, exp.Anonymous) and count.name == BOUNDED:
+        return count
+    wide = exp.cast(count.copy(), "bigint")
+    start = exp.cast(exp.Literal.number(0), "bigint") if start is None else start
+    return exp.Anonymous(this=BOUNDED, expressions=[wide, exp.cast(width, "bigint"), start])
+
+
+def _bytes_of(text: Any) -> Any:
+    return exp.Anonymous(this="OCTET_LENGTH", expressions=[exp.cast(text.copy(), "varchar")])
 
 
 def _held(node: Any) -> Any:

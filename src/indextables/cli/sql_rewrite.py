@@ -201,10 +201,9 @@ class _Rewriter:
             call.set("this", SEARCH_FUNCTION)
             return
         name = self.hidden_column(relation.masks, unqualified(call))
-        alias = next(a for a, r in sources.relations.items() if r is relation)
         shown = call.sql("spark", normalize_functions=False)
         # A row that an outer join pads with nulls is found by no search.
-        found = exp.Coalesce(this=exp.column(name, table=alias, quoted=True),
+        found = exp.Coalesce(this=exp.column(name, quoted=True),
                              expressions=[exp.false()])  # fmt: skip
         replace(call, found, shown)
 
@@ -217,9 +216,8 @@ class _Rewriter:
             call.set("expressions", [column, exp.Literal.string(query)])
             return
         name = self.hidden_column(relation.snippets, (column.name, search_call(query, column.name)))
-        alias = next(a for a, r in sources.relations.items() if r is relation)
         shown = call.sql("spark", normalize_functions=False)
-        found = exp.Coalesce(this=exp.column(name, table=alias, quoted=True),
+        found = exp.Coalesce(this=exp.column(name, quoted=True),
                              expressions=[exp.Literal.string("")])  # fmt: skip
         replace(call, found, shown)
 
@@ -237,8 +235,7 @@ class _Rewriter:
                     "joined with AND to the rest."
                 )
             relation.score = relation.score or self.hidden_name()
-            alias = next(a for a, r in sources.relations.items() if r is relation)
-            replace(column, exp.column(relation.score, table=alias, quoted=True), SCORE)
+            replace(column, exp.column(relation.score, quoted=True), SCORE)
 
     def hidden_column(self, columns: dict[str, Any], content: Any) -> str:
         """The column with this content. An expression that is there twice must stay the same."""
@@ -250,7 +247,7 @@ class _Rewriter:
 
     def hidden_name(self) -> str:
         self.hidden += 1
-        return f"__hidden_{self.hidden}"
+        return f"__hidden_{self.hidden}"  # in no other relation, so it needs no alias before it
 
     # --- names
 
