@@ -12,7 +12,14 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.ipynb"))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        # Its own session takes a minute to start and stop on a busy machine: one in each run.
+        pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (path.stem == "log_search"))
+        for path in EXAMPLES
+    ],
+)
 def test_a_notebook_runs(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "commit it without outputs"

@@ -18,8 +18,15 @@ from indextables.storage import open_store
 WRITERS = 8
 
 
-@pytest.mark.parametrize("compaction", [False, True], ids=["appends", "with-compaction"])
-@pytest.mark.parametrize("place", ["local", "s3"])
+@pytest.mark.parametrize(
+    ("place", "compaction"),
+    [
+        pytest.param("local", False, id="local-appends", marks=pytest.mark.long),
+        pytest.param("local", True, id="local-with-compaction"),
+        pytest.param("s3", False, id="s3-appends"),
+        pytest.param("s3", True, id="s3-with-compaction", marks=pytest.mark.long),
+    ],
+)
 def test_eight_processes_append(place, compaction, tmp_path, request):
     if place == "local":
         uri, options = str(tmp_path), None

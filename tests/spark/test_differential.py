@@ -114,7 +114,10 @@ def answers(spark, query, view):
     return sorted(repr(row) for row in spark.sql(query.format(t=view)).collect())
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk",
+    [pytest.param(n, marks=[pytest.mark.long] * (n >= CHUNKS // 2)) for n in range(CHUNKS)],
+)
 def test_random_queries(spark, tmp_path, chunk):
     from indextables.spark import readwriter
 

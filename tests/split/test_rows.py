@@ -127,6 +127,7 @@ def test_many_groups_are_read_on_all_cores(make, monkeypatch):
     )
 
 
+@pytest.mark.long
 def test_one_long_text_of_one_letter_comes_back(make):
     """It compresses by tens of thousands, and was written all the same."""
     text = "a" * (257 << 20)

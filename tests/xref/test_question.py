@@ -97,7 +97,7 @@ ASKED = {
     "id > 3 AND id < 3": "nothing",
     "id BETWEEN 3 AND 5000": "everything",
     "id indexquery '[3 TO 4]'": "id:3,4",
-    "id indexquery 'word'": "nothing",
+    "id indexquery 'word'": "everything",
     "day = '2024-01-02'": "day:19724",
     "day BETWEEN '2024-01-02' AND '2024-01-03'": "day:19724,19725",
     "day indexquery '2024-01-02'": "day:19724",
