@@ -378,15 +378,17 @@ def test_compacted_manifests_hold_neighbours_and_others_are_not_opened():
         PartitionBounds(a, b) for a, b in [("0", "2"), ("3", "5"), ("6", "8"), ("9", "11")]
     ]
     store.delete([f"{LOG_DIRECTORY}/{state_of(store, 1).manifests[0].path}"])
-    found = load(store, 1, keep_manifest=lambda bounds: int(bounds["p"].min) >= 3)
+    found = load(store, 1, keep_manifest=lambda _metadata: lambda bounds: int(bounds["p"].min) >= 3)
     assert (found.num_files, found.partial) == (36, True)
-    whole = load(store, 1, keep_manifest=lambda bounds: int(bounds["p"].max) == 11)
+    whole = load(
+        store, 1, keep_manifest=lambda _metadata: lambda bounds: int(bounds["p"].max) == 11
+    )
     assert whole.num_files == 12
 
 
 def test_manifests_without_bounds_are_always_opened():
     store = written(snapshot_of(TEN))
-    found = load(store, 1, keep_manifest=lambda _bounds: False)
+    found = load(store, 1, keep_manifest=lambda _metadata: lambda _bounds: False)
     assert (found.num_files, found.partial) == (10, False)
 
 
@@ -696,7 +698,7 @@ def test_bounds_of_others_are_used_only_where_their_order_is_ours(case):
     bounds = {"p": {"min": low, "max": high}}
     part = [entry("a", partitionValues={"p": low})]
     foreign(store, 1, [part], bounds=bounds, metadata=_text(table))
-    found = load(store, 1, keep_manifest=lambda _bounds: False)
+    found = load(store, 1, keep_manifest=lambda _metadata: lambda _bounds: False)
     assert found.partial == used
     # And the same once a state of ours names their manifest.
     base = replace(state_of(store, 1), num_files=1)

@@ -52,7 +52,8 @@ __all__ = [
 ]
 
 ManifestCache = MutableMapping[str, pa.Table]
-KeepManifest = Callable[[Mapping[str, PartitionBounds]], bool]
+KeepManifest = Callable[[Metadata], Callable[[Mapping[str, PartitionBounds]], bool]]
+"""For a table's metadata: whether files of a manifest with such partition bounds can matter."""
 
 # Fewer entries than this are read from a disk before threads have started.
 _WORTH_THREADS = 20_000
@@ -70,7 +71,7 @@ def load_state(
 ) -> Snapshot:
     """The snapshot of a version from its state.
 
-    `keep_manifest` gets the partition bounds of a manifest and says whether its files can matter.
+    Manifests that `keep_manifest` denies are not read; the snapshot is `partial` then.
     """
     where = state_path(version)
     state = read_state_manifest(store, version, config=config)
@@ -108,12 +109,13 @@ def _kept_manifests(
     if keep_manifest is None:
         return list(state.manifests)
     types = partition_types(metadata)
+    can_matter = keep_manifest(metadata)
     kept = []
     for info in state.manifests:
         bounds = info.partition_bounds
         if state.protocol is None:
             bounds = trusted_bounds(bounds, types)
-        if not bounds or keep_manifest(bounds):
+        if not bounds or can_matter(bounds):
             kept.append(info)
     return kept
 

@@ -20,6 +20,7 @@ from indextables import config as keys
 from indextables.config import Config, known_keys
 from indextables.errors import ObjectNotFoundError, VersionGapError, XRefError
 from indextables.log.actions import Action, AddXRef, Metadata, Protocol, RemoveXRef
+from indextables.log.avro_state import KeepManifest
 from indextables.log.cache import CacheStats, LogCache, tracked
 from indextables.log.checkpoints import write_checkpoint
 from indextables.log.commit import Committed, Committer, Observer
@@ -27,7 +28,7 @@ from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.last_checkpoint import LastCheckpoint
 from indextables.log.listing import list_log, list_states
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable, has_avro_state
-from indextables.log.reader import KeepManifest, LogReader
+from indextables.log.reader import LogReader
 from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
 from indextables.log.skipped import skip_actions
 from indextables.log.snapshot import Snapshot, VersionActions
@@ -100,8 +101,9 @@ class TransactionLog:
     ) -> Snapshot:
         """The table now, at a version, or at a time.
 
-        `keep_manifest` gets the partition bounds of a manifest and says whether its files can
-        matter; the snapshot may then lack others (`partial`).
+        `keep_manifest` decides by the partition bounds of a manifest whether its files can matter;
+        the snapshot may then lack others (`partial`). Such a snapshot answers the question that it
+        was made for and nothing else: it is neither kept nor committed on.
         """
         if timestamp_ms is not None:
             version = version_at(self.store, self._reader, timestamp_ms, now_ms=self.now_ms())
