@@ -57,6 +57,8 @@ KeepManifest = Callable[[Metadata], Callable[[Mapping[str, PartitionBounds]], bo
 
 # Fewer entries than this are read from a disk before threads have started.
 _WORTH_THREADS = 20_000
+# What is read in part is read again for the next question; so few manifests are not worth that.
+_FEW_MANIFESTS = 2
 _CONTENT_NAME = re.compile(r"manifest-([0-9a-f]{32})\.avro")
 
 
@@ -106,7 +108,7 @@ def load_state(
 def _kept_manifests(
     state: StateManifest, metadata: Metadata, keep_manifest: KeepManifest | None
 ) -> list[ManifestInfo]:
-    if keep_manifest is None:
+    if keep_manifest is None or len(state.manifests) <= _FEW_MANIFESTS:
         return list(state.manifests)
     types = partition_types(metadata)
     can_matter = keep_manifest(metadata)
