@@ -25,7 +25,7 @@ from indextables.storage import open_store
 from indextables.storage.local import LocalStore
 
 FILES = 100_000
-VERSIONS = {100: 2, 500: 6, 1_000: 10}
+VERSIONS = {100: 2, 500: 5, 1_000: 10}
 """Versions of a log, and how much quicker it has to open with checkpoints."""
 REQUEST_S = 0.005
 """How long a store takes to answer; what the claims about reading in threads assume."""
