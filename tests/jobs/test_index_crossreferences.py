@@ -224,6 +224,7 @@ def test_ids_are_bare_in_the_log_and_both_spellings_are_read(local):
     assert not made.xref_id.startswith("xref-")
     assert made.path.endswith(f"/xref-{made.xref_id}.split")
     foreign = xref("xref-abc", "gone.split")
+    local.log.store.put(foreign.path, b"x")  # a commit looks whether its files are there
     local.log.commit(Transaction(operation=Operation.XREF, actions=[foreign]))
     assert set(local.crossreferences()["xrefId"].to_pylist()) == {made.xref_id, "abc"}
 
