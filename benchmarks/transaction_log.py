@@ -1,4 +1,4 @@
-"""The transaction log at 100,000 files and at 1,000 versions, beside JSON and Delta."""
+"""The transaction log at 100,000 files and at up to 1,000 versions, beside JSON and Delta."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import hashlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import orjson
 
-from benchmarks.measure import Result, best_of
+from benchmarks.measure import Result, best_of, race
+from indextables import config as keys
 from indextables.config import Config
 from indextables.log.actions import Add, Metadata
+from indextables.log.names import version_path
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
+from indextables.storage.local import LocalStore
 
 FILES = 100_000
-VERSIONS = 1_000
+VERSIONS = {100: 2, 500: 5, 1_000: 10}
+"""Versions of a log, and how much quicker it has to open with checkpoints."""
+REQUEST_S = 0.005
+"""How long a store takes to answer; what the claims about reading in threads assume."""
+WIDE = 400
 MAPPING = '[{"name":"id","type":"i64"},{"name":"message","type":"text","tokenizer":"default"}]'
 
 
@@ -51,6 +61,16 @@ def adds(count: int, *, start: int = 0) -> list[Add]:
     return found
 
 
+def append(log: TransactionLog, new: Sequence[Add]) -> None:
+    """Commit files; on a disk, where a commit looks whether they are there, they are made."""
+    if isinstance(log.store, LocalStore):
+        for add in new:
+            file = Path(log.store.uri, add.path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+    log.commit(Transaction(operation=Operation.APPEND, actions=new))
+
+
 def make_table(
     place: Path | str,
     files: int,
@@ -68,7 +88,7 @@ def make_table(
     for part in range(10):
         each = files // 10
         actions = adds(each, start=part * each)
-        log.commit(Transaction(operation=Operation.APPEND, actions=actions))
+        append(log, actions)
     return log
 
 
@@ -152,7 +172,7 @@ def bytes_written(log: TransactionLog, folder: Path) -> int:
     """What a commit of 100 files writes, its checkpoint included, apart from the pointer list."""
     before = {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
     new = adds(100, start=10**7)
-    log.commit(Transaction(operation=Operation.APPEND, actions=new))
+    append(log, new)
     after = {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
     return sum(
         size
@@ -161,12 +181,16 @@ def bytes_written(log: TransactionLog, folder: Path) -> int:
     )
 
 
-def run(scale: float = 1.0) -> Iterator[Result]:  # noqa: ARG001 (its sizes are the claims)
+def run(scale: float = 1.0) -> Iterator[Result]:
+    """At a smaller scale only what is quick: few versions, threads, wide mappings."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        yield from _opening(root)
-        yield from _versions(root)
-        yield from _commits(root)
+        yield from _versions(root, [v for v in VERSIONS if v <= 1_000 * scale] or [100])
+        yield from _threads(root)
+        yield from _wide_mappings(root)
+        if scale >= 1:
+            yield from _opening(root)
+            yield from _commits(root)
 
 
 def _opening(root: Path) -> Iterator[Result]:
@@ -198,32 +222,81 @@ def _opening(root: Path) -> Iterator[Result]:
     )  # fmt: skip
 
 
-def _versions(root: Path) -> Iterator[Result]:
+def _versions(root: Path, counts: Iterable[int]) -> Iterator[Result]:
     """On a store that is asked over a network, as checkpoints are made for; and on a disk."""
     from benchmarks.peers import s3_server
 
-    with s3_server() as (uri, options):
-        remote = _open_times(f"{uri}/versions", options)
-    local = _open_times(str(root / "versions"), None)
-    disk = local["without"] / local["with"]
+    for count in counts:
+        with s3_server() as (uri, options):
+            remote = _open_times(f"{uri}/versions-{count}", options, count)
+        local = _open_times(str(root / f"versions-{count}"), None, count)
+        disk = local["without"] / local["with"]
+        yield Result(
+            f"{count:,} versions open faster with checkpoints",
+            remote["without"] / remote["with"], VERSIONS[count], "at least",
+            f"S3 server on loopback: without {remote['without']:.2f} s / with "
+            f"{remote['with']:.3f} s (on a local disk {disk:.1f} times: {local['without']:.3f} s / "
+            f"{local['with']:.3f} s)",
+        )  # fmt: skip
+
+
+class _DistantStore(LocalStore):
+    """Files that take as long to come as objects of a store."""
+
+    def get(self, path: str) -> bytes:
+        time.sleep(REQUEST_S)
+        return super().get(path)
+
+
+def _threads(root: Path) -> Iterator[Result]:
+    folder = root / "threads"
+    log = make_table(folder, 10, {"spark.indextables.checkpoint.enabled": False})
+    log.checkpoint()
+    for n in range(100):
+        append(log, adds(1, start=10**6 + n))
+
+    def opened(threads: int) -> int:
+        config = Config({keys.CHECKPOINT_PARALLELISM.name: threads})
+        return TransactionLog(_DistantStore(str(folder)), config=config).snapshot().num_files
+
+    assert opened(1) == opened(4) == 110
+    one, four = race(3, partial(opened, 1), partial(opened, 4))
     yield Result(
-        f"{VERSIONS:,} versions open faster with checkpoints",
-        remote["without"] / remote["with"], 10, "at least",
-        f"S3 server on loopback: without {remote['without']:.2f} s / with {remote['with']:.3f} s "
-        f"(on a local disk {disk:.1f} times: {local['without']:.3f} s / {local['with']:.3f} s)",
+        "Four threads read 100 versions after a checkpoint faster than one",
+        one.seconds / four.seconds, 2.5, "at least",
+        f"{REQUEST_S * 1000:.0f} ms a request: one thread {one.seconds:.3f} s / four "
+        f"{four.seconds:.3f} s",
     )  # fmt: skip
 
 
-def _open_times(uri: str, options: dict[str, str] | None) -> dict[str, float]:
+def _wide_mappings(root: Path) -> Iterator[Result]:
+    """Every split has the mapping of its columns; the log has it once."""
+    columns = [{"name": f"column{n}", "type": "text", "tokenizer": "default"} for n in range(WIDE)]
+    mapping = orjson.dumps(columns).decode()
+    plain = {"spark.indextables.transaction.compression.enabled": False}
+    log = make_table(root / "wide", 10, dict(plain))
+    new = [replace(add, doc_mapping_json=mapping) for add in adds(1_000, start=10**6)]
+    append(log, new)
+    assert log.snapshot().files["docMappingJson"].to_pylist().count(mapping) == len(new)
+    stored = log.store.head(version_path(log.snapshot().version)).size
+    inline = stored + len(new) * len(mapping)
+    yield Result(
+        f"A commit of 1,000 files of {WIDE} columns is smaller with their mapping once",
+        inline / stored, 10, "at least",
+        f"a mapping in every entry {inline:,} bytes / once {stored:,} bytes, not compressed",
+    )  # fmt: skip
+
+
+def _open_times(uri: str, options: dict[str, str] | None, versions: int) -> dict[str, float]:
     times = {}
     for name, settings in (
         ("with", {}),
         ("without", {"spark.indextables.checkpoint.enabled": False}),
     ):
         log = make_table(f"{uri}/{name}", 10, settings, options)
-        for n in range(VERSIONS - 10):
+        for n in range(versions - 10):
             new = adds(1, start=10**6 + n)
-            log.commit(Transaction(operation=Operation.APPEND, actions=new))
+            append(log, new)
         times[name] = best_of(3, lambda at=f"{uri}/{name}": open_files(at, options))
     return times
 
@@ -238,7 +311,7 @@ def _commits(root: Path) -> Iterator[Result]:
         times = []
         for n in range(7):
             new = adds(1, start=start + n)
-            log.commit(Transaction(operation=Operation.APPEND, actions=new))
+            append(log, new)
             times.append(best_of(1, reader.snapshot))
         return sorted(times)[3]
 

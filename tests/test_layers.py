@@ -82,3 +82,23 @@ def test_only_spark_and_what_stands_on_it_know_pyspark():
         if name.split(".")[0] in ("pyspark", "py4j")
     }
     assert users <= {"spark", "ariadne", "demo"}
+
+
+# Attributes of PySpark with which a classic session reaches its JVM.
+PRIVATE = {
+    "_jvm", "_jsc", "_sc", "_jsparkSession", "_jreader", "_jwrite", "_jdf", "_jc", "_gateway",
+    "_active_spark_context",
+}  # fmt: skip
+
+
+def test_private_parts_of_spark_stay_in_the_bridge_and_four_more_modules():
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if "spark/bridge/" not in path.as_posix()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in PRIVATE
+    }
+    assert users <= {
+        f"spark/{name}.py" for name in ("readwriter", "sql_entry", "functions", "hosts")
+    }

@@ -466,3 +466,46 @@ def test_removing_an_index_leaves_its_files(storage, tmp_path):
 def test_every_error_is_ariadnes(storage):
     with pytest.raises(AriadneError):
         Index("t")
+
+
+def test_removing_an_index_leaves_nothing_of_it(storage, tmp_path):
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "x.parquet")
+    index = Index("t", "id BIGINT")
+    index.add_index("id")  # replaces metadata.json, under its lock
+    index.add_file(str(tmp_path / "x.parquet"))
+    index.update()
+    Index.remove("t")
+    assert list(storage.rglob("*")) == []
+
+
+# --- what it is ------------------------------------------------------------------------------
+
+
+def test_the_factory_takes_its_arguments_by_position(storage):
+    Index("t", DDL, "csv", {"header": "true"})
+    assert Index("t").read_options == {"header": "true"}
+    shorter = DDL.rpartition(", items")[0]
+    with pytest.raises(SchemaMismatchError):
+        Index("t", shorter, "csv", False)
+    assert len(Index("t", shorter, "csv", True, {"sep": ";"}).stored_schema) == 4
+    assert Index("t").read_options == {"header": "true", "sep": ";"}
+    for wrong in ("yes", 1, None):
+        with pytest.raises(
+            AriadneArgumentError, match="neither true or false, nor the read options"
+        ):
+            Index("t", DDL, "csv", wrong)
+    with pytest.raises(AriadneArgumentError, match="given twice"):
+        Index("t", DDL, "csv", {"header": "true"}, {"sep": ";"})
+
+
+def test_an_index_equals_another_handle_of_it(spark, storage):
+    one, two, other = Index("t", DDL), Index("t"), Index("u", DDL)
+    assert one == two
+    assert one in {two}
+    assert one != other
+    assert one != "t"
+    assert one.select("id") == two.select("id") != one
+    one.add_index("id")
+    assert one == two  # which index it is, not how much a handle has seen of it
+    spark.conf.set("spark.ariadne.storagePath", f"{storage}-elsewhere")
+    assert Index("t", DDL) != one

@@ -106,6 +106,13 @@ def test_every_join_is_sparks_join_on_either_side(index, whole, keys):
             assert right.columns == keys.join(whole, using, how).columns
 
 
+@pytest.mark.parametrize("how", ["left semi", "LEFT ANTI", "full  outer", " inner "])
+def test_join_types_are_spelled_as_in_sql_or_in_spark(index, whole, keys, how):
+    index.add_index("id")
+    wanted = "".join(how.lower().replace("_", "").split())
+    assert rows(index.join(keys, "id", how)) == rows(whole.join(keys, "id", wanted))
+
+
 def test_only_files_that_can_contribute_are_read(index, keys):
     from indextables.ariadne import join
 

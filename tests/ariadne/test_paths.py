@@ -7,16 +7,20 @@ import pytest
 from indextables.ariadne.paths import (
     canonical,
     clean_file_name,
-    covers,
     expand,
     for_spark,
     from_spark,
     stat,
 )
+from indextables.ariadne.states import registered
 from indextables.errors import AriadneArgumentError
 from indextables.storage import open_store
 
 STRANGE = ["a b.csv", "hash#x.csv", "pct%41.csv", "ünï.csv", "st*r.csv", "[a]{b}.csv", "q?.csv"]
+
+
+def covers(entry, path):
+    return bool(registered([entry], [path]))
 
 
 def write(folder, *names):
@@ -86,6 +90,28 @@ def test_what_spark_reports_is_the_file_that_was_registered(name):
 )  # fmt: skip
 def test_patterns_are_those_of_hadoop(entry, path, wanted):
     assert covers(entry, path) is wanted
+
+
+@pytest.mark.parametrize(
+    ("entry", "path"),
+    [
+        ("/d/" + "*a" * 30 + "*c", "/d/" + "a" * 200),
+        ("/d/" + "{a,a}" * 60 + "c", "/d/" + "a" * 60),
+        ("/d/" + "{*,{a,*}}" * 25 + "c", "/d/" + "a" * 100),
+    ],
+)
+def test_no_pattern_takes_long(entry, path):
+    assert not covers(entry, path)
+    assert covers(entry, path + "c")
+
+
+@pytest.mark.parametrize("entry", ["/d/[z-a].csv", "/d/{{a}.csv", "/d/{a,{b}.csv", "/d/[^]"])
+def test_what_is_no_pattern_matches_itself_alone(tmp_path, entry):
+    assert covers(entry, entry)
+    assert not covers(entry, "/d/a.csv")
+    write(tmp_path, "a.csv")
+    found = expand([f"{tmp_path}/{entry.removeprefix('/d/')}"], open_store)
+    assert (len(found.files), len(found.missing)) == (0, 1)
 
 
 def test_files_folders_and_patterns_become_files(tmp_path):

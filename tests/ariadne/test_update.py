@@ -753,6 +753,31 @@ def test_people_can_look_inside(index, capsys, caplog, spark):
     assert (row["Column"], row["FileCount"], row["MinValues"], row["MaxValues"]) == ("id", 3, 3, 3)
 
 
+def test_statistics_cover_every_kind_of_index(storage, tmp_path):
+    texts = {"a": ["one two", "two three", None], "b": ["four", "four", "four"]}
+    for name, values in texts.items():
+        table = pa.table(
+            {"id": [1, 2, 3], "b": ["x", "y", None], "r": [1.5, None, 2.5], "t": values}
+        )
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    index = Index("all", "id BIGINT, b STRING, r DOUBLE, t STRING")
+    index.add_file(*(str(tmp_path / f"{name}.parquet") for name in texts))
+    index.add_index("id")
+    index.add_bloom_index("b")
+    index.add_range_index("r")
+    index.update()
+    index.add_text_index("t")
+    found = {row["Column"]: row for row in index.stats().collect()}
+    assert set(found) == {"id", "b", "r"}  # the words are declared, and not built yet
+    index.update()
+    found = {row["Column"]: row.asDict() for row in index.stats().collect()}
+    assert set(found) == {"id", "b", "r", "t"}
+    assert {row["FileCount"] for row in found.values()} == {2}
+    bounds = {name: (row["MinValues"], row["MaxValues"]) for name, row in found.items()}
+    assert bounds == {"id": (3, 3), "b": (2, 2), "r": (None, None), "t": (1, 3)}
+    assert (found["t"]["MedianValues"], found["r"]["AvgValues"]) == (2.0, None)
+
+
 def test_a_package_that_is_not_there_is_no_fault_of_files(index, monkeypatch):
     from pyspark.errors import PySparkImportError
 

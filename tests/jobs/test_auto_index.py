@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
+from concurrent.futures import FIRST_COMPLETED, wait
 
 import pytest
 from racing import race_processes
@@ -28,7 +30,7 @@ from xref_tables import (
 
 from indextables import Table
 from indextables import config as keys
-from indextables.errors import XRefError
+from indextables.errors import InvalidValueError, XRefError
 from indextables.jobs import auto_index, crossreference_build
 from indextables.jobs.crossreference_plan import FAN_OUT
 from indextables.log.actions import Add
@@ -248,6 +250,54 @@ def test_a_slow_build_is_left_behind_and_cleans_up(make, monkeypatch, caplog):
     check_found(table, [0, 1, 2])
 
 
+def test_what_is_ready_in_time_is_kept_and_only_the_rest_is_left_behind(make, monkeypatch, caplog):
+    table = make(minSplitsToTrigger=4, maxSourceSplits=2)
+    grow(table, 0, 3)
+    go_on, cleaned = threading.Event(), threading.Event()
+    calls = itertools.count()
+    build, discard = crossreference_build.build_xref, auto_index._discard_late
+
+    def first_is_slow(*args, **options):
+        if not next(calls):
+            assert go_on.wait(60)
+        return build(*args, **options)
+
+    def noted(log, done):
+        discard(log, done)
+        cleaned.set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(crossreference_build, "build_xref", first_is_slow)
+        patch.setattr(auto_index, "_discard_late", noted)
+        # The time is over as soon as one of them is ready.
+        patch.setattr(auto_index, "wait", lambda them, timeout: wait(them, 60, FIRST_COMPLETED))
+        table.append(rows(3))
+        assert sizes(table) == [2]
+        assert "for 2 of 4 splits" in caplog.text
+        go_on.set()
+        assert cleaned.wait(60)
+    assert xref_files(table) == named_xrefs(table)
+    grow(table, 4, 2)  # two are left over from before
+    assert sizes(table) == [2, 2, 2]
+    check_found(table, list(range(6)))
+
+
+def test_a_build_that_would_be_late_covers_what_it_has_read(make, monkeypatch, caplog):
+    table = make()
+    monkeypatch.setattr(auto_index, "_READING_SHARE", 0)  # no time but for the first split
+    grow(table, 0, 3)
+    assert sizes(table) == [1]
+    assert "1 of 3 splits" in caplog.text
+    grow(table, 3, 2)
+    assert sizes(table) == [1, 1, 1]
+    check_found(table, list(range(5)))
+    monkeypatch.undo()
+    grow(table, 5, 1)
+    assert coverage(table.snapshot()).covered == 6
+    check_found(table, list(range(6)))
+    assert xref_files(table) == named_xrefs(table)
+
+
 # --- others at the same time -------------------------------------------------------------------
 
 OTHERS = {
@@ -314,3 +364,15 @@ def test_writers_that_index_are_serial(tmp_path):
         assert hits["id"].to_pylist() == [number]
     assert sizes(table)
     assert xref_files(table) == named_xrefs(table)
+
+
+def test_parallelism_can_be_left_to_the_machine(make):
+    key = keys.XREF_BUILD_PARALLELISM
+    assert [keys.Config({key.name: value})[key] for value in ("auto", "AUTO", "3", 0)] == [
+        0,
+        0,
+        3,
+        0,
+    ]
+    with pytest.raises(InvalidValueError):
+        keys.Config({key.name: "automatic"})

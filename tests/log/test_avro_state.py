@@ -37,6 +37,7 @@ from indextables.errors import (
     UnsafePathError,
     UnsupportedFeatureError,
 )
+from indextables.log import avro_state
 from indextables.log.actions import Add, Metadata, Protocol, Remove, Skip
 from indextables.log.avro_container import read_container, write_container
 from indextables.log.avro_state import PartitionBounds, load_state, read_state_manifest
@@ -378,15 +379,17 @@ def test_compacted_manifests_hold_neighbours_and_others_are_not_opened():
         PartitionBounds(a, b) for a, b in [("0", "2"), ("3", "5"), ("6", "8"), ("9", "11")]
     ]
     store.delete([f"{LOG_DIRECTORY}/{state_of(store, 1).manifests[0].path}"])
-    found = load(store, 1, keep_manifest=lambda bounds: int(bounds["p"].min) >= 3)
+    found = load(store, 1, keep_manifest=lambda _metadata: lambda bounds: int(bounds["p"].min) >= 3)
     assert (found.num_files, found.partial) == (36, True)
-    whole = load(store, 1, keep_manifest=lambda bounds: int(bounds["p"].max) == 11)
+    whole = load(
+        store, 1, keep_manifest=lambda _metadata: lambda bounds: int(bounds["p"].max) == 11
+    )
     assert whole.num_files == 12
 
 
 def test_manifests_without_bounds_are_always_opened():
     store = written(snapshot_of(TEN))
-    found = load(store, 1, keep_manifest=lambda _bounds: False)
+    found = load(store, 1, keep_manifest=lambda _metadata: lambda _bounds: False)
     assert (found.num_files, found.partial) == (10, False)
 
 
@@ -689,14 +692,15 @@ UNTRUSTED = {
 
 
 @pytest.mark.parametrize("case", UNTRUSTED)
-def test_bounds_of_others_are_used_only_where_their_order_is_ours(case):
+def test_bounds_of_others_are_used_only_where_their_order_is_ours(case, monkeypatch):
+    monkeypatch.setattr(avro_state, "_FEW_MANIFESTS", 0)
     kind, (low, high), used = UNTRUSTED[case]
     table = metadata(partitions=[] if kind == "undeclared" else [("p", kind)])
     store = memory_store()
     bounds = {"p": {"min": low, "max": high}}
     part = [entry("a", partitionValues={"p": low})]
     foreign(store, 1, [part], bounds=bounds, metadata=_text(table))
-    found = load(store, 1, keep_manifest=lambda _bounds: False)
+    found = load(store, 1, keep_manifest=lambda _metadata: lambda _bounds: False)
     assert found.partial == used
     # And the same once a state of ours names their manifest.
     base = replace(state_of(store, 1), num_files=1)

@@ -62,6 +62,32 @@ def test_writes_index_in_their_commit(door, tmp_path):
     assert xref_files(table) == named_xrefs(table)
 
 
+@pytest.mark.parametrize("mode", ["overwrite", "append"])
+def test_executors_build_the_xrefs_of_a_write(spark, tmp_path, monkeypatch, mode):
+    from indextables.spark import runner, write_job
+
+    assert runner.executors() is None  # local mode: threads of the driver
+    monkeypatch.setattr(spark.sparkContext, "master", "spark://elsewhere:7077")
+    assert isinstance(runner.executors(), runner.SparkRunner)
+    monkeypatch.undo()
+    called = []
+
+    class Noted(runner.SparkRunner):
+        def map(self, function, tasks, **options):
+            called.append((function.__name__, len(tasks)))
+            return super().map(function, tasks, **options)
+
+    path = str(tmp_path / "t")
+    write(spark, path, 0, 1)
+    monkeypatch.setattr(write_job, "executors", lambda: Noted(spark))
+    write(spark, path, 1, 4, mode=mode)
+    assert called == [("run_build", 1)]
+    table = Table.open(path)
+    assert sizes(table) == [4 + (mode == "append")]
+    assert found(spark, path, "word3") == [3]
+    assert xref_files(table) == named_xrefs(table)
+
+
 def test_writes_that_do_not_index(spark, tmp_path):
     path = str(tmp_path / "t")
     write(spark, path, 0, 4, options=OFF)

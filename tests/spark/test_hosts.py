@@ -49,6 +49,27 @@ from indextables import Table
 table = Table.create(sys.argv[1] + "-table", pa.schema([("t", pa.string())]))
 for word in ("red", "fox", "dog"):
     table.append(pa.table({"t": [word]}))
+
+from indextables.log.reader import ReadVersion
+from indextables.spark import distributed_log
+from indextables.spark.runner import SparkRunner
+
+def kept():
+    return sum(len(cache.versions) for cache, _ in distributed_log._caches.values())
+
+def kept_by_executors():
+    return [a.result for a in SparkHosts(spark).run(kept) if a.executor_id != "driver"]
+
+tasks = [ReadVersion(table.log.store, version, 1 << 20) for version in range(4)] * 2
+for _ in range(5):  # whichever executor Spark chooses
+    assert len(SparkRunner(spark).map(distributed_log.read_version, tasks)) == 8
+    if min(kept_by_executors()) > 0:
+        break
+before = kept_by_executors()
+assert len(before) == 2 and max(before) > 0, before
+invalidate = f"INVALIDATE INDEXTABLES TRANSACTION LOG CACHE FOR '{sys.argv[1]}-table'"
+rows = spark.sql(invalidate).collect()
+assert kept_by_executors() == [0, 0], (before, rows, kept_by_executors())
 warmed = spark.sql(f"PREWARM INDEXTABLES CACHE '{sys.argv[1]}-table'").collect()
 assert [(r.status, r.splits_prewarmed) for r in warmed] == [("success", 3)] * 3, warmed
 spark.createDataFrame([(1, "red fox"), (2, "dog")], "id int, t string").createOrReplaceTempView("d")

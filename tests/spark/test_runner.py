@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -80,15 +82,33 @@ def test_a_task_survives_pickling(tmp_path):
     assert (again.version, again.limit, again.store.uri) == (7, 1000, task.store.uri)
 
 
-def test_versions_are_applied_in_their_order():
-    versions = [
-        VersionActions(101, (Remove(path="file1", deletion_timestamp=0, data_change=True),), 0),
-        VersionActions(100, (add("file1", "100"),), 0),
-        VersionActions(102, (add("file1", "102"),), 0),
-    ]
-    state = empty_snapshot("x").advance(sorted(versions, key=lambda v: v.version))
-    assert state.num_files == 1
+@pytest.mark.parametrize("order", list(itertools.permutations((100, 101, 102))))
+def test_versions_are_applied_in_their_order_whatever_order_they_come_in(order):
+    removed = Remove(path="file1", deletion_timestamp=0, data_change=True)
+    actions = {100: add("file1", "100"), 101: removed, 102: add("file1", "102")}
+    versions = [VersionActions(version, (actions[version],), 0) for version in order]
+    state = empty_snapshot("x").advance(versions)
+    assert (state.num_files, state.version) == (1, 102)
     assert dict(state.entries["partitionValues"].to_pylist()[0]) == {"v": "102"}
+    assert empty_snapshot("x").advance(versions[::-1]).entries.equals(state.entries)
+
+
+def test_executors_may_answer_in_any_order(busy_table):
+    class Shuffled(Executors):
+        def map(self, function, tasks, *, timeout_s=None):
+            return super().map(function, tasks)[::-1]
+
+    table = Table.open(busy_table)
+    table.overwrite(pa.table({"id": [50]}))
+    table.append(pa.table({"id": [51]}))
+    whole = {"transaction.useOptimized": "false"}
+    for settings in ({}, whole):
+        snapshot, runner = read(busy_table, Shuffled(), **settings)
+        assert runner.distributed == 1
+        assert (snapshot.version, snapshot.num_files) == (13, 2)
+        assert sorted(snapshot.files["path"].to_pylist()) == sorted(
+            table.snapshot().files["path"].to_pylist()
+        )
 
 
 class Executors:
@@ -191,13 +211,61 @@ def test_version_files_are_read_by_spark_tasks(spark, busy_table):
     assert runner.distributed == 1
 
 
+def test_what_executors_did_is_counted(busy_table, caplog):
+    executors = Executors()
+    with caplog.at_level("INFO", logger="indextables.spark.distributed_log"):
+        runners = [read(busy_table, executors)[1] for _ in range(2)]
+    first, second = (runner.last_read for runner in runners)
+    assert (first.files, first.cached_files, first.hit_rate) == (12, 0, 0.0)
+    assert (second.files, second.cached_files, second.hit_rate) == (12, 12, 1.0)
+    assert first.seconds > 0
+    assert "12 of them from their caches" in caplog.text
+    assert (
+        read(busy_table, executors, **{"transaction.distributed.minFiles": "13"})[1].last_read
+        is None
+    )
+
+
+def test_executors_read_the_log_of_a_remote_store_with_overwrites(spark, s3):
+    """Reads repeat, files come and go, and a table is made anew in the same place."""
+    uri = f"{s3.uri}/{uuid.uuid4().hex}"
+    off = {"spark.indextables.checkpoint.enabled": "false"}
+    table = Table.create(uri, SCHEMA, config=off, storage_options=s3.options)
+    for n in range(5):
+        table.append(pa.table({"id": [n]}))
+    table.overwrite(pa.table({"id": [100]}))
+    for n in range(4):
+        table.append(pa.table({"id": [n]}))
+    table.delete(where="id = 100")
+    on = Config({"spark.indextables.transaction.distributed.enabled": "true"})
+    store = open_store(uri, s3.options)
+
+    def paths(runner=None):
+        log = TransactionLog(store, config=on, runner=runner)
+        return sorted(log.snapshot().files["path"].to_pylist())
+
+    for _ in range(2):
+        runner = distributed_log.runner_of(spark)(store, on)
+        assert paths(runner) == paths()
+        assert (runner.distributed, runner.last_read.files) == (1, 12)
+    assert len(paths()) == 4
+    store.delete([meta.path for meta in store.list("_transaction_log")])
+    again = Table.create(uri, SCHEMA, config=off, storage_options=s3.options)
+    for n in range(11):
+        again.append(pa.table({"id": [n]}))
+    runner = distributed_log.runner_of(spark)(store, on)
+    assert paths(runner) == paths()
+    assert runner.distributed == 1
+
+
 def test_local_disks_and_a_disabled_switch_choose_the_driver(spark, tmp_path, monkeypatch):
     choose = distributed_log.runner_of(spark)
     assert choose(open_store(tmp_path), Config()) is None
     remote = open_store("s3://bucket/table", {"region": "eu-west-1"})
-    assert isinstance(choose(remote, Config()), DistributedLogRunner)
-    off = Config({"spark.indextables.transaction.distributed.enabled": "false"})
-    assert choose(remote, off) is None
+    on = Config({"spark.indextables.transaction.distributed.enabled": "true"})
+    assert isinstance(choose(remote, on), DistributedLogRunner)
+    assert choose(open_store(tmp_path), on) is None
+    assert choose(remote, Config()) is None  # off unless it is asked for
 
 
 def test_a_local_runner_is_a_runner():

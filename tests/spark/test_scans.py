@@ -251,6 +251,23 @@ def test_metrics_of_a_scan(spark, place, settings, condition):
     assert ("bytes of rows from Python tasks" in shown) == ("indexquery" in condition)
 
 
+@pytest.mark.long
+def test_an_xref_leaves_a_tenth_of_five_hundred_splits(spark, tmp_path, settings):
+    settings(DRIVER, 0)
+    rows = {"id": range(500), "p": range(500), "body": [f"word{n % 125} fox" for n in range(500)]}
+    table = Table.create(tmp_path / "t", pa.table(rows).schema, partition_by=["p"])
+    table.append(pa.table(rows))
+    assert [len(x.source_split_paths) for x in table.snapshot().xrefs.values()] == [500]
+    question = f"SELECT id FROM indextables.`{tmp_path}/t` WHERE body indexquery 'word7'"
+    assert sorted(row.id for row in spark.sql(question).collect()) == [7, 132, 257, 382]
+    found = spark.sql(question)  # metrics are those of a frame's first run
+    shown = {name: float(value.split()[0]) for name, value in metrics_of(spark, found).items()
+             if name.startswith("splits")}  # fmt: skip
+    assert shown["splits of the table"] == 500
+    assert shown["splits routed away"] > 450
+    assert shown["splits to read"] < 50
+
+
 def test_native_scans_read_only_their_columns(spark, tmp_path, settings):
     settings("parquet.hadoop.vectored.io.enabled", "false")  # Hadoop does not count those reads
     # Large enough that a buffer of Hadoop's is a small part of a column.

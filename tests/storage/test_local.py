@@ -174,3 +174,32 @@ def test_memory_does_not_travel_to_another_process() -> None:
     store = open_store("memory://travel")
     with pytest.raises(StorageError, match="memory of another process"):
         race_processes(create_all, [(store, ["x"], b"1")])
+
+
+def test_a_lock_goes_with_its_object_and_lets_one_in(files: Store, root: Path) -> None:
+    files.put("f/x", b"0")
+    files.put_if_match("f/x", b"1", files.head("f/x").etag)
+    assert list((root / "f").glob(".lock-*"))
+    files.delete(["f/x"])
+    assert list(root.iterdir()) == []
+
+    inside = 0
+
+    def work(number: int) -> int:
+        nonlocal inside
+        for _ in range(100):
+            files.put("f/x", b"1")
+            if number:
+                with files._locked(root / "f/x"):  # type: ignore[attr-defined]
+                    inside += 1
+                    assert inside == 1
+                    os.sched_yield()
+                    inside -= 1
+            else:
+                files.delete(["f/x"])
+                files.put("f/y", b"keeps the folder")
+        return 1
+
+    assert all(race_threads(work, [(n,) for n in range(4)]))
+    files.delete(["f/x", "f/y"])
+    assert list(root.iterdir()) == []

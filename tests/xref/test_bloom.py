@@ -181,7 +181,7 @@ def test_no_value_is_denied(tmp_path_factory, values):
     for number, texts in enumerate(values):
         writer.add(number, hashes(pa.array(texts, pa.string())))
     sink = io.BytesIO()
-    section, filters = writer.write(sink)
+    section, filters = writer.write(sink, documents=len(values))
     data = sink.getvalue()
     for number, texts in enumerate(values):
         for text in texts:

@@ -11,6 +11,7 @@ from xrefs import SCHEMA, add_xref, cover, link, sources
 
 from indextables import Table
 from indextables.config import (
+    XREF_BLOOM_FIELDS,
     XREF_COMPRESSION,
     XREF_DIRECTORY,
     XREF_HEAP_SIZE,
@@ -55,6 +56,18 @@ def test_total_terms_are_different_terms(table):
         for term in terms.to_pylist()
     }
     assert built.total_terms == len(different)
+
+
+def test_a_build_without_time_covers_the_first_splits(table):
+    config = Config({XREF_BLOOM_FIELDS.name: "tag"})
+    built = build_xref(table.log.store, sources(table), config=config, reading_s=0)
+    assert built.source_splits == (sources(table)[0].path,)
+    whole = build_xref(table.log.store, sources(table), config=config, reading_s=600)
+    assert whole.source_splits == tuple(source.path for source in sources(table))
+    joined = merge_xrefs(
+        table.log.store, [built.path, whole.path], keep=set(whole.source_splits), config=config
+    )
+    assert len(read_xref(table.log.store, joined.path).coverage) == 1 + len(sources(table))
 
 
 def test_a_build_reads_one_range_of_each_split(table):

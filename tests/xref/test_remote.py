@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
 from faulty_store import FaultyStore
 from xrefs import MAPPING, SCHEMA, cover, link, rows_of, sources
 
@@ -12,9 +13,16 @@ from indextables.config import Config
 from indextables.log.transaction_log import TransactionLog
 
 
-def test_routing_on_s3(s3, config):
-    uri = f"{s3.uri}/{uuid.uuid4().hex}"
-    table = Table.create(uri, SCHEMA, mapping=MAPPING, config=config, storage_options=s3.options)
+@pytest.fixture(params=["s3", "azure"])
+def server(request):
+    """Skipped with the reason where a server cannot be started."""
+    return request.getfixturevalue(request.param)
+
+
+def test_routing_on_an_object_store(server, config):
+    uri = f"{server.uri}/{uuid.uuid4().hex}"
+    options = server.options
+    table = Table.create(uri, SCHEMA, mapping=MAPPING, config=config, storage_options=options)
     for number in range(3):
         table.append(rows_of(number))
     splits = sources(table)

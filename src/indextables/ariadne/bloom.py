@@ -96,6 +96,11 @@ def _bit(hashes: Hashes, position: int) -> Any:
 # --- probing ---------------------------------------------------------------------------------
 
 
+def value_count(stored: bytes | None) -> int | None:
+    """How many different values a filter was made of; None if the bytes are no filter of ours."""
+    return int(_HEADER.unpack_from(stored)[2]) if stored is not None and _count(stored) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Filters:
     """The filters of many files, back to back, ready to be probed together."""

@@ -161,7 +161,7 @@ class IndexCatalog:
         return [
             name
             for name in IndexCatalog.list()
-            if registered(IndexPlace(context, name).files.files())(path)
+            if registered(IndexPlace(context, name).files.files(), [path])
         ]
 
 

@@ -26,7 +26,7 @@ from indextables.ariadne.declarations import (
 from indextables.ariadne.layout import IndexData
 from indextables.ariadne.metadata import Metadata, to_json
 from indextables.ariadne.paths import canonical
-from indextables.ariadne.place import IndexPlace, check_name
+from indextables.ariadne.place import FOLDER, IndexPlace, check_name
 from indextables.ariadne.source import arrow_schema, computed_types, spark_schema
 from indextables.ariadne.update import UpdateResult
 from indextables.ariadne.value_checks import check_values
@@ -50,7 +50,10 @@ class Index:
 
     `schema` is Spark's, Arrow's or DDL; `format` is parquet, csv or json, and parquet where nobody
     says. `read_options` are those of Spark's reader; they are kept, and given ones win over kept
-    ones. `allow_schema_mismatch` replaces the schema of an index that exists.
+    ones. `allow_schema_mismatch` replaces the schema of an index that exists. By position either of
+    them may come first: `Index(name, schema, "csv", {"header": "true"})`.
+
+    Two handles are equal if they are of the same index and select the same columns.
     """
 
     def __init__(
@@ -58,12 +61,20 @@ class Index:
         name: str,
         schema: SchemaLike | None = None,
         format: str | None = None,  # noqa: A002
-        *,
-        allow_schema_mismatch: bool = False,
+        allow_schema_mismatch: bool | Mapping[str, str] = False,
         read_options: Mapping[str, str] | None = None,
     ) -> None:
         from indextables.ariadne import sql_catalog
 
+        if isinstance(allow_schema_mismatch, Mapping):
+            if read_options is not None:
+                raise AriadneArgumentError(
+                    f"Cannot open the index {name!r}", ["its read options are given twice"]
+                )
+            read_options, allow_schema_mismatch = allow_schema_mismatch, False
+        if not isinstance(allow_schema_mismatch, bool):
+            problem = f"{allow_schema_mismatch!r} is neither true or false, nor the read options"
+            raise AriadneArgumentError(f"Cannot open the index {name!r}", [problem])
         self.name = check_name(name)
         self.spark: SparkSession = active_session()
         self.selection: tuple[str, ...] | None = None
@@ -86,14 +97,16 @@ class Index:
     def remove(name: str) -> bool:
         """Delete an index and its file list, not the files. `IndexNotFoundError` if neither is."""
         place = IndexPlace(Context.current(), check_name(name))
-        objects = [meta.path for meta in place.store.list()]
+        store = place.context.store(place.context.root)  # whose folders go when they are empty
+        objects = [meta.path for meta in store.list(f"{FOLDER}/{place.name}")]
         try:
             place.files.remove()
         except FileListNotFoundError:
             if not objects:
                 raise IndexNotFoundError(name, root=place.context.root) from None
         # Without its metadata it is no index any more, so that goes first.
-        place.store.delete(sorted(objects, key=lambda path: path != "metadata.json"))
+        metadata = f"{FOLDER}/{place.name}/metadata.json"
+        store.delete(sorted(objects, key=lambda path: path != metadata))
         return True
 
     # --- what it is ----------------------------------------------------------------------------
@@ -135,6 +148,16 @@ class Index:
     def refresh_metadata(self) -> None:
         """Read the metadata anew."""
         self._metadata = self._place.metadata.load()
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity == other._identity if isinstance(other, Index) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[str, str, tuple[str, ...] | None]:
+        return self._root, self.name, self.selection
 
     def __repr__(self) -> str:
         return f"Index({self.name!r}, format={self.format!r}, indexes={sorted(self.indexes)})"
@@ -192,22 +215,22 @@ class Index:
 
     def has_file(self, file: str) -> bool:
         """Whether a file is registered, itself or by a folder or pattern."""
-        return states.registered(self._place.files.files())(canonical(file))
+        return bool(states.registered(self._place.files.files(), [canonical(file)]))
 
     def delete_files(self, *files: str | Iterable[str]) -> None:
         """Take files out of the index; one that is not in it is passed over."""
         place, names = self._place, _canonical(files)
         entries = place.files.files()
         rest = [entry for entry in entries if entry not in set(names)]
-        still = states.registered(rest)
-        if kept := [n for n in names if n not in entries and still(n)]:
+        still = states.registered(rest, names)
+        if kept := [n for n in names if n not in entries and n in still]:
             problems = [f"{n} is part of a registered folder or pattern" for n in kept]
             problems.append("take out the folder or pattern, or delete the file itself")
             raise AriadneArgumentError("Cannot take files out", problems)
         place.files.discard([name for name in names if name in entries])
         rows: list[Any] = maintenance.key_rows(place).column("filename").to_pylist()
-        gone = states.registered(names)
-        maintenance.remove_rows(place, [row for row in rows if gone(row) and not still(row)])
+        gone = states.registered(names, rows) - states.registered(rest, rows)
+        maintenance.remove_rows(place, sorted(gone))
         if self.metadata.total_indexed_file_size >= 0 or rows:
             total = maintenance.total_size(place)
             self._metadata = place.metadata.change(
@@ -295,7 +318,11 @@ class Index:
     # --- looking inside ------------------------------------------------------------------------
 
     def stats(self) -> DataFrame:
-        """One row an index column with values: how many distinct values its files have."""
+        """One row for each index column that was built: how many distinct values its files have.
+
+        Of a text index these are words, of a bloom filter the values it was made of. A range keeps
+        no values, so of it only the number of files is told; the other columns are null.
+        """
         return statistics.frame(self.spark, read_rows(self._place)[0], self._metadata.declarations)
 
     def print_index(self, truncate: bool | int = False) -> None:

@@ -143,19 +143,24 @@ class _Join:
 
     def left(self) -> DataFrame:
         ours = self._ours(_PRUNED_LEFT)
-        return ours.join(self.df, self.using, self.how)
+        return ours.join(self.df, self.using, self._kind())
 
     def right(self) -> DataFrame:
         ours = self._ours(_PRUNED_RIGHT)
-        return self.df.join(ours, self.using, self.how)
+        return self.df.join(ours, self.using, self._kind())
+
+    def _kind(self) -> str:
+        """The join type in one spelling: `left semi` as in SQL, or `left_semi` as in Spark."""
+        kind = _TYPES.get("".join(str(self.how).lower().replace("_", " ").split()))
+        if kind is None:
+            known = ", ".join(_TYPES)
+            raise AriadneArgumentError("Cannot join", [f"{self.how!r} is none of {known}"])
+        return kind
 
     def _ours(self, pruned: frozenset[str]) -> DataFrame:
         """The index's side of the join."""
         _check_frame(self.df)
-        kind = _TYPES.get(str(self.how).lower().replace("_", "").replace(" ", ""))
-        if kind is None:
-            known = ", ".join(_TYPES)
-            raise AriadneArgumentError("Cannot join", [f"{self.how!r} is none of {known}"])
+        kind = self._kind()
         lookup = lookup_of(self.index)
         _check(self.index, self.df, self.using, theirs=self.using)
         asked = {*self.using, *(self.index.selection or ())}

@@ -17,7 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.errors import AriadneArgumentError, ObjectNotFoundError, StorageError
 from indextables.storage import ObjectMeta, Store, canonical_uri
@@ -94,15 +98,17 @@ def is_pattern(path: str) -> bool:
     return _PATTERN.search(path) is not None
 
 
-def covers(entry: str, path: str) -> bool:
-    """Whether a registered file, folder or pattern means a file, by their names alone.
-
-    >>> covers("/d", "/d/x.csv"), covers("/d/*.csv", "/d/x.csv"), covers("/d", "/dx")
-    (True, True, False)
-    """
-    if entry == path or path.startswith(entry.rstrip("/") + "/"):
-        return True
-    return is_pattern(entry) and _matcher(entry).fullmatch(path) is not None
+def matching(pattern: str, paths: Sequence[str]) -> list[bool]:
+    """For each path: does the pattern mean it? What is no valid pattern means nothing."""
+    if not paths:
+        return []
+    # A name that is not UTF-8 cannot be compared as it is.
+    texts = [path.encode("utf-8", "replace").decode() for path in paths]
+    try:
+        found: Any = pc.match_substring_regex(pa.array(texts, pa.string()), _regex(pattern))
+    except pa.ArrowInvalid:
+        return [False] * len(paths)
+    return cast("list[bool]", found.to_pylist())
 
 
 def folder_and_name(filename: str) -> tuple[str, str]:
@@ -180,12 +186,13 @@ def _below(entry: str, store_of: StoreOf) -> Iterator[tuple[str, ObjectMeta]]:
         return
     inside = len(root) + 1
     depth = pattern.count("/") + 1 if pattern else 0
-    for meta in listed:
-        name = f"{root}/{meta.path}"
+    names = [f"{root}/{meta.path}" for meta in listed]
+    wanted = matching(entry, names) if pattern else [True] * len(names)
+    for meta, name, is_wanted in zip(listed, names, wanted, strict=True):
         *folders, last = name[inside:].split("/")
         # A pattern can mean a hidden folder, but no hidden file.
         free = [*folders[depth:], last]
-        if not any(map(_is_hidden, free)) and (not pattern or covers(entry, name)):
+        if is_wanted and not any(map(_is_hidden, free)):
             yield name, meta
 
 
@@ -210,9 +217,10 @@ def _split(path: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=1024)
-def _matcher(pattern: str) -> re.Pattern[str]:
-    """A pattern as a regular expression; a folder it matches stands for all below it."""
-    return re.compile(_translated(pattern) + "(?:/.*)?", re.DOTALL)
+def _regex(pattern: str) -> str:
+    """A pattern for RE2, which matches in linear time, whatever the pattern is; Python's engine
+    backtracks. A folder that it matches stands for all below it."""
+    return rf"(?s)\A{_translated(pattern)}(?:/.*)?\z"
 
 
 def _translated(pattern: str) -> str:

@@ -10,7 +10,7 @@ same file; if that was rewritten in between, the addition is dropped, and the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -43,8 +43,11 @@ class Consolidated:
     """Additions to rows that are others by now."""
 
 
-def consolidate(place: IndexPlace, is_registered: Callable[[str], bool]) -> Consolidated:
-    """Merge all staged batches into the index, and remove them."""
+def consolidate(place: IndexPlace, registered: Callable[[Sequence[str]], set[str]]) -> Consolidated:
+    """Merge all staged batches into the index, and remove them.
+
+    `registered` tells which of some files are still part of the index.
+    """
     batches: list[str] = []
     superseded: dict[str, set[str]] = {}
     dropped = 0
@@ -68,9 +71,9 @@ def consolidate(place: IndexPlace, is_registered: Callable[[str], bool]) -> Cons
         if current is None:
             return None
         changed = pc.is_in(current.column("filename"), pa.array(names, pa.string()))
-        new = current.filter(changed).filter(
-            pa.array([is_registered(n) for n in _names(current)], pa.bool_())
-        )
+        new = current.filter(changed)
+        kept = registered(_names(new))
+        new = new.filter(pa.array([name in kept for name in _names(new)], pa.bool_()))
         superseded.update(_superseded(before, new))
         return new
 

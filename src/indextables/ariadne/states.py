@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from indextables.ariadne.declarations import Computed
 from indextables.ariadne.metadata import Metadata
-from indextables.ariadne.paths import Expansion, covers, expand, is_pattern
+from indextables.ariadne.paths import Expansion, expand, is_pattern, matching
 from indextables.ariadne.place import IndexPlace
 from indextables.storage import ObjectMeta
 
@@ -134,12 +134,12 @@ def believe(
     place: IndexPlace, metadata: Metadata, rows: pa.Table, entries: Sequence[str]
 ) -> States:
     """The states as the last update left them; no store is asked."""
-    is_registered = registered(entries)
-    columns = [rows.column(n).to_pylist() for n in KEY_COLUMNS[:4]]
+    columns: list[list[Any]] = [rows.column(n).to_pylist() for n in KEY_COLUMNS[:4]]
+    known = registered(entries, columns[0])
     files = {
         name: ObjectMeta(name, size or 0, modified or 0, etag)
         for name, size, modified, etag in zip(*columns, strict=True)
-        if is_registered(name)
+        if name in known
     }
     seen = {*files, *(parent for name in files for parent in _parents(name))}
     unseen = [e for e in entries if e not in seen and not is_pattern(e)]
@@ -148,19 +148,19 @@ def believe(
     return States(tuple(entries), expansion, rows, value_settings(place, metadata))
 
 
-def registered(entries: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a file is registered, itself or by a folder or pattern."""
+def registered(entries: Sequence[str], names: Iterable[str]) -> set[str]:
+    """The names that are registered, themselves or by a folder or pattern.
+
+    >>> sorted(registered(["/d", "/e/*.csv"], ["/d/x", "/dx", "/e/x.csv", "/e/x"]))
+    ['/d/x', '/e/x.csv']
+    """
     exact = set(entries)
-    patterns = [entry for entry in entries if is_pattern(entry)]
-
-    def check(name: str) -> bool:
-        return (
-            name in exact
-            or any(parent in exact for parent in _parents(name))
-            or any(covers(pattern, name) for pattern in patterns)
-        )
-
-    return check
+    rest = dict.fromkeys(names)
+    found = {n for n in rest if n in exact or any(p in exact for p in _parents(n))}
+    for pattern in filter(is_pattern, entries):
+        others = [name for name in rest if name not in found]
+        found.update(n for n, fits in zip(others, matching(pattern, others), strict=True) if fits)
+    return found
 
 
 def _parents(name: str) -> Iterator[str]:

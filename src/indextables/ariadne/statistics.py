@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne.declarations import Declarations, storage_column
+from indextables.ariadne.bloom import value_count
+from indextables.ariadne.declarations import Declaration, Declarations, storage_column
+from indextables.ariadne.text import word_count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,10 +23,16 @@ _COLUMNS = (
 
 
 def frame(spark: SparkSession, rows: pa.Table, declarations: Declarations) -> DataFrame:
-    """How many distinct values the files have in each index column that keeps values."""
-    found = []
-    for d in declarations.of_kind("regular", "computed", "exploded", "temporal"):
-        counts = _counts(rows, storage_column(d), d.name)
+    """How many distinct values the files have in each index column that was built."""
+    found: list[tuple[Any, ...]] = []
+    for d in declarations:
+        if (column := storage_column(d)) not in rows.column_names:
+            continue
+        if d.kind == "range":
+            if files := len(rows) - rows.column(column).null_count:
+                found.append((d.name, files, *[None] * 5))
+            continue
+        counts = _counts(rows, d)
         if len(counts):
             found.append(
                 (
@@ -40,12 +48,15 @@ def frame(spark: SparkSession, rows: pa.Table, declarations: Declarations) -> Da
     return spark.createDataFrame(found, _COLUMNS)
 
 
-def _counts(rows: pa.Table, column: str, name: str) -> Any:
-    if column not in rows.column_names:
-        return np.empty(0, np.int64)
-    counts: Any = pc.list_value_length(rows.column(column)).cast(pa.int64())
-    if f"distinct_{name}" in rows.column_names:
-        counts = pc.coalesce(rows.column(f"distinct_{name}"), counts)
+def _counts(rows: pa.Table, declaration: Declaration) -> Any:
+    stored = rows.column(storage_column(declaration))
+    if declaration.kind in ("bloom", "text"):
+        count = value_count if declaration.kind == "bloom" else word_count
+        told = (count(cell.as_py()) for cell in stored)
+        return np.array([number for number in told if number is not None], np.int64)
+    counts: Any = pc.list_value_length(stored).cast(pa.int64())
+    if (distinct := f"distinct_{declaration.name}") in rows.column_names:
+        counts = pc.coalesce(rows.column(distinct), counts)
     return np.asarray(counts.drop_null())
 
 

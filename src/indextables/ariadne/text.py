@@ -128,6 +128,12 @@ def _read(stored: bytes | None) -> pa.ChunkedArray[Any] | None:
         return None
 
 
+def word_count(stored: bytes | None) -> int | None:
+    """How many different words a file has; None if the bytes are not ours."""
+    words = _read(stored)
+    return None if words is None else len(words)
+
+
 # --- asking ----------------------------------------------------------------------------------
 
 

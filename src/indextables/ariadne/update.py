@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from indextables.ariadne import build, direct_build, footers, staging, value_table
@@ -277,8 +278,7 @@ class _Update:
         self._staged = self._staged_bytes = 0
         if not staging.staged_batches(self._place):
             return 0
-        is_registered = registered(self._place.files.files())
-        done = staging.consolidate(self._place, is_registered)
+        done = staging.consolidate(self._place, partial(registered, self._place.files.files()))
         logger.log(self._level, "Consolidated %d batches of %s", done.batches, self._place.name)
         return done.dropped
 

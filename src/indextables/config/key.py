@@ -48,6 +48,14 @@ class Key(Generic[T]):
             self.name, self.kind, None, self.meaning, self.section, self.parse, self.in_table
         )
 
+    def accepting(self, word: str, value: T) -> Key[T]:
+        """The same key, which also takes a word for one of its values."""
+
+        def parse(given: object) -> T:
+            return value if str(given).strip().lower() == word else self.parse(given)
+
+        return replace(self, kind=f"{self.kind} or {word}", parse=parse)
+
     def of_process(self) -> Key[T]:
         """The same key, which no table sets."""
         return replace(self, in_table=False)

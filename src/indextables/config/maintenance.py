@@ -9,7 +9,8 @@ _merging = Section("Merging splits")
 MERGE_TARGET_SIZE = _merging.size(
     "merge.targetSize",
     "5G",
-    "How large splits are merged at the most, unless TARGET SIZE says otherwise.",
+    "How large the splits of one merge are together at the most, unless TARGET SIZE says "
+    "otherwise. What they become is about as large.",
     low=1 << 20,
 )
 MERGE_MAX_SOURCE_SPLITS = _merging.integer(

@@ -102,10 +102,16 @@ XREF_REBUILD_ON_SOURCE_CHANGE = _auto_index.boolean(
 XREF_AUTO_INDEX_TIMEOUT = _auto_index.duration(
     "xref.autoIndex.timeoutMs",
     60_000,
-    "How long a commit waits for its XRefs; after that it commits without them.",
+    "How long a commit waits for its XRefs. What is ready by then is committed, what is not is "
+    "left to the next write.",
 )
-XREF_BUILD_PARALLELISM = _auto_index.integer(
-    "xref.build.parallelism",
-    0,
-    "How many XRefs are built at once; 0 is one for each core, with Spark one for each task.",
-).of_process()
+XREF_BUILD_PARALLELISM = (
+    _auto_index.integer(
+        "xref.build.parallelism",
+        0,
+        "How many XRefs are built at once; 0 or auto is one for each core, with executors one for "
+        "each task.",
+    )
+    .accepting("auto", 0)
+    .of_process()
+)

@@ -6,18 +6,19 @@ same commit as the data, so no reader sees one without the other. A commit that 
 made again from the newest snapshot: a replacement that no longer fits is left out then, the data
 are committed all the same.
 
-Indexing serves the commit and never harms it. It waits for `xref.autoIndex.timeoutMs` at the most;
-a build that is not ready by then is left behind and deletes what it stored when it ends. An error
-is logged. The next write finds the same splits uncovered and tries again.
+Indexing serves the commit and never harms it. It waits for `xref.autoIndex.timeoutMs` at the most.
+What is ready by then is committed; a build that is not is left behind and deletes what it stored
+when it ends. An error is logged. The next write finds the rest uncovered and goes on with it.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from itertools import chain
 
 from indextables import config as keys
 from indextables.config import Config, known_keys
@@ -31,7 +32,7 @@ from indextables.jobs.crossreference_build import (
     run_build,
     tasks_for,
 )
-from indextables.jobs.crossreference_plan import CrossReferencePlan, plan_automatic
+from indextables.jobs.crossreference_plan import CrossReferencePlan, Replacement, plan_automatic
 from indextables.log.actions import Action, Add, AddXRef, Remove, RemoveXRef
 from indextables.log.commit import Committed
 from indextables.log.crossreferences import cover_of
@@ -41,6 +42,11 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.runner import Runner
 
 logger = logging.getLogger(__name__)
+
+_READING_SHARE = 0.5
+"""Of the time that is left; the other half is for writing and storing what was read."""
+_MOST_AT_ONCE = 32
+"""Jobs that a cluster is given at once."""
 
 
 def commit_indexed(
@@ -115,45 +121,79 @@ def _built_in_time(
     config: Config,
     runner: Runner | None,
 ) -> list[Made]:
-    if not any(one.builds for one in plan.replacements):
-        return [Made(one, (), frozenset(after.xrefs)) for one in plan.replacements]
+    """The replacements that are ready in time. A build that would be late covers what it has read
+    after a share of the time, so every commit makes some progress.
+    """
+    known = frozenset(after.xrefs)
+    removals = [Made(one, (), known) for one in plan.replacements if not one.builds]
+    due = [one for one in plan.replacements if one.builds]
+    if not due:
+        return removals
+    budget_s = config[keys.XREF_AUTO_INDEX_TIMEOUT] / 1000
+    deadline = time.monotonic() + budget_s
+    where = runner or local_runner(config)
 
-    def build() -> list[Made]:
-        tasks = tasks_for(
-            log.store, after, chain.from_iterable(r.builds for r in plan.replacements), config
-        )
-        results = (runner or local_runner(config)).map(run_build, tasks)
+    def build(one: Replacement) -> Made | None:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return None
+        tasks = tasks_for(log.store, after, one.builds, config, reading_s=left_s * _READING_SHARE)
         made, errors = made_from(
-            plan, results, after, store=log.store, created_ms=log.now_ms(), config=config
+            CrossReferencePlan((one,)),
+            where.map(run_build, tasks),
+            after,
+            store=log.store,
+            created_ms=log.now_ms(),
+            config=config,
         )
         for error in errors:
             logger.warning("An XRef of %s was not built: %s", log.store.uri, error)
-        return made
+        return made[0] if made else None
 
-    budget_ms = config[keys.XREF_AUTO_INDEX_TIMEOUT]
-    pool = ThreadPoolExecutor(1, thread_name_prefix="indextables-xref")
-    try:
-        future = pool.submit(build)
-        try:
-            return future.result(timeout=budget_ms / 1000)
-        except TimeoutError:
-            # Now or when it ends, whichever is later; there is no moment in between.
-            future.add_done_callback(lambda done: _discard_late(log, done))
-            logger.warning(
-                "%s is committed without new XRefs: they took more than %d ms. Raise %s, or run "
-                "INDEX CROSSREFERENCES.",
-                log.store.uri,
-                budget_ms,
-                keys.XREF_AUTO_INDEX_TIMEOUT.name,
-            )
-            return []
-    finally:
-        pool.shutdown(wait=False)
+    at_once = config[keys.XREF_BUILD_PARALLELISM] or (os.cpu_count() if runner is None else None)
+    pool = ThreadPoolExecutor(
+        min(len(due), at_once or _MOST_AT_ONCE), thread_name_prefix="indextables-xref"
+    )
+    futures = [pool.submit(build, one) for one in due]
+    wait(futures, timeout=budget_s)
+    pool.shutdown(wait=False, cancel_futures=True)
+    late = [future for future in futures if not future.done()]
+    for future in late:
+        # Now or when it ends, whichever is later; there is no moment in between.
+        future.add_done_callback(lambda done: _discard_late(log, done))
+    ready: list[Made] = []
+    for future in futures:
+        if future in late or future.cancelled():
+            continue
+        if error := future.exception():
+            logger.warning("An XRef of %s was not built: %s", log.store.uri, error)
+        elif made := future.result():
+            ready.append(made)
+    _report_late(log, due, ready, late, config)
+    return ready + removals
 
 
-def _discard_late(log: TransactionLog, done: Future[list[Made]]) -> None:
-    if done.exception() is None:
-        discard_made(log.store, done.result())
+def _report_late(
+    log: TransactionLog,
+    due: Sequence[Replacement],
+    ready: Sequence[Made],
+    late: Sequence[Future[Made | None]],
+    config: Config,
+) -> None:
+    wanted = sum(len(build.splits) for one in due for build in one.builds)
+    covered = sum(xref.source_split_count for made in ready for xref in made.xrefs)
+    if covered < wanted and (late or covered):
+        logger.warning(
+            "%s is committed with XRefs for %d of %d splits: the others took more than %d ms. The "
+            "next write goes on; or raise %s, or run INDEX CROSSREFERENCES.",
+            log.store.uri, covered, wanted, config[keys.XREF_AUTO_INDEX_TIMEOUT],
+            keys.XREF_AUTO_INDEX_TIMEOUT.name,
+        )  # fmt: skip
+
+
+def _discard_late(log: TransactionLog, done: Future[Made | None]) -> None:
+    if not done.cancelled() and done.exception() is None and (made := done.result()):
+        discard_made(log.store, [made])
 
 
 def _actions_of(transaction: Transaction) -> Callable[[Snapshot], Sequence[Action]]:

@@ -32,6 +32,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.plan.skipping import keep_mask
 from indextables.predicate import Predicate
+from indextables.runner import Runner
 from indextables.split.flat import search_rows
 from indextables.split.mapping import Mapping
 from indextables.split.row_filter import evaluate
@@ -66,9 +67,15 @@ def commit_write(
     rows: int,
     *,
     config: Config | None = None,
+    runner: Runner | None = None,
 ) -> Written:
-    """Commit splits that are stored, indexed where that is due; if it surely fails, delete them."""
-    committed = undone_on_error(log, adds, lambda: commit_indexed(log, transaction, config=config))
+    """Commit splits that are stored, indexed where that is due; if it surely fails, delete them.
+
+    `runner` is where XRefs are built; threads of this process by default.
+    """
+    committed = undone_on_error(
+        log, adds, lambda: commit_indexed(log, transaction, config=config, runner=runner)
+    )
     if not committed.changed:
         return Written(committed.version, 0, 0, 0, 0)
     return Written(
@@ -91,6 +98,7 @@ def commit_replacement(
     scope: Scope,
     parameters: dict[str, Any],
     config: Config | None = None,
+    runner: Runner | None = None,
 ) -> Written:
     """Commit new splits in place of the rows that `removal` takes out.
 
@@ -108,7 +116,7 @@ def commit_replacement(
         parameters=parameters,
         metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
     )
-    written = commit_write(log, transaction, new, rows, config=config)
+    written = commit_write(log, transaction, new, rows, config=config, runner=runner)
     return replace(written, rows_removed=removal.rows)
 
 
@@ -120,6 +128,7 @@ def commit_partitions(
     adds: list[Add],
     rows: int,
     config: Config | None = None,
+    runner: Runner | None = None,
 ) -> Written:
     """Commit new splits in place of the partitions that they belong to."""
     touched = {partition_key(add.partition_values, snapshot) for add in adds}
@@ -139,6 +148,7 @@ def commit_partitions(
         scope=scope,
         parameters={"partitions": len(touched)},
         config=config,
+        runner=runner,
     )
 
 

@@ -52,6 +52,8 @@ class BuildTask:
     linked: tuple[XRefSource, ...]
     parts: tuple[tuple[str, int], ...]  # path and size
     settings: Mapping[str, object] = field(default_factory=dict, repr=False)
+    reading_s: float | None = None
+    """How long splits are read; the XRef covers what was read by then."""
 
     def run(self) -> BuiltXRef:
         """Build and store the XRef."""
@@ -62,7 +64,10 @@ class BuildTask:
             except (XRefError, SplitError, StorageError) as error:
                 # A part is damaged, gone or of another make; the splits know the same.
                 logger.info("Building from %d splits: %s", len(self.linked), error)
-        return build_xref(self.store, [*self.linked, *self.read], config=config)
+        return self._built([*self.linked, *self.read], config)
+
+    def _built(self, sources: Sequence[XRefSource], config: Config) -> BuiltXRef:
+        return build_xref(self.store, sources, config=config, reading_s=self.reading_s)
 
     def _link(self, config: Config) -> BuiltXRef:
         if sum(self._segments(*part) for part in self.parts) >= _MAX_SEGMENTS:
@@ -71,7 +76,7 @@ class BuildTask:
         keep = {source.path for source in (*self.linked, *self.read)}
         if not self.read:
             return merge_xrefs(self.store, paths, keep=keep, config=config)
-        new = build_xref(self.store, self.read, config=config)
+        new = self._built(self.read, config)
         try:
             made = merge_xrefs(self.store, [*paths, new.path], keep=keep, config=config)
             both_ms = new.build_duration_ms + made.build_duration_ms
@@ -85,7 +90,12 @@ class BuildTask:
 
 
 def tasks_for(
-    store: Store, snapshot: Snapshot, builds: Iterable[Build], config: Config
+    store: Store,
+    snapshot: Snapshot,
+    builds: Iterable[Build],
+    config: Config,
+    *,
+    reading_s: float | None = None,
 ) -> list[BuildTask]:
     """Builds with what the log knows of their splits."""
     builds = list(builds)
@@ -106,6 +116,7 @@ def tasks_for(
             tuple(sources[path] for path in build.linked),
             tuple((part.path, part.size) for part in build.parts),
             settings,
+            reading_s,
         )
         for build in builds
     ]

@@ -1,7 +1,8 @@
 """Which splits are merged with which: packing the files of a snapshot into groups.
 
 Splits of one partition are packed by first-fit decreasing: the largest first, each into the first
-group that has room. A group is never larger than the target, and a group of one is none. Groups
+group that has room. The sources of a group are together never larger than the target, and a group
+of one is none. What they become is encoded anew and can differ from their sum by a little. Groups
 with the oldest splits come first.
 """
 

@@ -218,7 +218,9 @@ def merge_groups(
             tasks = [_task(log, snapshot, files[group], settings) for group in live]
             results = run_merges(tasks, runner or local_runner(settings))
             for group, result in zip(live, results, strict=True):
-                commit = functools.partial(_commit, log, snapshot, files[group], config=config)
+                commit = functools.partial(
+                    _commit, log, snapshot, files[group], config=config, runner=runner
+                )
                 _finish(log, group, result, tally, commit=commit)
             advance(len(batch))
     if tally.bad_sources:
@@ -277,7 +279,13 @@ def _finish(
 
 
 def _commit(
-    log: TransactionLog, snapshot: Snapshot, files: pa.Table, add: Add, *, config: Config
+    log: TransactionLog,
+    snapshot: Snapshot,
+    files: pa.Table,
+    add: Add,
+    *,
+    config: Config,
+    runner: Runner | None,
 ) -> None:
     removes = removes_for(files, timestamp=log.now_ms(), data_change=False)
     transaction = Transaction(
@@ -288,7 +296,7 @@ def _commit(
         read_paths=frozenset(remove.path for remove in removes),
         metrics={"rows": add.num_records, "files": len(removes)},
     )
-    commit_indexed(log, transaction, config=config)
+    commit_indexed(log, transaction, config=config, runner=runner)
 
 
 def _changed(group: MergeGroup) -> str:

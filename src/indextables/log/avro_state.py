@@ -52,10 +52,13 @@ __all__ = [
 ]
 
 ManifestCache = MutableMapping[str, pa.Table]
-KeepManifest = Callable[[Mapping[str, PartitionBounds]], bool]
+KeepManifest = Callable[[Metadata], Callable[[Mapping[str, PartitionBounds]], bool]]
+"""For a table's metadata: whether files of a manifest with such partition bounds can matter."""
 
 # Fewer entries than this are read from a disk before threads have started.
 _WORTH_THREADS = 20_000
+# What is read in part is read again for the next question; so few manifests are not worth that.
+_FEW_MANIFESTS = 2
 _CONTENT_NAME = re.compile(r"manifest-([0-9a-f]{32})\.avro")
 
 
@@ -70,7 +73,7 @@ def load_state(
 ) -> Snapshot:
     """The snapshot of a version from its state.
 
-    `keep_manifest` gets the partition bounds of a manifest and says whether its files can matter.
+    Manifests that `keep_manifest` denies are not read; the snapshot is `partial` then.
     """
     where = state_path(version)
     state = read_state_manifest(store, version, config=config)
@@ -105,15 +108,16 @@ def load_state(
 def _kept_manifests(
     state: StateManifest, metadata: Metadata, keep_manifest: KeepManifest | None
 ) -> list[ManifestInfo]:
-    if keep_manifest is None:
+    if keep_manifest is None or len(state.manifests) <= _FEW_MANIFESTS:
         return list(state.manifests)
     types = partition_types(metadata)
+    can_matter = keep_manifest(metadata)
     kept = []
     for info in state.manifests:
         bounds = info.partition_bounds
         if state.protocol is None:
             bounds = trusted_bounds(bounds, types)
-        if not bounds or keep_manifest(bounds):
+        if not bounds or can_matter(bounds):
             kept.append(info)
     return kept
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from indextables import config as keys
@@ -23,8 +23,8 @@ from indextables.errors import (
     VersionGapError,
     VersionNotFoundError,
 )
-from indextables.log.actions import Add, AddXRef, Remove
-from indextables.log.avro_state import PartitionBounds
+from indextables.log.actions import Add, AddXRef, Metadata, Remove
+from indextables.log.avro_state import KeepManifest
 from indextables.log.cache import LogCache
 from indextables.log.checkpoints import CheckpointRef, load_checkpoint
 from indextables.log.last_checkpoint import read_last_checkpoint
@@ -41,8 +41,6 @@ logger = logging.getLogger(__name__)
 _PROBES = 3
 _AT_ONCE = 1000
 _LOOKS = 3
-
-KeepManifest = Callable[[Mapping[str, PartitionBounds]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +222,11 @@ class LogReader:
                 damage = error
                 continue
             try:
-                return base.advance(self.read_versions(base.version + 1, target))
+                later = self.read_versions(base.version + 1, target)
+                if base.partial and any(isinstance(a, Metadata) for v in later for a in v.actions):
+                    # The checkpoint's columns may be others than those that are asked for now.
+                    base = self._load_checkpoint(ref, None)
+                return base.advance(later)
             except VersionGapError:
                 if version is None or target in listing.versions or 0 in listing.versions:
                     raise

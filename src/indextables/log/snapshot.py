@@ -130,11 +130,11 @@ class Snapshot:
         return live
 
     def advance(self, versions: Sequence[VersionActions]) -> Snapshot:
-        """The snapshot after these versions, which follow this one in ascending order."""
+        """The snapshot after these versions, which follow this one; they may come in any order."""
         if not versions:
             return self
         state = _Replay(self)
-        for version in versions:
+        for version in sorted(versions, key=lambda v: v.version):
             state.apply(version)
         return state.snapshot()
 

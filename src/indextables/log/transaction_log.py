@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping
 
 from indextables import config as keys
 from indextables.config import Config, known_keys
-from indextables.errors import ObjectNotFoundError, VersionGapError
-from indextables.log.actions import Metadata, Protocol
+from indextables.errors import ObjectNotFoundError, VersionGapError, XRefError
+from indextables.log.actions import Action, AddXRef, Metadata, Protocol, RemoveXRef
+from indextables.log.avro_state import KeepManifest
 from indextables.log.cache import CacheStats, LogCache, tracked
 from indextables.log.checkpoints import write_checkpoint
 from indextables.log.commit import Committed, Committer, Observer
@@ -27,7 +28,7 @@ from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.last_checkpoint import LastCheckpoint
 from indextables.log.listing import list_log, list_states
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable, has_avro_state
-from indextables.log.reader import KeepManifest, LogReader
+from indextables.log.reader import LogReader
 from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
 from indextables.log.skipped import skip_actions
 from indextables.log.snapshot import Snapshot, VersionActions
@@ -100,8 +101,9 @@ class TransactionLog:
     ) -> Snapshot:
         """The table now, at a version, or at a time.
 
-        `keep_manifest` gets the partition bounds of a manifest and says whether its files can
-        matter; the snapshot may then lack others (`partial`).
+        `keep_manifest` decides by the partition bounds of a manifest whether its files can matter;
+        the snapshot may then lack others (`partial`). Such a snapshot answers the question that it
+        was made for and nothing else: it is neither kept nor committed on.
         """
         if timestamp_ms is not None:
             version = version_at(self.store, self._reader, timestamp_ms, now_ms=self.now_ms())
@@ -160,6 +162,35 @@ class TransactionLog:
                 ),
             )
         )
+
+    def list_xrefs(self) -> list[AddXRef]:
+        """The cross-references of the table."""
+        return list(self.snapshot().xrefs.values())
+
+    def add_xref(self, xref: AddXRef) -> int:
+        """Add a stored cross-reference; returns the new version."""
+        return self.commit(Transaction(operation=Operation.XREF, actions=[xref])).version
+
+    def remove_xref(self, path: str, reason: str = "explicit") -> int:
+        """Remove a cross-reference, whose file stays until a purge; returns the new version."""
+        return self._change_xrefs(path, [], reason)
+
+    def replace_xref(self, path: str, xref: AddXRef, reason: str = "replaced") -> int:
+        """Put one cross-reference in the place of another, in one commit."""
+        return self._change_xrefs(path, [xref], reason)
+
+    def _change_xrefs(self, path: str, new: list[Action], reason: str) -> int:
+        def plan(newest: Snapshot) -> list[Action]:
+            if (old := newest.xrefs.get(path)) is None:
+                raise XRefError(
+                    f"{newest.uri} has no cross-reference {path} at version {newest.version}. "
+                    "DESCRIBE INDEXTABLES TRANSACTION LOG … XREFS lists them."
+                )
+            now = self.now_ms()
+            gone = RemoveXRef(path=path, xref_id=old.xref_id, deletion_timestamp=now, reason=reason)
+            return [gone, *new]
+
+        return self.commit(Transaction(operation=Operation.XREF, transform=plan)).version
 
     def checkpoint(self, *, force_compaction: bool = False) -> LastCheckpoint:
         """Write a checkpoint of the newest version now."""

@@ -79,6 +79,20 @@ class SparkRunner:
             self._context.setLocalProperty("spark.jobGroup.id", before)
 
 
+def executors() -> SparkRunner | None:
+    """Runs tasks on the executors of the active session; None if it has none.
+
+    In local mode threads of this process do the same without starting Python workers.
+    """
+    from pyspark.sql import SparkSession
+
+    spark: Any = SparkSession.getActiveSession()
+    if spark is None or type(spark).__module__ != "pyspark.sql.session":  # Connect
+        return None
+    master = str(spark.sparkContext.master)
+    return None if master == "local" or master.startswith("local[") else SparkRunner(spark)
+
+
 @dataclass(frozen=True)
 class _Call:
     """What a Spark task does with its share of the tasks."""

@@ -49,6 +49,7 @@ from indextables.predicate import Predicate
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import conform
 from indextables.spark.access import TableAccess
+from indextables.spark.runner import executors
 
 Kind = Literal["append", "overwrite", "partitions", "where"]
 
@@ -167,7 +168,7 @@ class WriteJob:
                     read_snapshot=snapshot,
                     metrics={"rows": rows, "files": len(adds)},
                 )
-                return commit_write(log, transaction, adds, rows, config=self._config)
+                return self._commit_write(log, transaction, adds, rows)
             case "overwrite":
                 return self._overwrite(log, snapshot, adds, rows)
             case "partitions":
@@ -198,7 +199,7 @@ class WriteJob:
             actions=[self.target.metadata, *adds],
             metrics={"rows": rows, "files": len(adds)},
         )
-        commit_indexed(log, transaction, config=self._config)
+        commit_indexed(log, transaction, config=self._config, runner=executors())
         return Written(0, rows, len(adds), 0, sum(add.size for add in adds))
 
     def _after_all(self, log: TransactionLog, adds: list[Add], rows: int) -> Written:
@@ -242,13 +243,25 @@ class WriteJob:
             read_snapshot=snapshot,
             metrics={"rows": rows, "files": len(adds)},
         )
-        return commit_write(log, transaction, adds, rows, config=self._config)
+        return self._commit_write(log, transaction, adds, rows)
+
+    def _commit_write(
+        self, log: TransactionLog, transaction: Transaction, adds: list[Add], rows: int
+    ) -> Written:
+        config = self._config
+        return commit_write(log, transaction, adds, rows, config=config, runner=executors())
 
     def _overwrite_partitions(
         self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
     ) -> Written:
         return commit_partitions(
-            log, snapshot, target=self.target, adds=adds, rows=rows, config=self._config
+            log,
+            snapshot,
+            target=self.target,
+            adds=adds,
+            rows=rows,
+            config=self._config,
+            runner=executors(),
         )
 
     def _overwrite_where(
@@ -276,6 +289,7 @@ class WriteJob:
             scope=scope_of(predicate, snapshot),
             parameters={"where": str(predicate)},
             config=self._config,
+            runner=executors(),
         )
 
 

@@ -136,6 +136,7 @@ class LocalStore(Store):
                         continue
                     except OSError as error:
                         raise self._failed("delete", _join(folder, name), error) from error
+                    _remove_lock(name, descriptor)
             self._remove_empty(self._root / folder)
 
     def owns(self, path: str) -> bool:
@@ -338,17 +339,22 @@ class LocalStore(Store):
 
     @contextlib.contextmanager
     def _locked(self, target: Path, *, alone: bool = True) -> Iterator[None]:
-        """Hold the object's lock file. It stays: deleting it would let two holders in."""
-        digest = hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()
-        try:
-            lock = (target.parent / f".lock-{digest}").open("ab")
-        except FileNotFoundError:  # no folder, hence no object that could match
-            raise ObjectExistsError(f"{target}") from None
-        except OSError as error:
-            raise self._failed("lock", target.name, error) from error
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-            yield
+        """Hold the object's lock file, which stays until the object is deleted."""
+        path = target.parent / _lock_name(target.name)
+        while True:
+            try:
+                lock = path.open("ab")
+            except FileNotFoundError:  # no folder, hence no object that could match
+                raise ObjectExistsError(f"{target}") from None
+            except OSError as error:
+                raise self._failed("lock", target.name, error) from error
+            with lock:
+                fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+                # Removed while this one waited: others hold, or will hold, a new file.
+                if not _has_name(lock.fileno(), path):
+                    continue
+                yield
+                return
 
     def _remove_empty(self, folder: Path) -> None:
         while folder != self._root and self._root in folder.parents:
@@ -357,6 +363,38 @@ class LocalStore(Store):
             except OSError:  # not empty, or gone
                 return
             folder = folder.parent
+
+
+def _lock_name(name: str) -> str:
+    digest = hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()
+    return f".lock-{digest}"
+
+
+def _remove_lock(name: str, folder: int) -> None:
+    """Remove the lock file of an object that was deleted, unless somebody holds it.
+
+    Only the holder of a lock removes its file, and whoever waited for it sees that it is gone.
+    """
+    try:
+        lock = os.open(_lock_name(name), os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError:  # most objects have none
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _has_name(lock, _lock_name(name), folder):
+            os.unlink(_lock_name(name), dir_fd=folder)
+    except OSError:  # held; it is used again
+        return
+    finally:
+        os.close(lock)
+
+
+def _has_name(descriptor: int, name: str | Path, folder: int | None = None) -> bool:
+    """Whether an open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder))
+    except FileNotFoundError:
+        return False
 
 
 def _make_etag_unique(descriptor: int) -> None:

@@ -105,9 +105,11 @@ class Table(Reading, Writing, Upkeep, CrossReferences):
         settings = Config(config)
         log = TransactionLog(open_store(uri, storage_options), config=settings)
         table = cls(log, config=settings, version=None)
-        found = table.snapshot(version=version, timestamp=timestamp)
-        if version is not None or timestamp is not None:
-            table._version = found.version
+        if version is None and timestamp is None:
+            # Whether it is a table, and one that can be read. Its files are read when asked for.
+            log.snapshot(keep_manifest=lambda _metadata: lambda _bounds: False)
+        else:
+            table._version = table.snapshot(version=version, timestamp=timestamp).version
         return table
 
     @classmethod

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config, known_keys
-from indextables.errors import ConfigError
+from indextables.errors import ConfigError, IndexTablesError
+from indextables.log.actions import Metadata
+from indextables.log.avro_state import PartitionBounds
 from indextables.log.cache import CacheStats
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.execute import mapping_of
+from indextables.plan.skipping import bounds_may_match
 from indextables.predicate import TRUE, Predicate, searches
 from indextables.predicate.sql_text import parse_predicate
+from indextables.schema import from_json
 from indextables.split.query import resolve
 from indextables.storage import canonical_uri
 
@@ -30,6 +35,7 @@ class OpenTable:
         self._log = log
         self._config = config
         self._version = version
+        self._was_read_in_part = False
 
     @property
     def uri(self) -> str:
@@ -62,6 +68,18 @@ class OpenTable:
         if timestamp is not None:
             return self._log.snapshot(timestamp_ms=_milliseconds(timestamp))
         return self._log.snapshot(version=self._version if version is None else version)
+
+    def _snapshot_for(self, where: str | None) -> Snapshot:
+        """The table as a condition needs it: files of partitions that it denies may be missing.
+
+        Only the first question of an open table is answered from a part of the log. The next one
+        will ask for other partitions, and the whole snapshot is kept.
+        """
+        if where is None or self._version is not None or self._was_read_in_part:
+            return self.snapshot()
+        snapshot = self._log.snapshot(keep_manifest=functools.partial(_may_hold, where))
+        self._was_read_in_part = snapshot.partial
+        return snapshot
 
     def history(self, *, limit: int | None = None) -> pa.Table:
         """The retained versions, newest first."""
@@ -119,6 +137,21 @@ class OpenTable:
                 f"'{self.uri}' was opened at version {self._version}, to be read. Open it without "
                 "a version to write, or restore that version."
             )
+
+
+def _may_hold(where: str, metadata: Metadata) -> Callable[[Mapping[str, PartitionBounds]], bool]:
+    """Which manifests a condition leaves, by the metadata of a checkpoint."""
+    try:
+        schema = from_json(metadata.schema_string)
+        predicate = parse_predicate(where, schema)
+    except IndexTablesError:  # it is told when the condition is read with the newest metadata
+        return lambda _bounds: True
+    return functools.partial(
+        bounds_may_match,
+        predicate,
+        schema=schema,
+        partition_columns=metadata.partition_columns,
+    )
 
 
 def check_searches(predicate: Predicate, snapshot: Snapshot) -> None:

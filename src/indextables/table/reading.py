@@ -48,7 +48,7 @@ class Reading(OpenTable):
         limit: int | None = None,
     ) -> pa.RecordBatchReader:
         """The same rows as a stream, for results larger than memory."""
-        snapshot = self.snapshot()
+        snapshot = self._snapshot_for(where)
         plan = plan_scan(
             snapshot,
             predicate=self._predicate(where, snapshot),
@@ -105,7 +105,7 @@ class Reading(OpenTable):
 
     def count(self, *, where: str | None = None) -> int:
         """How many rows meet a condition; from the log alone where it knows."""
-        snapshot = self.snapshot()
+        snapshot = self._snapshot_for(where)
         predicate = self._predicate(where, snapshot)
         return count_rows(
             snapshot,

@@ -44,7 +44,7 @@ class Upkeep(OpenTable):
         runner: Runner | None = None,
         timezone: str = "UTC",
     ) -> Merged:
-        """Merge small splits into splits of at most `target_size` (`"100M"`; 5 GB by default).
+        """Merge small splits that are at most `target_size` together (`"100M"`; 5 GB by default).
 
         Splits of different partitions are never merged. `where` chooses partitions; `max_groups`
         limits how many splits are made, and `max_source_splits` of how many each. Rows, searches

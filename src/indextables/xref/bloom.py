@@ -114,7 +114,6 @@ class BloomWriter:
 
     def __init__(self, file: Path, key: str, *, splits: int, values: int, bits: int) -> None:
         self.key = key
-        self._splits = splits
         self._missing = set(range(splits))
         self._blocks = blocks_for(values, bits)
         self._filters = np.memmap(
@@ -132,19 +131,19 @@ class BloomWriter:
         self._filters[:, document, :] = mine
         self._missing.discard(document)
 
-    def write(self, sink: Sink) -> tuple[Section, BloomFilters]:
-        """Store the filters, a checksum behind every row."""
+    def write(self, sink: Sink, *, documents: int) -> tuple[Section, BloomFilters]:
+        """Store the filters of the first documents, a checksum behind every row."""
         # A split of which nothing is known may hold every value.
         self._filters[:, sorted(self._missing), :] = np.uint32(0xFFFFFFFF)
         offset, crc = sink.tell(), 0
-        for row in self._filters:
+        for row in self._filters[:, :documents, :]:
             data = row.tobytes()
             data += zlib.crc32(data).to_bytes(_CHECKSUM, "little")
             crc = zlib.crc32(data, crc)
             sink.write(data)
         length = sink.tell() - offset
         name = f"{BLOOM}-{self.key}-0"
-        filters = BloomFilters(self.key, name, 0, self._splits, self._blocks)
+        filters = BloomFilters(self.key, name, 0, documents, self._blocks)
         return Section(BLOOM, name, offset, length, length, crc), filters
 
 

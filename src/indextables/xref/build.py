@@ -65,9 +65,18 @@ class BuiltXRef:
 
 
 def build_xref(
-    store: Store, sources: Sequence[XRefSource], *, config: Config, xref_id: str | None = None
+    store: Store,
+    sources: Sequence[XRefSource],
+    *,
+    config: Config,
+    xref_id: str | None = None,
+    reading_s: float | None = None,
 ) -> BuiltXRef:
-    """Build an XRef over some splits and store it. Nothing is committed."""
+    """Build an XRef over some splits and store it. Nothing is committed.
+
+    After `reading_s` seconds no more splits are read: the XRef covers those that were, one at the
+    least.
+    """
     started = time.monotonic()
     with _workplace(config) as place:
         index = _IndexBuilder(place / "index", heap_size=_heap(config))
@@ -80,11 +89,13 @@ def build_xref(
             positions=config[keys.XREF_INCLUDE_POSITIONS],
         )
         for number, found in enumerate(_ahead(read, sources)):
+            if number and reading_s is not None and time.monotonic() - started > reading_s:
+                break
             blooms.add(number, found)
             splits.append(index.add(found))
         files, segments = index.finish()
         file = XRefFile(place / "xref", splits)
-        filters = blooms.write(file)
+        filters = blooms.write(file, documents=len(splits))
         compress = config[keys.XREF_COMPRESSION]
         sections = [section for section, _ in filters]
         sections += [
@@ -109,6 +120,7 @@ def merge_xrefs(
 ) -> BuiltXRef:
     """Link XRefs into one and store it, of splits in `keep` only. No split is read.
 
+    `total_terms` is the sum of the parts: counting different terms would take many times as long.
     `UnusableXRefError` if a part is damaged: build from the splits then.
     """
     started = time.monotonic()
@@ -224,9 +236,10 @@ class _Blooms:
     def fields(self) -> Iterator[dict[str, Any]]:
         return (field.to_document() for field in self._writers)
 
-    def write(self, file: XRefFile) -> list[tuple[Section, BloomFilters]]:
+    def write(self, file: XRefFile, *, documents: int) -> list[tuple[Section, BloomFilters]]:
         """Store all filters behind the documents."""
-        return [writer.write(file.sink) for writer in self._writers.values()]
+        writers = self._writers.values()
+        return [writer.write(file.sink, documents=documents) for writer in writers]
 
 
 def _ahead(
