@@ -90,11 +90,13 @@ def commit_replacement(
     rows: int,
     scope: Scope,
     parameters: dict[str, Any],
+    read_paths: frozenset[str] = frozenset(),
     config: Config | None = None,
 ) -> Written:
     """Commit new splits in place of the rows that `removal` takes out.
 
-    `scope` says which added files would have been replaced too: they are a conflict.
+    `scope` says which added files would have been replaced too: they are a conflict. So are files
+    of `read_paths` that another writer removed.
     """
     removes = removes_for(removal.files, timestamp=log.now_ms(), data_change=True)
     new = [*adds, *removal.rewritten]
@@ -105,6 +107,7 @@ def commit_replacement(
         read_version=snapshot.version,
         read_snapshot=snapshot,
         read_scope=scope,
+        read_paths=read_paths,
         parameters=parameters,
         metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
     )

@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from indextables.errors import ConfigError, NotATableError, SchemaError, TableExistsError
+from indextables.jobs.commit_write import Written
 from indextables.predicate.temporal import time_zone
 from indextables.spark.access import TableAccess
 from indextables.spark.data_source import ALIASES, NAME, snapshot_of
 from indextables.spark.options import SourceOptions
 from indextables.spark.schemas import table_schema
-from indextables.spark.write_job import Exclusive, Kind, plan_write
+from indextables.spark.write_job import Exclusive, Kind, RowChange, plan_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,10 @@ class Bridge(Protocol):
         exclusive: Exclusive,
     ) -> None:
         """Write a DataFrame."""
+        ...
+
+    def change_rows(self, frame: DataFrame, access: TableAccess, change: RowChange) -> Written:
+        """Write rows, each in place of the row that its last two columns name."""
         ...
 
     def remember_names(self) -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from indextables.config import ARIADNE_STORAGE_PATH
-from indextables.errors import NotATableError
+from indextables.errors import IndexTablesError, NotATableError
+from indextables.jobs.commit_write import Written
 from indextables.jobs.new_table import new_table
 from indextables.log.snapshot import empty_snapshot
 from indextables.spark.access import TableAccess
@@ -21,7 +22,7 @@ from indextables.spark.bridge.table import BridgedTable, WriteSettings
 from indextables.spark.data_source import NAME, snapshot_of
 from indextables.spark.options import SourceOptions
 from indextables.spark.schemas import table_schema
-from indextables.spark.write_job import Exclusive, Kind
+from indextables.spark.write_job import Exclusive, Kind, RowChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,7 +106,23 @@ class SessionBridge:
                 config=access.settings,
             )
             snapshot = replace(empty_snapshot(access.uri), metadata=metadata)
-        table = BridgedTable(self.java, access, snapshot, writing=settings)
+        self._append(BridgedTable(self.java, access, snapshot, writing=settings), frame)
+
+    def change_rows(self, frame: DataFrame, access: TableAccess, change: RowChange) -> Written:
+        """Write rows, each in place of the row that its last two columns name."""
+        done: list[Written | IndexTablesError] = []
+        settings = WriteSettings(kind="rows", change=change, report=done.append)
+        try:
+            self._append(BridgedTable(self.java, access, change.snapshot, writing=settings), frame)
+        except Exception:
+            if not done:
+                raise
+        (outcome,) = done
+        if isinstance(outcome, IndexTablesError):
+            raise outcome
+        return outcome
+
+    def _append(self, table: BridgedTable, frame: DataFrame) -> None:
         append = self.java.module("org.apache.spark.sql.catalyst.plans.logical.AppendData")
         nothing = self.java.module("scala.collection.immutable.Map").empty()
         jdf: Any = frame._jdf
