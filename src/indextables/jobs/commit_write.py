@@ -167,8 +167,16 @@ def metadata_on(newest: Snapshot, read: Snapshot, target: Target) -> list[Metada
     if changed:
         raise MetadataChangedError(uri=newest.uri, version=newest.version, changed=changed)
     mapping = target.metadata.configuration[MAPPING_PROPERTY]
-    configuration = {**new.configuration, MAPPING_PROPERTY: mapping}
-    return [replace(new, schema_string=target.metadata.schema_string, configuration=configuration)]
+    dropped = old.configuration.keys() - target.metadata.configuration.keys()
+    configuration = {k: v for k, v in new.configuration.items() if k not in dropped}
+    return [
+        replace(
+            new,
+            schema_string=target.metadata.schema_string,
+            partition_columns=target.metadata.partition_columns,
+            configuration={**configuration, MAPPING_PROPERTY: mapping},
+        )
+    ]
 
 
 def undone_on_error(log: TransactionLog, adds: Sequence[Add], work: Callable[[], Any]) -> Any:

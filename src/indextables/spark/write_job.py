@@ -36,7 +36,7 @@ from indextables.jobs.commit_write import (
     undone_on_error,
 )
 from indextables.jobs.merge_before_commit import merged_before_commit
-from indextables.jobs.new_table import new_table
+from indextables.jobs.new_table import new_table, replaced_table
 from indextables.jobs.rewrite import Removal, combined, numbers_by_split, remove_rows
 from indextables.jobs.row_changes import replace_rows
 from indextables.jobs.write_rows import target_of
@@ -326,6 +326,7 @@ def plan_write(
     where: Predicate | str | None = None,
     partition_by: Sequence[str] | None = None,
     merge_schema: bool = False,
+    overwrite_schema: bool = False,
     properties: Mapping[str, str] | None = None,
     exclusive: Exclusive = None,
 ) -> WriteJob:
@@ -341,21 +342,26 @@ def plan_write(
         return replace(first, exclusive=exclusive)
     if exclusive == "error":
         raise TableExistsError(snapshot.uri)
-    _check_partitioning(snapshot, partition_by)
+    if not overwrite_schema:
+        _check_partitioning(snapshot, partition_by)
     if kind == "partitions" and not snapshot.partition_columns:
         kind = "overwrite"
-    target = target_of(snapshot, incoming, config=settings, merge_schema=merge_schema)
+    if overwrite_schema:
+        target = replaced_table(snapshot, incoming, partition_by or (), config=settings)
+    else:
+        target = target_of(snapshot, incoming, config=settings, merge_schema=merge_schema)
     conform(incoming.empty_table(), target.schema)  # types that no value of theirs could pass
     if isinstance(where, str):
         where = parse_predicate(where, snapshot.schema)
+    described = target.metadata or snapshot.metadata
     return WriteJob(
         access=access,
         kind=kind,
         snapshot=snapshot,
         target=target,
-        partition_columns=snapshot.partition_columns,
+        partition_columns=described.partition_columns,
         where=where,
-        settings=settings.over(known_keys(snapshot.metadata.configuration)).as_options(),
+        settings=settings.over(known_keys(described.configuration)).as_options(),
     )
 
 

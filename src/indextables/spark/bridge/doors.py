@@ -95,6 +95,7 @@ class SessionBridge:
             where=options.replace_where,
             partition_by=options.partition_by,
             merge_schema=options.merge_schema,
+            overwrite_schema=options.overwrite_schema,
         )
         try:
             snapshot = access.log().snapshot()

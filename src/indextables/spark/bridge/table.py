@@ -41,6 +41,7 @@ class WriteSettings:
     where: str | None = None
     partition_by: tuple[str, ...] | None = None
     merge_schema: bool = False
+    overwrite_schema: bool = False
     change: RowChange | None = None
     """What an UPDATE replaces. Its rows say by two columns more which row each replaces."""
     report: Report = field(default=lambda _: None, repr=False)

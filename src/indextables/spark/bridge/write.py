@@ -75,6 +75,7 @@ class WriteBuilder:
                 where=settings.where,
                 partition_by=settings.partition_by,
                 merge_schema=settings.merge_schema,
+                overwrite_schema=settings.overwrite_schema,
                 exclusive=settings.exclusive,
             )
         return TableWrite(self.java, self._schema, job)
