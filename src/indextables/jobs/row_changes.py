@@ -38,7 +38,9 @@ def replace_rows(
 
     def remove() -> Removal:
         newest = log.newest()
-        if newest.metadata.id != snapshot.metadata.id:  # its splits are gone with it
+        unknown = numbers.keys() - set(paths_of(snapshot.entries))
+        # Its splits are gone with it, or the query read those of the table in its place.
+        if unknown or newest.metadata.id != snapshot.metadata.id:
             raise MetadataChangedError(uri=newest.uri, version=newest.version, changed=["identity"])
         return remove_numbered(log, snapshot, numbers, config=config)
 

@@ -23,7 +23,6 @@ from indextables.errors import (
     UnknownColumnError,
     UnsupportedPredicateError,
 )
-from indextables.jobs.after_write import after_write
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
 from indextables.jobs.row_changes import replace_rows
@@ -81,17 +80,14 @@ def delete_rows(
         path.as_py(): np.unique(np.asarray(rows.values))
         for path, rows in zip(by_split[SPLIT], by_split[ROW], strict=True)
     }
-    log = access.log()
-    written = replace_rows(
-        log,
+    return replace_rows(
+        access.log(),
         snapshot,
         numbers,
         reads_again=_reads_again(statement),
         parameters={"where": statement.where or "true"},
         config=access.settings,
     )
-    after_write(log, access.settings)
-    return written
 
 
 def update_rows(

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _LIMITS = (INDEXQUERY_MAX_LENGTH, INDEXQUERY_MAX_DEPTH)
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES?\b", re.IGNORECASE)
+_EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 _enabled: set[str] = set()
 _patching = threading.Lock()
 
@@ -63,6 +64,7 @@ def install(spark: SparkSession) -> None:
         _wrap(frame, "select", _select)
         _wrap(frame, "withColumn", _with_column)
         _wrap(frame, "selectExpr", _select_expr)
+        _wrap(frame, "explain", _explain)
         if _is_classic(spark):
             from pyspark.sql.functions import builtin
 
@@ -128,6 +130,8 @@ def _sql(
         _remember_names(spark)
     if isinstance(sqlQuery, str) and rooted(sqlQuery) != sqlQuery and _is_enabled(spark):
         sqlQuery = rooted(sqlQuery)  # noqa: N806
+    if isinstance(sqlQuery, str) and _EXPLAIN.match(sqlQuery) and _bridge(spark) is not None:
+        original = functools.partial(_explained, original)
     concerns = isinstance(sqlQuery, str) and (_searches(sqlQuery) or may_be_ours(sqlQuery))
     if not concerns or not _is_enabled(spark):
         return original(spark, sqlQuery, args, **kwargs)
@@ -198,6 +202,33 @@ def _select_expr(original: Callable[..., DataFrame], frame: DataFrame, *expr: An
         return original(frame, *(prepare(text, row=row, config=limits) for text in texts))
 
     return _either(run, needed=any(map(needs_row, texts)))
+
+
+def _explained(
+    original: Callable[..., DataFrame], spark: SparkSession, text: str, *args: Any, **kwargs: Any
+) -> DataFrame:
+    """EXPLAIN with the names of the scans that Spark shows as LocalTableScan."""
+    explained = original(spark, text, *args, **kwargs)
+    shown = _driver_scans(explained)
+    if not shown:
+        return explained
+    return spark.createDataFrame([(explained.first()[0] + shown,)], explained.schema)  # type: ignore[index]
+
+
+def _explain(original: Callable[..., None], frame: DataFrame, *args: Any, **kwargs: Any) -> None:
+    original(frame, *args, **kwargs)
+    if _concerns(frame) and _bridge(frame.sparkSession) is not None:
+        print(_driver_scans(frame), end="")  # noqa: T201 - as Spark does
+
+
+def _driver_scans(frame: DataFrame) -> str:
+    from indextables.spark.bridge.frames import driver_scans
+
+    try:
+        scans = driver_scans(frame)
+    except Exception:  # the interface is Spark's own and may change
+        return ""
+    return "\n".join(["\n== LocalTableScan of index tables ==", *scans, ""]) if scans else ""
 
 
 def _invoke_function(original: Callable[..., Column], name: str, *args: Any) -> Column:
