@@ -183,6 +183,8 @@ def test_what_is_wrong_changes_nothing(spark, table):
         f"UPDATE {table} SET id = nullif(id, 1)",  # NOT NULL
         f"UPDATE {table} SET n = 1 / (id - 1)",
         f"UPDATE {table} SET n = DEFAULT + 1",
+        f"UPDATE {table} SET n = explode(array(1, 2))",
+        f"UPDATE {table} SET n = inline(array(struct(1)))",
         f"UPDATE {table} SET n = hash(1), N = hash(2)",
         f"UPDATE {table} SET n = hash(1), x.y = 1",
     ):

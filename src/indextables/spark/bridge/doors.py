@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from indextables.config import ARIADNE_STORAGE_PATH
-from indextables.errors import IndexTablesError, NotATableError
+from indextables.errors import ExpressionError, IndexTablesError, NotATableError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.new_table import new_table
 from indextables.log.snapshot import empty_snapshot
@@ -16,6 +16,7 @@ from indextables.spark.access import TableAccess
 from indextables.spark.bridge import session_catalog
 from indextables.spark.bridge.catalog import Catalog
 from indextables.spark.bridge.file_catalog import FileSources, file_catalog
+from indextables.spark.bridge.frames import has_generator
 from indextables.spark.bridge.jvm import Jvm
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.table import BridgedTable, WriteSettings
@@ -111,6 +112,10 @@ class SessionBridge:
 
     def change_rows(self, frame: DataFrame, access: TableAccess, change: RowChange) -> Written:
         """Write rows, each in place of the row that its last two columns name."""
+        if has_generator(frame):
+            raise ExpressionError(
+                change.parameters["set"], "a column takes one value, and this makes rows"
+            )
         done: list[Written | IndexTablesError] = []
         settings = WriteSettings(kind="rows", change=change, report=done.append)
         try:

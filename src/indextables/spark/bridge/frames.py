@@ -36,6 +36,16 @@ def is_repeatable(frame: DataFrame) -> bool:
     return not any(map(_takes_any_rows, plans))
 
 
+def has_generator(frame: DataFrame) -> bool:
+    """Whether a selection makes several rows of one, or none, as `explode` does."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    while plan.children().size():
+        if plan.nodeName() == "Generate":
+            return True
+        plan = plan.children().apply(0)
+    return False
+
+
 def driver_scans(frame: DataFrame) -> list[str]:
     """What the scans read that the driver answers, of a query or of an EXPLAIN.
 
