@@ -135,7 +135,7 @@ def test_whether_a_table_exists(spark, table, name):
     ("rest", "sentence"),
     [
         ("USING indextables", "has no columns"),
-        ("(id bigint) USING indextables CLUSTER BY (id)", "partitioned by columns, not by cluster"),
+        ("(id bigint) USING indextables CLUSTER BY (id)", "have no clustering; use PARTITIONED BY"),
         ("(_score float) USING indextables", "a hidden column that every index table has"),
     ],
 )
