@@ -234,9 +234,11 @@ def test_numbers_inside_a_column_lose_no_digits(given, wanted):
 def test_names_of_hidden_columns_are_taken():
     from indextables import Table
 
-    for name in ("_score", "_IndexAll"):
+    for name in ("_score", "_IndexAll", "_split", "_Row"):
         schema = pa.schema([("id", pa.int64()), (name, pa.float32())])
-        with pytest.raises(SchemaError, match=f"'{name}' is a column that every index table has"):
+        with pytest.raises(
+            SchemaError, match=f"'{name}' is a hidden column that every index table has"
+        ):
             Table.create("memory://hidden-names", schema)
         with pytest.raises(SchemaError, match="Give yours another name"):
             evolve(pa.schema([("id", pa.int64())]), schema)

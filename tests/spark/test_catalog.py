@@ -76,7 +76,7 @@ def test_delete_and_truncate(spark, name):
     spark.sql(f"DELETE FROM {name} WHERE day = DATE '2024-01-02'")
     assert rows(spark, f"SELECT id FROM {name}") == [(1,)]
     with pytest.raises(PySparkException):
-        spark.sql(f"DELETE FROM {name} WHERE length(content) = 1")
+        spark.sql(f"DELETE FROM {name} WHERE length(contents) = 1")
     spark.sql(f"TRUNCATE TABLE {name}")
     assert rows(spark, f"SELECT count(*) FROM {name}") == [(0,)]
 
@@ -135,8 +135,8 @@ def test_whether_a_table_exists(spark, table, name):
     ("rest", "sentence"),
     [
         ("USING indextables", "has no columns"),
-        ("(id bigint) USING indextables CLUSTER BY (id)", "partitioned by columns, not by cluster"),
-        ("(_score float) USING indextables", "every index table has for searches"),
+        ("(id bigint) USING indextables CLUSTER BY (id)", "have no clustering; use PARTITIONED BY"),
+        ("(_score float) USING indextables", "a hidden column that every index table has"),
     ],
 )
 def test_what_cannot_be_created_is_one_sentence(spark, name, rest, sentence):

@@ -92,8 +92,10 @@ def test_other_tables_are_sparks(spark, uri):
 
 
 def test_what_update_refuses_is_a_sentence(spark, uri):
-    with pytest.raises(ExpressionError, match="SET takes literals"):
-        spark.sql("UPDATE kept SET id = length(body)")
+    with pytest.raises(ExpressionError, match="only whole columns"):
+        spark.sql("UPDATE kept SET body.length = length(body)")
+    with pytest.raises(PySparkException, match="UNRESOLVED_ROUTINE"):
+        spark.sql("UPDATE kept SET id = lengthy(body)")
     with pytest.raises(StatementError, match="There is no table no_such_table"):
         spark.sql("CHECKPOINT INDEXTABLES no_such_table")
     assert ids(spark) == list(range(6))

@@ -353,3 +353,33 @@ def test_columns_keep_their_places_names_and_values(spark, odd, settings, native
     settings("spark.indextables.read.nativeScan.enabled", native)
     found = spark.sql(query.replace("{}", f"indextables.`{odd}`")).collect()
     assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, expected))
+
+
+def test_explain_names_the_scans_of_the_driver(spark, tmp_path, capsys):
+    """Spark shows rows that the driver computes as a LocalTableScan, whoever computed them."""
+    uri = str(tmp_path / "t")
+    rows = spark.createDataFrame([(1, "red fox"), (2, "dog")], "id long, body string")
+    rows.write.format("indextables").save(uri)
+    query = f"SELECT id FROM indextables.`{uri}` WHERE body indexquery 'fox' AND id > 0"
+    for mode in ("", "EXTENDED", "FORMATTED", "COST"):
+        ((text,),) = spark.sql(f"EXPLAIN {mode} {query}").collect()
+        assert "LocalTableScan" in text
+        (line,) = [line for line in text.splitlines() if line.startswith("IndexTables")]
+        assert uri in line
+        assert "indexquery" in line
+        assert "splits" in line
+        assert "on the driver" in line
+    ((text,),) = spark.sql(f"EXPLAIN {query} AND id > :least", args={"least": -1}).collect()
+    assert "on the driver" in text
+    nested = f"EXPLAIN SELECT * FROM range(3) WHERE id IN (SELECT max(id) FROM ({query}))"
+    assert "on the driver" in spark.sql(nested).first()[0]
+    capsys.readouterr()
+    spark.sql(query).explain()
+    assert "on the driver" in capsys.readouterr().out
+    spark.sql(query).explain(mode="formatted")
+    assert "on the driver" in capsys.readouterr().out
+    for other in ("EXPLAIN SELECT 1", f"EXPLAIN INSERT INTO indextables.`{uri}` VALUES (3, 'x')"):
+        assert "on the driver" not in spark.sql(other).first()[0]
+    spark.range(1).explain()
+    assert "IndexTables" not in capsys.readouterr().out
+    assert spark.table(f"indextables.`{uri}`").count() == 2

@@ -111,12 +111,22 @@ def test_ours(sql):
         "REPAIR TABLE docs",
         "PURGE docs",
         # Forms that we do not read stay Spark's.
-        "DELETE FROM docs AS d WHERE d.a = 1",
-        "UPDATE docs d SET a = 1",
+        "DELETE FROM IDENTIFIER('docs') WHERE a = 1",
+        "WITH few AS (SELECT 1) SELECT delete FROM docs",
     ],
 )
 def test_not_ours(sql):
     assert parse(sql) is None
+
+
+def test_rows_by_an_alias_and_with_common_table_expressions():
+    docs = Target(name=("docs",))
+    assert parse("DELETE FROM docs AS d WHERE d.a = 1") == s.DeleteRows(docs, "d.a = 1", alias="d")
+    assert parse("UPDATE docs `where` SET a = 1") == s.UpdateRows(docs, "a = 1", alias="where")
+    ctes = "WITH a (x) AS (SELECT (1)), b AS (SELECT 2) "
+    assert parse(f"{ctes}DELETE FROM docs") == s.DeleteRows(docs, ctes=ctes)
+    with pytest.raises(StatementSyntaxError):
+        parse("DELETE FROM docs d WHERE")
 
 
 @pytest.mark.parametrize(

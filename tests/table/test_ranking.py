@@ -252,7 +252,7 @@ def test_snippets(tmp_path, config):
 
 def test_a_column_called_score(tmp_path, config):
     schema = pa.schema([("_Score", pa.float64()), ("body", pa.string())])
-    with pytest.raises(SchemaError, match="'_Score' is a column that every index table has"):
+    with pytest.raises(SchemaError, match="'_Score' is a hidden column that every index table has"):
         Table.create(tmp_path / "t", schema, config=config)
 
 

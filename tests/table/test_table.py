@@ -791,3 +791,21 @@ def test_fast_decimals_are_found_after_their_scale_grew(tmp_path):
     assert table.search("d:1.5")["d"].to_pylist() == [Decimal("1.5000")]
     with pytest.raises(SchemaError, match="'d' has more than 18 digits"):
         table.append(pa.table({"d": pa.array([1], pa.decimal128(20, 0))}), merge_schema=True)
+
+
+def test_rows_have_names_in_a_version(make):
+    """`_split` and `_row` name every row once, whatever way the rows are found."""
+    table = make(partition_by=["day"])
+    table.append(rows(1, 2, 3))
+    table.append(rows(*range(4, 9), day="tue"))
+    named = table.scan(columns=["_row", "id", "_split"])
+    assert named.schema.types == [pa.int64(), pa.int64(), pa.string()]
+    assert len({(row["_split"], row["_row"]) for row in named.to_pylist()}) == 8
+    by_id = {row["id"]: row for row in named.to_pylist()}
+    for where in ("id > 3", "body indexquery 'word5'", "day = 'tue' AND body = 'word6 all'"):
+        found = table.scan(columns=["_row", "id", "_split"], where=where).to_pylist()
+        assert found == [by_id[row["id"]] for row in found]
+    assert table.scan(columns=["_row"], limit=2)["_row"].to_pylist() == [0, 1]
+    (hit,) = table.search("word7", columns=["id", "_split", "_row"]).to_pylist()
+    assert {name: hit[name] for name in by_id[7]} == by_id[7]
+    assert "_row" not in table.scan().column_names

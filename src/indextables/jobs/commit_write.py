@@ -97,12 +97,14 @@ def commit_replacement(
     rows: int,
     scope: Scope,
     parameters: dict[str, Any],
+    read_paths: frozenset[str] = frozenset(),
     config: Config | None = None,
     runner: Runner | None = None,
 ) -> Written:
     """Commit new splits in place of the rows that `removal` takes out.
 
-    `scope` says which added files would have been replaced too: they are a conflict.
+    `scope` says which added files would have been replaced too: they are a conflict. So are files
+    of `read_paths` that another writer removed.
     """
     removes = removes_for(removal.files, timestamp=log.now_ms(), data_change=True)
     new = [*adds, *removal.rewritten]
@@ -113,6 +115,7 @@ def commit_replacement(
         read_version=snapshot.version,
         read_snapshot=snapshot,
         read_scope=scope,
+        read_paths=read_paths,
         parameters=parameters,
         metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
     )
@@ -174,8 +177,16 @@ def metadata_on(newest: Snapshot, read: Snapshot, target: Target) -> list[Metada
     if changed:
         raise MetadataChangedError(uri=newest.uri, version=newest.version, changed=changed)
     mapping = target.metadata.configuration[MAPPING_PROPERTY]
-    configuration = {**new.configuration, MAPPING_PROPERTY: mapping}
-    return [replace(new, schema_string=target.metadata.schema_string, configuration=configuration)]
+    dropped = old.configuration.keys() - target.metadata.configuration.keys()
+    configuration = {k: v for k, v in new.configuration.items() if k not in dropped}
+    return [
+        replace(
+            new,
+            schema_string=target.metadata.schema_string,
+            partition_columns=target.metadata.partition_columns,
+            configuration={**configuration, MAPPING_PROPERTY: mapping},
+        )
+    ]
 
 
 def undone_on_error(log: TransactionLog, adds: Sequence[Add], work: Callable[[], Any]) -> Any:

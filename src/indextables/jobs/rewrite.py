@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,10 @@ from indextables.log.files import with_paths
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.execute import Environment, router_of
-from indextables.plan.scan import plan_scan
+from indextables.plan.scan import SplitTask, plan_scan, split_tasks
 from indextables.plan.split_rows import SplitRows
-from indextables.predicate import Predicate
+from indextables.predicate import TRUE, Predicate
+from indextables.schema import ROW, SPLIT
 from indextables.split.memory_index import Rows
 
 PIECE = 65_536
@@ -42,12 +44,24 @@ def rewrite_splits(
     """Replace the splits that hold rows of a condition by what `write` makes of each."""
     config = config.over(known_keys(snapshot.metadata.configuration))
     router = router_of(log.store, snapshot, config)
-    plan = plan_scan(snapshot, predicate=predicate, router=router)
+    tasks = plan_scan(snapshot, predicate=predicate, router=router).tasks
+    return _rewrite(log, snapshot, tasks, lambda rows, _: rows.matching(), write, config=config)
+
+
+def _rewrite(
+    log: TransactionLog,
+    snapshot: Snapshot,
+    tasks: Sequence[SplitTask],
+    matching_rows: Callable[[SplitRows, SplitTask], Rows | None],
+    write: Write,
+    *,
+    config: Config,
+) -> Removal:
     environment = Environment.of(log.store, snapshot, config)
     touched: list[str] = []
     changed = 0
     with (
-        progress("Rewriting splits", len(plan.tasks)) as advance,
+        progress("Rewriting splits", len(tasks)) as advance,
         SplitSink(
             log.store,
             schema=snapshot.schema,
@@ -56,9 +70,9 @@ def rewrite_splits(
             config=config,
         ) as sink,
     ):
-        for task in plan.tasks:
+        for task in tasks:
             rows = environment.rows(task)
-            matching = rows.matching()
+            matching = matching_rows(rows, task)
             if matching is None:
                 matching = np.arange(rows.total)
             if len(matching):
@@ -73,12 +87,42 @@ def remove_rows(
     log: TransactionLog, snapshot: Snapshot, predicate: Predicate, *, config: Config
 ) -> Removal:
     """Find the rows of a condition and write what remains of their splits."""
+    return rewrite_splits(log, snapshot, predicate, _write_others, config=config)
 
-    def write(rows: SplitRows, matching: Rows, sink: SplitSink) -> None:
-        keep = np.setdiff1d(np.arange(rows.total), matching, assume_unique=True)
-        for start in range(0, len(keep), PIECE):
-            piece = rows.searcher.read_rows(keep[start : start + PIECE], snapshot.schema.names)
-            for batch in piece.to_batches():
-                sink.write(batch)
 
-    return rewrite_splits(log, snapshot, predicate, write, config=config)
+def remove_numbered(
+    log: TransactionLog, snapshot: Snapshot, numbers: Mapping[str, Rows], *, config: Config
+) -> Removal:
+    """Write what remains of splits without some rows, named by the path and their numbers."""
+    config = config.over(known_keys(snapshot.metadata.configuration))
+    tasks = split_tasks(snapshot, with_paths(snapshot.entries, list(numbers)), TRUE)
+    return _rewrite(
+        log, snapshot, tasks, lambda _, task: numbers[task.path], _write_others, config=config
+    )
+
+
+def numbers_by_split(batch: pa.RecordBatch) -> dict[str, Rows]:
+    """The numbers of rows by the path of their split, from the columns that name rows."""
+    paths: Any = batch.column(SPLIT).dictionary_encode()
+    numbers = np.asarray(batch.column(ROW), dtype=np.int64)
+    places = np.asarray(paths.indices)
+    return {path: numbers[places == at] for at, path in enumerate(paths.dictionary.to_pylist())}
+
+
+def combined(parts: Iterable[Mapping[str, Rows]]) -> dict[str, Rows]:
+    """Numbers of rows from several sources: in ascending order, each once."""
+    found: dict[str, list[Rows]] = {}
+    for part in parts:
+        for path, numbers in part.items():
+            found.setdefault(path, []).append(numbers)
+    return {path: np.unique(np.concatenate(some)) for path, some in found.items()}
+
+
+def _write_others(rows: SplitRows, matching: Rows, sink: SplitSink) -> None:
+    """Write the rows of a split that do not match."""
+    keep = np.setdiff1d(np.arange(rows.total), matching, assume_unique=True)
+    names = rows.searcher.context.schema.names
+    for start in range(0, len(keep), PIECE):
+        piece = rows.searcher.read_rows(keep[start : start + PIECE], names)
+        for batch in piece.to_batches():
+            sink.write(batch)

@@ -20,6 +20,7 @@ from indextables.errors import SchemaError
 from indextables.log.snapshot import Snapshot
 from indextables.plan.scan import ScanPlan, SplitTask
 from indextables.plan.split_rows import Piece, SplitRows
+from indextables.schema import column_field
 from indextables.split.mapping import Mapping
 from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
 from indextables.storage import Store
@@ -193,5 +194,4 @@ def run_scan(plan: ScanPlan, environment: Environment) -> Iterator[pa.Table]:
 
 def result_schema(plan: ScanPlan) -> pa.Schema:
     """The schema of the rows that a plan gives."""
-    schema = plan.snapshot.schema
-    return pa.schema([schema.field(name).with_nullable(True) for name in plan.columns])
+    return pa.schema([column_field(plan.snapshot.schema, name) for name in plan.columns])

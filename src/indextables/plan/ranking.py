@@ -19,6 +19,7 @@ from indextables.plan.execute import Environment, router_of
 from indextables.plan.scan import plan_scan, split_tasks
 from indextables.plan.split_rows import Mask, SplitRows
 from indextables.predicate import TRUE, Predicate, Search
+from indextables.schema import column_field
 from indextables.split.memory_index import Rows
 from indextables.split.scoring import CombinedSearcher, break_ties
 from indextables.split.search import SearchContext, SplitSearcher
@@ -83,7 +84,7 @@ def _read_hits(
     schema: pa.Schema,
 ) -> pa.Table:
     """Rows of several splits in the order of the hits."""
-    wanted = pa.schema([schema.field(name).with_nullable(True) for name in columns])
+    wanted = pa.schema([column_field(schema, name) for name in columns])
     parts, places = [], []
     for ordinal in np.unique(splits):
         here = np.flatnonzero(splits == ordinal)

@@ -21,6 +21,7 @@ from indextables.plan.bind import bind_partition
 from indextables.plan.skipping import keep_mask, partition_only
 from indextables.plan.statistics import Flags, decode, lookup
 from indextables.predicate import FALSE, NULL, TRUE, Predicate, conjunction, conjuncts
+from indextables.schema import ROW_IDENTITY
 from indextables.xref.route import Router, Verdict
 
 
@@ -158,7 +159,7 @@ def checked_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> tuple[
     if not columns:
         raise SchemaError("columns is empty. Name at least one; count() tells how many rows match.")
     for name in columns:
-        if name not in known:
+        if name not in known and name not in ROW_IDENTITY:
             raise UnknownColumnError(name, available=known)
     return tuple(columns)
 

@@ -89,9 +89,12 @@ class SplitRows:
         searcher = self.searcher
         if rows is None and limit is None:
             here = [n for n in wanted if n in searcher.split.rows.schema.names]
+            starts = searcher.split.rows.footer.group_starts
             return [
                 lambda groups=groups: searcher.complete(  # type: ignore[misc]
-                    searcher.split.rows.read_some(groups, here), wanted
+                    searcher.split.rows.read_some(groups, here),
+                    wanted,
+                    rows=np.arange(starts[groups.start], starts[groups.stop]),
                 )
                 for groups in searcher.split.rows.group_ranges()
             ]

@@ -15,8 +15,12 @@ from indextables.schema.spark_json import from_json, to_json, type_name
 from indextables.schema.types import (
     HIDDEN,
     MAX_DECIMAL_PRECISION,
+    ROW,
+    ROW_IDENTITY,
+    SPLIT,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    column_field,
     is_collated,
     refuse_hidden,
 )
@@ -24,8 +28,12 @@ from indextables.schema.types import (
 __all__ = [
     "HIDDEN",
     "MAX_DECIMAL_PRECISION",
+    "ROW",
+    "ROW_IDENTITY",
+    "SPLIT",
     "TIMESTAMP",
     "TIMESTAMP_NTZ",
+    "column_field",
     "conform",
     "evolve",
     "from_json",

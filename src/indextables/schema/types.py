@@ -36,8 +36,11 @@ FIELD_METADATA = b"spark.metadata"
 
 _COLLATIONS = b'"__COLLATIONS"'
 
-HIDDEN = ("_score", "_indexall")
-"""Columns that every index table has for searches, in any case."""
+SPLIT, ROW = "_split", "_row"
+ROW_IDENTITY: dict[str, pa.DataType] = {SPLIT: pa.string(), ROW: pa.int64()}
+"""Columns that name a row of one version of a table: its split, and its number in there."""
+HIDDEN = ("_score", "_indexall", *ROW_IDENTITY)
+"""Columns that every index table has beside its own, in any case."""
 
 Type: TypeAlias = Any
 """An Arrow type. The stubs of pyarrow do not know what nested types have."""
@@ -79,6 +82,13 @@ def inner_fields(kind: Type) -> list[pa.Field[Any]]:
     return list(kind.fields) if pa.types.is_struct(kind) else []
 
 
+def column_field(schema: pa.Schema, name: str) -> pa.Field[Any]:
+    """A column of a table's result, which may be null; one that names rows is none of its own."""
+    if name in ROW_IDENTITY and name not in schema.names:
+        return pa.field(name, ROW_IDENTITY[name])
+    return schema.field(name).with_nullable(True)
+
+
 def repeated_names(names: Iterable[str]) -> list[str]:
     return [f"'{name}'" for name, count in Counter(names).items() if count > 1]
 
@@ -95,6 +105,5 @@ def refuse_hidden(names: Iterable[str]) -> None:
     for name in names:
         if name.lower() in HIDDEN:
             raise SchemaError(
-                f"'{name}' is a column that every index table has for searches. Give yours "
-                "another name."
+                f"'{name}' is a hidden column that every index table has. Give yours another name."
             )

@@ -102,6 +102,7 @@ class IndexTablesSource(source.DataSource):
             where=options.replace_where if kind == "where" else None,
             partition_by=options.partition_by,
             merge_schema=options.merge_schema,
+            overwrite_schema=options.overwrite_schema,
         )
         return TableWriter(job)
 

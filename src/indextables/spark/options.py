@@ -1,14 +1,16 @@
 """What the user says about one read or write: options, over the session's configuration.
 
 An option is one of ours (`versionAsOf`, `mergeSchema`, …), a `spark.indextables.*` key, or it is
-handed to the store as a credential or endpoint. A store refuses what it does not know, so no option
-is accepted without an effect. The Hadoop names that a session has for its own file systems
-(`spark.hadoop.fs.s3a.access.key`, …) are the stores' defaults.
+handed to the store as a credential or endpoint. A store refuses what it does not know. Options for
+files of other formats are known by name: those about how a file is written are ignored with a
+warning, those that choose rows or files are refused. The Hadoop names that a session has for its
+own file systems (`spark.hadoop.fs.s3a.access.key`, …) are the stores' defaults.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +18,8 @@ from indextables.config import MERGE_PRECOMMIT, is_own_key, parse_boolean
 from indextables.errors import ConfigError
 from indextables.spark.access import TableAccess
 from indextables.storage.location import parse_location
+
+logger = logging.getLogger(__name__)
 
 PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 
@@ -40,6 +44,7 @@ _OURS = frozenset(
         "versionasof",
         "timestampasof",
         "mergeschema",
+        "overwriteschema",
         "mergeprecommit",
         "replacewhere",
         "partitionoverwritemode",
@@ -52,6 +57,27 @@ _OURS = frozenset(
 _OF_TABLES = frozenset(
     ("owner", "provider", "location", "external", "comment", "collation", "is_managed_location")
 )
+_OPTION_OF_TABLE = "option."  # the same again
+
+# Options for files of other formats that cannot change which rows are read or written here.
+_WITHOUT_EFFECT = (
+    "charset", "compression", "compressioncodec", "codec", "dateformat", "delimiter",
+    "emptyvalue", "encoding", "escape", "header", "ignoreleadingwhitespace",
+    "ignoretrailingwhitespace", "inferschema", "linesep", "locale", "mode", "multiline",
+    "nullvalue", "quote", "quoteall", "samplingratio", "sep", "timestampformat",
+    "timestampntzformat",
+)  # fmt: skip
+_CHOOSE_ROWS = (
+    "basePath", "columnNameOfCorruptRecord", "dropFieldIfAllNull", "endingTimestamp",
+    "endingVersion", "ignoreCorruptFiles", "ignoreMissingFiles", "maxRecordsPerFile",
+    "modifiedAfter", "modifiedBefore", "pathGlobFilter", "readChangeData", "readChangeFeed",
+    "recursiveFileLookup", "startingTimestamp", "startingVersion", "txnAppId", "txnVersion",
+)  # fmt: skip
+_REFUSED = {name.lower(): name for name in _CHOOSE_ROWS}
+_INSTEAD = {
+    "maxrecordsperfile": " spark.indextables.write.optimizeWrite.targetSplitSize sets the size of "
+    "splits."
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +88,7 @@ class SourceOptions:
     version: int | None = None
     timestamp: str | None = None
     merge_schema: bool = False
+    overwrite_schema: bool = False
     replace_where: str | None = None
     dynamic: bool = False
     partition_by: tuple[str, ...] | None = None
@@ -86,7 +113,7 @@ class SourceOptions:
         own |= {name: value for name, value in given.items() if is_own_key(name)}
         if "mergeprecommit" in given:
             own[MERGE_PRECOMMIT.name] = given["mergeprecommit"]
-        rest = {n: v for n, v in given.items() if not is_own_key(n) and n not in _OURS | _OF_TABLES}
+        rest = _for_the_store(given)
         if "versionasof" in given and "timestampasof" in given:
             raise ConfigError("A read is of a version or of a time: versionAsOf or timestampAsOf.")
         paths = _paths(given)
@@ -95,6 +122,9 @@ class SourceOptions:
             version=_version(given.get("versionasof")),
             timestamp=given.get("timestampasof"),
             merge_schema=parse_boolean(given.get("mergeschema", "false"), name="mergeSchema"),
+            overwrite_schema=parse_boolean(
+                given.get("overwriteschema", "false"), name="overwriteSchema"
+            ),
             replace_where=given.get("replacewhere"),
             dynamic=mode.lower() == "dynamic",
             partition_by=_names(given.get("partitionby")),
@@ -113,6 +143,28 @@ class SourceOptions:
                 )
             path = self.paths[0]
         return TableAccess(path, config=dict(self.config), storage=dict(self.storage))
+
+
+def _for_the_store(given: Mapping[str, str]) -> dict[str, str]:
+    """The options that are none of ours, nor of a catalog, nor of another format."""
+    rest: dict[str, str] = {}
+    for name, value in given.items():
+        if name.startswith(_OPTION_OF_TABLE):
+            continue
+        if name in _REFUSED:
+            raise ConfigError(
+                f"The option {_REFUSED[name]} has no meaning for an index table. "
+                f"Leave it out.{_INSTEAD.get(name, '')}"
+            )
+        if name in _WITHOUT_EFFECT:
+            logger.warning(
+                "'%s' is an option for files of other formats; index tables ignore it.", name
+            )
+        elif not (
+            is_own_key(name) or name in _OURS | _OF_TABLES or name.startswith(_OPTION_OF_TABLE)
+        ):
+            rest[name] = value
+    return rest
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from indextables.plan.execute import Environment
 from indextables.plan.ranking import top_rows
 from indextables.plan.scan import SplitTask
 from indextables.predicate import Predicate, Search
-from indextables.schema import HIDDEN, from_json
+from indextables.schema import from_json
 from indextables.spark.access import TableAccess
 from indextables.spark.aggregation import Aggregation
 from indextables.spark.search_pushdown import (
@@ -171,7 +171,7 @@ class ScoredReader:
 
 def _real(wanted: Sequence[str], metadata: Metadata) -> list[str]:
     """The table's columns that these columns are made of, one at least: rows have to be counted."""
-    named = [name for name in wanted if name not in HIDDEN]
+    named = [name for name in wanted if name not in (SCORE, INDEX_ALL)]
     made_of = indexed_columns(metadata) if INDEX_ALL in wanted else []
     every = list(dict.fromkeys([*named, *made_of]))
     return every or from_json(metadata.schema_string).names[:1]

@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from indextables.errors import ConfigError, NotATableError, SchemaError, TableExistsError
+from indextables.jobs.commit_write import Written
 from indextables.predicate.temporal import time_zone
 from indextables.spark.access import TableAccess
 from indextables.spark.data_source import ALIASES, NAME, snapshot_of
 from indextables.spark.options import SourceOptions
 from indextables.spark.schemas import table_schema
-from indextables.spark.write_job import Exclusive, Kind, plan_write
+from indextables.spark.write_job import Exclusive, Kind, RowChange, plan_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,10 @@ class Bridge(Protocol):
         exclusive: Exclusive,
     ) -> None:
         """Write a DataFrame."""
+        ...
+
+    def change_rows(self, frame: DataFrame, access: TableAccess, change: RowChange) -> Written:
+        """Write rows, each in place of the row that its last two columns name."""
         ...
 
     def remember_names(self) -> None:
@@ -273,19 +278,14 @@ def _save(  # noqa: PLR0917 - Spark's arguments
     if partitionBy is not None:
         writer.partitionBy(partitionBy)
     java = writer._jwrite
-    for asked, name in (
-        (java.numBuckets(), "bucketBy"),
-        (java.sortColumnNames(), "sortBy"),
-        (java.clusteringColumns(), "clusterBy"),
-    ):
-        if asked.isDefined():
-            raise ConfigError(f"Index tables have no {name}; use partitionBy, or leave it out.")
+    _refuse_buckets(java)
     given = _as_dict(java.extraOptions())
     if path is not None:
         given |= {"path": path}
     columns = java.partitioningColumns()
     if columns.isDefined():
-        given["partitionBy"] = json.dumps(_as_list(columns.get()))
+        names = _in_columns_case(spark, _as_list(columns.get()), writer._df.columns)
+        given["partitionBy"] = json.dumps(names)
     parsed = SourceOptions.parse(given, session_settings(spark))
     access = parsed.access()
     kind, exclusive = _kind(java.curmode().name(), parsed)
@@ -301,6 +301,7 @@ def _save(  # noqa: PLR0917 - Spark's arguments
         where=parsed.replace_where,
         partition_by=parsed.partition_by,
         merge_schema=parsed.merge_schema,
+        overwrite_schema=parsed.overwrite_schema,
     )
     bridge = bridge_of(spark)
     if bridge is not None:
@@ -319,7 +320,28 @@ def _save_as_table(
 ) -> None:
     if is_enabled(writer._spark):
         make_active(writer._spark)
+        provider = kwargs.get("format") or (args[0] if args else None) or writer._jwrite.source()
+        if provider.lower() in PROVIDERS:
+            _refuse_buckets(writer._jwrite)
     return original(writer, name, *args, **kwargs)
+
+
+def _refuse_buckets(java: Any) -> None:
+    for asked, name in (
+        (java.numBuckets(), "bucketBy"),
+        (java.sortColumnNames(), "sortBy"),
+        (java.clusteringColumns(), "clusterBy"),
+    ):
+        if asked.isDefined():
+            raise ConfigError(f"Index tables have no {name}; use partitionBy, or leave it out.")
+
+
+def _in_columns_case(spark: SparkSession, names: list[str], columns: list[str]) -> list[str]:
+    """Names of columns as the columns spell them, where the session takes either case."""
+    if str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true":
+        return names
+    spelled = {column.lower(): column for column in reversed(columns)}
+    return [name if name in columns else spelled.get(name.lower(), name) for name in names]
 
 
 def remember_names(spark: SparkSession) -> None:
@@ -352,6 +374,12 @@ def _table_exists(original: Callable[..., bool], catalog: Any, *args: Any, **kwa
 
 
 def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
+    others = options.replace_where is not None or options.dynamic or options.merge_schema
+    if options.overwrite_schema and (mode != "Overwrite" or others):
+        raise ConfigError(
+            "overwriteSchema replaces all rows and columns: use it with mode('overwrite'), and "
+            "without replaceWhere, mergeSchema and dynamic partition overwrite."
+        )
     if mode == "Overwrite":
         if options.replace_where is not None:
             return "where", None

@@ -28,11 +28,11 @@ from indextables.log.actions import Metadata
 from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.predicate import Search
 from indextables.predicate.search_syntax import parse_search
-from indextables.schema import HIDDEN, from_json
+from indextables.schema import from_json
 from indextables.split.flat import search_rows
 from indextables.split.mapping import Mapping
 
-SCORE, INDEX_ALL = HIDDEN
+SCORE, INDEX_ALL = "_score", "_indexall"
 
 SEARCH_FUNCTIONS = frozenset(
     ("indexquery", "indexqueryall", "tantivy4spark_indexquery", "tantivy4spark_indexqueryall")

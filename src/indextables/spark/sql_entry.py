@@ -28,13 +28,9 @@ from typing import TYPE_CHECKING, Any
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Config, is_own_key
 from indextables.errors import (
     IndexTablesError,
-    PredicateSyntaxError,
-    QueryError,
     SearchCallError,
-    UnsupportedPredicateError,
 )
 from indextables.predicate.operators import ALL_FIELDS
-from indextables.predicate.sql_text import parse_predicate
 from indextables.spark.time_travel import rooted
 from indextables.sql.forms import Target
 from indextables.sql.search_calls import Arguments, Row, needs_row, prepare
@@ -53,6 +49,7 @@ if TYPE_CHECKING:
 
 _LIMITS = (INDEXQUERY_MAX_LENGTH, INDEXQUERY_MAX_DEPTH)
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES?\b", re.IGNORECASE)
+_EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 _enabled: set[str] = set()
 _patching = threading.Lock()
 
@@ -67,6 +64,7 @@ def install(spark: SparkSession) -> None:
         _wrap(frame, "select", _select)
         _wrap(frame, "withColumn", _with_column)
         _wrap(frame, "selectExpr", _select_expr)
+        _wrap(frame, "explain", _explain)
         if _is_classic(spark):
             from pyspark.sql.functions import builtin
 
@@ -132,6 +130,8 @@ def _sql(
         _remember_names(spark)
     if isinstance(sqlQuery, str) and rooted(sqlQuery) != sqlQuery and _is_enabled(spark):
         sqlQuery = rooted(sqlQuery)  # noqa: N806
+    if isinstance(sqlQuery, str) and _EXPLAIN.match(sqlQuery) and _bridge(spark) is not None:
+        original = functools.partial(_explained, original)
     concerns = isinstance(sqlQuery, str) and (_searches(sqlQuery) or may_be_ours(sqlQuery))
     if not concerns or not _is_enabled(spark):
         return original(spark, sqlQuery, args, **kwargs)
@@ -153,9 +153,15 @@ def _ours_or_prepared(
     original: Callable[..., DataFrame], spark: SparkSession, text: str, args: Arguments
 ) -> DataFrame:
     statement = parse(text)
-    if statement is not None and _is_for_us(spark, statement):
-        return _execute(spark, statement)
-    return _prepared(lambda ready: original(spark, ready, args), text, spark, args)
+
+    def query(text: str) -> DataFrame:
+        return _prepared(lambda ready: original(spark, ready, args), text, spark, args)
+
+    if statement is None:
+        return query(text)
+    if isinstance(statement, DeleteRows | UpdateRows):
+        return _change_rows(spark, statement, text, query)
+    return _execute(spark, statement)
 
 
 def _filter(
@@ -196,6 +202,33 @@ def _select_expr(original: Callable[..., DataFrame], frame: DataFrame, *expr: An
         return original(frame, *(prepare(text, row=row, config=limits) for text in texts))
 
     return _either(run, needed=any(map(needs_row, texts)))
+
+
+def _explained(
+    original: Callable[..., DataFrame], spark: SparkSession, text: str, *args: Any, **kwargs: Any
+) -> DataFrame:
+    """EXPLAIN with the names of the scans that Spark shows as LocalTableScan."""
+    explained = original(spark, text, *args, **kwargs)
+    shown = _driver_scans(explained)
+    if not shown:
+        return explained
+    return spark.createDataFrame([(explained.first()[0] + shown,)], explained.schema)  # type: ignore[index]
+
+
+def _explain(original: Callable[..., None], frame: DataFrame, *args: Any, **kwargs: Any) -> None:
+    original(frame, *args, **kwargs)
+    if _concerns(frame) and _bridge(frame.sparkSession) is not None:
+        print(_driver_scans(frame), end="")  # noqa: T201 - as Spark does
+
+
+def _driver_scans(frame: DataFrame) -> str:
+    from indextables.spark.bridge.frames import driver_scans
+
+    try:
+        scans = driver_scans(frame)
+    except Exception:  # the interface is Spark's own and may change
+        return ""
+    return "\n".join(["\n== LocalTableScan of index tables ==", *scans, ""]) if scans else ""
 
 
 def _invoke_function(original: Callable[..., Column], name: str, *args: Any) -> Column:
@@ -329,29 +362,64 @@ def _config(spark: SparkSession) -> Config:
     return Config({name: value for name, value in settings.items() if is_own_key(name)})
 
 
-def _is_for_us(spark: SparkSession, statement: Statement) -> bool:
-    """Whether a statement that Spark has too is about a table of ours.
+def _change_rows(
+    spark: SparkSession,
+    statement: DeleteRows | UpdateRows,
+    text: str,
+    query: Callable[[str], DataFrame],
+) -> DataFrame:
+    """DELETE or UPDATE: ours if the table is. Spark computes what our evaluator lacks."""
+    from pyspark.errors import AnalysisException, ParseException
 
-    Spark also gets a DELETE whose condition is more than we read: it folds constants and binds
-    parameters, and then asks us. UPDATE of our tables is ours alone.
-    """
-    from indextables.spark.table_names import open_target
+    from indextables.spark import row_statements
+    from indextables.spark.table_names import access_to, table_at
+    from indextables.sql.maintenance import changed
 
-    if not isinstance(statement, DeleteRows | UpdateRows):
-        return True
     try:
-        table = open_target(spark, statement.table)
+        access = access_to(spark, statement.table)
+        table = table_at(access)
     except IndexTablesError:
-        return statement.table.path is not None  # Spark knows no paths in quotes
-    if isinstance(statement, UpdateRows) or statement.where is None:
-        return True
-    try:
-        parse_predicate(statement.where, table.schema)
-    except (PredicateSyntaxError, UnsupportedPredicateError):
-        return False
-    except QueryError:
-        return True  # its message is better than Spark's
-    return True
+        if statement.table.path is not None:  # Spark has no paths in quotes
+            raise
+        return query(text)
+    bridge = _bridge(spark)
+    is_update = isinstance(statement, UpdateRows)
+    if not row_statements.needs_spark(table, statement, timezone=_timezone(spark)) or (
+        bridge is None and is_update
+    ):
+        return _execute(spark, statement)
+    if bridge is None:
+        return query(text)
+    if isinstance(statement, DeleteRows) and statement.table.path is None and not _searches(text):
+        # Spark folds constants and binds parameters; if that leaves a condition of ours, it asks
+        # us, and no row has to be named.
+        try:
+            with _quiet():
+                return query(text)
+        except ParseException:
+            raise
+        except AnalysisException:
+            pass
+        except Exception as error:
+            if "Unexpected table relation" not in str(error):  # a condition calls Python
+                raise
+    snapshot = table.snapshot()
+    if isinstance(statement, UpdateRows):
+        written = row_statements.update_rows(statement, access, snapshot, query, bridge)
+    else:
+        written = row_statements.delete_rows(statement, access, snapshot, query)
+    _refresh(spark, statement.table)
+    return spark.createDataFrame(changed(table, written, "updated" if is_update else "deleted"))
+
+
+def _bridge(spark: SparkSession) -> Any:
+    from indextables.spark.readwriter import bridge_of
+
+    return bridge_of(spark) if _is_classic(spark) else None
+
+
+def _timezone(spark: SparkSession) -> str:
+    return spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
 
 def _execute(spark: SparkSession, statement: Statement) -> DataFrame:
@@ -367,7 +435,7 @@ def _execute(spark: SparkSession, statement: Statement) -> DataFrame:
         hosts=SparkHosts(spark),
         properties=session_settings(spark),
         runner=SparkRunner(spark) if _is_classic(spark) else None,
-        timezone=spark.conf.get("spark.sql.session.timeZone") or "UTC",
+        timezone=_timezone(spark),
         open_store=functools.partial(store_at, spark),
     )
     done = spark.createDataFrame(execute(statement, session))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from indextables.errors import StatementError
+from indextables.spark.access import TableAccess
 from indextables.spark.data_source import NAME
 from indextables.spark.options import SourceOptions
 from indextables.spark.readwriter import PROVIDERS, session_settings
@@ -16,12 +17,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def open_target(spark: SparkSession, target: Target) -> Table:
-    """The table that a statement is about, with the session's configuration."""
+def access_to(spark: SparkSession, target: Target) -> TableAccess:
+    """How to reach the table that a statement is about, with the session's configuration."""
     path = target.path if target.path is not None else _location(spark, target)
     if not path.strip():
         raise StatementError("The path of the table is empty. Write it in quotes.")
-    access = SourceOptions.parse({"path": path}, session_settings(spark)).access()
+    return SourceOptions.parse({"path": path}, session_settings(spark)).access()
+
+
+def open_target(spark: SparkSession, target: Target) -> Table:
+    """The table that a statement is about."""
+    return table_at(access_to(spark, target))
+
+
+def table_at(access: TableAccess) -> Table:
+    """The table at a place."""
     table = Table(access.log(), config=access.settings, version=None)
     table.snapshot()
     return table

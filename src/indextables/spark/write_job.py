@@ -36,8 +36,9 @@ from indextables.jobs.commit_write import (
     undone_on_error,
 )
 from indextables.jobs.merge_before_commit import merged_before_commit
-from indextables.jobs.new_table import new_table
-from indextables.jobs.rewrite import Removal, remove_rows
+from indextables.jobs.new_table import new_table, replaced_table
+from indextables.jobs.rewrite import Removal, combined, numbers_by_split, remove_rows
+from indextables.jobs.row_changes import replace_rows
 from indextables.jobs.write_rows import target_of
 from indextables.jobs.write_splits import SplitSink, discard
 from indextables.log.actions import Action, Add
@@ -45,13 +46,15 @@ from indextables.log.files import empty_files, removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.execute import mapping_of
 from indextables.predicate import Predicate
 from indextables.predicate.sql_text import parse_predicate
-from indextables.schema import conform
+from indextables.schema import ROW_IDENTITY, conform
 from indextables.spark.access import TableAccess
 from indextables.spark.runner import executors
+from indextables.split.memory_index import Rows
 
-Kind = Literal["append", "overwrite", "partitions", "where"]
+Kind = Literal["append", "overwrite", "partitions", "where", "rows"]
 
 # What to do when the table that a write was to create is there after all: the modes of Spark.
 Exclusive = Literal["error", "ignore"] | None
@@ -59,11 +62,24 @@ Exclusive = Literal["error", "ignore"] | None
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """What one task stored, or the problem of rows that no attempt could store."""
+    """What one task stored, or the problem of rows that no attempt could store.
+
+    `replaced` are the rows in whose place these were written, by the split's path.
+    """
 
     adds: tuple[Add, ...]
     rows: int
     problem: str | None = None
+    replaced: Mapping[str, Rows] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """An UPDATE whose new rows Spark computes, each with the name of the row that it replaces."""
+
+    snapshot: Snapshot = field(repr=False)
+    reads_again: bool
+    parameters: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -80,6 +96,7 @@ class WriteJob:
     target: Target
     partition_columns: tuple[str, ...]
     where: Predicate | None = None
+    change: RowChange | None = None
     exclusive: Exclusive = None
     settings: Mapping[str, object] = field(default_factory=dict, repr=False)
 
@@ -110,6 +127,7 @@ class WriteJob:
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> TaskOutput:
         rows = 0
+        replaced: list[dict[str, Rows]] = []
         with SplitSink(
             self.access.store(),
             schema=self.target.schema,
@@ -117,12 +135,16 @@ class WriteJob:
             mapping=self.target.mapping,
             config=self._config,
         ) as sink:
-            for batch in self._fitting(batches):
+            for batch in self._fitting(batches, replaced):
                 sink.write(batch)
                 rows += batch.num_rows
-            return TaskOutput(tuple(sink.finish()), rows)
+            return TaskOutput(tuple(sink.finish()), rows, replaced=combined(replaced))
 
-    def _fitting(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _fitting(
+        self, batches: Iterable[pa.RecordBatch], replaced: list[dict[str, Rows]]
+    ) -> Iterator[pa.RecordBatch]:
+        if self.kind == "rows":
+            batches = _unnamed(batches, replaced)
         conformed = (conform(batch, self.target.schema) for batch in batches)
         if self.where is None:
             return conformed
@@ -175,6 +197,8 @@ class WriteJob:
                 return self._overwrite_partitions(log, snapshot, adds, rows)
             case "where":
                 return self._overwrite_where(log, snapshot, adds, rows)
+            case "rows":
+                return self._replace_rows(log, adds, outputs)
 
     def abort(self, outputs: Sequence[TaskOutput]) -> None:
         """Delete what the tasks stored, unless the log names it or cannot be asked.
@@ -264,6 +288,21 @@ class WriteJob:
             runner=executors(),
         )
 
+    def _replace_rows(
+        self, log: TransactionLog, adds: list[Add], outputs: Sequence[TaskOutput]
+    ) -> Written:
+        assert self.change is not None
+        return replace_rows(
+            log,
+            self.change.snapshot,
+            combined(output.replaced for output in outputs),
+            adds=adds,
+            rows=sum(output.rows for output in outputs),
+            reads_again=self.change.reads_again,
+            parameters=self.change.parameters,
+            config=self._config,
+        )
+
     def _overwrite_where(
         self, log: TransactionLog, snapshot: Snapshot, adds: list[Add], rows: int
     ) -> Written:
@@ -301,6 +340,7 @@ def plan_write(
     where: Predicate | str | None = None,
     partition_by: Sequence[str] | None = None,
     merge_schema: bool = False,
+    overwrite_schema: bool = False,
     properties: Mapping[str, str] | None = None,
     exclusive: Exclusive = None,
 ) -> WriteJob:
@@ -316,22 +356,50 @@ def plan_write(
         return replace(first, exclusive=exclusive)
     if exclusive == "error":
         raise TableExistsError(snapshot.uri)
-    _check_partitioning(snapshot, partition_by)
+    if not overwrite_schema:
+        _check_partitioning(snapshot, partition_by)
     if kind == "partitions" and not snapshot.partition_columns:
         kind = "overwrite"
-    target = target_of(snapshot, incoming, config=settings, merge_schema=merge_schema)
+    if overwrite_schema:
+        target = replaced_table(snapshot, incoming, partition_by or (), config=settings)
+    else:
+        target = target_of(snapshot, incoming, config=settings, merge_schema=merge_schema)
     conform(incoming.empty_table(), target.schema)  # types that no value of theirs could pass
     if isinstance(where, str):
         where = parse_predicate(where, snapshot.schema)
+    described = target.metadata or snapshot.metadata
     return WriteJob(
         access=access,
         kind=kind,
         snapshot=snapshot,
         target=target,
-        partition_columns=snapshot.partition_columns,
+        partition_columns=described.partition_columns,
         where=where,
-        settings=settings.over(known_keys(snapshot.metadata.configuration)).as_options(),
+        settings=settings.over(known_keys(described.configuration)).as_options(),
     )
+
+
+def plan_row_change(access: TableAccess, change: RowChange) -> WriteJob:
+    """Plan the write of an UPDATE: of the version that its rows were chosen from."""
+    snapshot = change.snapshot
+    return WriteJob(
+        access=access,
+        kind="rows",
+        snapshot=snapshot,
+        target=Target(snapshot.schema, mapping_of(snapshot), None),
+        partition_columns=snapshot.partition_columns,
+        change=change,
+        settings=access.settings.over(known_keys(snapshot.metadata.configuration)).as_options(),
+    )
+
+
+def _unnamed(
+    batches: Iterable[pa.RecordBatch], replaced: list[dict[str, Rows]]
+) -> Iterator[pa.RecordBatch]:
+    """New rows without the columns that name the old ones, whose numbers are kept apart."""
+    for batch in batches:
+        replaced.append(numbers_by_split(batch))
+        yield batch.drop_columns(list(ROW_IDENTITY))
 
 
 def _check_partitioning(snapshot: Snapshot, partition_by: Sequence[str] | None) -> None:

@@ -24,7 +24,7 @@ import tantivy
 from indextables.config import MAX_EXPANSIONS, MAX_OPEN_SPLITS, Config
 from indextables.errors import DamagedIndexError
 from indextables.predicate import Search
-from indextables.schema import conform
+from indextables.schema import ROW, SPLIT, column_field, conform
 from indextables.split.compile import Compiler
 from indextables.split.container import Footer, SplitInfo, read_footer, read_section
 from indextables.split.engine import with_stack
@@ -275,8 +275,13 @@ class SplitSearcher:
             found.append(np.flatnonzero(mask) + first)
         return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
-    def complete(self, table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows of this split with partition columns, in the table's types; others stay out."""
+    def complete(
+        self, table: pa.Table, columns: Sequence[str] | None = None, *, rows: Rows | None = None
+    ) -> pa.Table:
+        """Rows of this split with partition columns, in the table's types; others stay out.
+
+        `rows` are their numbers, for columns that name rows.
+        """
         schema = self.context.schema
         names = columns or [
             n for n in schema.names if n in table.schema.names or n in self.partition
@@ -285,16 +290,21 @@ class SplitSearcher:
             if name in names:
                 column: Any = pa.repeat(value, table.num_rows)
                 table = table.append_column(pa.field(name, value.type), column)
-        wanted = pa.schema([schema.field(name).with_nullable(True) for name in names])
+        wanted = pa.schema([column_field(schema, name) for name in names])
         if not names:
             return table.select([])
+        if SPLIT in names and SPLIT not in schema.names:
+            paths: Any = pa.repeat(self.split.path, table.num_rows)
+            table = table.append_column(wanted.field(SPLIT), paths)
+        if ROW in names and ROW not in schema.names:
+            table = table.append_column(wanted.field(ROW), pa.array(np.asarray(rows), pa.int64()))
         return conform(table, wanted)
 
     def read_rows(self, rows: Rows, columns: Sequence[str]) -> pa.Table:
         """Rows by number, in the table's schema: added columns are null, types are widened."""
         here = self.split.rows.schema.names
         table = self.split.rows.read_rows(rows, [name for name in columns if name in here])
-        return self.complete(table, columns)
+        return self.complete(table, columns, rows=rows)
 
     def column(self, name: str, rows: Rows | None) -> ArrowColumn:
         """One column in the table's type, of all rows or of some."""

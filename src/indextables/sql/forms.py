@@ -292,6 +292,15 @@ def _table(words: Sequence[Word], at: int) -> tuple[Target | None, int]:
     return None, at
 
 
+def _alias(words: Sequence[Word], at: int) -> tuple[str | None, int]:
+    if at < len(words) and (
+        words[at].kind == "name"
+        or (words[at].kind == "word" and words[at].text.upper() not in ("AS", "SET", "WHERE"))
+    ):
+        return words[at].text, at + 1
+    return None, at
+
+
 def _number(words: Sequence[Word], at: int) -> tuple[int | None, int]:
     # More digits than any version or count has are a mistake, and slow to convert.
     if (
@@ -347,6 +356,7 @@ _HOURS = {"HOUR": 1, "HOURS": 1, "DAY": 24, "DAYS": 24}
 _CLAUSES = {"condition": "a condition", "assignments": "assignments, such as n = 1"}
 _KINDS = {
     "table": (_table, "a path in quotes or the name of a table"),
+    "alias": (_alias, "an alias"),
     "number": (_number, "a whole number"),
     "text": (_text, "a text in quotes"),
     "size": (_size, "a size such as 100M or 5G"),

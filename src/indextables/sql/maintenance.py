@@ -279,19 +279,26 @@ def prewarm(statement: s.Prewarm, session: Session) -> pa.Table:
 
 def delete_rows(statement: s.DeleteRows, session: Session) -> pa.Table:
     """Delete the rows of a condition; without one, all."""
-    table = session.resolve(statement.table)
+    table = _changeable(statement, session)
     done = table.delete(where=statement.where or "true", timezone=session.timezone)
-    return _changed(table, done, "deleted")
+    return changed(table, done, "deleted")
 
 
 def update_rows(statement: s.UpdateRows, session: Session) -> pa.Table:
     """Change the rows of a condition; without one, all."""
-    table = session.resolve(statement.table)
+    table = _changeable(statement, session)
     done = table.update(statement.set, where=statement.where, timezone=session.timezone)
-    return _changed(table, done, "updated")
+    return changed(table, done, "updated")
 
 
-def _changed(table: Table, done: Written, verb: str) -> pa.Table:
+def _changeable(statement: s.DeleteRows | s.UpdateRows, session: Session) -> Table:
+    if statement.ctes:
+        raise StatementError("WITH before DELETE or UPDATE needs Spark. Write the condition out.")
+    return session.resolve(statement.table)
+
+
+def changed(table: Table, done: Written, verb: str) -> pa.Table:
+    """The row that says what a DELETE or UPDATE did."""
     acted = done.rows_removed > 0
     row = {
         "table_path": table.uri,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from indextables.errors import StatementSyntaxError
-from indextables.sql.forms import Failure, Target, form, words_of
+from indextables.sql.forms import Failure, Target, Word, form, words_of
 
 __all__ = [
     "STATEMENTS",
@@ -214,19 +214,23 @@ class DeleteRows(Statement):
     """Delete the rows of a condition. Spark has the statement too: ours if the table is."""
 
     # Spark takes a WHERE without a condition for an alias, and deletes every row.
-    FORMS = ("DELETE FROM <table> [WHERE ! <where:condition>]",)
+    FORMS = ("DELETE FROM <table> [[AS] <alias>] [WHERE ! <where:condition>]",)
     table: Target
     where: str | None = None
+    alias: str | None = None
+    ctes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRows(Statement):
     """Change the rows of a condition. Spark has the statement too: ours if the table is."""
 
-    FORMS = ("UPDATE <table> SET <set:assignments> [WHERE <where:condition>]",)
+    FORMS = ("UPDATE <table> [[AS] <alias>] SET <set:assignments> [WHERE <where:condition>]",)
     table: Target
     set: str
     where: str | None = None
+    alias: str | None = None
+    ctes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,23 @@ def may_be_ours(sql: str) -> bool:
     return _FIRST_WORDS.search(sql) is not None
 
 
+def _ctes(sql: str, words: list[Word]) -> tuple[str, list[Word]]:
+    """The common table expressions before a DELETE or UPDATE, and the words of the rest."""
+    if words[0].text.upper() != "WITH":
+        return "", words
+    depth = 0
+    for at, word in enumerate(words[:-1]):
+        if word.kind == "symbol":
+            depth += {"(": 1, ")": -1}.get(word.text, 0)
+        after = words[at + 1]
+        if word.text == ")" and depth == 0 and after.kind == "word":
+            if after.text.upper() in ("DELETE", "UPDATE"):
+                return sql[: after.start], words[at + 1 :]
+            if after.text.upper() != "AS":
+                break
+    return "", words
+
+
 def parse(sql: str) -> Statement | None:
     """The statement, or None if it is none of ours and Spark should read it.
 
@@ -292,15 +313,17 @@ def parse(sql: str) -> Statement | None:
     words = words_of(sql) if may_be_ours(sql) else None
     if not words:
         return None
+    ctes, words = _ctes(sql, words)
     failures: list[tuple[Failure, str]] = []
-    for kind in STATEMENTS:
+    for kind in (DeleteRows, UpdateRows) if ctes else STATEMENTS:
         for text in kind.FORMS:
             found = form(text).match(words)
             if isinstance(found, Failure):
                 failures.append((found, form(text).shown))
             elif found is not None:
                 known = {f.name for f in fields(kind)}
-                return kind(**{name: v for name, v in found.items() if name in known})
+                given = {**found, **({"ctes": ctes} if ctes else {})}
+                return kind(**{name: v for name, v in given.items() if name in known})
     if not failures:
         return None
     furthest = max(failure.at for failure, _ in failures)

@@ -70,13 +70,13 @@ def describe_scan(
         told.append(f"limit {limit:,}")
     if aggregation is not None:
         told.append(f"aggregate {aggregation}")
-    told.append(f"splits {len(plan.tasks):,} of {plan.stages[0].splits:,}")
+    size = sum(task.size for task in plan.tasks)
+    told.append(f"splits {len(plan.tasks):,} of {plan.stages[0].splits:,} with {size:,} bytes")
     if plan.routing is not None and plan.routing.consulted:
         told.append(f"routed away {plan.routing.before - plan.routing.after:,}")
     line = ", ".join(told)
     rows = [task.num_records for task in plan.tasks]
     known = [n for n in rows if n is not None]
-    size = sum(task.size for task in plan.tasks)
     total, partitions, statistics = (stage.splits for stage in plan.stages[:3])
     return Described(
         line=line,

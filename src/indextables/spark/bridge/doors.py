@@ -8,20 +8,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from indextables.config import ARIADNE_STORAGE_PATH
-from indextables.errors import NotATableError
+from indextables.errors import ExpressionError, IndexTablesError, NotATableError
+from indextables.jobs.commit_write import Written
 from indextables.jobs.new_table import new_table
 from indextables.log.snapshot import empty_snapshot
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge import session_catalog
 from indextables.spark.bridge.catalog import Catalog
 from indextables.spark.bridge.file_catalog import FileSources, file_catalog
+from indextables.spark.bridge.frames import has_generator
 from indextables.spark.bridge.jvm import Jvm
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.table import BridgedTable, WriteSettings
 from indextables.spark.data_source import NAME, snapshot_of
 from indextables.spark.options import SourceOptions
 from indextables.spark.schemas import table_schema
-from indextables.spark.write_job import Exclusive, Kind
+from indextables.spark.write_job import Exclusive, Kind, RowChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,6 +96,7 @@ class SessionBridge:
             where=options.replace_where,
             partition_by=options.partition_by,
             merge_schema=options.merge_schema,
+            overwrite_schema=options.overwrite_schema,
         )
         try:
             snapshot = access.log().snapshot()
@@ -105,7 +108,27 @@ class SessionBridge:
                 config=access.settings,
             )
             snapshot = replace(empty_snapshot(access.uri), metadata=metadata)
-        table = BridgedTable(self.java, access, snapshot, writing=settings)
+        self._append(BridgedTable(self.java, access, snapshot, writing=settings), frame)
+
+    def change_rows(self, frame: DataFrame, access: TableAccess, change: RowChange) -> Written:
+        """Write rows, each in place of the row that its last two columns name."""
+        if has_generator(frame):
+            raise ExpressionError(
+                change.parameters["set"], "a column takes one value, and this makes rows"
+            )
+        done: list[Written | IndexTablesError] = []
+        settings = WriteSettings(kind="rows", change=change, report=done.append)
+        try:
+            self._append(BridgedTable(self.java, access, change.snapshot, writing=settings), frame)
+        except Exception:
+            if not done:
+                raise
+        (outcome,) = done
+        if isinstance(outcome, IndexTablesError):
+            raise outcome
+        return outcome
+
+    def _append(self, table: BridgedTable, frame: DataFrame) -> None:
         append = self.java.module("org.apache.spark.sql.catalyst.plans.logical.AppendData")
         nothing = self.java.module("scala.collection.immutable.Map").empty()
         jdf: Any = frame._jdf

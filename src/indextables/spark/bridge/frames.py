@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from indextables.spark.bridge.scan import ON_DRIVER
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -34,6 +36,42 @@ def is_repeatable(frame: DataFrame) -> bool:
     return not any(map(_takes_any_rows, plans))
 
 
+def has_generator(frame: DataFrame) -> bool:
+    """Whether a selection makes several rows of one, or none, as `explode` does."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    while plan.children().size():
+        if plan.nodeName() == "Generate":
+            return True
+        plan = plan.children().apply(0)
+    return False
+
+
+def driver_scans(frame: DataFrame) -> list[str]:
+    """What the scans read that the driver answers, of a query or of an EXPLAIN.
+
+    Spark makes a LocalTableScan of each, which has no room for a name.
+    """
+    execution: Any = frame._jdf.queryExecution()
+    plan = execution.logical()
+    if plan.getClass().getSimpleName() == "ExplainCommand":
+        state: Any = frame.sparkSession._jsparkSession.sessionState()
+        modes = state.getClass().getClassLoader().loadClass(_COMMAND_MODES)
+        execution = state.executePlan(
+            plan.logicalPlan(), modes.getField("MODULE$").get(None).SKIP()
+        )
+    optimized = execution.optimizedPlan()
+    nested = optimized.subqueriesAll()
+    found: list[str] = []
+    for one in (optimized, *(nested.apply(number) for number in range(nested.size()))):
+        leaves = one.collectLeaves()
+        for number in range(leaves.size()):
+            leaf = leaves.apply(number)
+            if leaf.getClass().getSimpleName() == "DataSourceV2ScanRelation":
+                found.append(str(leaf.scan().description()))
+    return [line for line in dict.fromkeys(found) if line.endswith(ON_DRIVER)]
+
+
+_COMMAND_MODES = "org.apache.spark.sql.execution.CommandExecutionMode$"
 _CUTS = ("GlobalLimit", "LocalLimit", "Offset", "Tail", "Sample")
 _KEEP_ORDER = (*_CUTS, "Project", "Filter", "SubqueryAlias")
 

@@ -25,6 +25,7 @@ from indextables.spark.bridge.tasks import ReadSplits
 from indextables.spark.read_task import ScoredReader, SplitReader, in_groups
 from indextables.spark.schemas import worker_schema
 
+ON_DRIVER = ", answered on the driver"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
@@ -238,6 +239,9 @@ class DriverScan(_Scan):
     ) -> None:
         super().__init__(java, schema, described)
         self._compute = compute
+
+    def description(self) -> str:
+        return f"{super().description()}{ON_DRIVER}"
 
     def toBatch(self) -> JavaObject:  # noqa: N802
         return None

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from indextables.errors import QueryError
 from indextables.jobs.write_rows import delete_rows
 from indextables.log.snapshot import Snapshot
 from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.predicate import TRUE, Predicate, conjunction
-from indextables.schema import from_json
+from indextables.schema import ROW, SPLIT, from_json
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.partitions import PartitionManagement
 from indextables.spark.bridge.scan_builder import ScanBuilder
 from indextables.spark.bridge.table_changes import INTERNAL
-from indextables.spark.bridge.write import WriteBuilder
+from indextables.spark.bridge.write import Report, WriteBuilder
 from indextables.spark.search_mapping import with_mappings
 from indextables.spark.search_pushdown import INDEX_ALL, SCORE
-from indextables.spark.write_job import Exclusive, Kind
+from indextables.spark.write_job import Exclusive, Kind, RowChange
 from indextables.sql.calls import quoted
 
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
-           (INDEX_ALL, "string", "All indexed columns of the row, to search in"))  # fmt: skip
+           (INDEX_ALL, "string", "All indexed columns of the row, to search in"),
+           (SPLIT, "string", "The split that holds the row in this version of the table"),
+           (ROW, "bigint", "The number of the row in its split"))  # fmt: skip
 _CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
                  "TRUNCATE")  # fmt: skip
 
@@ -39,6 +41,10 @@ class WriteSettings:
     where: str | None = None
     partition_by: tuple[str, ...] | None = None
     merge_schema: bool = False
+    overwrite_schema: bool = False
+    change: RowChange | None = None
+    """What an UPDATE replaces. Its rows say by two columns more which row each replaces."""
+    report: Report = field(default=lambda _: None, repr=False)
 
 
 @implements("catalog.MetadataColumn")
@@ -127,7 +133,15 @@ class BridgedTable(PartitionManagement, Comparable):
     @functools.cached_property
     def _types(self) -> str:
         metadata = self.snapshot.metadata
-        return _spark_types(metadata.schema_string, metadata.configuration.get(MAPPING_PROPERTY))
+        return _spark_types(
+            metadata.schema_string,
+            metadata.configuration.get(MAPPING_PROPERTY),
+            with_identity=self._changes_rows,
+        )
+
+    @property
+    def _changes_rows(self) -> bool:
+        return self.writing is not None and self.writing.change is not None
 
     @functools.cached_property
     def _schema(self) -> JavaObject:
@@ -155,7 +169,7 @@ class BridgedTable(PartitionManagement, Comparable):
 
     def capabilities(self) -> JavaObject:
         # `save` checks columns itself, and names all differences.
-        more = () if self.writing is None else ("ACCEPT_ANY_SCHEMA",)
+        more = () if self.writing is None or self._changes_rows else ("ACCEPT_ANY_SCHEMA",)
         return _capabilities(self.java, _CAPABILITIES + more)
 
     def metadataColumns(self) -> JavaObject:  # noqa: N802
@@ -204,9 +218,12 @@ def _capabilities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
 
 
 @functools.lru_cache(maxsize=256)
-def _spark_types(schema: str, mapping: str | None) -> str:
-    """A table's schema, from the log's JSON to Spark's."""
-    return with_mappings(from_json(schema), mapping).json()
+def _spark_types(schema: str, mapping: str | None, *, with_identity: bool) -> str:
+    """A table's schema, from the log's JSON to Spark's, with or without what names rows."""
+    types = with_mappings(from_json(schema), mapping)
+    if with_identity:
+        types = types.add(SPLIT, "string").add(ROW, "long")
+    return types.json()
 
 
 @functools.lru_cache(maxsize=256)

@@ -75,6 +75,9 @@ def _travelled(log: TransactionLog, travel: JavaObject) -> Snapshot:
     return snapshot_for(log, travel.micros())
 
 
+_BUCKETS = {"bucket": "buckets", "sorted_bucket": "buckets", "cluster_by": "clustering"}
+
+
 def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ...], dict[str, str]]:
     """Schema, partition columns and properties, from whichever form of createTable was called."""
     if len(info) == 1:
@@ -90,6 +93,11 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
             schema = java.find(V2 + "catalog.CatalogV2Util").v2ColumnsToStructType(columns)
     names = []
     for transform in partitions:
+        if transform.name() in _BUCKETS:
+            raise ConfigError(
+                f"Index tables have no {_BUCKETS[transform.name()]}; use PARTITIONED BY, or leave "
+                "it out."
+            )
         if transform.name() != "identity":
             raise SchemaError(
                 f"An index table is partitioned by columns, not by {transform.toString()}."

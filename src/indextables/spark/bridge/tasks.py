@@ -31,7 +31,8 @@ class ReadSplits:
 
 def write_splits(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function that stores a task's rows as splits and gives one message that names them."""
-    job = replace(job, snapshot=None)  # for the commit only, and large where a table has many files
+    # For the commit only, and large where a table has many files.
+    job = replace(job, snapshot=None, change=None)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         message = pickle.dumps(job.write(batches))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import functools
 import pickle
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import CommitStateUnknownError
+from indextables.errors import CommitStateUnknownError, IndexTablesError
+from indextables.jobs.commit_write import Written
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.tasks import write_splits
 from indextables.spark.schemas import table_schema
-from indextables.spark.write_job import Kind, TaskOutput, WriteJob, plan_write
+from indextables.spark.write_job import Kind, TaskOutput, WriteJob, plan_row_change, plan_write
 
 if TYPE_CHECKING:
     from indextables.spark.bridge.table import WriteSettings
+
+Report = Callable[[Written | IndexTablesError], None]
+"""Told what a commit did, or why it did nothing: in the JVM an exception is but a text."""
 
 
 @implements("write.SupportsOverwriteV2", "write.SupportsDynamicOverwrite")
@@ -56,6 +61,9 @@ class WriteBuilder:
 
     def build(self) -> JavaObject:
         settings = self._settings
+        if settings is not None and settings.change is not None:
+            job = plan_row_change(self._access, settings.change)
+            return TableWrite(self.java, self._schema, job, settings.report)
         incoming = table_schema(self.java.schema_of(self._schema))
         if settings is None:
             job = plan_write(self._access, incoming, kind=self._kind, where=self._where)
@@ -67,6 +75,7 @@ class WriteBuilder:
                 where=settings.where,
                 partition_by=settings.partition_by,
                 merge_schema=settings.merge_schema,
+                overwrite_schema=settings.overwrite_schema,
                 exclusive=settings.exclusive,
             )
         return TableWrite(self.java, self._schema, job)
@@ -79,8 +88,15 @@ class WriteBuilder:
 class TableWrite(Comparable):
     """One write: rows distributed, stored by tasks, committed here."""
 
-    def __init__(self, java: Jvm, schema: JavaObject, job: WriteJob) -> None:
+    def __init__(
+        self,
+        java: Jvm,
+        schema: JavaObject,
+        job: WriteJob,
+        report: Report = lambda _: None,
+    ) -> None:
         self.java = java
+        self._report = report
         self._schema = schema
         self._job = job
         self._config = Config(job.settings)
@@ -143,9 +159,10 @@ class TableWrite(Comparable):
 
     def commit(self, messages: JavaObject, *_summary: JavaObject) -> None:
         try:
-            self._job.commit(_outputs(messages))
-        except CommitStateUnknownError:
-            self._in_doubt = True
+            self._report(self._job.commit(_outputs(messages)))
+        except IndexTablesError as error:
+            self._in_doubt = isinstance(error, CommitStateUnknownError)
+            self._report(error)
             raise
 
     def abort(self, messages: JavaObject) -> None:

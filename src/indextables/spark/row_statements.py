@@ -1,0 +1,182 @@
+"""DELETE and UPDATE whose expressions only Spark can compute.
+
+The statement becomes a query of one version of the table, which returns the names of the rows that
+it is about (`_split`, `_row`), for UPDATE with their new values. DELETE collects the names on the
+driver. UPDATE writes the new rows by tasks as INSERT does, with the same casts and checks, and the
+tasks report which rows they replace. Then the splits that hold these rows are written anew, and one
+commit does it all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from indextables.errors import (
+    ExpressionError,
+    PredicateSyntaxError,
+    QueryError,
+    SchemaError,
+    UnknownColumnError,
+    UnsupportedPredicateError,
+)
+from indextables.jobs.assignments import parse_assignments
+from indextables.jobs.commit_write import Written
+from indextables.jobs.row_changes import replace_rows
+from indextables.log.snapshot import Snapshot
+from indextables.predicate.sql_text import parse_predicate
+from indextables.schema import ROW, ROW_IDENTITY, SPLIT
+from indextables.schema.types import FIELD_METADATA
+from indextables.spark.access import TableAccess
+from indextables.spark.data_source import NAME
+from indextables.spark.write_job import RowChange
+from indextables.sql.assigned import Assigned, split_assignments
+from indextables.sql.forms import words_of
+from indextables.sql.statements import DeleteRows, UpdateRows
+from indextables.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from indextables.spark.readwriter import Bridge
+
+_DEFAULT = "CURRENT_DEFAULT"
+_CHARACTERS = "__CHAR_VARCHAR_TYPE_STRING"
+Query = Callable[[str], "DataFrame"]
+"""Runs the text of a query with the statement's own parameters."""
+
+
+def needs_spark(table: Table, statement: DeleteRows | UpdateRows, *, timezone: str) -> bool:
+    """Whether a statement has expressions, or columns to store in, that are Spark's alone."""
+    if statement.ctes or statement.alias:
+        return True
+    try:
+        if statement.where is not None:
+            parse_predicate(statement.where, table.schema)
+        if isinstance(statement, UpdateRows):
+            changed = parse_assignments(statement.set, table.schema, timezone=timezone).expressions
+            return any(_CHARACTERS in _metadata(table.schema.field(name)) for name in changed)
+    except (PredicateSyntaxError, UnsupportedPredicateError, UnknownColumnError, ExpressionError):
+        return True
+    except QueryError:
+        return False  # its message is better than Spark's
+    return False
+
+
+def delete_rows(
+    statement: DeleteRows, access: TableAccess, snapshot: Snapshot, query: Query
+) -> Written:
+    """Delete the rows that a query chooses."""
+    from pyspark.sql.functions import collect_list
+
+    columns = ", ".join(_identity(snapshot))
+    found = query(f"{statement.ctes} SELECT {columns} FROM {_source(statement, snapshot)}")
+    # One row for each split: the path of a split is much longer than the number of a row.
+    by_split = found.groupBy(SPLIT).agg(collect_list(ROW).alias(ROW)).toArrow()
+    numbers = {
+        path.as_py(): np.unique(np.asarray(rows.values))
+        for path, rows in zip(by_split[SPLIT], by_split[ROW], strict=True)
+    }
+    return replace_rows(
+        access.log(),
+        snapshot,
+        numbers,
+        reads_again=_reads_again(statement),
+        parameters={"where": statement.where or "true"},
+        config=access.settings,
+    )
+
+
+def update_rows(
+    statement: UpdateRows, access: TableAccess, snapshot: Snapshot, query: Query, bridge: Bridge
+) -> Written:
+    """Write the rows that a query computes in place of those that it names."""
+    given = split_assignments(statement.set)
+    assigned = {_column(one, statement, snapshot): one for one in given}
+    if len(assigned) < len(given):
+        raise ExpressionError(statement.set, "it assigns a column twice")
+    # In the order of the statement: its parameters may count by position.
+    columns = [f"({_value(one, n, snapshot)}) AS {_quoted(n)}" for n, one in assigned.items()]
+    columns += [_quoted(name) for name in snapshot.schema.names if name not in assigned]
+    columns += _identity(snapshot)
+    source = _source(statement, snapshot)
+    rows = query(f"{statement.ctes} SELECT {', '.join(columns)} FROM {source}")
+    change = RowChange(
+        snapshot,
+        reads_again=_reads_again(statement),
+        parameters={"where": statement.where or "true", "set": statement.set},
+    )
+    return bridge.change_rows(rows, access, change)
+
+
+# --- the query ---------------------------------------------------------------------------------
+
+
+def _source(statement: DeleteRows | UpdateRows, snapshot: Snapshot) -> str:
+    parts = statement.table.name or (NAME, snapshot.uri)
+    name = ".".join(map(_quoted, parts))
+    alias = f" AS {_quoted(statement.alias)}" if statement.alias else ""
+    where = f" WHERE ({statement.where})" if statement.where else ""
+    return f"{name} VERSION AS OF {snapshot.version}{alias}{where}"
+
+
+def _identity(snapshot: Snapshot) -> list[str]:
+    """The columns that name rows."""
+    for name in snapshot.schema.names:
+        if name.lower() in ROW_IDENTITY:
+            raise SchemaError(
+                f"'{snapshot.uri}' has a column '{name}', which is a hidden column of index tables "
+                "by now. Rename yours to delete and update rows by expressions of Spark."
+            )
+    return list(ROW_IDENTITY)
+
+
+def _reads_again(statement: DeleteRows | UpdateRows) -> bool:
+    """Whether a subquery may read the table a second time."""
+    texts = [statement.ctes, statement.where or ""]
+    texts += [statement.set] if isinstance(statement, UpdateRows) else []
+    words = [word for text in texts for word in words_of(text) or ()]
+    return any(word.kind == "word" and word.text.upper() in ("SELECT", "FROM") for word in words)
+
+
+# --- assignments -------------------------------------------------------------------------------
+
+
+def _column(one: Assigned, statement: UpdateRows, snapshot: Snapshot) -> str:
+    """The column that an assignment is to, by any of the names that it has in the statement."""
+    qualifier = (statement.alias,) if statement.alias else statement.table.name
+    name = one.name
+    for length in range(1, min(len(qualifier), len(name) - 1) + 1):
+        if _lower(name[:length]) == _lower(qualifier[-length:]):
+            name = name[length:]
+            break
+    found = [known for known in snapshot.schema.names if known.lower() == name[0].lower()]
+    exact = [known for known in found if known == name[0]]
+    if not found:
+        raise UnknownColumnError(".".join(one.name), available=snapshot.schema.names)
+    if len(name) > 1:
+        raise ExpressionError(".".join(one.name), "only whole columns are assigned")
+    return (exact or found)[0]
+
+
+def _value(one: Assigned, name: str, snapshot: Snapshot) -> str:
+    if not one.is_default:
+        return one.value
+    return str(_metadata(snapshot.schema.field(name)).get(_DEFAULT, "NULL"))
+
+
+def _metadata(field: Any) -> dict[str, Any]:
+    text = (field.metadata or {}).get(FIELD_METADATA)
+    found: dict[str, Any] = json.loads(text) if text else {}
+    return found
+
+
+def _lower(parts: tuple[str, ...] | tuple[str | None, ...]) -> list[str]:
+    return [str(part).lower() for part in parts]
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
