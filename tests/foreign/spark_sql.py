@@ -284,6 +284,7 @@ def main() -> None:
         },
     )
     spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # refusals are expected
     total = same = 0
     with arguments.output.open("w") as report:
         for path in files_with_tables(resources):
