@@ -96,7 +96,7 @@ def check(table: Table, rows: pa.Table, predicate: Predicate, data: st.DataObjec
     assert shown(some.sort_by("rid").select(columns)) == shown(kept)
 
 
-@examples(300, 16_000)
+@examples(200, 16_000)
 @given(data=st.data())
 def test_index_equals_rows_equals_duckdb(data, database, cache):
     drawn = data.draw(tables())

@@ -81,7 +81,7 @@ def cover_somehow(table: Table, data: st.DataObject, rows: pa.Table) -> None:
             link(table, tiers, [split.path for split in some])
 
 
-@examples(300, 10_000)
+@examples(200, 10_000)
 @given(data=st.data())
 def test_rows_with_xrefs_are_rows_without(data, cache):
     drawn = data.draw(tables())
