@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
 import pytest
+
+from indextables.predicate import TRUE
+from indextables.spark.bridge.pruning import _understood
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +83,16 @@ def test_equality_uses_the_index_only_where_it_narrows(spark, table, where, way)
     }
     assert {row.n for row in frame.collect()} == expected
     assert not re.search("Py4J", plan_of(frame))
+
+
+def test_many_keys_of_a_join_are_not_fetched_one_by_one():
+    class Keys:
+        """A condition of Spark's whose keys must stay where they are."""
+
+        def name(self):
+            return "IN"
+
+        def children(self):
+            return [None] * 10_000
+
+    assert _understood(Keys(), pa.schema([("n", pa.int64())])) == TRUE

@@ -50,7 +50,13 @@ class Pruning:
         return [task for task in self.plan.tasks if task.path in kept]
 
 
+_MOST_KEYS = 256
+"""Every key is fetched from the JVM by itself, and so many are seldom far apart."""
+
+
 def _understood(one: JavaObject, schema: pa.Schema) -> Predicate:
+    if one.name() == "IN" and len(one.children()) > _MOST_KEYS:
+        return TRUE
     try:
         return condition(one, schema)
     except QueryError:
