@@ -20,6 +20,7 @@ import logging
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -279,7 +280,7 @@ def main() -> None:
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "America/Los_Angeles",
-            "spark.sql.warehouse.dir": f"/tmp/{DATABASE}-{os.getpid()}",
+            "spark.sql.warehouse.dir": tempfile.mkdtemp(prefix=f"{DATABASE}-"),
             "spark.log.structuredLogging.enabled": "false",
         },
     )
