@@ -19,12 +19,11 @@ from indextables.schema import evolve, type_name
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema, table_schema
 
-_UNCHANGEABLE = {
-    "RenameColumn": "renamed",
-    "DeleteColumn": "dropped",
-    "ClusterBy": "clustered",
-    "AddConstraint": "given a constraint",
-    "DropConstraint": "freed of a constraint",
+_BY_NAME = {"RenameColumn": "renamed", "DeleteColumn": "dropped"}
+_UNSUPPORTED = {
+    "ClusterBy": "has no clustering",
+    "AddConstraint": "has no constraints",
+    "DropConstraint": "has no constraints",
 }
 
 
@@ -32,14 +31,14 @@ def changed_columns(snapshot: Snapshot, changes: Sequence[JavaObject], java: Jvm
     """Return the table's schema after changes of its columns."""
     for change in changes:
         kind = change.getClass().getSimpleName()
-        if kind in _UNCHANGEABLE:
+        if kind in _BY_NAME:
             raise SchemaError(
-                f"'{snapshot.uri}' cannot be {_UNCHANGEABLE[kind]}: splits hold a column under its "
-                "name and are not rewritten. Write the rows to a new table: CREATE TABLE … AS "
-                "SELECT."
-                if kind in ("RenameColumn", "DeleteColumn")
-                else f"'{snapshot.uri}' cannot be {_UNCHANGEABLE[kind]}."
+                f"Column '{'.'.join(change.fieldNames())}' of '{snapshot.uri}' cannot be "
+                f"{_BY_NAME[kind]}: splits hold a column under its name and are not rewritten. "
+                "Write the rows to a new table: CREATE TABLE … AS SELECT."
             )
+        if kind in _UNSUPPORTED:
+            raise SchemaError(f"'{snapshot.uri}' is an index table, which {_UNSUPPORTED[kind]}.")
         if kind == "AddColumn":
             _check_added(change, snapshot)
     old = java.declared_struct(spark_schema(snapshot.schema).json())
