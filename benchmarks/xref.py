@@ -21,7 +21,6 @@ from indextables import Table
 from indextables.config import KEYS, XREF_BLOOM_FIELDS, Config
 from indextables.log.actions import AddXRef
 from indextables.log.transaction import Operation, Transaction
-from indextables.plan.execute import router_of
 from indextables.predicate.sql_text import parse_predicate
 from indextables.split import value_lists
 from indextables.split.search import SplitFile
@@ -215,11 +214,10 @@ def _verdict(table: Table, where: str) -> str:
 def _distribution(table: Table) -> Iterator[float]:
     """Milliseconds of routing, for conditions of three terms of every frequency."""
     snapshot = table.snapshot()
-    config = table._effective(snapshot)
     words = [NEEDLE, *(word_in(share) for share in (0.2, 0.05, 0.01, 1e-3, 1e-4, 1e-5))]
     files = snapshot.entries
     shapes = ("{} AND {} AND {}", "({} OR {}) AND {}", "{} OR {} OR {}")
-    router = router_of(table.log.store, snapshot, config)
+    router = table.view.router
     asked = type(router)(
         router.store, router.xrefs, router.config, router.context, dull=Memory(seconds=0.0)
     )

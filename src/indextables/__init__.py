@@ -19,7 +19,7 @@ from indextables.errors import IndexTablesError
 if TYPE_CHECKING:
     from indextables.spark.functions import indexquery, indexqueryall, snippet
     from indextables.spark.session import enable, session
-    from indextables.table import Table
+    from indextables.table import Table, write_table
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "indexqueryall",
     "session",
     "snippet",
+    "write_table",
 ]
 
 # Loaded when first used, so that importing the package costs milliseconds.
@@ -42,6 +43,7 @@ _LAZY = {
     "indexqueryall": "indextables.spark.functions",
     "session": "indextables.spark.session",
     "snippet": "indextables.spark.functions",
+    "write_table": "indextables.table",
 }
 
 

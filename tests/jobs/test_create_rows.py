@@ -7,7 +7,8 @@ import pytest
 
 from indextables.config import Config
 from indextables.errors import TableExistsError
-from indextables.jobs.create_rows import create_rows
+from indextables.jobs.write_job import create_table
+from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
 from indextables.table import Table
 
@@ -16,7 +17,8 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 def create(uri, batches):
     reader = pa.RecordBatchReader.from_batches(SCHEMA, batches)
-    return create_rows(open_store(uri), reader, partition_by=(), options=Config(), config=Config())
+    log = TransactionLog(open_store(uri))
+    return create_table(log, None, reader, settings=Config(), partition_by=(), properties={})
 
 
 def batch(*values):

@@ -226,7 +226,7 @@ def test_ids_are_bare_in_the_log_and_both_spellings_are_read(local):
     foreign = xref("xref-abc", "gone.split")
     local.log.store.put(foreign.path, b"")
     local.log.commit(Transaction(operation=Operation.XREF, actions=[foreign]))
-    assert set(local.crossreferences()["xrefId"].to_pylist()) == {made.xref_id, "abc"}
+    assert set(local.refresh().crossreferences()["xrefId"].to_pylist()) == {made.xref_id, "abc"}
 
 
 def test_listing(local):
@@ -356,7 +356,7 @@ def test_two_commands_at_once_cover_every_split_once(local):
     tables = [Table.open(local.uri, config=CONFIG) for _ in range(3)]
     race_threads(lambda table: table.index_crossreferences(), [[t] for t in tables])
     assert sizes(local) == [6, 2]
-    assert coverage(local.snapshot()).covered == 8
+    assert coverage(local.refresh().snapshot()).covered == 8
     assert xref_files(local) == named_xrefs(local)
     check_found(local, list(range(8)))
 

@@ -46,7 +46,7 @@ def original(tmp_path_factory) -> Path:
 
 
 def _table(store, config) -> Table:
-    return Table(TransactionLog(store, config=Config(config)), config=Config(config), version=None)
+    return Table.of_log(TransactionLog(store, config=Config(config)))
 
 
 JOBS = {

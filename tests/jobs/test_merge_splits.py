@@ -58,11 +58,11 @@ IDS = [*range(8), *range(10, 18)]
 
 
 def ids(table, where=None):
-    return sorted(table.scan(columns=["id"], where=where)["id"].to_pylist())
+    return sorted(table.refresh().scan(columns=["id"], where=where)["id"].to_pylist())
 
 
 def files(table):
-    return table.snapshot().files
+    return table.refresh().snapshot().files
 
 
 def on_disk(table):
@@ -232,7 +232,7 @@ def test_a_source_that_cannot_be_read_costs_its_group_and_is_left_alone(
     break_rows(table, bad)
     now = [table.log.now_ms()]
     log = TransactionLog(open_store(tmp_path / "t"), config=Config(config), now_ms=lambda: now[0])
-    mine = Table(log, config=Config(config), version=None)
+    mine = Table.of_log(log)
     merged = mine.merge_splits()
     assert (merged.status, merged.merge_groups, merged.skipped) == ("partial_success", 1, (bad,))
     assert "1 groups failed" in merged.message
@@ -256,7 +256,7 @@ def test_a_source_that_cannot_be_read_costs_its_group_and_is_left_alone(
 def test_skips_can_be_switched_off(table):
     break_rows(table, first_of_day(table, "0"))
     off = {keys.SKIPPED_FILES_TRACKING.name: False}
-    mine = Table.open(table.uri, config=table._config.as_options() | off)
+    mine = Table.open(table.uri, config=table.log.config.as_options() | off)
     assert mine.merge_splits(where="day = 0").status == "error"
     assert mine.snapshot().skips == {}
 
@@ -380,7 +380,7 @@ def test_a_store_that_fails_while_storing(tmp_path, config):
     store = FaultyStore(open_store(tmp_path / "t"))
     Table.create(tmp_path / "t", SCHEMA, config=config)
     log = TransactionLog(store, config=Config(config))
-    table = Table(log, config=Config(config), version=None)
+    table = Table.of_log(log)
     for n in range(3):
         table.append(rows(n))
     store.inject("put_file", "before")
@@ -399,7 +399,7 @@ def test_a_merge_that_is_killed_half_way(tmp_path, config, operation, after_effe
         table.append(rows(n))
     crash = Crash(0, operation, after_effect=after_effect)
     store = FaultyStore(open_store(tmp_path / "t"), crash=crash)
-    dying = Table(TransactionLog(store, config=Config(config)), config=Config(config), version=None)
+    dying = Table.of_log(TransactionLog(store, config=Config(config)))
     with pytest.raises(SimulatedCrash):
         dying.merge_splits()
     committed = operation == "put_if_absent" and after_effect

@@ -26,7 +26,7 @@ def test_a_search_after_a_prewarm_fetches_no_index(tmp_path):
 
     def opened() -> tuple[FaultyStore, Table]:
         store = FaultyStore(open_store(uri))
-        return store, Table(TransactionLog(store), config=Config(config), version=None)
+        return store, Table.of_log(TransactionLog(store, config=Config(config)))
 
     def asked(store: FaultyStore) -> list[str]:
         return [o for o, path in store.operations if path.endswith(".split")]

@@ -44,7 +44,7 @@ def test_a_delete_does_not_overlook_merged_rows_that_a_restore_brings_back(
     monkeypatch.setattr(deleter.log, "commit", restored_first)
     with pytest.raises(ConcurrentAppendError):
         deleter.delete(where="id >= 3")
-    assert sorted(table.scan()["id"].to_pylist()) == [1, 2, 3, 4]
+    assert sorted(table.refresh().scan()["id"].to_pylist()) == [1, 2, 3, 4]
 
 
 def test_a_write_is_told_of_its_commit_though_the_version_is_truncated_at_once(

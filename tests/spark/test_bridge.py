@@ -392,16 +392,18 @@ def test_how_rows_are_spread_over_writers(spark, tmp_path, mode, splits):
 )
 def test_the_size_that_a_write_aims_for(tmp_path, rows, settings, expected):
     from indextables.config import Config
-    from indextables.spark.access import TableAccess
+    from indextables.jobs.write_job import plan_write
+    from indextables.log.transaction_log import TransactionLog
     from indextables.spark.bridge.write import advisory_size
-    from indextables.spark.write_job import plan_write
+    from indextables.storage import open_store
 
     path = str(tmp_path / "t")
     schema = pa.schema([("id", pa.int64())])
     if rows:
         Table.create(path, schema).append(pa.table({"id": range(rows)}))
     config = {f"spark.indextables.{k}": v for k, v in settings.items()}
-    job = plan_write(TableAccess(path, config=config), schema, kind="append")
+    log = TransactionLog(open_store(path))
+    job = plan_write(log, schema, settings=Config(config), kind="append")
     assert advisory_size(job, Config(config)) == expected
 
 

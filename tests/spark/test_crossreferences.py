@@ -64,7 +64,8 @@ def test_writes_index_in_their_commit(door, tmp_path):
 
 @pytest.mark.parametrize("mode", ["overwrite", "append"])
 def test_executors_build_the_xrefs_of_a_write(spark, tmp_path, monkeypatch, mode):
-    from indextables.spark import runner, write_job
+    from indextables.spark import runner
+    from indextables.spark.bridge import write as bridge_write
 
     assert runner.executors() is None  # local mode: threads of the driver
     monkeypatch.setattr(spark.sparkContext, "master", "spark://elsewhere:7077")
@@ -79,7 +80,7 @@ def test_executors_build_the_xrefs_of_a_write(spark, tmp_path, monkeypatch, mode
 
     path = str(tmp_path / "t")
     write(spark, path, 0, 1)
-    monkeypatch.setattr(write_job, "executors", lambda: Noted(spark))
+    monkeypatch.setattr(bridge_write, "executors", lambda: Noted(spark))
     write(spark, path, 1, 4, mode=mode)
     assert called == [("run_build", 1)]
     table = Table.open(path)

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 from indextables import Table
+from indextables.config import Config
 from indextables.errors import ConcurrentAppendError, MetadataChangedError, SchemaError
-from indextables.spark.access import TableAccess
-from indextables.spark.write_job import plan_write
+from indextables.jobs.write_job import plan_write
+from indextables.log.transaction_log import TransactionLog
+from indextables.storage import open_store
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string())])
 KINDS = {"append": 5, "overwrite": 1, "partitions": 3, "where": 4}
@@ -29,9 +31,13 @@ def place(tmp_path):
     return path
 
 
+def log_of(place):
+    return TransactionLog(open_store(place))
+
+
 def planned(place, kind):
     where = "part = 'a' AND id = 1" if kind == "where" else None
-    return plan_write(TableAccess(place), SCHEMA, kind=kind, where=where)
+    return plan_write(log_of(place), SCHEMA, settings=Config(), kind=kind, where=where)
 
 
 def stored(job, far):
@@ -49,8 +55,7 @@ def test_a_truncated_history_does_not_fail_a_write(place, kind, far):
     other = Table.open(place)
     other.append(rows((4, "b")))
     other.truncate_time_travel()
-    TableAccess(place).log().invalidate()
-    job.commit(outputs)
+    job.commit(log_of(place), outputs)
     assert Table.open(place).count() == KINDS[kind]
 
 
@@ -59,9 +64,8 @@ def test_a_truncated_history_hides_no_conflict(place):
     other = Table.open(place)
     other.append(rows((1, "a")))
     other.truncate_time_travel()
-    TableAccess(place).log().invalidate()
     with pytest.raises(ConcurrentAppendError):
-        job.commit(outputs)
+        job.commit(log_of(place), outputs)
     assert Table.open(place).count() == 4
 
 
@@ -73,14 +77,14 @@ def test_a_table_that_was_made_anew_is_another_one(place, kind, far):
     shutil.rmtree(place)
     Table.create(place, SCHEMA, partition_by=["part"]).append(rows((9, "a")))
     with pytest.raises(MetadataChangedError, match="identity"):
-        job.commit(outputs)
+        job.commit(log_of(place), outputs)
     assert Table.open(place).scan()["id"].to_pylist() == [9]
 
 
 def test_types_that_do_not_fit_are_refused_before_any_task(place):
     wrong = pa.schema([("id", pa.string()), ("part", pa.date32())])
     with pytest.raises(SchemaError, match=r"(?s)'id' cannot become long.*'part' cannot become str"):
-        plan_write(TableAccess(place), wrong, kind="append")
+        plan_write(log_of(place), wrong, settings=Config(), kind="append")
 
 
 @pytest.mark.parametrize("how", ["INSERT", "public"])

@@ -20,7 +20,7 @@ def searched(tmp_path, name):
     table = Table.create(f"memory://{tmp_path.name}-{name}", ROWS.schema, config=config)
     table.append(ROWS)
     assert table.search("fox").num_rows == 1
-    return table, Environment.of(table.log.store, table.snapshot(), Config(config)).pool
+    return table, Environment.of(table.view.with_settings(Config(config))).pool
 
 
 def test_a_flush_by_another_process_closes_open_indexes(tmp_path):

@@ -106,7 +106,7 @@ def test_index_columns(table, run):
         }
     )
     (row,) = found.to_pylist()
-    (made,) = table.snapshot().xrefs.values()
+    (made,) = table.refresh().snapshot().xrefs.values()
     assert row == {
         "table_path": table.uri,
         "partition": "",

@@ -130,7 +130,7 @@ def test_the_row(table, session):
     assert (metrics["status"], metrics["merged_files"], metrics["merge_groups"]) == (
         "success", 9, 3,
     )  # fmt: skip
-    assert metrics["merged_size_bytes"] == sum(table.snapshot().files["size"].to_pylist())
+    assert metrics["merged_size_bytes"] == sum(table.refresh().snapshot().files["size"].to_pylist())
     assert metrics["original_size_bytes"] > metrics["merged_size_bytes"]
     assert metrics["message"] == "Merged 9 files into 3"
     assert row["temp_directory_path"] == tempfile.gettempdir()
@@ -149,7 +149,7 @@ def test_clauses_have_an_effect(table, session):
     assert row["metrics"]["merge_groups"] == 1
     row = run(f"MERGE SPLITS '{table.uri}' MAX SOURCE SPLITS PER MERGE 2", session)
     assert row["metrics"]["merged_files"] == 2
-    assert table.count() == 9
+    assert table.refresh().count() == 9
 
 
 def test_folder_and_heap_are_those_of_the_configuration(table, session, tmp_path):

@@ -42,7 +42,7 @@ def grow(table: Table, first: int, count: int, day: str = "a") -> None:
 
 def check_found(table: Table, ids: list[int]) -> None:
     """Every row is found by its word, and nothing else."""
-    assert sorted(table.scan(columns=["id"])["id"].to_pylist()) == ids
+    assert sorted(table.refresh().scan(columns=["id"])["id"].to_pylist()) == ids
     assert table.count(where="body indexquery 'fox'") == len(ids)
     for number in ids:
         found = table.scan(columns=["id"], where=f"body indexquery 'word{number}'")
@@ -52,7 +52,7 @@ def check_found(table: Table, ids: list[int]) -> None:
 def sizes(table: Table) -> list[int]:
     """How many splits each XRef covers, the largest first."""
     return sorted(
-        (len(x.source_split_paths) for x in table.snapshot().xrefs.values()), reverse=True
+        (len(x.source_split_paths) for x in table.refresh().snapshot().xrefs.values()), reverse=True
     )
 
 
@@ -65,7 +65,7 @@ def named_xrefs(table: Table) -> set[str]:
     """The XRefs that some version named."""
     return {
         action.path
-        for version in range(table.version + 1)
+        for version in range(table.refresh().version + 1)
         for action in table.log.actions(version).actions
         if isinstance(action, AddXRef)
     }

@@ -75,6 +75,7 @@ def add_xref(table: Table, built: BuiltXRef) -> None:
         max_source_splits=1024,
     )
     table.log.commit(Transaction(operation=Operation.XREF, actions=[action]))
+    table.refresh()
 
 
 def cover(table: Table, chosen: Sequence[XRefSource] | None = None, **options: object) -> BuiltXRef:

@@ -333,7 +333,7 @@ def test_creating_and_opening(tmp_path, table, config):
         "A field is": {"schema": '{"type":"struct","fields":[{"name":"a"}]}'},
         "1 and 38": {"schema": '{"type":"struct","fields":[{"name":"a","type":"decimal(50)"}]}'},
         "not list": {"schema": [("a", pa.int8())]},
-        "partition_by=": {"schema": SCHEMA, "partition_by": "day"},
+        "first rows as data": {},
     }
     for said, arguments in cases.items():
         with pytest.raises(SchemaError, match=said):

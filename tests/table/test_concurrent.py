@@ -78,7 +78,7 @@ def place(tmp_path, config):
 
 
 def ids(table):
-    return sorted(table.scan(columns=["id"])["id"].to_pylist())
+    return sorted(table.refresh().scan(columns=["id"])["id"].to_pylist())
 
 
 def splits(table):
@@ -164,7 +164,7 @@ def test_two_schemas_at_once(verb, place, monkeypatch):
     intervene(mine, monkeypatch, lambda: other.append(widened(x=pa.array([1])), merge_schema=True))
     with pytest.raises(MetadataChangedError, match="version 4"):
         getattr(mine, verb)(widened(y=pa.array([2])), merge_schema=True)
-    assert mine.schema.names == ["id", "day", "text", "x"]
+    assert mine.refresh().schema.names == ["id", "day", "text", "x"]
     getattr(mine, verb)(widened(y=pa.array([2])), merge_schema=True)
     assert mine.schema.names == ["id", "day", "text", "x", "y"]
     assert mine.scan(where="y = 2")["id"].to_pylist() == [70]
@@ -175,7 +175,7 @@ def test_a_column_added_meanwhile_is_null(verb, place, monkeypatch):
     mine, other = place
     intervene(mine, monkeypatch, lambda: other.append(widened(x=pa.array([1])), merge_schema=True))
     getattr(mine, verb)(rows([80], 1))
-    assert mine.schema.names == ["id", "day", "text", "x"]
+    assert mine.refresh().schema.names == ["id", "day", "text", "x"]
     assert mine.scan(where="id = 80")["x"].to_pylist() == [None]
 
 

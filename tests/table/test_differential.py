@@ -16,7 +16,6 @@ from random_predicates import duckdb_sql
 from random_tables import RandomTable, conditions, conditions_with_search, shown, tables
 
 from indextables import Table
-from indextables.plan.execute import mapping_of
 from indextables.predicate import Predicate, searches
 from indextables.split.flat import search_rows
 from indextables.split.mapping import Mapping
@@ -60,7 +59,7 @@ def filled(uri: str, drawn: RandomTable, cache: str) -> Table:
 
 def searchable(table: Table) -> Mapping:
     """How the columns that a search may name are indexed."""
-    return mapping_of(table.snapshot())
+    return table.view.mapping
 
 
 def flat(predicate: Predicate, rows: pa.Table, table: Table) -> list[int]:
@@ -69,7 +68,7 @@ def flat(predicate: Predicate, rows: pa.Table, table: Table) -> list[int]:
     answer = evaluate(
         predicate,
         rows,
-        search=lambda s: search_rows(s, rows, mapping_of(snapshot), schema=snapshot.schema),
+        search=lambda s: search_rows(s, rows, table.view.mapping, schema=snapshot.schema),
     )
     return rows.filter(answer.fill_null(False))["rid"].to_pylist()
 

@@ -47,7 +47,7 @@ def fresh():
 
 def opened(store):
     log = TransactionLog(store, config=Config(SETTINGS))
-    return Table(log, config=Config(SETTINGS), version=None)
+    return Table.of_log(log)
 
 
 def manifests_read(store, work):
@@ -79,7 +79,7 @@ def test_only_manifests_that_can_match_are_read(store, where, rows, manifests):
 
 
 def test_opening_a_table_reads_no_manifest(store, monkeypatch):
-    monkeypatch.setattr("indextables.table.open_store", lambda *_: store)
+    monkeypatch.setattr("indextables.table.table.open_store", lambda *_: store)
     (table, read) = manifests_read(store, lambda: Table.open(store.uri, config=SETTINGS))
     assert read == 0
     assert table.count(where="day = 'd1'") == 2

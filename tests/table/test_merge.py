@@ -25,7 +25,6 @@ from table_processes import (
 
 from indextables import Table
 from indextables.errors import QueryError
-from indextables.plan.execute import mapping_of
 
 QUICK = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
@@ -59,7 +58,7 @@ def test_nothing_changes_but_the_files(data, config):
         )
         for chunk in drawn.chunks:
             table.append(chunk, merge_schema=True)
-        mapping = mapping_of(table.snapshot())
+        mapping = table.view.mapping
         wheres = data.draw(
             st.lists(conditions_with_search(table.schema, mapping).map(str), max_size=3)
         )

@@ -27,7 +27,7 @@ from indextables.errors import (
     TooManyExpansionsError,
     VersionNotFoundError,
 )
-from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
+from indextables.split.mapping import MAPPING_PROPERTY
 
 SCHEMA = pa.schema([("id", pa.int64()), ("body", pa.string()), ("day", pa.string())])
 PREFIX = "spark.indextables."
@@ -484,7 +484,7 @@ def test_names_of_columns(make):
         assert ids(table, where=f"{quoted} IS NULL") == [2]
         assert table.scan(columns=[name])[name].to_pylist() == [f"word{i}", None]
         assert table.search(f"word{i}", fields=[name], snippets=[name]).num_rows == 1
-    assert mapping_of(table.snapshot()).by_name["a.b"].kind == "string"
+    assert table.view.mapping.by_name["a.b"].kind == "string"
     assert table.search("a.b:word0")["id"].to_pylist() == [1]
 
 
@@ -564,7 +564,7 @@ def test_the_nearest_configuration_wins(make):
     opened = Table.open(table.uri, config={size: "1G"})
     assert opened.append(data).files_added == 1, "the configuration it was opened with"
     assert opened.append(data, config={size: "10K"}).files_added > 1, "the one of the call"
-    assert table.count() == 600_000
+    assert table.refresh().count() == 600_000
 
 
 def test_a_large_batch_is_cut_into_splits(make):
@@ -723,8 +723,8 @@ def test_a_table_is_anywhere(place, tmp_path, request, config):
     assert again.search("all word3", limit=1)["id"].to_pylist() == [3]
     again.delete(where="id = 1")
     again.overwrite(rows(9), where="day = 'mon'")
-    assert ids(table) == [3, 9]
-    assert again.restore(version=1) and ids(table) == [1, 2]
+    assert ids(table.refresh()) == [3, 9]
+    assert again.restore(version=1) and ids(table.refresh()) == [1, 2]
     assert Table.exists(uri, storage_options=options)
     assert not Table.exists(uri + "-other", storage_options=options)
     assert repr(table) == f"Table({table.uri!r}, version={table.version})"

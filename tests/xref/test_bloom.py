@@ -14,7 +14,6 @@ from xrefs import ALWAYS, add_xref, cover, link, sources
 from indextables import Table
 from indextables.config import XREF_BLOOM_BITS, XREF_BLOOM_FIELDS, Config
 from indextables.errors import UnusableXRefError, XRefError
-from indextables.plan.execute import router_of
 from indextables.predicate.sql_text import parse_predicate
 from indextables.xref.bloom import BloomWriter, hashes, possible
 from indextables.xref.build import build_xref
@@ -49,8 +48,7 @@ def full(tmp_path_factory) -> Table:
 
 
 def kept(table: Table, where: str) -> list[str]:
-    snapshot = table.snapshot()
-    router = router_of(table.log.store, snapshot, table._effective(snapshot))
+    snapshot, router = table.refresh().snapshot(), table.view.router
     keep = router.route(parse_predicate(where, snapshot.schema), snapshot.entries).keep
     paths = snapshot.entries["path"].to_pylist()
     return [path for path, flag in zip(paths, keep.tolist(), strict=True) if flag]

@@ -107,9 +107,8 @@ def test_a_split_without_lists_is_covered_and_unknown(table, monkeypatch):
 
 
 def read_mapping(table: Table):
-    from indextables.plan.execute import mapping_of
 
-    return mapping_of(table.snapshot())
+    return table.view.mapping
 
 
 def test_a_split_that_cannot_be_read_is_covered_and_unknown(table):

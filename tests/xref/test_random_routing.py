@@ -14,7 +14,6 @@ from random_tables import RandomTable, can_answer, conditions_with_search, searc
 from xrefs import ALWAYS, cover, link, sources
 
 from indextables import Table
-from indextables.plan.execute import mapping_of, router_of
 from indextables.predicate import And, Column, Compare, In, Or, Predicate
 from indextables.xref.pool import dull_questions, failures
 
@@ -89,7 +88,7 @@ def test_rows_with_xrefs_are_rows_without(data, cache):
         table = filled(folder, drawn, {**cache, **ALWAYS})
         cover_somehow(table, data, drawn.rows)
         plain = Table.open(folder, config={**cache, **NEVER})
-        mapping = mapping_of(table.snapshot())
+        mapping = table.view.mapping
         names = [f.name for f in mapping.fields if f.indexed]
         predicates = conditions_with_search(table.schema, mapping)
         named = [query for query in PATHS if query.partition(".")[0] in names]
@@ -112,12 +111,7 @@ def same_rows(table: Table, plain: Table, predicate: Predicate) -> None:
     assert Counter(shown(table.scan(where=where))) == Counter(shown(expected))
     dull_questions.clear()
     assert table.count(where=where) == expected.num_rows
-    snapshot = table.snapshot()
-    verdict = (
-        router_of(table.log.store, snapshot, table._effective(snapshot))
-        .route(predicate, snapshot.entries)
-        .verdict
-    )
+    verdict = table.view.router.route(predicate, table.snapshot().entries).verdict
     assert not verdict.consulted or not verdict.reason
     event("routed" if verdict.after < verdict.before else "kept")
 
@@ -208,7 +202,6 @@ def test_no_split_is_kept_that_its_terms_rule_out(data, cache):
         held = [chunks[int(dict(values)["part"])] for values in parts_of]
         for tree in data.draw(st.lists(TREES, min_size=1, max_size=5)):
             dull_questions.clear()
-            snapshot = table.snapshot()
-            router = router_of(table.log.store, snapshot, table._effective(snapshot))
+            snapshot, router = table.refresh().snapshot(), table.view.router
             kept = router.route(tree, snapshot.entries).keep.tolist()
             assert kept == [may_match(tree, rows) for rows in held]

@@ -30,7 +30,7 @@ def test_routing_on_an_object_store(server, config):
     linked = link(table, parts, [s.path for s in splits])
     store = FaultyStore(table.log.store)
     settings = Config(config)
-    cold = Table(TransactionLog(store, config=settings), config=settings, version=None)
+    cold = Table.of_log(TransactionLog(store, config=settings))
     where = "body indexquery 'word2'"
     assert cold.scan(columns=["id"], where=where)["id"].to_pylist() == [2]
     assert "3 -> 1 splits" in cold.explain(where=where)

@@ -26,7 +26,6 @@ from indextables.config import (
 )
 from indextables.errors import UnusableXRefError, XRefTimeoutError
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import router_of, search_context
 from indextables.predicate.sql_text import parse_predicate
 from indextables.storage import Store
 from indextables.xref.build import build_xref, merge_xrefs
@@ -44,12 +43,11 @@ def opened(table: Table, config: dict[str, object], **options: object) -> Table:
 def on(store: Store, config: dict[str, object], **options: object) -> Table:
     """The table in a store that misbehaves."""
     settings = Config({**config, **options})
-    return Table(TransactionLog(store, config=settings), config=settings, version=None)
+    return Table.of_log(TransactionLog(store, config=settings))
 
 
 def router(table: Table) -> Router:
-    snapshot = table.snapshot()
-    return router_of(table.log.store, snapshot, table._effective(snapshot))
+    return table.refresh().view.router
 
 
 def routed(table: Table, where: str) -> Routing:
@@ -210,7 +208,7 @@ def test_splits_of_another_mapping_are_kept(table, config):
     )
     stemmed.append(rows_of(3))
     snapshot = table.snapshot()
-    context = search_context(stemmed.snapshot(), Config(config))
+    context = stemmed.view.with_settings(Config(config)).context
     routing = Router(table.log.store, snapshot.xrefs, Config(config), lambda: context).route(
         parse_predicate(WORD, snapshot.schema), snapshot.entries
     )

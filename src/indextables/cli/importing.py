@@ -16,8 +16,9 @@ from indextables.cli.source_files import OpenFolder, Source, find_sources
 from indextables.cli.sources import read, schema_of
 from indextables.config import TYPE_MAP, Config
 from indextables.errors import NotATableError, SchemaError, SourceFileError
+from indextables.jobs import write_job
 from indextables.jobs.commit_write import Written
-from indextables.jobs.create_rows import create_rows
+from indextables.log.transaction_log import TransactionLog
 from indextables.storage import Store, open_store
 from indextables.storage.location import parse_location
 from indextables.table import Table
@@ -135,10 +136,12 @@ def _create(
 ) -> Written:
     """A missing table and its rows are one commit, so a file that cannot be read leaves nothing."""
     kinds = {f"{TYPE_MAP.name}{column}": kind for column, kind in mapping.items()}
-    return create_rows(
-        open_store(uri, settings.storage_options),
+    log = TransactionLog(open_store(uri, settings.storage_options), config=Config(settings.config))
+    return write_job.create_table(
+        log,
+        None,
         rows,
+        settings=Config(kinds, settings.config),
         partition_by=partition_by,
-        options=Config(kinds, settings.config),
-        config=Config(settings.config),
+        properties={},
     )

@@ -77,9 +77,7 @@ def _search(
 def _text_columns(table: Table, columns: list[str]) -> list[str]:
     import pyarrow as pa
 
-    from indextables.plan.execute import mapping_of
-
-    mapping, schema = mapping_of(table.snapshot()).by_name, table.schema
+    mapping, schema = table.view.mapping.by_name, table.schema
     return [
         name
         for name in columns
@@ -195,10 +193,9 @@ def _properties(configuration: Any) -> dict[str, str]:
 
 
 def _columns(table: Table) -> list[dict[str, Any]]:
-    from indextables.plan.execute import mapping_of
     from indextables.schema import type_name
 
-    mapping = mapping_of(table.snapshot()).by_name
+    mapping = table.view.mapping.by_name
     columns = []
     for column in table.schema:
         how = mapping.get(column.name)
@@ -210,7 +207,7 @@ def _columns(table: Table) -> list[dict[str, Any]]:
                 "type": type_name(column.type),
                 "searched_as": kind,
                 "tokenizer": tokenizer,
-                "partition": column.name in table.snapshot().partition_columns,
+                "partition": column.name in table.partition_columns,
                 "nullable": column.nullable,
             }
         )

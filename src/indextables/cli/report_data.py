@@ -21,8 +21,9 @@ from indextables.jobs.component_sizes import component_sizes
 from indextables.log.actions import Add, Remove
 from indextables.log.crossreferences import cover_of
 from indextables.log.snapshot import Snapshot
-from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
+from indextables.plan.view import mapping_of
 from indextables.schema import type_name
+from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.sql.redaction import redacted
 from indextables.table import Table
 
@@ -239,7 +240,7 @@ def _fields(
         chosen = np.linspace(0, entries.num_rows - 1, SAMPLED_SPLITS).astype(np.int64)
         entries = entries.take(chosen)
     sampled = replace(snapshot, base_files=entries, changes={})
-    rows = component_sizes(table.log.store, sampled, config=config)
+    rows = component_sizes(table.view.with_settings(config).at(sampled))
     by_field: dict[str, dict[str, int]] = {name: {} for name in snapshot.schema.names}
     shared: dict[str, int] = {}
     names = ["component_type", "field_name", "size_bytes"]
@@ -248,7 +249,7 @@ def _fields(
         target: dict[str, int] = shared if owner is None else by_field.setdefault(owner, {})
         target[kind] = target.get(kind, 0) + row["size_bytes"]
     own = MAPPING_PROPERTY in snapshot.metadata.configuration
-    mapping: Any = mapping_of(snapshot).by_name if own else {}
+    mapping: Any = mapping_of(snapshot.metadata, uri=snapshot.uri).by_name if own else {}
     types = {f.name: type_name(f.type) for f in snapshot.schema}
     fields = tuple(
         FieldSize(

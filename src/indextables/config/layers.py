@@ -92,6 +92,10 @@ class Config:
         config._layers = [*self._layers, *below]
         return config
 
+    def over_properties(self, properties: Mapping[str, str]) -> Config:
+        """This configuration over the properties of a table, as far as a table may set them."""
+        return self.over(known_keys(properties))
+
     def as_options(self) -> dict[str, object]:
         """All set values flattened, to hand them to a worker."""
         flat: dict[str, object] = {}

@@ -27,7 +27,7 @@ TRANSACTION_USE_OPTIMIZED = _log.boolean(
     True,
     "Read through checkpoints and caches. False replays every version file: slow, and the "
     "reference that the fast way is compared with.",
-)
+).of_process()
 TRANSACTION_CACHE_ENABLED = _log.boolean(
     "transaction.cache.enabled", True, "Keep parsed log files and snapshots in memory."
 ).of_process()
@@ -62,7 +62,7 @@ CHECKPOINT_READ_TIMEOUT = _checkpoints.integer(
     30,
     "How long a parallel read of version files may take as a whole, in seconds.",
     low=1,
-)
+).of_process()
 CHECKPOINT_ACTIONS_PER_PART = _checkpoints.integer(
     "checkpoint.actionsPerPart",
     50_000,

@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from indextables import config as keys
-from indextables.config import Config, known_keys
+from indextables.config import Config
 from indextables.jobs.merge_splits import MergeLimits, merge_groups, plan_groups
 from indextables.jobs.purge import purge
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.view import TableView
 from indextables.runner import Runner
 
 logger = logging.getLogger(__name__)
@@ -30,12 +31,12 @@ _lock = threading.Lock()
 def after_write(log: TransactionLog, config: Config, *, runner: Runner | None = None) -> None:
     """Merge and purge if the configuration says so and there is something to do."""
     try:
-        config = config.over(known_keys(log.snapshot().metadata.configuration))
         if not config[keys.MERGE_ON_WRITE] and not config[keys.PURGE_ON_WRITE]:
             return
         with _only_one(log.store.identity) as mine:
             if mine:
-                merged = config[keys.MERGE_ON_WRITE] and _merge(log, config, runner)
+                view = TableView.newest(log, config)
+                merged = config[keys.MERGE_ON_WRITE] and _merge(log, view, runner)
                 if config[keys.PURGE_ON_WRITE]:
                     _purge(log, config, merged=merged)
     except Exception as error:
@@ -58,18 +59,19 @@ def _only_one(identity: str) -> Iterator[bool]:
                 _running.discard(identity)
 
 
-def _merge(log: TransactionLog, config: Config, runner: Runner | None) -> bool:
+def _merge(log: TransactionLog, view: TableView, runner: Runner | None) -> bool:
+    config = view.config
     limits = MergeLimits(
         target_size=config[keys.MERGE_ON_WRITE_TARGET_SIZE],
         max_sources=config[keys.MERGE_MAX_SOURCE_SPLITS],
         max_share=config[keys.MERGE_SKIP_THRESHOLD],
     )
-    groups = plan_groups(log, log.snapshot(), limits=limits, spare_giants=True)
+    groups = plan_groups(log, view.snapshot, limits=limits, spare_giants=True)
     cores = os.cpu_count() or 1
     batch = max(1, int(cores * config[keys.MERGE_ON_WRITE_CPU_FRACTION]))
     if len(groups) < batch * config[keys.MERGE_ON_WRITE_MIN_BATCHES]:
         return False
-    return merge_groups(log, groups, config=config, runner=runner).merge_groups > 0
+    return merge_groups(log, view, groups, runner=runner).merge_groups > 0
 
 
 def _purge(log: TransactionLog, config: Config, *, merged: bool) -> None:

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from indextables import config as keys
-from indextables.config import Config, known_keys
+from indextables.config import Config
 from indextables.errors import CommitStateUnknownError
 from indextables.jobs.crossreference_build import (
     Made,
@@ -53,11 +53,11 @@ def commit_indexed(
     log: TransactionLog,
     transaction: Transaction,
     *,
-    config: Config | None = None,
+    settings: Config | None = None,
     runner: Runner | None = None,
 ) -> Committed:
     """Commit a change of data, together with XRefs for the splits that it adds if that is due."""
-    made = _made(log, transaction, config or log.config, runner)
+    made = _made(log, transaction, settings or log.config, runner)
     if not made:
         return log.commit(transaction)
     actions_of = _actions_of(transaction)
@@ -88,13 +88,13 @@ def commit_indexed(
 
 
 def _made(
-    log: TransactionLog, transaction: Transaction, config: Config, runner: Runner | None
+    log: TransactionLog, transaction: Transaction, settings: Config, runner: Runner | None
 ) -> list[Made]:
     """The XRefs that are ready in time; none if anything is wrong."""
     try:
         first = transaction.operation is Operation.CREATE
         newest = empty_snapshot(log.store.uri) if first else log.snapshot()
-        config = config.over(known_keys(newest.metadata.configuration))
+        config = settings.over_properties(newest.metadata.configuration)
         if not (config[keys.XREF_AUTO_INDEX] and may_index(newest, config)):
             return []
         wanted = _actions_of(transaction)(newest)

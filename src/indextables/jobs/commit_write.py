@@ -24,17 +24,18 @@ from indextables.errors import (
 from indextables.jobs.auto_index import commit_indexed
 from indextables.jobs.rewrite import Removal
 from indextables.jobs.write_splits import discard
+from indextables.jobs.write_target import Target
 from indextables.log.actions import Add, Metadata
 from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Scope, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.plan.skipping import keep_mask
+from indextables.plan.view import TableView
 from indextables.predicate import Predicate
 from indextables.runner import Runner
 from indextables.split.flat import search_rows
-from indextables.split.mapping import Mapping
+from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.row_filter import evaluate
 
 
@@ -51,22 +52,13 @@ class Written:
     """Rows that a condition chose, taken out or written anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The schema and mapping that rows are written with; `metadata` where the table changes."""
-
-    schema: pa.Schema
-    mapping: Mapping
-    metadata: Metadata | None
-
-
 def commit_write(
     log: TransactionLog,
     transaction: Transaction,
     adds: Sequence[Add],
     rows: int,
     *,
-    config: Config | None = None,
+    settings: Config,
     runner: Runner | None = None,
 ) -> Written:
     """Commit splits that are stored, indexed where that is due; if it surely fails, delete them.
@@ -74,7 +66,7 @@ def commit_write(
     `runner` is where XRefs are built; threads of this process by default.
     """
     committed = undone_on_error(
-        log, adds, lambda: commit_indexed(log, transaction, config=config, runner=runner)
+        log, adds, lambda: commit_indexed(log, transaction, settings=settings, runner=runner)
     )
     if not committed.changed:
         return Written(committed.version, 0, 0, 0, 0)
@@ -89,7 +81,7 @@ def commit_write(
 
 def commit_replacement(
     log: TransactionLog,
-    snapshot: Snapshot,
+    view: TableView,
     *,
     target: Target,
     adds: list[Add],
@@ -98,7 +90,6 @@ def commit_replacement(
     scope: Scope,
     parameters: dict[str, Any],
     read_paths: frozenset[str] = frozenset(),
-    config: Config | None = None,
     runner: Runner | None = None,
 ) -> Written:
     """Commit new splits in place of the rows that `removal` takes out.
@@ -111,54 +102,52 @@ def commit_replacement(
     transaction = Transaction(
         operation=Operation.REPLACE if adds else Operation.REWRITE,
         actions=removes,
-        transform=lambda newest: [*removes, *metadata_on(newest, snapshot, target), *new],
-        read_version=snapshot.version,
-        read_snapshot=snapshot,
+        transform=lambda newest: [*removes, *metadata_on(newest, view.snapshot, target), *new],
+        read_version=view.version,
+        read_snapshot=view.snapshot,
         read_scope=scope,
         read_paths=read_paths,
         parameters=parameters,
         metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
     )
-    written = commit_write(log, transaction, new, rows, config=config, runner=runner)
+    written = commit_write(log, transaction, new, rows, settings=view.settings, runner=runner)
     return replace(written, rows_removed=removal.rows)
 
 
 def commit_partitions(
     log: TransactionLog,
-    snapshot: Snapshot,
+    view: TableView,
     *,
     target: Target,
     adds: list[Add],
     rows: int,
-    config: Config | None = None,
     runner: Runner | None = None,
 ) -> Written:
     """Commit new splits in place of the partitions that they belong to."""
-    touched = {partition_key(add.partition_values, snapshot) for add in adds}
+    touched = {_partition_key(add.partition_values, view) for add in adds}
 
     def scope(files: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
         values = files["partitionValues"].to_pylist(maps_as_pydicts="strict")
-        return np.array([partition_key(v, snapshot) in touched for v in values], dtype=np.bool_)
+        return np.array([_partition_key(v, view) in touched for v in values], dtype=np.bool_)
 
-    gone = snapshot.entries.filter(pa.array(scope(snapshot.entries)))
+    files = view.snapshot.entries
     return commit_replacement(
         log,
-        snapshot,
+        view,
         target=target,
         adds=adds,
-        removal=Removal(gone, (), 0),
+        removal=Removal(files.filter(pa.array(scope(files))), (), 0),
         rows=rows,
         scope=scope,
         parameters={"partitions": len(touched)},
-        config=config,
         runner=runner,
     )
 
 
-def scope_of(predicate: Predicate, snapshot: Snapshot) -> Scope:
+def scope_of(predicate: Predicate, view: TableView) -> Scope:
     """Files that may hold rows of a condition."""
     return lambda files: keep_mask(
-        predicate, files, schema=snapshot.schema, partition_columns=snapshot.partition_columns
+        predicate, files, schema=view.schema, partition_columns=view.partition_columns
     )
 
 
@@ -221,6 +210,6 @@ def checked_rows(
         yield batch
 
 
-def partition_key(values: Any, snapshot: Snapshot) -> tuple[str | None, ...]:
+def _partition_key(values: Any, view: TableView) -> tuple[str | None, ...]:
     """The partition of a file, to compare it with others."""
-    return tuple((values or {}).get(name) for name in snapshot.partition_columns)
+    return tuple((values or {}).get(name) for name in view.partition_columns)

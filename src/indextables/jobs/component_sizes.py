@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.config import Config
 from indextables.jobs.partitions import check_partition_condition, files_of_partitions
-from indextables.log.snapshot import Snapshot
 from indextables.plan.scan import SplitTask, split_tasks
+from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.runner import LocalRunner, Runner
 from indextables.split.search import SplitFile
@@ -53,24 +52,20 @@ class _Component:
 
 
 def component_sizes(
-    store: Store,
-    snapshot: Snapshot,
-    predicate: Predicate = TRUE,
-    *,
-    config: Config,
-    runner: Runner | None = None,
+    view: TableView, predicate: Predicate = TRUE, *, runner: Runner | None = None
 ) -> pa.Table:
     """The components of the splits of some partitions, largest first within a split."""
+    snapshot = view.snapshot
     files = snapshot.entries
     if predicate != TRUE:
         check_partition_condition(predicate, snapshot)
         files = files_of_partitions(snapshot, predicate)
-    tasks = [_Sizes(store, task) for task in split_tasks(snapshot, files, TRUE)]
+    tasks = [_Sizes(view.store, task) for task in split_tasks(snapshot, files, TRUE)]
     values: dict[str, Any] = {
         row["path"]: row["partitionValues"]
         for row in files.select(["path", "partitionValues"]).to_pylist()
     }
-    runner = runner or LocalRunner(config[keys.READ_PARALLELISM])
+    runner = runner or LocalRunner(view.config[keys.READ_PARALLELISM])
     rows = [
         {
             "split_path": task.task.path,

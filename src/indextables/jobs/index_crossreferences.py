@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 
 from indextables import config as keys
-from indextables.config import Config, known_keys
+from indextables.config import Config
 from indextables.errors import (
     CommitStateUnknownError,
     ConcurrentIndexError,
@@ -44,6 +44,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.skipping import keep_mask
+from indextables.plan.view import TableView
 from indextables.predicate import Predicate
 from indextables.runner import Runner
 from indextables.xref.build import BuiltXRef
@@ -66,7 +67,7 @@ class Indexed:
 def index_crossreferences(
     log: TransactionLog,
     *,
-    config: Config,
+    settings: Config,
     where: Predicate | None = None,
     force: bool = False,
     dry_run: bool = False,
@@ -74,20 +75,20 @@ def index_crossreferences(
 ) -> list[Indexed]:
     """Build what is missing, replace what is stale; with `force`, build everything anew."""
     for attempt in range(1, _ATTEMPTS + 1):
-        snapshot = log.snapshot()
-        settings = config.over(known_keys(snapshot.metadata.configuration))
+        view = TableView.newest(log, settings)
+        snapshot, config = view.snapshot, view.config
         plan = plan_index(
             cover_of(snapshot),
-            max_splits=settings[keys.XREF_MAX_SOURCE_SPLITS],
+            max_splits=config[keys.XREF_MAX_SOURCE_SPLITS],
             scope=None if where is None else _scope(snapshot, where),
             force=force,
         )
-        if any(one.builds for one in plan.replacements) and not may_index(snapshot, settings):
+        if any(one.builds for one in plan.replacements) and not may_index(snapshot, config):
             raise UpgradeRefusedError(snapshot.uri, feature=XREF_FEATURE)
         if dry_run:
             return _foreseen(plan)
         try:
-            return _carried_out(log, snapshot, plan, settings, runner)
+            return _carried_out(log, snapshot, plan, config, runner)
         except ConflictError:
             if attempt == _ATTEMPTS:
                 raise

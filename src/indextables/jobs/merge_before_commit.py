@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.jobs.commit_write import Target
 from indextables.jobs.merge_plan import candidates_of, plan_merges
 from indextables.jobs.merge_task import (
     MergeTask,
@@ -22,6 +21,7 @@ from indextables.jobs.merge_task import (
     source_of,
 )
 from indextables.jobs.write_splits import discard
+from indextables.jobs.write_target import Target
 from indextables.log.actions import Add
 from indextables.log.files import files_from_adds
 from indextables.runner import Runner

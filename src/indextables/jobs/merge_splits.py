@@ -20,7 +20,7 @@ from typing import Literal
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.config import Config, known_keys, parse_size
+from indextables.config import Config, parse_size
 from indextables.errors import (
     CommitStateUnknownError,
     ConfigError,
@@ -46,7 +46,7 @@ from indextables.log.skipped import without_cooldown
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import mapping_of
+from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.runner import Runner
 
@@ -159,18 +159,18 @@ class _Tally:
 
 def merge_splits(
     log: TransactionLog,
+    view: TableView,
     *,
     limits: MergeLimits,
-    config: Config,
     predicate: Predicate = TRUE,
     runner: Runner | None = None,
 ) -> Merged:
     """Merge the splits of the partitions that meet a condition."""
-    snapshot = log.snapshot()
+    snapshot = view.snapshot
     if not snapshot.num_files:
         return Merged("no_action", EMPTY, snapshot.version)
     groups = plan_groups(log, snapshot, limits=limits, predicate=predicate)
-    return merge_groups(log, groups, config=config, runner=runner)
+    return merge_groups(log, view, groups, runner=runner)
 
 
 def plan_groups(
@@ -196,31 +196,28 @@ def plan_groups(
 
 def merge_groups(
     log: TransactionLog,
+    view: TableView,
     groups: Sequence[MergeGroup],
     *,
-    config: Config,
     runner: Runner | None = None,
 ) -> Merged:
     """Merge groups and commit each of them on its own."""
     tally = _Tally()
-    snapshot = log.snapshot()
     if not groups:
-        return Merged("no_action", OPTIMAL, snapshot.version)
-    settings = config.over(known_keys(snapshot.metadata.configuration))
-    batch_size = settings[keys.MERGE_BATCH_SIZE] or 4 * (os.cpu_count() or 1)
+        return Merged("no_action", OPTIMAL, view.version)
+    batch_size = view.config[keys.MERGE_BATCH_SIZE] or 4 * (os.cpu_count() or 1)
     with progress("Merging splits", len(groups)) as advance:
         for start in range(0, len(groups), batch_size):
             batch = groups[start : start + batch_size]
-            snapshot = log.snapshot()
+            view = view.at(log.snapshot())
+            snapshot = view.snapshot
             live = [g for g in batch if snapshot.contains(g.paths) == set(g.paths)]
             tally.conflicts += [_changed(g) for g in batch if g not in live]
             files = {group: _files_of(snapshot, group) for group in live}
-            tasks = [_task(log, snapshot, files[group], settings) for group in live]
-            results = run_merges(tasks, runner or local_runner(settings))
+            tasks = [_task(view, files[group]) for group in live]
+            results = run_merges(tasks, runner or local_runner(view.config))
             for group, result in zip(live, results, strict=True):
-                commit = functools.partial(
-                    _commit, log, snapshot, files[group], config=config, runner=runner
-                )
+                commit = functools.partial(_commit, log, view, files[group], runner=runner)
                 _finish(log, group, result, tally, commit=commit)
             advance(len(batch))
     if tally.bad_sources:
@@ -235,18 +232,18 @@ def _files_of(snapshot: Snapshot, group: MergeGroup) -> pa.Table:
     return files.take([place[path] for path in group.paths])
 
 
-def _task(log: TransactionLog, snapshot: Snapshot, files: pa.Table, config: Config) -> MergeTask:
+def _task(view: TableView, files: pa.Table) -> MergeTask:
     adds = adds_from_files(files)
     values = adds[0].partition_values
     return MergeTask(
-        store=log.store,
+        store=view.store,
         sources=tuple(map(source_of, adds)),
-        schema=snapshot.schema,
-        mapping=mapping_of(snapshot),
-        partition_values={name: values.get(name) for name in snapshot.partition_columns},
-        partition_columns=snapshot.partition_columns,
+        schema=view.schema,
+        mapping=view.mapping,
+        partition_values={name: values.get(name) for name in view.partition_columns},
+        partition_columns=view.partition_columns,
         data_change=False,
-        settings=merge_settings(config),
+        settings=merge_settings(view.config),
     )
 
 
@@ -280,23 +277,22 @@ def _finish(
 
 def _commit(
     log: TransactionLog,
-    snapshot: Snapshot,
+    view: TableView,
     files: pa.Table,
     add: Add,
     *,
-    config: Config,
     runner: Runner | None,
 ) -> None:
     removes = removes_for(files, timestamp=log.now_ms(), data_change=False)
     transaction = Transaction(
         operation=Operation.MERGE,
         actions=[*removes, add],
-        read_version=snapshot.version,
-        read_snapshot=snapshot,
+        read_version=view.version,
+        read_snapshot=view.snapshot,
         read_paths=frozenset(remove.path for remove in removes),
         metrics={"rows": add.num_records, "files": len(removes)},
     )
-    commit_indexed(log, transaction, config=config, runner=runner)
+    commit_indexed(log, transaction, settings=view.settings, runner=runner)
 
 
 def _changed(group: MergeGroup) -> str:

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from indextables.config import Config
 from indextables.errors import IndexTablesError, UnknownColumnError
 from indextables.jobs.partitions import check_partition_condition, files_of_partitions
-from indextables.log.actions import Metadata
-from indextables.log.snapshot import Snapshot, empty_snapshot
-from indextables.plan.execute import Environment, mapping_of
+from indextables.plan.execute import Environment
 from indextables.plan.scan import SplitTask, split_tasks
+from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
-from indextables.storage import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +33,7 @@ class Prewarmed:
 class PrewarmPlan:
     """The splits whose indexes are opened; picklable, to be done on every host."""
 
-    store: Store
-    metadata: Metadata
-    options: Mapping[str, object] = field(repr=False)
+    view: TableView
     tasks: tuple[SplitTask, ...]
     fields: tuple[str, ...]
     skipped_fields: tuple[str, ...]
@@ -46,8 +41,7 @@ class PrewarmPlan:
     def __call__(self) -> Prewarmed:
         """Open them in this process."""
         started = time.monotonic()
-        snapshot = replace(empty_snapshot(self.store.uri), metadata=self.metadata)
-        environment = Environment.of(self.store, snapshot, Config(self.options))
+        environment = Environment.of(self.view)
 
         def open_one(task: SplitTask) -> int | str | None:
             split = environment.searcher(task).split
@@ -74,15 +68,10 @@ class PrewarmPlan:
 
 
 def plan_prewarm(
-    store: Store,
-    snapshot: Snapshot,
-    predicate: Predicate = TRUE,
-    *,
-    fields: Sequence[str] = (),
-    config: Config,
+    view: TableView, predicate: Predicate = TRUE, *, fields: Sequence[str] = ()
 ) -> PrewarmPlan:
     """Which splits to open. A field that the table does not have is refused."""
-    mapping = mapping_of(snapshot).by_name
+    snapshot, mapping = view.snapshot, view.mapping.by_name
     by_lower = {name.lower(): name for name in snapshot.schema.names}
     chosen = []
     for name in fields:
@@ -97,4 +86,4 @@ def plan_prewarm(
         files = files_of_partitions(snapshot, predicate)
     wanted = tuple(name for name in chosen if name not in skipped)
     tasks = split_tasks(snapshot, files, TRUE) if wanted or not chosen else []
-    return PrewarmPlan(store, snapshot.metadata, config.as_options(), tuple(tasks), wanted, skipped)
+    return PrewarmPlan(view.for_tasks(), tuple(tasks), wanted, skipped)

@@ -35,10 +35,10 @@ from indextables.log.names import LOG_DIRECTORY
 from indextables.log.protocol import DEFAULT_PROTOCOL
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.runner import LocalRunner, Runner
 from indextables.schema import evolve, to_json
 from indextables.split.container import Footer
+from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import SplitFile
 from indextables.storage import ObjectMeta, Store

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from indextables.config import Config, known_keys
 from indextables.jobs.progress import progress
 from indextables.jobs.write_splits import SplitSink
 from indextables.log.actions import Add
 from indextables.log.files import with_paths
-from indextables.log.snapshot import Snapshot
-from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import Environment, router_of
+from indextables.plan.execute import Environment
 from indextables.plan.scan import SplitTask, plan_scan, split_tasks
 from indextables.plan.split_rows import SplitRows
+from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.schema import ROW, SPLIT
 from indextables.split.memory_index import Rows
@@ -38,36 +36,29 @@ class Removal:
     rows: int
 
 
-def rewrite_splits(
-    log: TransactionLog, snapshot: Snapshot, predicate: Predicate, write: Write, *, config: Config
-) -> Removal:
+def rewrite_splits(view: TableView, predicate: Predicate, write: Write) -> Removal:
     """Replace the splits that hold rows of a condition by what `write` makes of each."""
-    config = config.over(known_keys(snapshot.metadata.configuration))
-    router = router_of(log.store, snapshot, config)
-    tasks = plan_scan(snapshot, predicate=predicate, router=router).tasks
-    return _rewrite(log, snapshot, tasks, lambda rows, _: rows.matching(), write, config=config)
+    tasks = plan_scan(view, predicate=predicate).tasks
+    return _rewrite(view, tasks, lambda rows, _: rows.matching(), write)
 
 
 def _rewrite(
-    log: TransactionLog,
-    snapshot: Snapshot,
+    view: TableView,
     tasks: Sequence[SplitTask],
     matching_rows: Callable[[SplitRows, SplitTask], Rows | None],
     write: Write,
-    *,
-    config: Config,
 ) -> Removal:
-    environment = Environment.of(log.store, snapshot, config)
+    environment = Environment.of(view)
     touched: list[str] = []
     changed = 0
     with (
         progress("Rewriting splits", len(tasks)) as advance,
         SplitSink(
-            log.store,
-            schema=snapshot.schema,
-            partition_columns=snapshot.partition_columns,
-            mapping=environment.context.mapping,
-            config=config,
+            view.store,
+            schema=view.schema,
+            partition_columns=view.partition_columns,
+            mapping=view.mapping,
+            config=view.config,
         ) as sink,
     ):
         for task in tasks:
@@ -80,25 +71,20 @@ def _rewrite(
                 changed += len(matching)
                 write(rows, matching, sink)
             advance(1)
-        return Removal(with_paths(snapshot.entries, touched), tuple(sink.finish()), changed)
+        files = with_paths(view.snapshot.entries, touched)
+        return Removal(files, tuple(sink.finish()), changed)
 
 
-def remove_rows(
-    log: TransactionLog, snapshot: Snapshot, predicate: Predicate, *, config: Config
-) -> Removal:
+def remove_rows(view: TableView, predicate: Predicate) -> Removal:
     """Find the rows of a condition and write what remains of their splits."""
-    return rewrite_splits(log, snapshot, predicate, _write_others, config=config)
+    return rewrite_splits(view, predicate, _write_others)
 
 
-def remove_numbered(
-    log: TransactionLog, snapshot: Snapshot, numbers: Mapping[str, Rows], *, config: Config
-) -> Removal:
+def remove_numbered(view: TableView, numbers: Mapping[str, Rows]) -> Removal:
     """Write what remains of splits without some rows, named by the path and their numbers."""
-    config = config.over(known_keys(snapshot.metadata.configuration))
-    tasks = split_tasks(snapshot, with_paths(snapshot.entries, list(numbers)), TRUE)
-    return _rewrite(
-        log, snapshot, tasks, lambda _, task: numbers[task.path], _write_others, config=config
-    )
+    files = with_paths(view.snapshot.entries, list(numbers))
+    tasks = split_tasks(view.snapshot, files, TRUE)
+    return _rewrite(view, tasks, lambda _, task: numbers[task.path], _write_others)
 
 
 def numbers_by_split(batch: pa.RecordBatch) -> dict[str, Rows]:

@@ -21,6 +21,7 @@ from indextables.log.listing import list_log
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.scan import split_tasks
+from indextables.plan.view import TableView
 from indextables.predicate import TRUE
 from indextables.runner import LocalRunner, Runner
 from indextables.storage import Store
@@ -50,16 +51,18 @@ class Check:
         return f"{shown}; and {more:,} more" if more > 0 else shown
 
 
-def verify(log: TransactionLog, *, config: Config, runner: Runner | None = None) -> list[Check]:
-    """Check everything; one `Check` for the log, the files and each of `CHECKS`."""
+def verify(log: TransactionLog, view: TableView, *, runner: Runner | None = None) -> list[Check]:
+    """Check the newest version; one `Check` for the log, the files and each of `CHECKS`."""
+    config = view.config
     fresh = TransactionLog(log.store, config=log.config)
     checks = [_check_log(fresh, config)]
     snapshot = fresh.snapshot()
     files, there = _check_files(fresh, snapshot)
     checks.append(files)
+    shared = view.at(snapshot).for_tasks()
     adds = {add.path: add for add in adds_from_files(snapshot.entries)}
     tasks = [
-        SplitCheck(log.store, snapshot.metadata, config.as_options(), task, adds[task.path])
+        SplitCheck(shared, task, adds[task.path])
         for task in split_tasks(snapshot, snapshot.entries, TRUE)
         if task.path in there
     ]

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tantivy
 
-from indextables.config import Config
 from indextables.errors import IndexTablesError
-from indextables.log.actions import Add, Metadata
-from indextables.log.snapshot import empty_snapshot
+from indextables.log.actions import Add
 from indextables.plan.execute import Environment
 from indextables.plan.scan import SplitTask
 from indextables.plan.statistics import decode
+from indextables.plan.view import TableView
 from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.split.container import read_section
@@ -33,7 +32,6 @@ from indextables.split.evaluate import matching
 from indextables.split.indexer import document_values
 from indextables.split.query import resolve
 from indextables.split.search import IndexPool, SplitFile, SplitSearcher
-from indextables.storage import Store
 
 CHECKS = ("checksums", "index", "rows")
 
@@ -46,9 +44,7 @@ _GROUPS_AT_ONCE = 8
 class SplitCheck:
     """The task of checking one split; picklable, so that any runner can do it."""
 
-    store: Store
-    metadata: Metadata
-    options: Mapping[str, object] = field(repr=False)
+    view: TableView
     task: SplitTask
     add: Add
 
@@ -57,12 +53,11 @@ def check_split(check: SplitCheck) -> dict[str, list[str]]:
     """The problems by check. One that could not be made because of another is not there."""
     task = check.task
     # No footer cache and no open index: what they hold was read before.
-    split = SplitFile(check.store, task.path, task.size, task.footer_start, task.footer_end)
+    split = SplitFile(check.view.store, task.path, task.size, task.footer_start, task.footer_end)
     found: dict[str, list[str]] = {"checksums": list(_wrong_checksums(split))}
     if found["checksums"]:
         return found
-    snapshot = replace(empty_snapshot(check.store.uri), metadata=check.metadata)
-    environment = Environment.of(check.store, snapshot, Config(check.options))
+    environment = Environment.of(check.view)
     pool = IndexPool(environment.pool.cache, max_open=1)
     searcher = SplitSearcher(split, pool, environment.context, task.partition)
     for name, problems in (("index", _index(searcher)), ("rows", _rows(split, check.add))):

@@ -78,31 +78,35 @@ def load_state(
     where = state_path(version)
     state = read_state_manifest(store, version, config=config)
     protocol, metadata = protocol_and_metadata(store, state, config=config, runner=runner)
-    kept = _kept_manifests(state, metadata, keep_manifest)
-    tables = load_manifests(store, kept, config=config, runner=runner, cache=manifest_cache)
-    mappings = dict(state.schema_registry)
-    files = _live_files(tables, state.tombstones, mappings)
-    # Decoding needs several times the memory of its result; the allocator would keep it.
-    pa.default_memory_pool().release_unused()
-    partial = len(kept) < len(state.manifests)
-    # Other writers' totals drift; ours are counted, and a difference is damage.
-    if state.protocol is not None and not partial and files.num_rows != state.num_files:
-        raise CorruptLogError(
-            where, f"it promises {state.num_files} files and has {files.num_rows}"
-        )
     check_paths((xref.path for xref in state.xrefs), where=where)
-    configuration = with_mappings(metadata.configuration, mappings)
-    return Snapshot(
-        uri=store.uri,
-        version=version,
-        timestamp=state.created_at if state.timestamp is None else state.timestamp,
-        protocol=protocol,
-        metadata=replace(metadata, configuration=configuration),
-        xrefs={xref.path: xref for xref in state.xrefs},
-        skips={skip.path: skip for skip in state.skips},
-        base_files=files,
-        partial=partial,
-    )
+
+    def read(keep: KeepManifest | None) -> Snapshot:
+        kept = _kept_manifests(state, metadata, keep)
+        tables = load_manifests(store, kept, config=config, runner=runner, cache=manifest_cache)
+        mappings = dict(state.schema_registry)
+        files = _live_files(tables, state.tombstones, mappings)
+        # Decoding needs several times the memory of its result; the allocator would keep it.
+        pa.default_memory_pool().release_unused()
+        is_whole = len(kept) == len(state.manifests)
+        # Other writers' totals drift; ours are counted, and a difference is damage.
+        if state.protocol is not None and is_whole and files.num_rows != state.num_files:
+            raise CorruptLogError(
+                where, f"it promises {state.num_files} files and has {files.num_rows}"
+            )
+        configuration = with_mappings(metadata.configuration, mappings)
+        return Snapshot(
+            uri=store.uri,
+            version=version,
+            timestamp=state.created_at if state.timestamp is None else state.timestamp,
+            protocol=protocol,
+            metadata=replace(metadata, configuration=configuration),
+            xrefs={xref.path: xref for xref in state.xrefs},
+            skips={skip.path: skip for skip in state.skips},
+            base_files=files,
+            unread=None if is_whole else read,
+        )
+
+    return read(keep_manifest)
 
 
 def _kept_manifests(

@@ -9,6 +9,7 @@ still on its way can then no longer take effect.
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 import uuid
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from indextables import config as keys
-from indextables.config import Config, known_keys
+from indextables.config import Config
 from indextables.errors import (
     CommitStateUnknownError,
     LogError,
@@ -75,11 +76,9 @@ class Committer:
     def commit(self, mine: Transaction) -> Committed:
         """Write the transaction as the next version, or raise why it cannot be."""
         transaction_id = str(uuid.uuid4())
-        attempts = self.config[keys.TRANSACTION_RETRY_ATTEMPTS]
         checked = mine.read_version
         before = mine.read_snapshot
-        snapshot = None
-        for attempt in range(1, attempts + 1):
+        for attempt in itertools.count(1):
             self.observer("before_read")
             snapshot = self._newest(mine)
             self.observer("after_read")
@@ -90,7 +89,7 @@ class Committer:
             if mine.transform is None or mine.read_version is not None:
                 self._check(mine, snapshot, since=checked, before=before)
                 checked, before = snapshot.version, snapshot
-            config = self.config.over(known_keys(snapshot.metadata.configuration))
+            config = self.config.over_properties(snapshot.metadata.configuration)
             actions = actions_on(snapshot, mine, config=config)
             if not actions:
                 return Committed(snapshot.version, snapshot, attempt, False, transaction_id)
@@ -106,9 +105,12 @@ class Committer:
                 )
             if mine.operation is Operation.CREATE:
                 raise TableExistsError(self.store.uri)
-            self.sleep(self._pause_s(attempt))
-        lost = snapshot.version + 1 if snapshot else 0
-        raise RetriesExhaustedError(self.store.uri, attempts=attempts, version=lost)
+            if attempt >= config[keys.TRANSACTION_RETRY_ATTEMPTS]:
+                raise RetriesExhaustedError(
+                    self.store.uri, attempts=attempt, version=snapshot.version + 1
+                )
+            self.sleep(self._pause_s(attempt, config))
+        raise AssertionError("unreachable")
 
     def _newest(self, mine: Transaction) -> Snapshot:
         if mine.operation is Operation.CREATE:
@@ -155,7 +157,7 @@ class Committer:
         if snapshot.version >= 0 and not self.reader.is_there(snapshot):
             self.reader.forget()
             return None
-        for attempt in range(1, self.config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
+        for attempt in range(1, config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
             try:
                 with self.store.commits_held(PURGE_LOCK, alone=False) as held:
                     if held and mine.files_are_here:
@@ -174,13 +176,13 @@ class Committer:
             if won:
                 self.observer("after_put")
                 found = VersionActions(version, written, info.timestamp)
-                if snapshot.version < 0 or self._stands(snapshot, found):
+                if snapshot.version < 0 or self._stands(snapshot, found, config):
                     return found
                 break
             if won is not None:
                 self.observer("after_put")
                 return None
-            self.sleep(self._pause_s(attempt))
+            self.sleep(self._pause_s(attempt, config))
         raise CommitStateUnknownError(
             self.store.uri, version=version, transaction_id=transaction_id
         )
@@ -197,18 +199,18 @@ class Committer:
         if gone:
             raise SplitsPurgedError(self.store.uri, gone)
 
-    def _stands(self, snapshot: Snapshot, mine: VersionActions) -> bool:
+    def _stands(self, snapshot: Snapshot, mine: VersionActions, config: Config) -> bool:
         """Whether a version that was written is one of the log; False if nobody can tell.
 
         A truncation between the last look and the writing leaves it behind the log's back.
         """
-        for attempt in range(1, self.config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
+        for attempt in range(1, config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
             try:
                 return self.reader.is_there(snapshot, newest=mine.version) or self._is_live(mine)
             # Whatever cannot be read now: a caller who sees another error than that of a commit in
             # doubt deletes its splits.
             except (StorageError, LogError):
-                self.sleep(self._pause_s(attempt))
+                self.sleep(self._pause_s(attempt, config))
         return False
 
     def _is_live(self, mine: VersionActions) -> bool:
@@ -225,8 +227,8 @@ class Committer:
             return None
         return info is not None and info.txn_id == transaction_id
 
-    def _pause_s(self, attempt: int) -> float:
-        base = self.config[keys.TRANSACTION_RETRY_BASE_DELAY]
-        longest = self.config[keys.TRANSACTION_RETRY_MAX_DELAY]
+    def _pause_s(self, attempt: int, config: Config) -> float:
+        base = config[keys.TRANSACTION_RETRY_BASE_DELAY]
+        longest = config[keys.TRANSACTION_RETRY_MAX_DELAY]
         pause = min(longest, base * 2.0 ** min(attempt - 1, 32)) / 1000
         return pause * self.jitter(0.75, 1.25)

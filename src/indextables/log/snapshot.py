@@ -8,7 +8,7 @@ the size of the table.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -76,8 +76,13 @@ class Snapshot:
     base_files: pa.Table = field(default_factory=empty_files, repr=False)
     # Path to (add, version, timestamp), or to None where the file is removed.
     changes: Mapping[str, tuple[Add, int, int] | None] = field(default_factory=dict, repr=False)
-    # Versions whose removed bytes and tombstones are not known exist in foreign tables only.
-    partial: bool = False
+    # Reads the manifests that were left out, those that a condition needs or all of them.
+    unread: Callable[[Any], Snapshot] | None = field(default=None, repr=False)
+
+    @property
+    def partial(self) -> bool:
+        """Whether files are missing here, because nobody asked for their partitions."""
+        return self.unread is not None
 
     @functools.cached_property
     def entries(self) -> pa.Table:
@@ -136,7 +141,10 @@ class Snapshot:
         state = _Replay(self)
         for version in sorted(versions, key=lambda v: v.version):
             state.apply(version)
-        return state.snapshot()
+        found = state.snapshot()
+        if (read := self.unread) is None:
+            return found
+        return replace(found, unread=lambda keep: read(keep).advance(versions))
 
 
 class _Replay:
@@ -194,7 +202,6 @@ class _Replay:
             skips=self._skips,
             base_files=self._base,
             changes=self._changes,
-            partial=self._start.partial,
         )
 
 

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from indextables import config as keys
-from indextables.config import Config, known_keys
-from indextables.errors import ObjectNotFoundError, VersionGapError, XRefError
+from indextables.config import Config
+from indextables.errors import NotATableError, ObjectNotFoundError, VersionGapError, XRefError
 from indextables.log.actions import Action, AddXRef, Metadata, Protocol, RemoveXRef
 from indextables.log.avro_state import KeepManifest
 from indextables.log.cache import CacheStats, LogCache, tracked
@@ -103,7 +103,8 @@ class TransactionLog:
 
         `keep_manifest` decides by the partition bounds of a manifest whether its files can matter;
         the snapshot may then lack others (`partial`). Such a snapshot answers the question that it
-        was made for and nothing else: it is neither kept nor committed on.
+        was made for and nothing else: it is neither kept nor committed on. `completed` reads the
+        rest of it, without another look at the log.
         """
         if timestamp_ms is not None:
             version = version_at(self.store, self._reader, timestamp_ms, now_ms=self.now_ms())
@@ -113,6 +114,36 @@ class TransactionLog:
             snapshot = self._reader.at(version)
         check_readable(snapshot.protocol, uri=self.store.uri, config=self.config)
         return snapshot
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        try:
+            self.snapshot()
+        except NotATableError:
+            return False
+        return True
+
+    def after(self, version: int) -> Snapshot:
+        """A version that this log committed, or a newer one that it knows by now.
+
+        What follows a commit, such as a merge, may have made further versions.
+        """
+        known = self._cache.latest()
+        if known is not None and known[0].version >= version:
+            return known[0]
+        return self.snapshot(version=version)
+
+    def completed(
+        self, snapshot: Snapshot, *, keep_manifest: KeepManifest | None = None
+    ) -> Snapshot:
+        """A partial snapshot with the files that it lacks: all, or those of some manifests."""
+        if snapshot.unread is None:
+            return snapshot
+        found = snapshot.unread(keep_manifest)
+        if not found.partial:
+            self._cache.remember_latest(found)
+            self._reader.recognise(found)
+        return found
 
     def newest(self) -> Snapshot:
         """The newest snapshot the store has, however stale a reader may be."""
@@ -147,8 +178,10 @@ class TransactionLog:
 
     def record_skips(self, reasons: Mapping[str, str], *, operation: str) -> Committed | None:
         """Record files that a job could not process, each with its reason."""
-        config = self.config
-        if not config[keys.SKIPPED_FILES_TRACKING] or not reasons:
+        if not reasons:
+            return None
+        config = self._effective()
+        if not config[keys.SKIPPED_FILES_TRACKING]:
             return None
         return self.commit(
             Transaction(
@@ -216,11 +249,11 @@ class TransactionLog:
         return plan
 
     def _effective(self) -> Config:
-        return self.config.over(known_keys(self._reader.latest().metadata.configuration))
+        return self.config.over_properties(self._reader.latest().metadata.configuration)
 
     def _after_commit(self, committed: Committed) -> None:
         snapshot = committed.snapshot
-        config = self.config.over(known_keys(snapshot.metadata.configuration))
+        config = self.config.over_properties(snapshot.metadata.configuration)
         due = snapshot.version > 0 and snapshot.version % config[keys.CHECKPOINT_INTERVAL] == 0
         if not (config[keys.CHECKPOINT_ENABLED] and due):
             return
@@ -239,7 +272,7 @@ class TransactionLog:
             )
 
     def _write_checkpoint(self, snapshot: Snapshot, *, force_compaction: bool) -> LastCheckpoint:
-        config = self.config.over(known_keys(snapshot.metadata.configuration))
+        config = self.config.over_properties(snapshot.metadata.configuration)
         if config[keys.STATE_FORMAT] != "json" and not has_avro_state(snapshot.protocol):
             # Readers of an older protocol do not know Avro states, and versions go after a while.
             if config[keys.PROTOCOL_AUTO_UPGRADE]:

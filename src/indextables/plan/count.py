@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +10,8 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.execute import Environment
 from indextables.plan.scan import route_files, split_tasks
 from indextables.plan.skipping import judge
+from indextables.plan.view import TableView
 from indextables.predicate import FALSE, TRUE, Predicate
-from indextables.xref.route import Router
 
 
 def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Table]:
@@ -37,19 +35,13 @@ def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Ta
     )
 
 
-def count_rows(
-    snapshot: Snapshot,
-    predicate: Predicate,
-    environment: Callable[[], Environment],
-    *,
-    router: Router | None = None,
-) -> int:
-    """How many rows of a snapshot match. The environment is made if splits have to be opened."""
-    known, doubtful = count_from_log(snapshot, predicate)
-    if router is not None and doubtful.num_rows:
-        doubtful, _ = route_files(router, predicate, doubtful)
-    tasks = [t for t in split_tasks(snapshot, doubtful, predicate) if t.predicate != FALSE]
+def count_rows(view: TableView, predicate: Predicate) -> int:
+    """How many rows of a table match. Indexes are opened if the log and XRefs leave a doubt."""
+    known, doubtful = count_from_log(view.snapshot, predicate)
+    if doubtful.num_rows:
+        doubtful, _ = route_files(view.router, predicate, doubtful)
+    tasks = [t for t in split_tasks(view.snapshot, doubtful, predicate) if t.predicate != FALSE]
     if not tasks:
         return known
-    here = environment()
+    here = Environment.of(view)
     return known + sum(here.map(lambda task: here.rows(task).count(), tasks))

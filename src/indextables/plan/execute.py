@@ -10,25 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import SchemaError
-from indextables.log.snapshot import Snapshot
 from indextables.plan.scan import ScanPlan, SplitTask
 from indextables.plan.split_rows import Piece, SplitRows
+from indextables.plan.view import TableView
 from indextables.schema import column_field
-from indextables.split.mapping import Mapping
 from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
 from indextables.storage import Store
 from indextables.xref.pool import close_xrefs
-from indextables.xref.route import Router
-
-MAPPING_PROPERTY = "indextables.mapping"
-"""The table property that holds the mapping of the table's columns."""
 
 Result = TypeVar("Result")
 
@@ -43,15 +36,15 @@ class Environment:
     parallelism: int
 
     @classmethod
-    def of(cls, store: Store, snapshot: Snapshot, config: Config) -> Environment:
-        """The environment of a snapshot in this process."""
-        context = search_context(snapshot, config)
+    def of(cls, view: TableView) -> Environment:
+        """The environment of a table in this process."""
+        config = view.config
         pool = _shared_pool(
             config[keys.CACHE_DISK_PATH],
             config[keys.CACHE_DISK_MAX_SIZE],
             config[keys.MAX_OPEN_SPLITS],
         )
-        return cls(store, pool, context, config[keys.READ_PARALLELISM])
+        return cls(view.store, pool, view.context, config[keys.READ_PARALLELISM])
 
     def searcher(self, task: SplitTask) -> SplitSearcher:
         """The split of a task, opened when it is first used."""
@@ -131,38 +124,7 @@ def close_indexes() -> int:
         return close_xrefs() + sum(pool.clear() for pool in _pools.values())
 
 
-def search_context(snapshot: Snapshot, config: Config) -> SearchContext:
-    """What a search of a snapshot means."""
-    return SearchContext(
-        snapshot.schema,
-        mapping_of(snapshot),
-        zone=ZoneInfo("UTC"),
-        max_expansions=config[keys.MAX_EXPANSIONS],
-    )
-
-
-def router_of(store: Store, snapshot: Snapshot, config: Config) -> Router:
-    """What asks the cross-references of a snapshot."""
-    return Router(store, snapshot.xrefs, config, lambda: search_context(snapshot, config))
-
-
-def mapping_of(snapshot: Snapshot) -> Mapping:
-    """How the table's columns are searched."""
-    text = snapshot.metadata.configuration.get(MAPPING_PROPERTY)
-    if text is None:
-        raise SchemaError(
-            f"'{snapshot.uri}' was not written by this product: its log can be read, its splits "
-            "cannot. Read it with the product that wrote it, and write the rows to a new table."
-        )
-    return _mapping(text)
-
-
-@functools.lru_cache(maxsize=256)  # every query of a table asks for the same
-def _mapping(text: str) -> Mapping:
-    return Mapping.from_json(text)
-
-
-def run_scan(plan: ScanPlan, environment: Environment) -> Iterator[pa.Table]:
+def run_scan(plan: ScanPlan) -> Iterator[pa.Table]:
     """The rows of a plan, piece by piece, in the order of its splits.
 
     Splits are searched ahead of whoever takes the rows; of large results only a few pieces are in
@@ -171,6 +133,7 @@ def run_scan(plan: ScanPlan, environment: Environment) -> Iterator[pa.Table]:
     left = plan.limit
     if left == 0:
         return
+    environment = Environment.of(plan.view)
 
     def search(task: SplitTask) -> pa.Table | list[Piece]:
         pieces = environment.rows(task).pieces(plan.columns, limit=plan.limit)
@@ -194,4 +157,4 @@ def run_scan(plan: ScanPlan, environment: Environment) -> Iterator[pa.Table]:
 
 def result_schema(plan: ScanPlan) -> pa.Schema:
     """The schema of the rows that a plan gives."""
-    return pa.schema([column_field(plan.snapshot.schema, name) for name in plan.columns])
+    return pa.schema([column_field(plan.view.schema, name) for name in plan.columns])

@@ -14,7 +14,7 @@ _WHY = {
 }
 
 
-def explain_scan(plan: ScanPlan, mapping: Mapping) -> str:
+def explain_scan(plan: ScanPlan) -> str:
     """The stages of a plan, and how each split will be read."""
     snapshot = plan.snapshot
     lines = [
@@ -31,7 +31,7 @@ def explain_scan(plan: ScanPlan, mapping: Mapping) -> str:
         lines.append(f"  {stage.name:<11}{kept}  {_WHY[stage.name]}")
     if plan.routing is not None:
         lines.append(f"  routing    {plan.routing}")
-    ways = dict.fromkeys(_access(task.predicate, mapping) for task in plan.tasks)
+    ways = dict.fromkeys(_access(task.predicate, plan.view.mapping) for task in plan.tasks)
     lines.append(f"  read       {len(plan.tasks):>8,} splits  {'; '.join(ways)}".rstrip())
     return "\n".join(lines)
 

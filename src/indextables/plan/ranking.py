@@ -12,12 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from indextables.config import Config
 from indextables.errors import QueryError
-from indextables.log.snapshot import Snapshot
-from indextables.plan.execute import Environment, router_of
+from indextables.plan.execute import Environment
 from indextables.plan.scan import plan_scan, split_tasks
 from indextables.plan.split_rows import Mask, SplitRows
+from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, Search
 from indextables.schema import column_field
 from indextables.split.memory_index import Rows
@@ -29,23 +28,21 @@ SCORE = "_score"
 
 
 def top_rows(
-    snapshot: Snapshot,
-    environment: Environment,
+    view: TableView,
     search: Search,
     *,
     predicate: Predicate = TRUE,
     columns: Sequence[str],
     limit: int | None,
-    config: Config,
 ) -> pa.Table:
     """The best rows, best first, with their scores in the last column."""
+    snapshot, environment = view.snapshot, Environment.of(view)
     tasks = split_tasks(snapshot, snapshot.entries, TRUE)
     searchers = [environment.searcher(task) for task in tasks]
     within = None
     if predicate != TRUE:
         # Conditions are routed; the search is not: every live split counts in its statistics.
-        router = router_of(environment.store, snapshot, config)
-        plan = plan_scan(snapshot, predicate=predicate, router=router)
+        plan = plan_scan(view, predicate=predicate)
         kept = {t.path: t.predicate for t in plan.tasks}
         within = [
             _mask(searcher, kept.get(task.path))
@@ -54,7 +51,7 @@ def top_rows(
     total = sum(task.num_records or searcher.split.info.rows
                 for task, searcher in zip(tasks, searchers, strict=True))  # fmt: skip
     wanted = total if limit is None else limit
-    with CombinedSearcher(searchers, search, config) as combined:
+    with CombinedSearcher(searchers, search, view.config) as combined:
         found = combined.top(wanted, within=within)
 
         def read(names: list[str], splits: Rows, rows: Rows) -> pa.Table:

@@ -20,6 +20,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.bind import bind_partition
 from indextables.plan.skipping import keep_mask, partition_only
 from indextables.plan.statistics import Flags, decode, lookup
+from indextables.plan.view import TableView
 from indextables.predicate import FALSE, NULL, TRUE, Predicate, conjunction, conjuncts
 from indextables.schema import ROW_IDENTITY
 from indextables.xref.route import Router, Verdict
@@ -51,25 +52,31 @@ class Stage:
 class ScanPlan:
     """The splits to read, the columns to return, and how planning got there."""
 
-    snapshot: Snapshot
+    view: TableView
     predicate: Predicate
     columns: tuple[str, ...]
     limit: int | None
     tasks: tuple[SplitTask, ...]
     stages: tuple[Stage, ...] = field(default=())
     routing: Verdict | None = None
-    """What the cross-references said, if there was a router."""
+    """What the cross-references said, if they were asked."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version that is read."""
+        return self.view.snapshot
 
 
 def plan_scan(
-    snapshot: Snapshot,
+    view: TableView,
     *,
     predicate: Predicate = TRUE,
     columns: Sequence[str] | None = None,
     limit: int | None = None,
-    router: Router | None = None,
+    route: bool = True,
 ) -> ScanPlan:
-    """Plan which splits of a snapshot a predicate needs; a router asks the cross-references."""
+    """Plan which splits of a table a predicate needs; without `route`, no XRef is asked."""
+    snapshot = view.snapshot
     files = snapshot.entries
     chosen = checked_columns(snapshot, columns)
     stages = [_stage("table", files)]
@@ -85,12 +92,12 @@ def plan_scan(
             files = files if keep.all() else files.filter(pa.array(keep))
         stages.append(_stage(name, files))
     verdict = None
-    if router is not None:
-        files, verdict = route_files(router, predicate, files)
+    if route:
+        files, verdict = route_files(view.router, predicate, files)
         if verdict.consulted:
             stages.append(_stage("xrefs", files))
     tasks = tuple(t for t in split_tasks(snapshot, files, predicate) if t.predicate != FALSE)
-    return ScanPlan(snapshot, predicate, chosen, limit, tasks, tuple(stages), verdict)
+    return ScanPlan(view, predicate, chosen, limit, tasks, tuple(stages), verdict)
 
 
 def route_files(router: Router, predicate: Predicate, files: pa.Table) -> tuple[pa.Table, Verdict]:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from indextables.config import Config
+from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.view import TableView
 from indextables.runner import Runner
 from indextables.storage import Store, canonical_uri, open_store
 
@@ -47,6 +49,11 @@ class TableAccess:
     def log(self) -> TransactionLog:
         """The table's log, the same one for all in this process that reach it this way."""
         return _LOGS.get(self)
+
+    def view(self, snapshot: Snapshot | None = None) -> TableView:
+        """The newest version of the table, or the one of a snapshot."""
+        log = self.log()
+        return TableView(log.store, log.snapshot() if snapshot is None else snapshot, self.settings)
 
     def __getstate__(self) -> dict[str, object]:
         return {"path": self.path, "config": dict(self.config), "storage": dict(self.storage)}

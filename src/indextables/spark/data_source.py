@@ -19,15 +19,17 @@ from pyspark.sql import datasource as source
 from pyspark.sql.types import StructType
 
 from indextables.errors import SchemaError
+from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.log.snapshot import Snapshot
-from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.plan.scan import SplitTask, plan_scan
+from indextables.plan.view import TableView
 from indextables.spark.access import TableAccess
 from indextables.spark.options import SourceOptions
 from indextables.spark.read_task import SplitReader, in_groups
+from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, worker_schema
 from indextables.spark.search_mapping import with_mappings
-from indextables.spark.write_job import Kind, TaskOutput, WriteJob, plan_write
+from indextables.split.mapping import MAPPING_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -95,16 +97,18 @@ class IndexTablesSource(source.DataSource):
         if overwrite:
             kind = "partitions" if options.dynamic else "overwrite"
             kind = "where" if options.replace_where is not None else kind
+        access = options.access()
         job = plan_write(
-            options.access(),
+            access.log(),
             table_schema(schema),
+            settings=access.settings,
             kind=kind,
             where=options.replace_where if kind == "where" else None,
             partition_by=options.partition_by,
             merge_schema=options.merge_schema,
             overwrite_schema=options.overwrite_schema,
         )
-        return TableWriter(job)
+        return TableWriter(job, access)
 
 
 def alias(provider: str) -> type[IndexTablesSource]:
@@ -142,9 +146,9 @@ class TableReader(source.DataSourceReader):
 
     def partitions(self) -> Sequence[source.InputPartition]:
         found: list[source.InputPartition] = []
-        for access, snapshot in self._snapshots():
-            plan = plan_scan(snapshot, columns=[f.name for f in self.schema.fields])
-            reader = SplitReader(access, snapshot.metadata, plan.columns)
+        for view in self._views():
+            plan = plan_scan(view, columns=[f.name for f in self.schema.fields])
+            reader = SplitReader(view, plan.columns)
             groups = in_groups(plan.tasks, parallelism=_PARALLELISM)
             found += [SplitPartition(reader, group) for group in groups]
         return found
@@ -154,12 +158,9 @@ class TableReader(source.DataSourceReader):
             return
         yield from partition.reader.batches(partition.tasks, worker_schema(self.schema))
 
-    def _snapshots(self) -> list[tuple[TableAccess, Snapshot]]:
+    def _views(self) -> list[TableView]:
         accesses = [self.options.access(path) for path in self.versions]
-        return [
-            (access, access.log().snapshot(version=self.versions[access.path]))
-            for access in accesses
-        ]
+        return [a.view(a.log().snapshot(version=self.versions[a.path])) for a in accesses]
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -175,8 +176,9 @@ class Stored(source.WriterCommitMessage):
 class TableWriter(source.DataSourceArrowWriter):
     """Tasks store splits, `commit` names them in the log."""
 
-    def __init__(self, job: WriteJob) -> None:
+    def __init__(self, job: WriteJob, access: TableAccess) -> None:
         self.job = job
+        self.access = access
 
     def write(  # type: ignore[override]
         self, iterator: Iterator[pa.RecordBatch]
@@ -184,10 +186,10 @@ class TableWriter(source.DataSourceArrowWriter):
         return Stored(self.job.write(iterator))
 
     def commit(self, messages: list[source.WriterCommitMessage | None]) -> None:
-        self.job.commit(_outputs(messages))
+        self.job.commit(self.access.log(), _outputs(messages), runner=executors())
 
     def abort(self, messages: list[source.WriterCommitMessage | None]) -> None:
-        self.job.abort(_outputs(messages))
+        self.job.abort(self.access.log(), _outputs(messages))
 
 
 def _outputs(messages: Sequence[source.WriterCommitMessage | None]) -> list[TaskOutput]:

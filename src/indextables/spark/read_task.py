@@ -8,7 +8,7 @@ read or the query fails.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,15 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.config import known_keys
 from indextables.log.actions import Metadata
-from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.plan.execute import Environment
 from indextables.plan.ranking import top_rows
 from indextables.plan.scan import SplitTask
+from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search
 from indextables.schema import from_json
-from indextables.spark.access import TableAccess
 from indextables.spark.aggregation import Aggregation
 from indextables.spark.search_pushdown import (
     INDEX_ALL,
@@ -60,8 +58,7 @@ class Order:
 class SplitReader:
     """Reads splits: columns or aggregates of the matching rows, some of them if that is enough."""
 
-    access: TableAccess
-    metadata: Metadata
+    view: TableView
     columns: tuple[str, ...]
     limit: int | None = None
     order: Order | None = None
@@ -70,7 +67,12 @@ class SplitReader:
     @cached_property
     def environment(self) -> Environment:
         """What it takes to read the table's splits in this process."""
-        return environment_of(self.access, self.metadata)
+        return Environment.of(self.view)
+
+    @property
+    def metadata(self) -> Metadata:
+        """What the log says about the table."""
+        return self.view.snapshot.metadata
 
     def tables(self, tasks: Sequence[SplitTask]) -> Iterator[pa.Table]:
         """The answer of these splits, piece by piece."""
@@ -130,7 +132,8 @@ class SplitReader:
             yield from renamed.cast(schema).to_batches(max_chunksize=_ROWS_AT_ONCE)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "environment"}
+        kept = {k: v for k, v in self.__dict__.items() if k != "environment"}
+        return {**kept, "view": self.view.for_tasks()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -140,8 +143,7 @@ class SplitReader:
 class ScoredReader:
     """Reads rows with their scores: one search over all splits, so that scores are the table's."""
 
-    access: TableAccess
-    snapshot: Snapshot
+    view: TableView
     search: Search
     predicate: Predicate
     columns: tuple[str, ...]
@@ -150,16 +152,13 @@ class ScoredReader:
     def table(self) -> pa.Table:
         """The best rows, best first."""
         wanted = [name for name in self.columns if name != SCORE]
-        metadata = self.snapshot.metadata
-        config = self.access.settings.over(known_keys(metadata.configuration))
+        metadata = self.view.snapshot.metadata
         found = top_rows(
-            self.snapshot,
-            Environment.of(self.access.store(), self.snapshot, config),
+            self.view,
             self.search,
             predicate=self.predicate,
             columns=_real(wanted, metadata),
             limit=self.limit,
-            config=config,
         )
         return with_hidden(found, self.columns, metadata)
 
@@ -195,14 +194,6 @@ def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
     for start in range(0, count, _ROWS_AT_ONCE):
         empty: Any = pa.array([{}] * min(_ROWS_AT_ONCE, count - start), pa.struct([]))
         yield pa.RecordBatch.from_struct_array(empty)
-
-
-def environment_of(access: TableAccess, metadata: Metadata) -> Environment:
-    """The environment of a table whose files are known already."""
-    store = access.store()
-    snapshot: Snapshot = replace(empty_snapshot(store.uri), metadata=metadata)
-    config = access.settings.over(known_keys(metadata.configuration))
-    return Environment.of(store, snapshot, config)
 
 
 def in_groups(tasks: Sequence[SplitTask], *, parallelism: int) -> list[list[SplitTask]]:

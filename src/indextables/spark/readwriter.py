@@ -16,14 +16,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from indextables.errors import ConfigError, NotATableError, SchemaError, TableExistsError
+from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.commit_write import Written
+from indextables.jobs.write_job import Exclusive, Kind, WriteJob, plan_write
 from indextables.predicate.temporal import time_zone
 from indextables.spark.access import TableAccess
 from indextables.spark.data_source import ALIASES, NAME, snapshot_of
 from indextables.spark.options import SourceOptions
 from indextables.spark.schemas import table_schema
-from indextables.spark.write_job import Exclusive, Kind, RowChange, plan_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,15 +42,12 @@ class Bridge(Protocol):
         self,
         frame: DataFrame,
         access: TableAccess,
-        options: SourceOptions,
-        *,
-        kind: Kind,
-        exclusive: Exclusive,
+        job: WriteJob,
     ) -> None:
-        """Write a DataFrame."""
+        """Write a DataFrame as planned."""
         ...
 
-    def change_rows(self, frame: DataFrame, access: TableAccess, change: RowChange) -> Written:
+    def change_rows(self, frame: DataFrame, access: TableAccess, job: WriteJob) -> Written:
         """Write rows, each in place of the row that its last two columns name."""
         ...
 
@@ -289,23 +286,23 @@ def _save(  # noqa: PLR0917 - Spark's arguments
     parsed = SourceOptions.parse(given, session_settings(spark))
     access = parsed.access()
     kind, exclusive = _kind(java.curmode().name(), parsed)
-    if exclusive is not None and _exists(access):
-        if exclusive == "error":
-            raise TableExistsError(access.uri)
+    if exclusive == "ignore" and access.log().exists():
         return None
     # What is wrong is an error here; in a worker it would be a traceback.
-    plan_write(
-        access,
+    job = plan_write(
+        access.log(),
         table_schema(writer._df.schema),
+        settings=access.settings,
         kind=kind,
         where=parsed.replace_where,
         partition_by=parsed.partition_by,
         merge_schema=parsed.merge_schema,
         overwrite_schema=parsed.overwrite_schema,
+        exclusive=exclusive,
     )
     bridge = bridge_of(spark)
     if bridge is not None:
-        bridge.write(writer._df, access, parsed, kind=kind, exclusive=exclusive)
+        bridge.write(writer._df, access, job)
         return None
     fresh = writer._df.write.format(NAME).mode("append" if kind == "append" else "overwrite")
     ours = {name: value for name, value in given.items() if name.lower() != "path"}
@@ -388,14 +385,6 @@ def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
         raise ConfigError("replaceWhere replaces rows: use it with mode('overwrite').")
     exclusive: dict[str, Exclusive] = {"ErrorIfExists": "error", "Ignore": "ignore"}
     return "append", exclusive.get(mode)
-
-
-def _exists(access: TableAccess) -> bool:
-    try:
-        access.log().snapshot()
-    except NotATableError:
-        return False
-    return True
 
 
 # --- Scala's collections ---------------------------------------------------------------------

@@ -26,13 +26,13 @@ from indextables.errors import (
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
 from indextables.jobs.row_changes import replace_rows
+from indextables.jobs.write_job import plan_row_change
 from indextables.log.snapshot import Snapshot
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
 from indextables.spark.access import TableAccess
 from indextables.spark.data_source import NAME
-from indextables.spark.write_job import RowChange
 from indextables.sql.assigned import Assigned, split_assignments
 from indextables.sql.forms import words_of
 from indextables.sql.statements import DeleteRows, UpdateRows
@@ -82,11 +82,10 @@ def delete_rows(
     }
     return replace_rows(
         access.log(),
-        snapshot,
+        access.view(snapshot),
         numbers,
         reads_again=_reads_again(statement),
         parameters={"where": statement.where or "true"},
-        config=access.settings,
     )
 
 
@@ -104,12 +103,12 @@ def update_rows(
     columns += _identity(snapshot)
     source = _source(statement, snapshot)
     rows = query(f"{statement.ctes} SELECT {', '.join(columns)} FROM {source}")
-    change = RowChange(
-        snapshot,
+    job = plan_row_change(
+        access.view(snapshot),
         reads_again=_reads_again(statement),
         parameters={"where": statement.where or "true", "set": statement.set},
     )
-    return bridge.change_rows(rows, access, change)
+    return bridge.change_rows(rows, access, job)
 
 
 # --- the query ---------------------------------------------------------------------------------

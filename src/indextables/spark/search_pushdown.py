@@ -25,12 +25,11 @@ import orjson
 import pyarrow as pa
 
 from indextables.log.actions import Metadata
-from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.predicate import Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.schema import from_json
 from indextables.split.flat import search_rows
-from indextables.split.mapping import Mapping
+from indextables.split.mapping import MAPPING_PROPERTY, Mapping
 
 SCORE, INDEX_ALL = "_score", "_indexall"
 

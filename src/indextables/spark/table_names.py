@@ -32,9 +32,7 @@ def open_target(spark: SparkSession, target: Target) -> Table:
 
 def table_at(access: TableAccess) -> Table:
     """The table at a place."""
-    table = Table(access.log(), config=access.settings, version=None)
-    table.snapshot()
-    return table
+    return Table.of_log(access.log())
 
 
 def store_at(spark: SparkSession, path: str) -> Store:

@@ -37,6 +37,9 @@ RECORDS: tuple[Record, ...] = get_args(Record)
 WORDS: frozenset[Kind] = frozenset(("text", "string", "json"))
 """Kinds that are words in the index."""
 
+MAPPING_PROPERTY = "indextables.mapping"
+"""The table property that holds the mapping of the table's columns."""
+
 ROW_FIELD = "_row"
 """Present in every index: the row number, so that the order of segments can be proved."""
 

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.config import known_keys
 from indextables.errors import LogError, StorageError
 from indextables.log.avro_state import read_state_manifest
 from indextables.log.last_checkpoint import read_last_checkpoint
@@ -75,7 +74,7 @@ def _describe(log: TransactionLog) -> dict[str, Any]:
             "num_files": at.num_files,
             "total_bytes": at.total_bytes,
         }
-    config = log.config.over(known_keys(newest.metadata.configuration))
+    config = log.config.over_properties(newest.metadata.configuration)
     state = read_state_manifest(log.store, found[0], config=config)
     entries = sum(manifest.num_entries for manifest in state.manifests)
     dead = len(state.tombstones)

@@ -7,7 +7,7 @@ import tempfile
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.config import Config, known_keys
+from indextables.config import Config
 from indextables.errors import StatementError
 from indextables.jobs.merge_splits import EMPTY, Merged, MergeLimits
 from indextables.sql.rows import columns
@@ -46,7 +46,7 @@ def merge_splits(statement: MergeSplits, session: Session) -> pa.Table:
         max_sources=statement.max_sources,
     )
     table = session.resolve(statement.table)
-    config = session.config.over(known_keys(table.snapshot().metadata.configuration))
+    config = session.config.over_properties(table.metadata().configuration)
     merged = _merged(statement, table, session)
     if merged.status == "error":  # a schedule has to notice; a part that failed is a row
         raise StatementError(f"Nothing of '{table.uri}' was merged: {merged.message}")

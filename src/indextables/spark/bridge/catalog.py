@@ -17,7 +17,7 @@ from indextables.errors import (
     ObjectNotFoundError,
     TableExistsError,
 )
-from indextables.jobs.new_table import new_table
+from indextables.jobs.write_target import new_table
 from indextables.log.actions import Action
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
@@ -228,14 +228,15 @@ class Catalog(NamedCatalog):
                     "rows, INSERT INTO it."
                 )
             return False
-        metadata, _ = new_table(
+        metadata = new_table(
             schema,
             partition_by=partitions,
             properties={k: v for k, v in given.items() if k.lower() not in _RESERVED},
             config=access.settings,
             name=None if _is_path(identifier.name()) else identifier.name(),
             description=given.get("comment"),
-        )
+        ).metadata
+        assert metadata is not None
         try:
             log.commit(Transaction(operation=Operation.CREATE, actions=[metadata]))
         except TableExistsError:
@@ -260,7 +261,7 @@ class Catalog(NamedCatalog):
             every = [(change, wanted_protocol(change, uri=access.uri)) for change in changes]
             protocols = [protocol for _, protocol in every if protocol is not None]
             others = [change for change, protocol in every if protocol is None]
-            metadata = [changed(newest, others, access, self.java)] if others else []
+            metadata = [changed(access.view(newest), others, self.java)] if others else []
             return [*protocols, *metadata]
 
         try:
@@ -330,7 +331,7 @@ class Catalog(NamedCatalog):
         self, identifier: JavaObject, access: TableAccess, snapshot: Snapshot
     ) -> BridgedTable:
         shown = ".".join([self._name, *identifier.namespace(), f"`{identifier.name()}`"])
-        return BridgedTable(self.java, access, snapshot, name=shown)
+        return BridgedTable(self.java, access, access.view(snapshot), name=shown)
 
     def _no_such_table(self, identifier: JavaObject) -> Exception:
         return self._exception("NoSuchTableException", identifier)

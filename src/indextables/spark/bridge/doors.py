@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from indextables.config import ARIADNE_STORAGE_PATH
-from indextables.errors import ExpressionError, IndexTablesError, NotATableError
+from indextables.errors import ExpressionError, IndexTablesError
 from indextables.jobs.commit_write import Written
-from indextables.jobs.new_table import new_table
-from indextables.log.snapshot import empty_snapshot
+from indextables.jobs.write_job import WriteJob
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge import session_catalog
 from indextables.spark.bridge.catalog import Catalog
@@ -19,11 +17,9 @@ from indextables.spark.bridge.file_catalog import FileSources, file_catalog
 from indextables.spark.bridge.frames import has_generator
 from indextables.spark.bridge.jvm import Jvm
 from indextables.spark.bridge.search_functions import install_search
-from indextables.spark.bridge.table import BridgedTable, WriteSettings
+from indextables.spark.bridge.table import BridgedTable, PlannedWrite
 from indextables.spark.data_source import NAME, snapshot_of
 from indextables.spark.options import SourceOptions
-from indextables.spark.schemas import table_schema
-from indextables.spark.write_job import Exclusive, Kind, RowChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,49 +73,28 @@ class SessionBridge:
 
     def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
         """The rows of a table at the version that the options name."""
-        table = BridgedTable(self.java, access, snapshot_of(access, options))
+        table = BridgedTable(self.java, access, access.view(snapshot_of(access, options)))
         return self._frame(self._relation(table))
 
     def write(
         self,
         frame: DataFrame,
         access: TableAccess,
-        options: SourceOptions,
-        *,
-        kind: Kind,
-        exclusive: Exclusive,
+        job: WriteJob,
     ) -> None:
-        """Write a DataFrame; tasks store, this process commits."""
-        settings = WriteSettings(
-            kind=kind,
-            exclusive=exclusive,
-            where=options.replace_where,
-            partition_by=options.partition_by,
-            merge_schema=options.merge_schema,
-            overwrite_schema=options.overwrite_schema,
-        )
-        try:
-            snapshot = access.log().snapshot()
-        except NotATableError:
-            metadata, _ = new_table(
-                table_schema(frame.schema),
-                partition_by=options.partition_by or (),
-                properties={},
-                config=access.settings,
-            )
-            snapshot = replace(empty_snapshot(access.uri), metadata=metadata)
-        self._append(BridgedTable(self.java, access, snapshot, writing=settings), frame)
+        """Write a DataFrame as planned; tasks store, this process commits."""
+        self._append(BridgedTable(self.java, access, job.view, writing=PlannedWrite(job)), frame)
 
-    def change_rows(self, frame: DataFrame, access: TableAccess, change: RowChange) -> Written:
+    def change_rows(self, frame: DataFrame, access: TableAccess, job: WriteJob) -> Written:
         """Write rows, each in place of the row that its last two columns name."""
         if has_generator(frame):
             raise ExpressionError(
-                change.parameters["set"], "a column takes one value, and this makes rows"
+                job.parameters["set"], "a column takes one value, and this makes rows"
             )
         done: list[Written | IndexTablesError] = []
-        settings = WriteSettings(kind="rows", change=change, report=done.append)
+        writing = PlannedWrite(job, done.append)
         try:
-            self._append(BridgedTable(self.java, access, change.snapshot, writing=settings), frame)
+            self._append(BridgedTable(self.java, access, job.view, writing=writing), frame)
         except Exception:
             if not done:
                 raise

@@ -23,15 +23,14 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from indextables import config as keys
-from indextables.config import Config
 from indextables.log.snapshot import Snapshot
-from indextables.plan.execute import mapping_of
 from indextables.plan.scan import SplitTask
+from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
 from indextables.runner import LocalRunner
-from indextables.spark.access import TableAccess
 from indextables.spark.bridge.jvm import PYTHON_UTILS, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema
+from indextables.split.mapping import Mapping
 from indextables.split.search import SplitFile
 from indextables.storage.local import LocalStore
 
@@ -41,11 +40,10 @@ _BLOCK = 128 << 20
 _OPTIONS = {"parquet.page.verify-checksum.enabled": "true"}
 
 
-def is_worth_an_index(predicate: Predicate, snapshot: Snapshot) -> bool:
+def is_worth_an_index(predicate: Predicate, mapping: Mapping) -> bool:
     """Whether the index of a split narrows down a predicate's rows."""
     if searches(predicate):
         return True
-    mapping = mapping_of(snapshot)
 
     def helps(node: Predicate) -> bool:
         match node:
@@ -73,12 +71,10 @@ class NativeScans:
     snapshot: Snapshot
 
     @classmethod
-    def of(
-        cls, java: Jvm, access: TableAccess, snapshot: Snapshot, config: Config
-    ) -> NativeScans | None:
+    def of(cls, java: Jvm, view: TableView) -> NativeScans | None:
         """Native scans of a table; None where Spark could not read its files as we do."""
-        store = access.store()
-        if not config[keys.NATIVE_SCAN] or not isinstance(store, LocalStore):
+        store, snapshot = view.store, view.snapshot
+        if not view.config[keys.NATIVE_SCAN] or not isinstance(store, LocalStore):
             return None
         if not all(_is_plain(snapshot.schema.field(n).type) for n in snapshot.partition_columns):
             return None

@@ -16,7 +16,6 @@ from indextables.errors import DamagedIndexError
 from indextables.plan.execute import Environment
 from indextables.plan.scan import ScanPlan, SplitTask
 from indextables.predicate import Compare, In, Predicate, Search, conjuncts
-from indextables.spark.access import TableAccess
 from indextables.split.propose import propose
 from indextables.split.search import SplitSearcher
 from indextables.storage.local import LocalStore
@@ -59,8 +58,11 @@ class OnDriver:
     """What the driver can do with a planned scan."""
 
     plan: ScanPlan
-    access: TableAccess
-    config: Config
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the scan."""
+        return self.plan.view.config
 
     @property
     def has_few_rows(self) -> bool:
@@ -95,7 +97,7 @@ class OnDriver:
         if not asked:
             return None
         most = max(most, self.config[keys.DRIVER_MAX_AGGREGATED_ROWS])
-        environment = Environment.of(self.access.store(), self.plan.snapshot, self.config)
+        environment = Environment.of(self.plan.view)
 
         def fewest(task: SplitTask) -> int:
             searcher = environment.searcher(task)
@@ -128,5 +130,5 @@ class OnDriver:
         tasks = self.plan.tasks
         if len(tasks) > self.config[keys.DRIVER_MAX_SPLITS]:
             return False
-        local = isinstance(self.access.store(), LocalStore)
+        local = isinstance(self.plan.view.store, LocalStore)
         return local or sum(task.size for task in tasks) <= _MOST_FETCHED

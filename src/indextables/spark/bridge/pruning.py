@@ -44,7 +44,9 @@ class Pruning:
         """The splits that may hold rows for these conditions."""
         snapshot = self.plan.snapshot
         keys = conjunction(*(_understood(one, snapshot.schema) for one in conditions))
-        left = plan_scan(snapshot, predicate=conjunction(self.plan.predicate, keys)).tasks
+        left = plan_scan(
+            self.plan.view, predicate=conjunction(self.plan.predicate, keys), route=False
+        ).tasks
         kept = {task.path for task in left}
         # As they were planned: the rows that the join wants are for Spark to choose.
         return [task for task in self.plan.tasks if task.path in kept]

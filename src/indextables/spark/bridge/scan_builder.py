@@ -14,11 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.config import Config, known_keys
-from indextables.log.snapshot import Snapshot
 from indextables.plan.count import count_from_log
-from indextables.plan.execute import router_of
 from indextables.plan.scan import ScanPlan, plan_scan
+from indextables.plan.view import TableView
 from indextables.predicate import (
     TRUE,
     Boolean,
@@ -31,7 +29,6 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field
 from indextables.predicate.search import over_fields
 from indextables.schema import HIDDEN
-from indextables.spark.access import TableAccess
 from indextables.spark.aggregation import Aggregation
 from indextables.spark.bridge.aggregates import (
     aggregate_schema,
@@ -65,12 +62,11 @@ _MAX_ORDERED = 10_000
 class ScanBuilder:
     """Collects what Spark pushes down, then builds the scan."""
 
-    def __init__(
-        self, java: Jvm, access: TableAccess, snapshot: Snapshot, schema: JavaObject
-    ) -> None:
+    def __init__(self, java: Jvm, uri: str, view: TableView, schema: JavaObject) -> None:
         self.java = java
-        self._access = access
-        self._snapshot = snapshot
+        self._uri = uri
+        self._view = view
+        self._snapshot = snapshot = view.snapshot
         self._schema = schema
         self._columns = tuple(snapshot.schema.names)
         self._predicate: Predicate = TRUE
@@ -89,13 +85,13 @@ class ScanBuilder:
         translator = Translator(
             self._snapshot.schema,
             self.java.conf.sessionLocalTimeZone(),
-            self._config[keys.INDEXQUERY_MAX_LENGTH],
-            self._config[keys.INDEXQUERY_MAX_DEPTH],
+            self._view.config[keys.INDEXQUERY_MAX_LENGTH],
+            self._view.config[keys.INDEXQUERY_MAX_DEPTH],
         )
         offered = [filters.apply(number) for number in range(filters.size())]
         translated = [translator.translate(one) for one in offered]
         self._predicate = conjunction(*(p for p in translated if p is not None))
-        self._by_index = is_worth_an_index(self._predicate, self._snapshot) and (
+        self._by_index = is_worth_an_index(self._predicate, self._view.mapping) and (
             bool(searches(self._predicate)) or self._here.narrows
         )
         if self._rows_in_log is None and self._native is not None:
@@ -194,8 +190,7 @@ class ScanBuilder:
                 pruning=self._pruning,
             )
         reader = SplitReader(
-            self._access,
-            self._snapshot.metadata,
+            self._view,
             self._columns,
             limit=self._limit if self._order is None else None,
             order=self._order if self._order and self._order.column != SCORE else None,
@@ -217,9 +212,7 @@ class ScanBuilder:
             described = self._described_count(aggregation)
             compute = functools.partial(self._counted, aggregation)
             return DriverScan(self.java, schema, described, compute=compute)
-        reader = SplitReader(
-            self._access, self._snapshot.metadata, aggregation.columns, aggregation=aggregation
-        )
+        reader = SplitReader(self._view, aggregation.columns, aggregation=aggregation)
         if self._driver_aggregates(aggregation):
             compute = functools.partial(_aggregated, reader, self._plan)
             return DriverScan(self.java, schema, self._described(aggregation), compute=compute)
@@ -229,8 +222,7 @@ class ScanBuilder:
         rest = conjunction(*(p for p in conjuncts(self._predicate) if not isinstance(p, Search)))
         by_score = self._order is not None and self._order.column == SCORE
         reader = ScoredReader(
-            self._access,
-            self._snapshot,
+            self._view,
             search,
             rest,
             self._columns,
@@ -254,13 +246,13 @@ class ScanBuilder:
 
     def _described_count(self, aggregation: Aggregation) -> Described:
         return describe_count(
-            self._snapshot, self._access.uri, predicate=self._predicate, aggregation=aggregation
+            self._snapshot, self._uri, predicate=self._predicate, aggregation=aggregation
         )
 
     def _described(self, what: object) -> Described:
         return describe_scan(
             self._plan,
-            self._access.uri,
+            self._uri,
             predicate=self._predicate,
             order=self._order,
             limit=self._limit,
@@ -272,20 +264,15 @@ class ScanBuilder:
     # --- decisions ---------------------------------------------------------------------------
 
     @functools.cached_property
-    def _config(self) -> Config:
-        return self._access.settings.over(known_keys(self._snapshot.metadata.configuration))
-
-    @functools.cached_property
     def _plan(self) -> ScanPlan:
-        router = router_of(self._access.store(), self._snapshot, self._config)
-        return plan_scan(self._snapshot, predicate=self._skipping or self._predicate, router=router)
+        return plan_scan(self._view, predicate=self._skipping or self._predicate)
 
     @functools.cached_property
     def _native(self) -> NativeScans | None:
         """Spark's own reader, where it is the fastest way."""
         if self._by_index or self._fits_the_driver:
             return None
-        return NativeScans.of(self.java, self._access, self._snapshot, self._config)
+        return NativeScans.of(self.java, self._view)
 
     def _search(self) -> Search | None:
         """The search that scores rows: all that a row has to match, as one."""
@@ -300,7 +287,7 @@ class ScanBuilder:
 
     @functools.cached_property
     def _here(self) -> OnDriver:
-        return OnDriver(self._plan, self._access, self._config)
+        return OnDriver(self._plan)
 
     @property
     def _fits_the_driver(self) -> bool:

@@ -7,9 +7,9 @@ import hashlib
 from dataclasses import dataclass, field
 
 from indextables.errors import QueryError
-from indextables.jobs.write_rows import delete_rows
-from indextables.log.snapshot import Snapshot
-from indextables.plan.execute import MAPPING_PROPERTY
+from indextables.jobs.row_changes import delete_rows
+from indextables.jobs.write_job import WriteJob
+from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.schema import ROW, SPLIT, from_json
 from indextables.spark.access import TableAccess
@@ -17,11 +17,10 @@ from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.partitions import PartitionManagement
 from indextables.spark.bridge.scan_builder import ScanBuilder
-from indextables.spark.bridge.table_changes import INTERNAL
 from indextables.spark.bridge.write import Report, WriteBuilder
 from indextables.spark.search_mapping import with_mappings
 from indextables.spark.search_pushdown import INDEX_ALL, SCORE
-from indextables.spark.write_job import Exclusive, Kind, RowChange
+from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.sql.calls import quoted
 
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
@@ -32,18 +31,11 @@ _CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_
                  "TRUNCATE")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSettings:
-    """What `save` decided before Spark was asked to write."""
+@dataclass(frozen=True, eq=False)
+class PlannedWrite:
+    """A write that was planned before Spark was asked to do it."""
 
-    kind: Kind
-    exclusive: Exclusive = None
-    where: str | None = None
-    partition_by: tuple[str, ...] | None = None
-    merge_schema: bool = False
-    overwrite_schema: bool = False
-    change: RowChange | None = None
-    """What an UPDATE replaces. Its rows say by two columns more which row each replaces."""
+    job: WriteJob
     report: Report = field(default=lambda _: None, repr=False)
 
 
@@ -98,14 +90,15 @@ class BridgedTable(PartitionManagement, Comparable):
         self,
         java: Jvm,
         access: TableAccess,
-        snapshot: Snapshot,
+        view: TableView,
         *,
         name: str | None = None,
-        writing: WriteSettings | None = None,
+        writing: PlannedWrite | None = None,
     ) -> None:
         self.java = java
         self.access = access
-        self.snapshot = snapshot
+        self.view = view
+        self.snapshot = view.snapshot
         self.writing = writing
         self._name = name or f"indextables.`{access.uri}`"
 
@@ -115,10 +108,11 @@ class BridgedTable(PartitionManagement, Comparable):
     @functools.cached_property
     def _key(self) -> str:
         told = sorted((k, str(v)) for k, v in {**self.access.config, **self.access.storage}.items())
-        print_ = hashlib.blake2b(repr((told, self.writing)).encode(), digest_size=8).hexdigest()
+        write = id(self.writing) if self.writing else None  # each is a table of its own
+        digest = hashlib.blake2b(repr((told, write)).encode(), digest_size=8).hexdigest()
         return (
             f"IndexTable {self.access.uri} {self.snapshot.metadata.id} "
-            f"version={self.snapshot.version} {print_}"
+            f"version={self.snapshot.version} {digest}"
         )
 
     def name(self) -> str:
@@ -141,7 +135,7 @@ class BridgedTable(PartitionManagement, Comparable):
 
     @property
     def _changes_rows(self) -> bool:
-        return self.writing is not None and self.writing.change is not None
+        return self.writing is not None and self.writing.job.kind == "rows"
 
     @functools.cached_property
     def _schema(self) -> JavaObject:
@@ -158,8 +152,7 @@ class BridgedTable(PartitionManagement, Comparable):
 
     def properties(self) -> JavaObject:
         metadata = self.snapshot.metadata
-        shown = {k: v for k, v in metadata.configuration.items() if not k.startswith(INTERNAL)}
-        shown |= {"provider": "indextables", "location": self.access.uri}
+        shown = self.view.properties | {"provider": "indextables", "location": self.access.uri}
         if metadata.description:
             shown["comment"] = metadata.description
         return self.java.hash_map(shown)
@@ -179,7 +172,7 @@ class BridgedTable(PartitionManagement, Comparable):
         return False
 
     def newScanBuilder(self, _options: JavaObject) -> JavaObject:  # noqa: N802
-        return ScanBuilder(self.java, self.access, self.snapshot, self._schema)
+        return ScanBuilder(self.java, self.access.uri, self.view, self._schema)
 
     def newWriteBuilder(self, info: JavaObject) -> JavaObject:  # noqa: N802
         return WriteBuilder(self.java, self.access, info, self.writing)
@@ -192,10 +185,10 @@ class BridgedTable(PartitionManagement, Comparable):
         return True
 
     def deleteWhere(self, predicates: JavaObject, *_options: JavaObject) -> None:  # noqa: N802
-        delete_rows(self.access.log(), self._condition(predicates), config=self.access.settings)
+        self._delete(self._condition(predicates))
 
     def truncateTable(self, *_options: JavaObject) -> bool:  # noqa: N802
-        delete_rows(self.access.log(), TRUE, config=self.access.settings)
+        self._delete(TRUE)
         return True
 
     def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
@@ -203,6 +196,9 @@ class BridgedTable(PartitionManagement, Comparable):
 
     def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
         return self.java.array(V2 + "metric.CustomTaskMetric")
+
+    def _delete(self, predicate: Predicate) -> None:
+        delete_rows(self.access.log(), self.access.view(), predicate)
 
     def _condition(self, predicates: JavaObject) -> Predicate:
         return conjunction(*(condition(p, self.snapshot.schema) for p in predicates))

@@ -8,25 +8,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.config import Config, is_own_key, known_keys
+from indextables.config import Config, is_own_key
 from indextables.errors import ConfigError, SchemaError, UnsupportedProtocolError
 from indextables.log.actions import Metadata, Protocol
-from indextables.log.mapping_registry import REGISTRY_PREFIX
 from indextables.log.protocol import SUPPORTED_VERSION
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
+from indextables.plan.view import INTERNAL_PROPERTIES, TableView
 from indextables.schema import to_json
-from indextables.spark.access import TableAccess
 from indextables.spark.bridge.column_changes import changed_columns
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
 from indextables.spark.schemas import table_schema
+from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.mapping_options import build_mapping
 
 _NOW = "timeTravel=null"
 _OPTION = "option."
-INTERNAL = (MAPPING_PROPERTY, REGISTRY_PREFIX)
-"""Properties that no user sets or sees begin like this."""
 
 
 def is_to_write(more: Sequence[Any]) -> bool:
@@ -152,15 +149,13 @@ def _check_property(name: str) -> None:
             "An index table stays where it is. Give its name to another one: DROP TABLE, then "
             "CREATE TABLE … USING indextables LOCATION '…'."
         )
-    if name.startswith(INTERNAL):
+    if name.startswith(INTERNAL_PROPERTIES):
         raise ConfigError(f"The property {name} is how the table knows its index; it is not yours.")
 
 
-def changed(
-    snapshot: Snapshot, changes: Sequence[JavaObject], access: TableAccess, java: Jvm
-) -> Metadata:
+def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> Metadata:
     """A table's metadata after the changes of one ALTER TABLE."""
-    metadata = snapshot.metadata
+    metadata = view.snapshot.metadata
     columns = []
     for change in changes:
         kind = change.getClass().getSimpleName()
@@ -180,12 +175,12 @@ def changed(
         metadata = replace(metadata, configuration=left)
     if not columns:
         return metadata
-    schema = changed_columns(snapshot, columns, java)
+    schema = changed_columns(view.snapshot, columns, java)
     mapping = build_mapping(
         schema,
-        access.settings.over(known_keys(metadata.configuration)),
-        partition_by=snapshot.partition_columns,
-        base=mapping_of(snapshot),
+        view.settings.over_properties(metadata.configuration),
+        partition_by=view.partition_columns,
+        base=view.mapping,
     )
     configuration = {**metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
     return replace(metadata, schema_string=to_json(schema), configuration=configuration)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from indextables.jobs.write_job import WriteJob
 from indextables.spark.read_task import ScoredReader, SplitReader
-from indextables.spark.write_job import WriteJob
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,7 @@ class ReadSplits:
 
 def write_splits(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function that stores a task's rows as splits and gives one message that names them."""
-    # For the commit only, and large where a table has many files.
-    job = replace(job, snapshot=None, change=None)
+    job = job.for_tasks()
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         message = pickle.dumps(job.write(batches))

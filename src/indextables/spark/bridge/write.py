@@ -11,16 +11,17 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import CommitStateUnknownError, IndexTablesError
 from indextables.jobs.commit_write import Written
+from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.tasks import write_splits
+from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema
-from indextables.spark.write_job import Kind, TaskOutput, WriteJob, plan_row_change, plan_write
 
 if TYPE_CHECKING:
-    from indextables.spark.bridge.table import WriteSettings
+    from indextables.spark.bridge.table import PlannedWrite
 
 Report = Callable[[Written | IndexTablesError], None]
 """Told what a commit did, or why it did nothing: in the JVM an exception is but a text."""
@@ -31,12 +32,12 @@ class WriteBuilder:
     """Learns what a write replaces."""
 
     def __init__(
-        self, java: Jvm, access: TableAccess, info: JavaObject, settings: WriteSettings | None
+        self, java: Jvm, access: TableAccess, info: JavaObject, planned: PlannedWrite | None
     ) -> None:
         self.java = java
         self._access = access
         self._schema = info.schema()
-        self._settings = settings
+        self._planned = planned
         self._kind: Kind = "append"
         self._where: Predicate | str | None = None
 
@@ -60,25 +61,16 @@ class WriteBuilder:
         return self
 
     def build(self) -> JavaObject:
-        settings = self._settings
-        if settings is not None and settings.change is not None:
-            job = plan_row_change(self._access, settings.change)
-            return TableWrite(self.java, self._schema, job, settings.report)
-        incoming = table_schema(self.java.schema_of(self._schema))
-        if settings is None:
-            job = plan_write(self._access, incoming, kind=self._kind, where=self._where)
-        else:
-            job = plan_write(
-                self._access,
-                incoming,
-                kind=settings.kind,
-                where=settings.where,
-                partition_by=settings.partition_by,
-                merge_schema=settings.merge_schema,
-                overwrite_schema=settings.overwrite_schema,
-                exclusive=settings.exclusive,
-            )
-        return TableWrite(self.java, self._schema, job)
+        if (planned := self._planned) is not None:
+            return TableWrite(self.java, self._schema, self._access, planned.job, planned.report)
+        job = plan_write(
+            self._access.log(),
+            table_schema(self.java.schema_of(self._schema)),
+            settings=self._access.settings,
+            kind=self._kind,
+            where=self._where,
+        )
+        return TableWrite(self.java, self._schema, self._access, job)
 
     def buildForBatch(self) -> JavaObject:  # noqa: N802
         return self.build()
@@ -92,21 +84,23 @@ class TableWrite(Comparable):
         self,
         java: Jvm,
         schema: JavaObject,
+        access: TableAccess,
         job: WriteJob,
         report: Report = lambda _: None,
     ) -> None:
         self.java = java
         self._report = report
         self._schema = schema
+        self._access = access
         self._job = job
-        self._config = Config(job.settings)
+        self._config = job.config
         self._in_doubt = False
 
     def key(self) -> str:
-        return f"IndexTables write {self._job.access.uri} {id(self)}"
+        return f"IndexTables write {self._access.uri} {id(self)}"
 
     def description(self) -> str:
-        return f"IndexTables {self._job.kind} {self._job.access.uri}"
+        return f"IndexTables {self._job.kind} {self._access.uri}"
 
     def toBatch(self) -> JavaObject:  # noqa: N802
         return self
@@ -159,7 +153,9 @@ class TableWrite(Comparable):
 
     def commit(self, messages: JavaObject, *_summary: JavaObject) -> None:
         try:
-            self._report(self._job.commit(_outputs(messages)))
+            self._report(
+                self._job.commit(self._access.log(), _outputs(messages), runner=executors())
+            )
         except IndexTablesError as error:
             self._in_doubt = isinstance(error, CommitStateUnknownError)
             self._report(error)
@@ -167,7 +163,7 @@ class TableWrite(Comparable):
 
     def abort(self, messages: JavaObject) -> None:
         if not self._in_doubt:
-            self._job.abort(_outputs(messages))
+            self._job.abort(self._access.log(), _outputs(messages))
 
     def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
         return self.java.array(V2 + "metric.CustomMetric")
@@ -189,8 +185,8 @@ def advisory_size(job: WriteJob, config: Config) -> int:
     are taken to be a little larger than what becomes of them.
     """
     target = config[keys.WRITE_TARGET_SPLIT_SIZE]
-    if job.snapshot is not None:
-        rows = sum(n or 0 for n in job.snapshot.entries["numRecords"].to_pylist())
+    if not job.creates:
+        rows = sum(n or 0 for n in job.view.snapshot.entries["numRecords"].to_pylist())
         if rows >= config[keys.WRITE_MIN_ROWS_FOR_ESTIMATE]:
             return target
     return int(target / config[keys.WRITE_SAMPLING_RATIO])

@@ -1,0 +1,455 @@
+"""Writing rows to a table: planned once, stored by tasks, committed once.
+
+The job is planned before any row is looked at: a schema that does not fit is refused there. Plain
+Python stores all rows in one task of this process; Spark pickles the job to many. Each task writes
+splits under names of its own and reports them. Until the commit nobody sees them, so a task that
+fails or runs twice does no harm. What the commit removes depends on the kind: nothing, all there is
+by then, the partitions that the new rows touch, the rows of a condition, rows that are named. A
+table that is not there yet is created by the same commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from indextables.config import Config
+from indextables.errors import (
+    IndexTablesError,
+    MetadataChangedError,
+    NotATableError,
+    SchemaError,
+    TableExistsError,
+)
+from indextables.jobs.after_write import after_write
+from indextables.jobs.auto_index import commit_indexed
+from indextables.jobs.commit_write import (
+    Written,
+    checked_rows,
+    commit_partitions,
+    commit_replacement,
+    commit_write,
+    metadata_on,
+    scope_of,
+    undone_on_error,
+)
+from indextables.jobs.merge_before_commit import merged_before_commit
+from indextables.jobs.progress import progress
+from indextables.jobs.rewrite import Removal, combined, numbers_by_split, remove_rows
+from indextables.jobs.row_changes import replace_rows
+from indextables.jobs.rows_in import as_reader, check_fits
+from indextables.jobs.write_splits import Progress, SplitSink, discard
+from indextables.jobs.write_target import Target, evolved_table, new_table, replaced_table
+from indextables.log.actions import Action, Add
+from indextables.log.files import removes_for
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction import Operation, Transaction
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.view import TableView
+from indextables.predicate import Predicate
+from indextables.predicate.sql_text import parse_predicate
+from indextables.runner import Runner
+from indextables.schema import ROW_IDENTITY, conform
+from indextables.split.memory_index import Rows
+
+Kind = Literal["append", "overwrite", "partitions", "where", "rows"]
+
+# What to do when the table that a write was to create is there after all: the modes of Spark.
+Exclusive = Literal["error", "ignore"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutput:
+    """What one task stored, or the problem of rows that no attempt could store.
+
+    `replaced` are the rows in whose place these were written, by the split's path.
+    """
+
+    adds: tuple[Add, ...]
+    rows: int
+    problem: str | None = None
+    replaced: Mapping[str, Rows] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """One write, planned on `view`: the very version that its commit is checked against.
+
+    The log may have forgotten that version by then, or be the log of a table that was made anew in
+    its place. `reads_again` and `parameters` are those of an UPDATE whose rows Spark computes: each
+    says by two more columns which row it replaces.
+    """
+
+    view: TableView = field(repr=False)
+    kind: Kind
+    target: Target
+    where: Predicate | None = None
+    exclusive: Exclusive = None
+    reads_again: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def creates(self) -> bool:
+        """Whether there was no table when the write was planned."""
+        return self.view.version < 0
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns whose values are folders, after the write."""
+        metadata = self.target.metadata or self.view.snapshot.metadata
+        return metadata.partition_columns
+
+    @property
+    def config(self) -> Config:
+        """The configuration over the properties that the table will have."""
+        metadata = self.target.metadata or self.view.snapshot.metadata
+        return self.view.settings.over_properties(metadata.configuration)
+
+    def for_tasks(self) -> WriteJob:
+        """The job without what only its commit needs."""
+        return replace(self, view=self.view.for_tasks())
+
+    def __getstate__(self) -> dict[str, object]:
+        # Only what replaces some of the rows has to know the files.
+        is_blind = self.kind in ("append", "overwrite")
+        return {**self.__dict__, "view": self.view.for_tasks() if is_blind else self.view}
+
+    # --- in a task ---------------------------------------------------------------------------
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskOutput:
+        """Store rows as splits, in a task of a cluster.
+
+        Rows that do not fit the table are reported to the driver, which says so in one sentence; a
+        task that failed would be tried again and end in a traceback.
+        """
+        try:
+            return self.store(batches)
+        except SchemaError as error:
+            return TaskOutput((), 0, str(error))
+
+    def store(
+        self, batches: Iterable[pa.RecordBatch], progress: Progress | None = None
+    ) -> TaskOutput:
+        """Store rows as splits. An error removes what was stored."""
+        rows = 0
+        replaced: list[dict[str, Rows]] = []
+        with SplitSink(
+            self.view.store,
+            schema=self.target.schema,
+            partition_columns=self.partition_columns,
+            mapping=self.target.mapping,
+            config=self.config,
+            progress=progress,
+        ) as sink:
+            for batch in self._fitting(batches, replaced):
+                sink.write(batch)
+                rows += batch.num_rows
+            return TaskOutput(tuple(sink.finish()), rows, replaced=combined(replaced))
+
+    def _fitting(
+        self, batches: Iterable[pa.RecordBatch], replaced: list[dict[str, Rows]]
+    ) -> Iterator[pa.RecordBatch]:
+        if self.kind == "rows":
+            batches = _unnamed(batches, replaced)
+        conformed = (conform(batch, self.target.schema) for batch in batches)
+        if self.where is None:
+            return conformed
+        return checked_rows(conformed, self.where, self.target)
+
+    # --- the commit --------------------------------------------------------------------------
+
+    def commit(
+        self, log: TransactionLog, outputs: Sequence[TaskOutput], *, runner: Runner | None = None
+    ) -> Written:
+        """Make what the tasks stored the table's next version; `runner` builds XRefs.
+
+        Raises:
+            SchemaError: Rows of a task did not fit. `abort` deletes what the others stored.
+        """
+        for output in outputs:
+            if output.problem is not None:
+                raise SchemaError(output.problem)
+        written = self._commit(log, outputs, runner)
+        after_write(log, self.config)
+        return written
+
+    def _commit(
+        self, log: TransactionLog, outputs: Sequence[TaskOutput], runner: Runner | None
+    ) -> Written:
+        adds = merged_before_commit(
+            self.view.store,
+            [add for output in outputs for add in output.adds],
+            target=self.target,
+            partition_columns=self.partition_columns,
+            config=self.config,
+        )
+        rows = sum(output.rows for output in outputs)
+        if self.creates:
+            try:
+                return self._create(log, adds, rows, runner)
+            except TableExistsError:
+                return self._after_all(log, adds, rows, runner)
+        match self.kind:
+            case "append":
+                transaction = self._transaction(
+                    Operation.APPEND, lambda newest: [*self._metadata_on(newest), *adds], adds, rows
+                )
+                return commit_write(
+                    log, transaction, adds, rows, settings=self.view.settings, runner=runner
+                )
+            case "overwrite":
+                return self._overwrite(log, adds, rows, runner)
+            case "partitions":
+                return commit_partitions(
+                    log, self.view, target=self.target, adds=adds, rows=rows, runner=runner
+                )
+            case "where":
+                return self._overwrite_where(log, adds, rows, runner)
+            case "rows":
+                return replace_rows(
+                    log,
+                    self.view,
+                    combined(output.replaced for output in outputs),
+                    adds=adds,
+                    rows=rows,
+                    reads_again=self.reads_again,
+                    parameters=self.parameters,
+                )
+
+    def abort(self, log: TransactionLog, outputs: Sequence[TaskOutput]) -> None:
+        """Delete what the tasks stored, unless the log names it or cannot be asked.
+
+        Spark aborts after a commit that raised, and such a commit may have happened.
+        """
+        adds = [add for output in outputs for add in output.adds]
+        log.invalidate()
+        try:
+            live = log.snapshot().contains(add.path for add in adds)
+        except NotATableError:
+            live = set()
+        except IndexTablesError:
+            return
+        discard(log.store, [add for add in adds if add.path not in live])
+
+    def _metadata_on(self, newest: Snapshot) -> Sequence[Action]:
+        return metadata_on(newest, self.view.snapshot, self.target)
+
+    def _transaction(
+        self, operation: Operation, transform: Any, adds: Sequence[Add], rows: int
+    ) -> Transaction:
+        return Transaction(
+            operation=operation,
+            transform=transform,
+            read_version=self.view.version,  # files may come and go meanwhile, columns may not
+            read_snapshot=self.view.snapshot,
+            metrics={"rows": rows, "files": len(adds)},
+        )
+
+    def _create(
+        self, log: TransactionLog, adds: list[Add], rows: int, runner: Runner | None
+    ) -> Written:
+        assert self.target.metadata is not None
+        transaction = Transaction(
+            operation=Operation.CREATE,
+            actions=[self.target.metadata, *adds],
+            metrics={"rows": rows, "files": len(adds)},
+        )
+        commit_indexed(log, transaction, settings=self.view.settings, runner=runner)
+        return Written(0, rows, len(adds), 0, sum(add.size for add in adds))
+
+    def _after_all(
+        self, log: TransactionLog, adds: list[Add], rows: int, runner: Runner | None
+    ) -> Written:
+        """Another writer created the table meanwhile: write to it, if it is the same table."""
+        log.invalidate()
+        if self.exclusive is not None:
+            discard(log.store, adds)
+            if self.exclusive == "error":
+                raise TableExistsError(log.store.uri)
+            return Written(log.snapshot().version, 0, 0, 0, 0)
+
+        def again() -> WriteJob:
+            job = plan_write(
+                log,
+                self.target.schema,
+                settings=self.view.settings,
+                kind=self.kind,
+                partition_by=self.partition_columns,
+            )
+            if job.target.mapping != self.target.mapping or job.target.metadata is not None:
+                raise SchemaError(
+                    f"'{log.store.uri}' was created by another writer meanwhile, with another "
+                    "schema or mapping. Nothing was written; write again."
+                )
+            return job
+
+        job: WriteJob = undone_on_error(log, adds, again)
+        return replace(job, where=self.where)._commit(log, [TaskOutput(tuple(adds), rows)], runner)
+
+    def _overwrite(
+        self, log: TransactionLog, adds: list[Add], rows: int, runner: Runner | None
+    ) -> Written:
+        def plan(newest: Snapshot) -> Sequence[Action]:
+            gone = removes_for(newest.entries, timestamp=log.now_ms(), data_change=True)
+            return [*gone, *self._metadata_on(newest), *adds]
+
+        transaction = self._transaction(Operation.OVERWRITE, plan, adds, rows)
+        return commit_write(
+            log, transaction, adds, rows, settings=self.view.settings, runner=runner
+        )
+
+    def _overwrite_where(
+        self, log: TransactionLog, adds: list[Add], rows: int, runner: Runner | None
+    ) -> Written:
+        predicate = self.where
+        assert predicate is not None
+
+        def rewrite() -> Removal:
+            newest = log.newest()
+            if newest.metadata.id != self.view.snapshot.metadata.id:  # its splits went with it
+                raise MetadataChangedError(
+                    uri=newest.uri, version=newest.version, changed=["identity"]
+                )
+            return remove_rows(self.view, predicate)
+
+        removal: Removal = undone_on_error(log, adds, rewrite)
+        return commit_replacement(
+            log,
+            self.view,
+            target=self.target,
+            adds=adds,
+            removal=removal,
+            rows=rows,
+            scope=scope_of(predicate, self.view),
+            parameters={"where": str(predicate)},
+            runner=runner,
+        )
+
+
+def plan_write(
+    log: TransactionLog,
+    incoming: pa.Schema,
+    *,
+    settings: Config,
+    kind: Kind,
+    where: Predicate | str | None = None,
+    partition_by: Sequence[str] | None = None,
+    merge_schema: bool = False,
+    overwrite_schema: bool = False,
+    properties: Mapping[str, str] | None = None,
+    exclusive: Exclusive = None,
+) -> WriteJob:
+    """Plan a write of rows with these columns; everything that can be refused is refused here."""
+    try:
+        view = TableView.newest(log, settings)
+    except NotATableError:
+        if kind == "where":
+            raise
+        target = new_table(
+            incoming, partition_by=partition_by or (), properties=properties or {}, config=settings
+        )
+        assert target.metadata is not None
+        planned = TableView.planned(log.store, target.metadata, settings)
+        kind = "append" if kind == "append" else "overwrite"
+        return WriteJob(planned, kind, target, exclusive=exclusive)
+    if exclusive == "error":
+        raise TableExistsError(view.uri)
+    if overwrite_schema:
+        target = replaced_table(view, incoming, partition_by or ())
+    else:
+        _check_partitioning(view, partition_by)
+        target = evolved_table(view, incoming, merge_schema=merge_schema)
+    if kind == "partitions" and not view.partition_columns:
+        kind = "overwrite"
+    conform(incoming.empty_table(), target.schema)  # types that no value of theirs could pass
+    if isinstance(where, str):
+        where = parse_predicate(where, view.schema)
+    return WriteJob(view, kind, target, where=where, exclusive=exclusive)
+
+
+def plan_row_change(
+    view: TableView, *, reads_again: bool, parameters: Mapping[str, str]
+) -> WriteJob:
+    """Plan the write of an UPDATE: of the version that its rows were chosen from."""
+    return WriteJob(
+        view, "rows", Target.unchanged(view), reads_again=reads_again, parameters=parameters
+    )
+
+
+def write_rows(log: TransactionLog, data: Any, **plan: Any) -> Written:
+    """Write rows from this process. `plan` are the arguments of `plan_write`."""
+    reader = as_reader(data)
+    if plan.get("exclusive") == "ignore" and log.exists():
+        return Written(log.snapshot().version, 0, 0, 0, 0)
+    return _carried_out(plan_write(log, reader.schema, **plan), log, reader)
+
+
+def create_table(
+    log: TransactionLog,
+    schema: pa.Schema | None,
+    data: Any,
+    *,
+    settings: Config,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    name: str | None = None,
+    description: str | None = None,
+) -> Written:
+    """Create a table, with rows if there are some. Its columns are those of the rows by default.
+
+    Raises:
+        TableExistsError: There is a table, or another writer creates it meanwhile.
+    """
+    reader = None if data is None else as_reader(data)
+    columns = schema
+    if columns is None:
+        assert reader is not None
+        columns = reader.schema
+    target = new_table(
+        columns,
+        partition_by=partition_by,
+        properties=properties,
+        config=settings,
+        name=name,
+        description=description,
+    )
+    assert target.metadata is not None
+    view = TableView.planned(log.store, target.metadata, settings)
+    job = WriteJob(view, "append", target, exclusive="error")
+    if reader is None:
+        return job.commit(log, [])
+    if schema is not None:
+        check_fits(reader.schema, target.schema)
+    if log.exists():
+        raise TableExistsError(log.store.uri)
+    return _carried_out(job, log, reader)
+
+
+def _carried_out(job: WriteJob, log: TransactionLog, rows: pa.RecordBatchReader) -> Written:
+    with progress("Writing rows") as advance:
+        output = job.store(rows, advance)
+    return job.commit(log, [output])
+
+
+def _unnamed(
+    batches: Iterable[pa.RecordBatch], replaced: list[dict[str, Rows]]
+) -> Iterator[pa.RecordBatch]:
+    """New rows without the columns that name the old ones, whose numbers are kept apart."""
+    for batch in batches:
+        replaced.append(numbers_by_split(batch))
+        yield batch.drop_columns(list(ROW_IDENTITY))
+
+
+def _check_partitioning(view: TableView, partition_by: Sequence[str] | None) -> None:
+    if partition_by is not None and tuple(partition_by) != view.partition_columns:
+        raise SchemaError(
+            f"'{view.uri}' is partitioned by {_shown(view.partition_columns)}, not by "
+            f"{_shown(partition_by)}. Leave partitionBy out, or write to another table."
+        )
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"

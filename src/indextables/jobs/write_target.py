@@ -1,0 +1,127 @@
+"""What a write makes of a table: the schema and mapping of its rows, and the new metadata."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from indextables.config import Config, is_own_key
+from indextables.errors import SchemaError
+from indextables.jobs.rows_in import check_fits
+from indextables.log.actions import Metadata
+from indextables.plan.view import TableView
+from indextables.schema import evolve, normalize, refuse_hidden, to_json
+from indextables.split.mapping import MAPPING_PROPERTY, FieldMapping
+from indextables.split.mapping import Mapping as TableMapping
+from indextables.split.mapping_options import build_mapping
+from indextables.split.partitioning import check_partition_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The schema and mapping that rows are written with; `metadata` where the table changes."""
+
+    schema: pa.Schema
+    mapping: TableMapping
+    metadata: Metadata | None
+
+    @classmethod
+    def unchanged(cls, view: TableView) -> Target:
+        """The table as it is."""
+        return cls(view.schema, view.mapping, None)
+
+
+def new_table(
+    schema: pa.Schema,
+    *,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    config: Config,
+    name: str | None = None,
+    description: str | None = None,
+) -> Target:
+    """A table that is to be created."""
+    columns = normalize(schema)
+    refuse_hidden(columns.names)
+    check_partition_columns(partition_by, columns)
+    own = {key: value for key, value in properties.items() if is_own_key(key)}
+    mapping = build_mapping(columns, config.over(own), partition_by=partition_by)
+    metadata = Metadata(
+        id=str(uuid.uuid4()),
+        name=name,
+        description=description,
+        schema_string=to_json(columns),
+        partition_columns=tuple(partition_by),
+        configuration={**properties, MAPPING_PROPERTY: mapping.to_json()},
+        created_time=time.time_ns() // 1_000_000,
+    )
+    return Target(columns, mapping, metadata)
+
+
+def evolved_table(view: TableView, incoming: pa.Schema, *, merge_schema: bool) -> Target:
+    """A table that takes rows with these columns."""
+    schema = view.schema
+    if merge_schema:
+        schema = evolve(schema, incoming)
+    else:
+        check_fits(incoming, schema)
+    mapping = build_mapping(
+        schema, view.config, partition_by=view.partition_columns, base=view.mapping
+    )
+    _refuse_other_mapping(view.mapping, mapping)
+    if schema.equals(view.schema) and mapping == view.mapping:
+        return Target(schema, mapping, None)
+    metadata = view.snapshot.metadata
+    configuration = {**metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
+    metadata = replace(metadata, schema_string=to_json(schema), configuration=configuration)
+    return Target(schema, mapping, metadata)
+
+
+def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[str]) -> Target:
+    """A table whose rows and columns are all replaced.
+
+    Columns that stay what they are keep their mapping, unless an option names them. What properties
+    say of other columns has no meaning any more.
+    """
+    columns = normalize(schema)
+    refuse_hidden(columns.names)
+    check_partition_columns(partition_by, columns)
+    old = view.schema
+    same = {f.name for f in columns if f.name in old.names and old.field(f.name).type == f.type}
+    base = replace(view.mapping, fields=tuple(f for f in view.mapping.fields if f.name in same))
+    mapping = build_mapping(columns, view.settings, partition_by=partition_by, base=base)
+    metadata = view.snapshot.metadata
+    kept = {k: v for k, v in metadata.configuration.items() if not _is_of_columns(k)}
+    metadata = replace(
+        metadata,
+        schema_string=to_json(columns),
+        partition_columns=tuple(partition_by),
+        configuration={**kept, MAPPING_PROPERTY: mapping.to_json()},
+    )
+    return Target(columns, mapping, metadata)
+
+
+def _is_of_columns(key: str) -> bool:
+    return is_own_key(key) and ".indexing." in key.lower()
+
+
+def _refuse_other_mapping(table: TableMapping, wanted: TableMapping) -> None:
+    """One column is searched one way in the whole table."""
+    problems = [
+        f"Field '{name}' type mismatch: existing table has {_shown(old)} field, cannot append with "
+        f"{_shown(new)} configuration"
+        for name, old in table.by_name.items()
+        if (new := wanted.by_name.get(name)) is not None and new.fingerprint != old.fingerprint
+    ]
+    if problems:
+        raise SchemaError(
+            "Configuration validation failed for append operation: " + "; ".join(problems) + "."
+        )
+
+
+def _shown(field: FieldMapping) -> str:
+    return f"{field.kind} ({field.tokenizer})" if field.kind == "text" else field.kind

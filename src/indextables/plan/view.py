@@ -1,0 +1,145 @@
+"""A table at one version, as a query or a job sees it.
+
+Whoever reads or changes a table takes one of these and asks the log no more: it holds the files of
+one version, the configuration in all its layers, and how the columns are searched. It is pickled to
+tasks; `for_tasks` leaves out what only the driver needs.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field, replace
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.errors import SchemaError
+from indextables.log.actions import Metadata
+from indextables.log.files import empty_files
+from indextables.log.mapping_registry import REGISTRY_PREFIX
+from indextables.log.snapshot import Snapshot, empty_snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.predicate import Predicate, searches
+from indextables.split.mapping import MAPPING_PROPERTY, Mapping
+from indextables.split.query import resolve
+from indextables.split.search import SearchContext
+from indextables.storage import Store
+from indextables.xref.route import Router
+
+INTERNAL_PROPERTIES = (MAPPING_PROPERTY, REGISTRY_PREFIX)
+"""Properties that no user sets or sees begin like this."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableView:
+    """A table at one version.
+
+    `settings` are the layers above the table's own properties: options and the session.
+    """
+
+    store: Store = field(repr=False)
+    snapshot: Snapshot
+    settings: Config = field(repr=False)
+
+    @classmethod
+    def newest(cls, log: TransactionLog, settings: Config | None = None) -> TableView:
+        """The newest version of a log."""
+        return cls(log.store, log.snapshot(), log.config if settings is None else settings)
+
+    @classmethod
+    def planned(cls, store: Store, metadata: Metadata, settings: Config) -> TableView:
+        """A table that is not there yet."""
+        return cls(store, replace(empty_snapshot(store.uri), metadata=metadata), settings)
+
+    def at(self, snapshot: Snapshot) -> TableView:
+        """Another version of the same table."""
+        return replace(self, snapshot=snapshot)
+
+    def with_settings(self, settings: Config) -> TableView:
+        """The same version under other layers."""
+        return replace(self, settings=settings)
+
+    def for_tasks(self) -> TableView:
+        """The same without its files and cross-references: tasks are told what to read."""
+        bare = replace(self.snapshot, base_files=empty_files(), changes={}, xrefs={}, skips={})
+        return replace(self, snapshot=bare)
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self.snapshot.uri
+
+    @property
+    def version(self) -> int:
+        """The version; -1 before the first commit."""
+        return self.snapshot.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, partition columns included."""
+        return self.snapshot.schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns whose values are folders."""
+        return self.snapshot.partition_columns
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's properties, without those that say how its index is laid out."""
+        every = self.snapshot.metadata.configuration.items()
+        return {name: value for name, value in every if not name.startswith(INTERNAL_PROPERTIES)}
+
+    @functools.cached_property
+    def config(self) -> Config:
+        """All layers: the settings, then the properties that a table may set."""
+        return self.settings.over_properties(self.snapshot.metadata.configuration)
+
+    @functools.cached_property
+    def mapping(self) -> Mapping:
+        """How the columns are searched."""
+        return mapping_of(self.snapshot.metadata, uri=self.uri)
+
+    @functools.cached_property
+    def context(self) -> SearchContext:
+        """What a search of this table means."""
+        return SearchContext(
+            self.schema,
+            self.mapping,
+            zone=ZoneInfo("UTC"),
+            max_expansions=self.config[keys.MAX_EXPANSIONS],
+        )
+
+    @functools.cached_property
+    def router(self) -> Router:
+        """What asks the cross-references."""
+        return Router(self.store, self.snapshot.xrefs, self.config, lambda: self.context)
+
+    def check_searches(self, predicate: Predicate) -> None:
+        """Refuse searches that the mapping cannot answer, before any split is opened."""
+        for search in searches(predicate):
+            resolve(search, self.mapping, self.schema)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"store": self.store, "snapshot": self.snapshot, "settings": self.settings}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+
+
+def mapping_of(metadata: Metadata, *, uri: str) -> Mapping:
+    """How the columns of a table are searched, by its metadata."""
+    text = metadata.configuration.get(MAPPING_PROPERTY)
+    if text is None:
+        raise SchemaError(
+            f"'{uri}' was not written by this product: its log can be read, its splits cannot. "
+            "Read it with the product that wrote it, and write the rows to a new table."
+        )
+    return _mapping(text)
+
+
+@functools.lru_cache(maxsize=256)  # every query of a table asks for the same
+def _mapping(text: str) -> Mapping:
+    return Mapping.from_json(text)

@@ -1,0 +1,170 @@
+"""What callers of a table say, checked and made exact."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.errors import (
+    ConfigError,
+    IndexTablesError,
+    SchemaError,
+    SearchValueError,
+    UnknownColumnError,
+)
+from indextables.log.actions import Metadata
+from indextables.log.avro_state import PartitionBounds
+from indextables.log.history import HistoryEntry
+from indextables.plan.skipping import bounds_may_match
+from indextables.plan.view import TableView
+from indextables.predicate import FieldNode, Search
+from indextables.predicate.names import escaped_field, resolve_field
+from indextables.predicate.search import over_fields
+from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.sql_text import parse_predicate
+from indextables.schema import from_json
+
+Timestamp = datetime.datetime | str | int
+
+
+def check_limit(limit: int | None) -> int | None:
+    """A limit on rows."""
+    if limit is not None and (isinstance(limit, bool | str | float) or limit < 0):
+        raise ConfigError(f"A limit is a number of rows, not {limit!r}.")
+    return None if limit is None else min(limit, sys.maxsize)
+
+
+def check_names(names: Sequence[str] | None, what: str) -> Sequence[str] | None:
+    """Names of columns. A text is a sequence of texts to Python, its letters; nobody means that."""
+    if isinstance(names, str):
+        raise SchemaError(f"{what} is a list of names. Write {what}=[{names!r}].")
+    return names
+
+
+def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, or the name of one."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def check_where(where: object) -> None:
+    """A condition that somebody failed to make must not stand for all rows."""
+    if where is None:
+        raise ConfigError("where is None. Write the condition, or where='true' for everything.")
+
+
+def check_assignments(assignments: str | Mapping[str, object]) -> None:
+    """New values are expressions, as text."""
+    if isinstance(assignments, str):
+        return
+    if not assignments:
+        raise ConfigError("assignments is empty. Name a column and its new value.")
+    for column, value in assignments.items():
+        if not isinstance(value, str):
+            raise ConfigError(
+                f"The new value of '{column}' is an expression of SQL, as text, not {value!r}: "
+                "write {'n': '5', 'tag': \"'red'\"}."
+            )
+
+
+def check_version(version: object, timestamp: object) -> None:
+    """A version or a time, one of them."""
+    if version is not None and timestamp is not None:
+        raise ConfigError("Say either version=… or timestamp=…, not both.")
+    if version is not None and not hasattr(version, "__index__"):
+        raise ConfigError(f"A version is a number, not {version!r}.")
+
+
+def milliseconds(timestamp: Timestamp) -> int:
+    """Epoch milliseconds of a moment; one without a time zone is meant in UTC."""
+    if isinstance(timestamp, int):
+        return timestamp
+    if isinstance(timestamp, str):
+        with contextlib.suppress(ValueError):
+            timestamp = datetime.datetime.fromisoformat(timestamp)
+    if not isinstance(timestamp, datetime.datetime):
+        raise ConfigError(
+            f"{timestamp!r} is not a time. Write 2024-01-31T12:00:00, a datetime, or milliseconds."
+        )
+    if timestamp.tzinfo is None:
+        timestamp = timestamp.replace(tzinfo=datetime.UTC)
+    return int(timestamp.timestamp() * 1000)
+
+
+def search_of(view: TableView, query: str, fields: Sequence[str] | None) -> Search:
+    """A search for the best rows, in some fields or in all."""
+    if fields is not None:
+        if not fields:
+            raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
+        fields = [_search_field(name, view.schema) for name in fields]
+    node = parse_search(
+        query,
+        schema=view.schema,
+        max_length=view.config[keys.INDEXQUERY_MAX_LENGTH],
+        max_depth=view.config[keys.INDEXQUERY_MAX_DEPTH],
+    )
+    if fields:
+        node = over_fields(node, fields, fits=lambda leaf: _fits(leaf, view))
+    search = Search(None, node, query)
+    view.check_searches(search)
+    return search
+
+
+def _fits(leaf: FieldNode, view: TableView) -> bool:
+    """Whether a field can be asked: a word is not a number."""
+    try:
+        view.check_searches(Search(None, leaf, ""))
+    except SearchValueError:
+        return False
+    return True
+
+
+def _search_field(name: str, schema: pa.Schema) -> str:
+    """A column, whose name may have dots, or a path into one."""
+    if name in schema.names:
+        return escaped_field([name])
+    if resolve_field(name, schema) is None:
+        raise UnknownColumnError(name, available=schema.names)
+    return name
+
+
+def may_hold(
+    where: str, timezone: str, metadata: Metadata
+) -> Callable[[Mapping[str, PartitionBounds]], bool]:
+    """Which manifests a condition leaves, by the metadata of a checkpoint."""
+    try:
+        schema = from_json(metadata.schema_string)
+        predicate = parse_predicate(where, schema, timezone=timezone)
+    except IndexTablesError:  # it is told when the condition is read with the newest metadata
+        return lambda _bounds: True
+    return functools.partial(
+        bounds_may_match,
+        predicate,
+        schema=schema,
+        partition_columns=metadata.partition_columns,
+    )
+
+
+def history_rows(entries: Sequence[HistoryEntry]) -> pa.Table:
+    """Versions as a table."""
+    texts = pa.map_(pa.string(), pa.string())
+    return pa.table(
+        {
+            "version": pa.array([e.version for e in entries], pa.int64()),
+            "timestamp": pa.array([e.timestamp * 1000 for e in entries], pa.timestamp("us", "UTC")),
+            "operation": pa.array([e.operation for e in entries], pa.string()),
+            "filesAdded": pa.array([e.files_added for e in entries], pa.int64()),
+            "filesRemoved": pa.array([e.files_removed for e in entries], pa.int64()),
+            "metrics": pa.array([_texts(e.metrics) for e in entries], texts),
+            "parameters": pa.array([_texts(e.parameters) for e in entries], texts),
+        }
+    )
+
+
+def _texts(values: Mapping[str, object]) -> list[tuple[str, str]]:
+    return [(name, str(value)) for name, value in values.items()]

@@ -1,0 +1,883 @@
+"""A table that is searched and written from plain Python."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.errors import ConfigError, IndexTablesError, SchemaError
+from indextables.jobs.assignments import parse_assignments
+from indextables.jobs.commit_write import Written
+from indextables.jobs.component_sizes import component_sizes
+from indextables.jobs.crossreference_rows import indexed_rows, xref_rows
+from indextables.jobs.index_crossreferences import drop_crossreferences, index_crossreferences
+from indextables.jobs.merge_splits import Merged, MergeLimits, merge_splits
+from indextables.jobs.partitions import Dropped, drop_partitions
+from indextables.jobs.prewarm import Prewarmed, PrewarmPlan, plan_prewarm
+from indextables.jobs.purge import Purged, purge
+from indextables.jobs.repair import Repaired, repair_log
+from indextables.jobs.restore import restore
+from indextables.jobs.row_changes import delete_rows, update_rows
+from indextables.jobs.truncate_history import Truncated, truncate_history
+from indextables.jobs.verify import Check, verify
+from indextables.jobs.write_job import Exclusive, create_table, write_rows
+from indextables.log.actions import Metadata
+from indextables.log.cache import CacheStats
+from indextables.log.last_checkpoint import LastCheckpoint
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.count import count_rows
+from indextables.plan.execute import result_schema, run_scan
+from indextables.plan.explain import explain_scan
+from indextables.plan.ranking import SCORE, top_rows, with_snippets
+from indextables.plan.scan import checked_columns, plan_scan
+from indextables.plan.view import TableView
+from indextables.predicate import TRUE, Predicate
+from indextables.predicate.sql_text import parse_predicate
+from indextables.runner import Runner
+from indextables.schema import from_json
+from indextables.storage import canonical_uri, open_store
+from indextables.table.arguments import (
+    Timestamp,
+    check_assignments,
+    check_limit,
+    check_names,
+    check_version,
+    check_where,
+    history_rows,
+    may_hold,
+    milliseconds,
+    names_of,
+    search_of,
+)
+from indextables.table.html import table_html
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    import polars
+
+logger = logging.getLogger(__name__)
+
+
+class Table:
+    """An index table at a URI, at one version. Make one with `create` or `open`.
+
+    A handle is pinned: reads see the version that it was opened at, or that its last write made.
+    `refresh` moves it to the newest one. Results are Arrow tables and complete: there is no hidden
+    limit.
+    """
+
+    def __init__(self, log: TransactionLog, view: TableView, *, writable: bool = True) -> None:
+        self._log = log
+        self._view = view
+        self._writable = writable
+        self._was_read_in_part = False
+
+    # --- making one --------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | os.PathLike[str],
+        schema: pa.Schema | str | None = None,
+        *,
+        data: Any = None,
+        partition_by: str | Sequence[str] = (),
+        mapping: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        config: Mapping[str, object] | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> Table:
+        """Create a table, empty or with rows, in one commit.
+
+        Args:
+            uri: A folder, or a prefix of a bucket (`s3://…`, `az://…`, `gs://…`, `memory://…`).
+            schema: The columns, as an Arrow schema or Spark's schema as JSON; those of `data` if it
+                is left out.
+            data: The first rows: anything that `append` takes.
+            partition_by: The columns whose values are folders.
+            mapping: How columns are searched (`text`, `string`, `json`, `ip`); other indexing
+                options are `config` keys.
+            properties: Kept with the table; they configure everybody who uses it.
+            name: A name for people.
+            description: What the table holds.
+            config: `spark.indextables.*` keys of this handle.
+            storage_options: Credentials and the endpoint of the store.
+
+        Returns:
+            The table, at its version 0.
+
+        Raises:
+            TableExistsError: There is a table already.
+            SchemaError: A column cannot be stored or searched as wanted.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> schema = pa.schema([("id", pa.string()), ("body", pa.string())])
+        >>> table = Table.create("memory://create-example", schema, mapping={"id": "string"})
+        >>> table.append(pa.table({"id": ["a", "b"], "body": ["red fox", "lazy dog"]})).rows
+        2
+        >>> table.search("fox")["id"].to_pylist()
+        ['a']
+        """
+        if schema is not None and not isinstance(schema, pa.Schema | str):
+            raise SchemaError(
+                "schema is an Arrow schema, or Spark's schema as JSON, not "
+                f"{type(schema).__name__}."
+            )
+        columns = from_json(schema) if isinstance(schema, str) else schema
+        if columns is None and data is None:
+            raise SchemaError("A table has columns: pass a schema, or its first rows as data.")
+        types = {f"{keys.TYPE_MAP.name}{column}": kind for column, kind in (mapping or {}).items()}
+        log = TransactionLog(open_store(uri, storage_options), config=Config(config))
+        create_table(
+            log,
+            columns,
+            data,
+            settings=Config(types, config),
+            partition_by=names_of(partition_by),
+            properties=properties or {},
+            name=name,
+            description=description,
+        )
+        return cls(log, TableView(log.store, log.after(0), log.config))
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        config: Mapping[str, object] | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> Table:
+        """Open a table as it is now, at a version, or as it was at a time.
+
+        A table that is opened at a version or a time can be read only.
+
+        Args:
+            uri: Where the table is.
+            version: A version that the log still has.
+            timestamp: A datetime, ISO text or epoch milliseconds.
+            config: `spark.indextables.*` keys of this handle.
+            storage_options: Credentials and the endpoint of the store.
+
+        Raises:
+            NotATableError: There is no table at the URI.
+            VersionNotFoundError: The log does not have that version.
+
+        >>> Table.open("memory://nothing-here")
+        Traceback (most recent call last):
+        indextables.errors.log.NotATableError: 'memory://nothing-here' is not an index table: ...
+        """
+        log = TransactionLog(open_store(uri, storage_options), config=Config(config))
+        return cls.of_log(log, version=version, timestamp=timestamp)
+
+    @classmethod
+    def of_log(
+        cls,
+        log: TransactionLog,
+        *,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+    ) -> Table:
+        """The table of an open log."""
+        if version is None and timestamp is None:
+            # Whether it is a table, and one that can be read. Its files are read when asked for.
+            newest = log.snapshot(keep_manifest=lambda _metadata: lambda _bounds: False)
+            return cls(log, TableView(log.store, newest, log.config))
+        past = _past(log, version, timestamp)
+        return cls(log, TableView(log.store, past, log.config), writable=False)
+
+    @classmethod
+    def exists(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> bool:
+        """Whether there is a table at the URI."""
+        return TransactionLog(open_store(uri, storage_options)).exists()
+
+    # --- what it is --------------------------------------------------------------------------
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return canonical_uri(self._log.store.uri)
+
+    @property
+    def version(self) -> int:
+        """The version that reads see."""
+        return self._view.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, partition columns included."""
+        return self._view.schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns whose values are folders."""
+        return self._view.partition_columns
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What is kept with the table and configures everybody who uses it."""
+        return self._view.properties
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """How each column is searched, as `create` takes it; columns that are not are left out."""
+        return {f.name: f.kind for f in self._view.mapping.fields if f.indexed}
+
+    @property
+    def name(self) -> str | None:
+        """The table's name for people."""
+        return self._view.snapshot.metadata.name
+
+    @property
+    def description(self) -> str | None:
+        """What the table holds."""
+        return self._view.snapshot.metadata.description
+
+    def metadata(self) -> Metadata:
+        """All that the log says about the table itself: its id, name, columns and properties."""
+        return self._view.snapshot.metadata
+
+    @property
+    def log(self) -> TransactionLog:
+        """The table's transaction log."""
+        return self._log
+
+    @property
+    def view(self) -> TableView:
+        """The version that reads see, with all its files, configuration and mapping."""
+        if self._view.snapshot.partial:
+            self._view = self._view.at(self._log.completed(self._view.snapshot))
+        return self._view
+
+    def refresh(self) -> Table:
+        """Move to the newest version.
+
+        Returns:
+            The same table.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> mine = Table.create("memory://refresh-example", pa.schema([("n", pa.int64())]))
+        >>> other = Table.open("memory://refresh-example")
+        >>> other.append(pa.table({"n": [1]})).version
+        1
+        >>> mine.version, mine.refresh().version
+        (0, 1)
+        """
+        self._check_writable()
+        self._view = self._view.at(self._log.snapshot())
+        return self
+
+    def snapshot(
+        self, *, version: int | None = None, timestamp: Timestamp | None = None
+    ) -> Snapshot:
+        """The table's files, schema and properties, at this version or in the past."""
+        if version is None and timestamp is None:
+            return self.view.snapshot
+        return _past(self._log, version, timestamp)
+
+    def history(self, *, limit: int | None = None) -> pa.Table:
+        """The retained versions, newest first."""
+        return history_rows(self._log.history(limit=limit))
+
+    def cache_stats(self) -> dict[str, CacheStats]:
+        """Hits and misses of the log's caches."""
+        return self._log.cache_stats()
+
+    def __repr__(self) -> str:
+        return f"Table({self.uri!r}, version={self.version})"
+
+    def _repr_html_(self) -> str:
+        return table_html(self._view)
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def scan(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+    ) -> pa.Table:
+        """The rows that meet a condition, all of them unless there is a limit.
+
+        Args:
+            columns: The columns to return; all if it is left out.
+            where: A SQL condition in Spark's dialect; `column indexquery '…'`, `_indexall
+                indexquery '…'` and `indexqueryall('…')` search.
+            limit: The most rows to return.
+            timezone: The zone of times in `where` that name none.
+
+        Raises:
+            UnknownColumnError: The table does not have a column.
+            QueryError: The condition or a search in it is wrong.
+        """
+        return self.scan_batches(
+            columns=columns, where=where, limit=limit, timezone=timezone
+        ).read_all()
+
+    def scan_batches(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+    ) -> pa.RecordBatchReader:
+        """The same rows as a stream, for results larger than memory."""
+        view = self._view_for(where, timezone)
+        plan = plan_scan(
+            view,
+            predicate=self._predicate(where, view, timezone=timezone),
+            columns=check_names(columns, "columns"),
+            limit=check_limit(limit),
+        )
+        schema = result_schema(plan)
+        fitting = (p if p.schema.equals(schema) else p.cast(schema) for p in run_scan(plan))
+        batches = (batch for piece in fitting for batch in piece.to_batches())
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def to_arrow(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+    ) -> pa.Table:
+        """The same as `scan`."""
+        return self.scan(columns=columns, where=where, limit=limit, timezone=timezone)
+
+    def to_pandas(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+    ) -> pandas.DataFrame:
+        """The rows of `scan` as a pandas DataFrame; needs pandas."""
+        return self.scan(columns=columns, where=where, limit=limit, timezone=timezone).to_pandas()
+
+    def to_polars(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+    ) -> polars.DataFrame:
+        """The rows of `scan` as a Polars DataFrame; needs Polars."""
+        import polars
+
+        found = polars.from_arrow(
+            self.scan(columns=columns, where=where, limit=limit, timezone=timezone)
+        )
+        assert isinstance(found, polars.DataFrame)
+        return found
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """All rows by Arrow's C interface, so that DuckDB, Polars and others read the table."""
+        stream: Any = self.scan_batches()
+        return stream.__arrow_c_stream__(requested_schema)
+
+    def search(
+        self,
+        query: str,
+        *,
+        fields: Sequence[str] | None = None,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = 10,
+        snippets: Sequence[str] = (),
+        timezone: str = "UTC",
+    ) -> pa.Table:
+        """The best rows for a search, best first, with a `_score`.
+
+        Scores are BM25 over the whole table and do not depend on its layout.
+
+        Args:
+            query: What to search for, in the syntax of `indexquery`.
+            fields: The columns that are searched where the query names none; all indexed ones if
+                it is left out.
+            where: A SQL condition that leaves rows out and changes nobody's score.
+            columns: The columns to return; all if it is left out.
+            limit: The most rows to return; None for all that match.
+            snippets: For each of these columns there is a column `_snippet_<name>` with its best
+                part, the words found marked.
+            timezone: The zone of times in `where` that name none.
+
+        Raises:
+            QuerySyntaxError: The query cannot be read; the message says where.
+        """
+        view = self.view
+        search = search_of(view, query, check_names(fields, "fields"))
+        chosen = checked_columns(view.snapshot, check_names(columns, "columns"))
+        check_names(snippets, "snippets")
+        shown = checked_columns(view.snapshot, snippets) if snippets else ()
+        needed = list(dict.fromkeys([*chosen, *shown]))
+        result = [*chosen, SCORE, *(f"_snippet_{name}" for name in snippets)]
+        if repeated := sorted({name for name in result if result.count(name) > 1}):
+            raise SchemaError(
+                f"The result would have the column '{repeated[0]}' twice. Choose with columns=… "
+                "what it should have."
+            )
+        found = top_rows(
+            view,
+            search,
+            predicate=self._predicate(where, view, timezone=timezone),
+            columns=needed,
+            limit=check_limit(limit),
+        )
+        return with_snippets(found, search, snippets, view.context).select(result)
+
+    def count(self, *, where: str | None = None, timezone: str = "UTC") -> int:
+        """How many rows meet a condition; from the log alone where it knows."""
+        view = self._view_for(where, timezone)
+        return count_rows(view, self._predicate(where, view, timezone=timezone))
+
+    def explain(
+        self,
+        *,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+    ) -> str:
+        """What a scan would do: how many splits and bytes each stage keeps, and why."""
+        view = self.view
+        plan = plan_scan(
+            view,
+            predicate=self._predicate(where, view, timezone=timezone),
+            columns=check_names(columns, "columns"),
+            limit=check_limit(limit),
+        )
+        return explain_scan(plan)
+
+    # --- writing: every verb is one commit, or none if it fails ------------------------------
+
+    def append(
+        self, data: Any, *, merge_schema: bool = False, config: Mapping[str, object] | None = None
+    ) -> Written:
+        """Add rows.
+
+        Args:
+            data: An Arrow table, batches or a reader, a pandas or Polars DataFrame.
+            merge_schema: Add new columns to the table and widen types.
+            config: `spark.indextables.*` keys of this write.
+
+        Raises:
+            SchemaError: The rows do not fit the table; nothing was written.
+        """
+        return self._write(data, config, kind="append", merge_schema=merge_schema)
+
+    def overwrite(
+        self,
+        data: Any,
+        *,
+        where: str | None = None,
+        partitions: Literal["all", "dynamic"] = "all",
+        merge_schema: bool = False,
+        config: Mapping[str, object] | None = None,
+        timezone: str = "UTC",
+    ) -> Written:
+        """Replace rows: all of them, those that meet `where`, or the partitions that `data` has."""
+        self._check_writable()
+        if partitions not in ("all", "dynamic"):
+            raise ConfigError(f"partitions is 'all' or 'dynamic', not {partitions!r}.")
+        if where is None:
+            kind = "overwrite" if partitions == "all" else "partitions"
+            return self._write(data, config, kind=kind, merge_schema=merge_schema)
+        if partitions == "dynamic":
+            raise ConfigError("Use either `where` or partitions='dynamic', not both.")
+        predicate = self._predicate(where, self.refresh().view, timezone=timezone)
+        return self._write(data, config, kind="where", where=predicate, merge_schema=merge_schema)
+
+    def delete(self, *, where: str, timezone: str = "UTC") -> Written:
+        """Delete the rows that meet a condition, searches included.
+
+        Times in `where` that name no time zone are meant in `timezone`.
+        """
+        self._check_writable()
+        check_where(where)
+        view = self.refresh().view
+        predicate = self._predicate(where, view, timezone=timezone)
+        return self._written(delete_rows(self._log, view, predicate))
+
+    def update(
+        self,
+        assignments: str | Mapping[str, str],
+        *,
+        where: str | None = None,
+        timezone: str = "UTC",
+    ) -> Written:
+        """Change the rows that meet a condition, or all rows.
+
+        `assignments` are `"n = n + 1, tag = upper(tag)"`, or expressions by column.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://update-example", pa.schema([("n", pa.int64())]))
+        >>> _ = table.append(pa.table({"n": [1, 2, 3]}))
+        >>> table.update({"n": "n * 10"}, where="n > 1").rows
+        2
+        >>> sorted(table.scan()["n"].to_pylist())
+        [1, 20, 30]
+        """
+        self._check_writable()
+        check_assignments(assignments)
+        view = self.refresh().view
+        predicate = self._predicate(where, view, timezone=timezone)
+        changes = parse_assignments(assignments, view.schema, timezone=timezone)
+        return self._written(update_rows(self._log, view, predicate, changes))
+
+    def drop_partitions(self, *, where: str, timezone: str = "UTC") -> Dropped:
+        """Remove the partitions that meet a condition on partition columns."""
+        self._check_writable()
+        check_where(where)
+        predicate = self._predicate(where, self.refresh().view, timezone=timezone)
+        dropped = drop_partitions(self._log, predicate)
+        self._move_to(dropped.version)
+        return dropped
+
+    def restore(self, *, version: int | None = None, timestamp: Timestamp | None = None) -> int:
+        """Make the table what it was, as a new version.
+
+        Returns:
+            The new version.
+        """
+        self._check_writable()
+        if (version is None) == (timestamp is None):
+            raise ConfigError("Say either version=… or timestamp=… to restore.")
+        restored = restore(self._log, _past(self._log, version, timestamp)).version
+        self._move_to(restored)
+        return restored
+
+    # --- upkeep: no verb here changes a row --------------------------------------------------
+
+    def checkpoint(self, *, compact: bool = False) -> LastCheckpoint:
+        """Write a checkpoint of the newest version now.
+
+        A checkpoint shares manifests with the one before it. With `compact` all live files are
+        written to new ones, without those of files that left the table.
+        """
+        self._check_writable()
+        return self._log.checkpoint(force_compaction=compact)
+
+    def merge_splits(
+        self,
+        *,
+        where: str | None = None,
+        target_size: int | str | None = None,
+        max_groups: int | None = None,
+        max_source_splits: int | None = None,
+        config: Mapping[str, object] | None = None,
+        runner: Runner | None = None,
+        timezone: str = "UTC",
+    ) -> Merged:
+        """Merge small splits that are at most `target_size` together (`"100M"`; 5 GB by default).
+
+        Splits of different partitions are never merged. `where` chooses partitions; `max_groups`
+        limits how many splits are made, and `max_source_splits` of how many each. Rows, searches
+        and scores stay what they are, and others may read and write meanwhile.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://merge-example", pa.schema([("n", pa.int64())]))
+        >>> for n in range(3):
+        ...     _ = table.append(pa.table({"n": [n]}))
+        >>> table.merge_splits().merged_files, table.snapshot().num_files, table.count()
+        (3, 1, 3)
+        """
+        self._check_writable()
+        view = self.refresh().view.with_settings(self._settings(config))
+        merged = merge_splits(
+            self._log,
+            view,
+            limits=MergeLimits.checked(
+                view.config,
+                target_size=target_size,
+                max_groups=max_groups,
+                max_sources=max_source_splits,
+            ),
+            predicate=self._predicate(where, view, timezone=timezone),
+            runner=runner,
+        )
+        self._move_to(merged.version)
+        return merged
+
+    def purge(
+        self,
+        *,
+        older_than_hours: float | None = None,
+        log_retention_hours: int | None = None,
+        dry_run: bool = False,
+    ) -> Purged:
+        """Delete expired log files, and old splits that no retained version names.
+
+        With `dry_run`, only say which. Splits are kept for `purge.defaultRetentionHours` unless
+        `older_than_hours` says otherwise, versions for `logRetention.duration` unless
+        `log_retention_hours` does.
+        """
+        self._check_writable()
+        return purge(
+            self._log,
+            retention_hours=older_than_hours,
+            log_retention_hours=log_retention_hours,
+            dry_run=dry_run,
+            config=self._newest().config,
+        )
+
+    def truncate_time_travel(self, *, dry_run: bool = False) -> Truncated:
+        """Forget all versions but the newest. Their splits stay until a purge."""
+        self._check_writable()
+        config = self._newest().config
+        return truncate_history(self._log, dry_run=dry_run, config=config)
+
+    @staticmethod
+    def repair(
+        source: str | os.PathLike[str],
+        target: str | os.PathLike[str],
+        *,
+        from_splits: bool = False,
+        config: Mapping[str, object] | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        runner: Runner | None = None,
+    ) -> Repaired:
+        """Write a new log, for the table at `source`, into the folder `target`.
+
+        It names the splits that are still there. With `from_splits` no log has to be readable:
+        all splits that what is left of it does not call removed are part of the table again.
+        """
+        return repair_log(
+            open_store(source, storage_options),
+            open_store(target, storage_options),
+            config=Config(config),
+            from_splits=from_splits,
+            runner=runner,
+        )
+
+    def verify(self, *, runner: Runner | None = None) -> list[Check]:
+        """Check the log against the files, their checksums, their indexes and their rows."""
+        return verify(self._log, self._newest(), runner=runner)
+
+    def component_sizes(
+        self, *, where: str | None = None, timezone: str = "UTC", runner: Runner | None = None
+    ) -> pa.Table:
+        """What the bytes of the splits are; `where` chooses partitions."""
+        view = self.view
+        predicate = self._predicate(where, view, timezone=timezone)
+        return component_sizes(view, predicate, runner=runner)
+
+    def plan_prewarm(
+        self, *, fields: Sequence[str] = (), where: str | None = None, timezone: str = "UTC"
+    ) -> PrewarmPlan:
+        """The indexes to open before the first search; call the plan on every host."""
+        view = self.view
+        predicate = self._predicate(where, view, timezone=timezone)
+        return plan_prewarm(view, predicate, fields=fields)
+
+    def prewarm(
+        self, *, fields: Sequence[str] = (), where: str | None = None, timezone: str = "UTC"
+    ) -> Prewarmed:
+        """Open the indexes of the table's splits in this process."""
+        return self.plan_prewarm(fields=fields, where=where, timezone=timezone)()
+
+    # --- cross-references: which splits can match, kept beside the table ---------------------
+
+    def crossreferences(self) -> pa.Table:
+        """The table's cross-reference indexes (XRefs): stale ones last, the largest first."""
+        return xref_rows(self.view.snapshot)
+
+    def index_crossreferences(
+        self,
+        *,
+        where: str | None = None,
+        timezone: str = "UTC",
+        force_rebuild: bool = False,
+        dry_run: bool = False,
+        runner: Runner | None = None,
+    ) -> pa.Table:
+        """Build the XRefs that are missing and replace stale ones; a row for each XRef.
+
+        `where` chooses partitions; times in it that name no zone are meant in `timezone`. With
+        `force_rebuild` everything is built anew, with `dry_run` nothing is. `runner` says where
+        XRefs are built; by default in this process.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://xref-example", pa.schema([("body", pa.string())]))
+        >>> table.append(pa.table({"body": ["red fox"]})).version
+        1
+        >>> table.index_crossreferences(dry_run=True)["action"].to_pylist()
+        ['created']
+        """
+        self._check_writable()
+        predicate = None
+        if where is not None:
+            predicate = self._predicate(where, self.refresh().view, timezone=timezone)
+        found = index_crossreferences(
+            self._log,
+            settings=self._view.settings,
+            where=predicate,
+            force=force_rebuild,
+            dry_run=dry_run,
+            runner=runner,
+        )
+        self.refresh()
+        return indexed_rows(found, table_path=self.uri, where=where)
+
+    def drop_crossreferences(self) -> int:
+        """Remove all XRefs; their files stay until a purge.
+
+        Returns:
+            How many there were.
+        """
+        self._check_writable()
+        dropped = drop_crossreferences(self._log)
+        self.refresh()
+        return dropped
+
+    # --- what the verbs share ----------------------------------------------------------------
+
+    def _newest(self) -> TableView:
+        """The newest version, for what is about the table and not about its rows."""
+        return self._view.at(self._log.snapshot())
+
+    def _view_for(self, where: str | None, timezone: str) -> TableView:
+        """The view as a condition needs it: files of partitions that it denies may be missing.
+
+        Only the first question of a handle is answered from a part of the log. The next one will
+        ask for other partitions, and the whole snapshot is kept.
+        """
+        view = self._view
+        if where is None or not view.snapshot.partial or self._was_read_in_part:
+            return self.view
+        self._was_read_in_part = True
+        keep = functools.partial(may_hold, where, timezone)
+        return view.at(self._log.completed(view.snapshot, keep_manifest=keep))
+
+    def _predicate(self, where: str | None, view: TableView, *, timezone: str = "UTC") -> Predicate:
+        if where is None:
+            return TRUE
+        predicate = parse_predicate(
+            where,
+            view.schema,
+            timezone=timezone,
+            max_query_length=view.config[keys.INDEXQUERY_MAX_LENGTH],
+            max_query_depth=view.config[keys.INDEXQUERY_MAX_DEPTH],
+        )
+        view.check_searches(predicate)
+        return predicate
+
+    def _settings(self, config: Mapping[str, object] | None) -> Config:
+        return Config(config).over(self._view.settings)
+
+    def _write(self, data: Any, config: Mapping[str, object] | None, **plan: Any) -> Written:
+        self._check_writable()
+        return self._written(write_rows(self._log, data, settings=self._settings(config), **plan))
+
+    def _written(self, written: Written) -> Written:
+        self._move_to(written.version)
+        return written
+
+    def _move_to(self, version: int) -> None:
+        """See what this handle has just written; what others wrote after it is for a refresh.
+
+        The write is committed, so an error here must not look like its own.
+        """
+        try:
+            self._view = self._view.at(self._log.after(version))
+        except IndexTablesError as error:
+            logger.warning("Version %d of %s was committed: %s", version, self.uri, error)
+
+    def _check_writable(self) -> None:
+        if not self._writable:
+            raise ConfigError(
+                f"'{self.uri}' was opened at version {self.version}, to be read. Open it without "
+                "a version to write, or restore that version."
+            )
+
+
+def _past(log: TransactionLog, version: int | None, timestamp: Timestamp | None) -> Snapshot:
+    check_version(version, timestamp)
+    if timestamp is not None:
+        return log.snapshot(timestamp_ms=milliseconds(timestamp))
+    return log.snapshot(version=version)
+
+
+Mode = Literal["append", "overwrite", "error", "ignore"]
+
+
+def write_table(
+    uri: str | os.PathLike[str],
+    data: Any,
+    *,
+    mode: Mode = "error",
+    partition_by: str | Sequence[str] | None = None,
+    mapping: Mapping[str, str] | None = None,
+    merge_schema: bool = False,
+    config: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> Table:
+    """Write rows to a table, which is created if it is not there, in one commit.
+
+    Args:
+        uri: Where the table is or will be.
+        data: An Arrow table, batches or a reader, a pandas or Polars DataFrame.
+        mode: What to do if there is a table: add the rows (`append`), replace all rows
+            (`overwrite`), refuse (`error`) or leave the table as it is (`ignore`).
+        partition_by: The columns whose values are folders.
+        mapping: How columns are searched (`text`, `string`, `json`, `ip`).
+        merge_schema: Add new columns to the table and widen types.
+        config: `spark.indextables.*` keys of this write.
+        storage_options: Credentials and the endpoint of the store.
+
+    Returns:
+        The table, at the version that was written.
+
+    Raises:
+        TableExistsError: There is a table and the mode is `error`.
+        SchemaError: The rows do not fit the table.
+
+    >>> import pyarrow as pa
+    >>> import indextables as it
+    >>> rows = pa.table({"day": ["mon", "tue"], "body": ["red fox", "lazy dog"]})
+    >>> table = it.write_table("memory://write-example", rows, partition_by="day")
+    >>> it.write_table("memory://write-example", rows, mode="append").count()
+    4
+    """
+    if mode not in ("append", "overwrite", "error", "ignore"):
+        raise ConfigError(f"mode is append, overwrite, error or ignore, not {mode!r}.")
+    exclusive: Exclusive = mode if mode in ("error", "ignore") else None
+    types = {f"{keys.TYPE_MAP.name}{column}": kind for column, kind in (mapping or {}).items()}
+    log = TransactionLog(open_store(uri, storage_options), config=Config(config))
+    written = write_rows(
+        log,
+        data,
+        settings=Config(types, config),
+        kind="overwrite" if mode == "overwrite" else "append",
+        partition_by=None if partition_by is None else names_of(partition_by),
+        merge_schema=merge_schema,
+        exclusive=exclusive,
+    )
+    return Table(log, TableView(log.store, log.after(written.version), log.config))
