@@ -77,9 +77,10 @@ def _search(
 def _text_columns(table: Table, columns: list[str]) -> list[str]:
     import pyarrow as pa
 
+    from indextables.plan.column_names import shown
     from indextables.plan.execute import mapping_of
 
-    mapping, schema = mapping_of(table.snapshot()).by_name, table.schema
+    mapping, schema = mapping_of(shown(table.snapshot())).by_name, table.schema
     return [
         name
         for name in columns
@@ -148,9 +149,10 @@ def _describe(
     """Show what a table is: its columns, how they are searched, its size and properties."""
     from indextables.cli import output
     from indextables.cli.output import show_facts, show_records, show_text
+    from indextables.plan.column_names import shown
 
     opened = settings.open(table, version=version, as_of=as_of)
-    snapshot = opened.snapshot()
+    snapshot = shown(opened.snapshot())
     facts: dict[str, Any] = {
         "table": opened.uri,
         "name": snapshot.metadata.name,
@@ -168,16 +170,16 @@ def _describe(
     if settings.json:
         show_facts({**facts, "columns": columns}, json=True)
         return
-    shown = {name: value for name, value in facts.items() if value not in (None, [], {})}
+    given = {name: value for name, value in facts.items() if value not in (None, [], {})}
     if output.is_terminal():
-        shown |= {
+        given |= {
             "rows": f"{facts['rows']:,}",
             "bytes": f"{facts['bytes']:,} ({size(facts['bytes'])})",
         }
-        shown |= {"protocol": "reader {}, writer {}".format(*facts["protocol"])}
+        given |= {"protocol": "reader {}, writer {}".format(*facts["protocol"])}
         if facts["partition_columns"]:
-            shown["partition_columns"] = ", ".join(facts["partition_columns"])
-    show_facts(shown, json=False)
+            given["partition_columns"] = ", ".join(facts["partition_columns"])
+    show_facts(given, json=False)
     show_text("")
     names = list(columns[0]) if columns else []
     show_records(names, ([c[n] for n in names] for c in columns), json=False)
@@ -195,10 +197,12 @@ def _properties(configuration: Any) -> dict[str, str]:
 
 
 def _columns(table: Table) -> list[dict[str, Any]]:
+    from indextables.plan.column_names import shown
     from indextables.plan.execute import mapping_of
     from indextables.schema import type_name
 
-    mapping = mapping_of(table.snapshot()).by_name
+    snapshot = shown(table.snapshot())
+    mapping = mapping_of(snapshot).by_name
     columns = []
     for column in table.schema:
         how = mapping.get(column.name)
@@ -210,7 +214,7 @@ def _columns(table: Table) -> list[dict[str, Any]]:
                 "type": type_name(column.type),
                 "searched_as": kind,
                 "tokenizer": tokenizer,
-                "partition": column.name in table.snapshot().partition_columns,
+                "partition": column.name in snapshot.partition_columns,
                 "nullable": column.nullable,
             }
         )

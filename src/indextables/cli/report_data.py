@@ -21,6 +21,7 @@ from indextables.jobs.component_sizes import component_sizes
 from indextables.log.actions import Add, Remove
 from indextables.log.crossreferences import cover_of
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import shown
 from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
 from indextables.schema import type_name
 from indextables.sql.redaction import redacted
@@ -143,7 +144,7 @@ def gather(table: Table, *, config: Mapping[str, object], now_ms: int | None = N
         made_with=f"indextables {__version__}",
         version=snapshot.version,
         rows=sum(split.rows for split in splits),
-        partition_columns=tuple(snapshot.partition_columns),
+        partition_columns=shown(snapshot).partition_columns,
         properties=_properties(snapshot),
         versions=versions,
         versions_left_out=left_out,
@@ -240,7 +241,7 @@ def _fields(
         entries = entries.take(chosen)
     sampled = replace(snapshot, base_files=entries, changes={})
     rows = component_sizes(table.log.store, sampled, config=config)
-    by_field: dict[str, dict[str, int]] = {name: {} for name in snapshot.schema.names}
+    by_field: dict[str, dict[str, int]] = {name: {} for name in shown(snapshot).schema.names}
     shared: dict[str, int] = {}
     names = ["component_type", "field_name", "size_bytes"]
     for row in rows.select(names).to_pylist():
@@ -248,8 +249,8 @@ def _fields(
         target: dict[str, int] = shared if owner is None else by_field.setdefault(owner, {})
         target[kind] = target.get(kind, 0) + row["size_bytes"]
     own = MAPPING_PROPERTY in snapshot.metadata.configuration
-    mapping: Any = mapping_of(snapshot).by_name if own else {}
-    types = {f.name: type_name(f.type) for f in snapshot.schema}
+    mapping: Any = mapping_of(shown(snapshot)).by_name if own else {}
+    types = {f.name: type_name(f.type) for f in shown(snapshot).schema}
     fields = tuple(
         FieldSize(
             name,

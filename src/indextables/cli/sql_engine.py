@@ -17,6 +17,7 @@ from indextables.cli.sql_functions import BOUNDED
 from indextables.cli.sql_relations import Relation, search_call
 from indextables.cli.sql_rewrite import SEARCH_FUNCTION, Opener, Rewritten, rewrite
 from indextables.errors import EmbeddedQueryError, IndexTablesError, SearchCallError
+from indextables.plan.column_names import shown
 from indextables.plan.execute import mapping_of
 from indextables.predicate import Search
 from indextables.predicate.sql_text import parse_predicate
@@ -162,7 +163,7 @@ class _Scan:
         if self.condition is not None:
             wanted.update(name for name in schema.names if name.lower() in mentioned)
         if self.relation.masks:
-            mapping = mapping_of(self.relation.relation.table.snapshot())
+            mapping = mapping_of(shown(self.relation.relation.table.snapshot()))
             for search in self.relation.masks.values():
                 wanted.update(columns_needed(search, mapping, schema))
         wanted.update(self.relation.snippets[name][0] for name in self._shown())
@@ -170,22 +171,22 @@ class _Scan:
         return needed or [min(schema, key=lambda f: pa.types.is_string(f.type)).name]
 
     def _with_masks(self, rows: pa.Table) -> pa.Table:
-        snapshot = self.relation.relation.table.snapshot()
+        snapshot = shown(self.relation.relation.table.snapshot())
         for name, search in self.relation.masks.items():
             found = search_rows(search, rows, mapping_of(snapshot), schema=self.relation.columns)
             rows = rows.append_column(name, pa.array(found, pa.bool_()))
         return rows
 
     def _with_snippets(self, rows: pa.Table) -> pa.Table:
-        mapping = mapping_of(self.relation.relation.table.snapshot())
+        mapping = mapping_of(shown(self.relation.relation.table.snapshot()))
         for name in self._shown():
             column, search = self.relation.snippets[name]
             texts = rows.column(column).to_pylist()
-            shown = [
+            snippets = [
                 snippet(text, search, column, mapping=mapping, schema=self.relation.columns)
                 for text in texts
             ]
-            rows = rows.append_column(name, pa.array(shown, pa.string()))
+            rows = rows.append_column(name, pa.array(snippets, pa.string()))
         return rows
 
     def _shown(self) -> list[str]:

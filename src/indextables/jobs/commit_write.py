@@ -29,10 +29,13 @@ from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Scope, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import MAPPING_PROPERTY
+from indextables.plan.column_names import ColumnNames, names_of
+from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
 from indextables.plan.skipping import keep_mask
 from indextables.predicate import Predicate
 from indextables.runner import Runner
+from indextables.schema import conform
+from indextables.schema.types import Rows
 from indextables.split.flat import search_rows
 from indextables.split.mapping import Mapping
 from indextables.split.row_filter import evaluate
@@ -53,11 +56,27 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The schema and mapping that rows are written with; `metadata` where the table changes."""
+    """The schema and mapping that rows are written with; `metadata` where the table changes.
+
+    `schema` and `mapping` have the stored names of columns, `shown` is the schema as users see it.
+    """
 
     schema: pa.Schema
     mapping: Mapping
     metadata: Metadata | None
+    shown: pa.Schema
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Target:
+        """A table that stays as it is."""
+        return cls(snapshot.schema, mapping_of(snapshot), None, names_of(snapshot).shown)
+
+    def stored(self, rows: Rows) -> Rows:
+        """Rows that users hand over, in the schema of the table's splits."""
+        fitting = conform(rows, self.shown)
+        if self.shown.names == self.schema.names:
+            return fitting
+        return fitting.rename_columns(self.schema.names)
 
 
 def commit_write(
@@ -214,8 +233,9 @@ def checked_rows(
         )
         outside = pc.sum(pc.invert(answer.fill_null(False))).as_py() or 0
         if outside:
+            condition = ColumnNames(target.schema, target.shown, True).shown_predicate(predicate)
             raise SchemaError(
-                f"{outside:,} of the new rows do not meet the condition {predicate}. Only rows "
+                f"{outside:,} of the new rows do not meet the condition {condition}. Only rows "
                 "that meet it can replace rows that do."
             )
         yield batch

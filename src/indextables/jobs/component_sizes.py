@@ -15,6 +15,7 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.jobs.partitions import check_partition_condition, files_of_partitions
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import ColumnNames, names_of
 from indextables.plan.scan import SplitTask, split_tasks
 from indextables.predicate import TRUE, Predicate
 from indextables.runner import LocalRunner, Runner
@@ -70,6 +71,7 @@ def component_sizes(
         row["path"]: row["partitionValues"]
         for row in files.select(["path", "partitionValues"]).to_pylist()
     }
+    names = names_of(snapshot)
     runner = runner or LocalRunner(config[keys.READ_PARALLELISM])
     rows = [
         {
@@ -78,12 +80,17 @@ def component_sizes(
             "component_key": part.key,
             "size_bytes": part.size,
             "component_type": part.kind,
-            "field_name": part.field,
+            "field_name": _shown(part.field, names),
         }
         for task, parts in zip(tasks, runner.map(_components, tasks), strict=True)
         for part in parts
     ]
     return pa.Table.from_pylist(rows, COMPONENT_SIZES)
+
+
+def _shown(stored: str | None, names: ColumnNames) -> str | None:
+    is_dropped = stored is not None and stored not in names.stored.names
+    return f"{stored} (dropped)" if is_dropped else stored and names.shown_name(stored)
 
 
 def _components(sizes: _Sizes) -> list[_Component]:

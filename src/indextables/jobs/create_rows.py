@@ -11,7 +11,6 @@ from indextables.errors import NotATableError, TableExistsError
 from indextables.jobs.commit_write import Written, commit_write
 from indextables.jobs.new_table import new_table
 from indextables.jobs.progress import progress
-from indextables.jobs.rows_in import conformed
 from indextables.jobs.write_splits import SplitSink
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
@@ -52,7 +51,7 @@ def create_rows(
             progress=advance,
         ) as sink,
     ):
-        for batch in conformed(rows, target.schema):
+        for batch in map(target.stored, rows):
             sink.write(batch)
             count += batch.num_rows
         adds = sink.finish()

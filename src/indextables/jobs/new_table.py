@@ -13,8 +13,10 @@ from indextables.config import Config, is_own_key
 from indextables.jobs.commit_write import Target
 from indextables.log.actions import Metadata
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of, shown, stored_mapping
 from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
 from indextables.schema import normalize, refuse_hidden, to_json
+from indextables.schema.column_names import shown_name, shown_schema
 from indextables.split.mapping_options import build_mapping
 from indextables.split.partitioning import check_partition_columns
 
@@ -29,9 +31,7 @@ def new_table(
     description: str | None = None,
 ) -> tuple[Metadata, Target]:
     """The metadata of a new table, and what its rows are written with."""
-    columns = normalize(schema)
-    refuse_hidden(columns.names)
-    check_partition_columns(partition_by, columns)
+    columns = _declared(schema, partition_by)
     own = {key: value for key, value in properties.items() if is_own_key(key)}
     mapping = build_mapping(columns, config.over(own), partition_by=partition_by)
     metadata = Metadata(
@@ -43,7 +43,7 @@ def new_table(
         configuration={**properties, MAPPING_PROPERTY: mapping.to_json()},
         created_time=time.time_ns() // 1_000_000,
     )
-    return metadata, Target(columns, mapping, metadata)
+    return metadata, Target(columns, mapping, metadata, columns)
 
 
 def replaced_table(
@@ -54,22 +54,32 @@ def replaced_table(
     Columns that stay what they are keep their mapping, unless an option names them. What properties
     say of other columns has no meaning any more.
     """
-    columns = normalize(schema)
-    refuse_hidden(columns.names)
-    check_partition_columns(partition_by, columns)
-    old = snapshot.schema
+    columns = _declared(schema, partition_by)
+    seen = shown(snapshot)
+    old = seen.schema
     same = {f.name for f in columns if f.name in old.names and old.field(f.name).type == f.type}
-    base = mapping_of(snapshot)
+    base = mapping_of(seen)
     base = replace(base, fields=tuple(f for f in base.fields if f.name in same))
     mapping = build_mapping(columns, config, partition_by=partition_by, base=base)
+    stored = names_of(snapshot).stored_columns(columns)
+    mapping = stored_mapping(mapping, stored)
+    by_name = {shown_name(field): field.name for field in stored}
     kept = {k: v for k, v in snapshot.metadata.configuration.items() if not _is_of_columns(k)}
     metadata = replace(
         snapshot.metadata,
-        schema_string=to_json(columns),
-        partition_columns=tuple(partition_by),
+        schema_string=to_json(stored),
+        partition_columns=tuple(by_name[name] for name in partition_by),
         configuration={**kept, MAPPING_PROPERTY: mapping.to_json()},
     )
-    return Target(columns, mapping, metadata)
+    return Target(stored, mapping, metadata, columns)
+
+
+def _declared(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
+    """Checked columns under the names that they are given, whatever table they were read from."""
+    columns = shown_schema(normalize(schema))
+    refuse_hidden(columns.names)
+    check_partition_columns(partition_by, columns)
+    return columns
 
 
 def _is_of_columns(key: str) -> bool:

@@ -16,6 +16,7 @@ from indextables.errors import IndexTablesError, UnknownColumnError
 from indextables.jobs.partitions import check_partition_condition, files_of_partitions
 from indextables.log.actions import Metadata
 from indextables.log.snapshot import Snapshot, empty_snapshot
+from indextables.plan.column_names import names_of
 from indextables.plan.execute import Environment, mapping_of
 from indextables.plan.scan import SplitTask, split_tasks
 from indextables.predicate import TRUE, Predicate
@@ -83,11 +84,12 @@ def plan_prewarm(
 ) -> PrewarmPlan:
     """Which splits to open. A field that the table does not have is refused."""
     mapping = mapping_of(snapshot).by_name
-    by_lower = {name.lower(): name for name in snapshot.schema.names}
+    names = names_of(snapshot).shown.names
+    by_lower = dict(zip((name.lower() for name in names), snapshot.schema.names, strict=True))
     chosen = []
     for name in fields:
         if name.lower() not in by_lower:
-            raise UnknownColumnError(name, available=snapshot.schema.names)
+            raise UnknownColumnError(name, available=names)
         chosen.append(by_lower[name.lower()])
     # Numbers and dates are compared in their column; there is no index to open for them.
     skipped = tuple(name for name in chosen if name not in mapping or not mapping[name].field)

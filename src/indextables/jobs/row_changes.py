@@ -19,7 +19,6 @@ from indextables.log.files import paths_of
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import everything
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import mapping_of
 from indextables.split.memory_index import Rows
 
 
@@ -48,7 +47,7 @@ def replace_rows(
     return commit_replacement(
         log,
         snapshot,
-        target=Target(snapshot.schema, mapping_of(snapshot), None),
+        target=Target.of(snapshot),
         adds=list(adds),
         removal=removal,
         rows=rows,

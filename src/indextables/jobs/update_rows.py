@@ -14,7 +14,7 @@ from indextables.jobs.rewrite import PIECE, rewrite_splits
 from indextables.jobs.write_splits import SplitSink
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import mapping_of
+from indextables.plan.column_names import names_of
 from indextables.plan.split_rows import SplitRows
 from indextables.predicate import Predicate
 from indextables.split.memory_index import Rows
@@ -37,12 +37,15 @@ def update_rows(
     return commit_replacement(
         log,
         snapshot,
-        target=Target(snapshot.schema, mapping_of(snapshot), None),
+        target=Target.of(snapshot),
         adds=[],
         removal=removal,
         rows=removal.rows,
         scope=scope_of(predicate, snapshot),
-        parameters={"where": str(predicate), "set": str(assignments)},
+        parameters={
+            "where": str(names_of(snapshot).shown_predicate(predicate)),
+            "set": str(assignments),
+        },
         config=config,
     )
 
@@ -59,6 +62,8 @@ def _rewrite(
         for some, is_changed in ((numbers[~mask], False), (numbers[mask], True)):
             if len(some):
                 piece = rows.searcher.read_rows(some, snapshot.schema.names)
-                piece = assignments.apply(piece) if is_changed else piece
+                if is_changed:  # by an expression that has the names of users
+                    shown = piece.rename_columns(assignments.schema.names)
+                    piece = assignments.apply(shown).rename_columns(snapshot.schema.names)
                 for batch in piece.to_batches():
                     sink.write(batch)

@@ -29,13 +29,14 @@ from indextables.jobs.commit_write import (
 from indextables.jobs.merge_before_commit import merged_before_commit
 from indextables.jobs.progress import progress
 from indextables.jobs.rewrite import remove_rows
-from indextables.jobs.rows_in import as_reader, check_fits, conformed
+from indextables.jobs.rows_in import as_reader, check_fits
 from indextables.jobs.write_splits import SplitSink
 from indextables.log.actions import Action, Add
 from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.column_names import names_of, shown, stored_mapping
 from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
 from indextables.predicate import Predicate
 from indextables.schema import evolve, to_json
@@ -47,21 +48,24 @@ def target_of(
     snapshot: Snapshot, incoming: pa.Schema, *, config: Config, merge_schema: bool
 ) -> Target:
     """What a write of these columns makes of the table."""
-    schema, base = snapshot.schema, mapping_of(snapshot)
+    seen = shown(snapshot)
+    columns, base = seen.schema, mapping_of(seen)
     if merge_schema:
-        schema = evolve(schema, incoming)
+        columns = evolve(columns, incoming)
     else:
-        check_fits(incoming, schema)
+        check_fits(incoming, columns)
     options = config.over(known_keys(snapshot.metadata.configuration))
-    mapping = build_mapping(schema, options, partition_by=snapshot.partition_columns, base=base)
+    mapping = build_mapping(columns, options, partition_by=seen.partition_columns, base=base)
     _refuse_other_mapping(base, mapping)
-    if schema.equals(snapshot.schema) and mapping == base:
-        return Target(schema, mapping, None)
+    if columns.equals(seen.schema) and mapping == base:
+        return Target.of(snapshot)
+    schema = names_of(snapshot).stored_columns(columns)
+    mapping = stored_mapping(mapping, schema)
     configuration = {**snapshot.metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
     metadata = replace(
         snapshot.metadata, schema_string=to_json(schema), configuration=configuration
     )
-    return Target(schema, mapping, metadata)
+    return Target(schema, mapping, metadata, columns)
 
 
 def _refuse_other_mapping(table: Mapping, wanted: Mapping) -> None:
@@ -87,7 +91,7 @@ def append_rows(log: TransactionLog, data: Any, *, config: Config, merge_schema:
     snapshot = log.snapshot()
     reader = as_reader(data)
     target = target_of(snapshot, reader.schema, config=config, merge_schema=merge_schema)
-    adds, rows = _write(log, conformed(reader, target.schema), snapshot, target, config)
+    adds, rows = _write(log, map(target.stored, reader), snapshot, target, config)
     transaction = Transaction(
         operation=Operation.APPEND,
         transform=lambda newest: [*metadata_on(newest, snapshot, target), *adds],
@@ -103,7 +107,7 @@ def overwrite_all(log: TransactionLog, data: Any, *, config: Config, merge_schem
     snapshot = log.snapshot()
     reader = as_reader(data)
     target = target_of(snapshot, reader.schema, config=config, merge_schema=merge_schema)
-    adds, rows = _write(log, conformed(reader, target.schema), snapshot, target, config)
+    adds, rows = _write(log, map(target.stored, reader), snapshot, target, config)
 
     def plan(newest: Snapshot) -> Sequence[Action]:
         gone = removes_for(newest.entries, timestamp=log.now_ms(), data_change=True)
@@ -126,7 +130,7 @@ def overwrite_where(
     snapshot = log.snapshot()
     reader = as_reader(data)
     target = target_of(snapshot, reader.schema, config=config, merge_schema=merge_schema)
-    checked = checked_rows(conformed(reader, target.schema), predicate, target)
+    checked = checked_rows(map(target.stored, reader), predicate, target)
     adds, rows = _write(log, checked, snapshot, target, config)
     removal = undone_on_error(
         log, adds, lambda: remove_rows(log, snapshot, predicate, config=config)
@@ -140,7 +144,7 @@ def overwrite_where(
         removal=removal,
         rows=rows,
         scope=scope_of(predicate, snapshot),
-        parameters={"where": str(predicate)},
+        parameters={"where": str(names_of(snapshot).shown_predicate(predicate))},
         config=config,
     )
 
@@ -154,7 +158,7 @@ def overwrite_partitions(
         return overwrite_all(log, data, config=config, merge_schema=merge_schema)
     reader = as_reader(data)
     target = target_of(snapshot, reader.schema, config=config, merge_schema=merge_schema)
-    adds, rows = _write(log, conformed(reader, target.schema), snapshot, target, config)
+    adds, rows = _write(log, map(target.stored, reader), snapshot, target, config)
     return commit_partitions(log, snapshot, target=target, adds=adds, rows=rows, config=config)
 
 
@@ -163,16 +167,15 @@ def delete_rows(log: TransactionLog, predicate: Predicate, *, config: Config) ->
     snapshot = log.snapshot()
     removal = remove_rows(log, snapshot, predicate, config=config)
 
-    target = Target(snapshot.schema, mapping_of(snapshot), None)
     return commit_replacement(
         log,
         snapshot,
-        target=target,
+        target=Target.of(snapshot),
         adds=[],
         removal=removal,
         rows=0,
         scope=scope_of(predicate, snapshot),
-        parameters={"where": str(predicate)},
+        parameters={"where": str(names_of(snapshot).shown_predicate(predicate))},
         config=config,
     )
 

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from indextables.errors import SchemaError
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of, shown
 from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.plan.scan import SplitTask, plan_scan
 from indextables.spark.access import TableAccess
@@ -73,8 +74,9 @@ class IndexTablesSource(source.DataSource):
         for path in self.parsed.paths or (self.parsed.access().path,):
             snapshot = snapshot_of(self.parsed.access(path), self.parsed)
             self.versions[path] = snapshot.version
-            schemas[path] = snapshot.schema
-            mappings.append(snapshot.metadata.configuration.get(MAPPING_PROPERTY))
+            seen = shown(snapshot)
+            schemas[path] = seen.schema
+            mappings.append(seen.metadata.configuration.get(MAPPING_PROPERTY))
         first, *others = schemas.items()
         for path, schema in others:
             if not schema.equals(first[1]):
@@ -143,7 +145,8 @@ class TableReader(source.DataSourceReader):
     def partitions(self) -> Sequence[source.InputPartition]:
         found: list[source.InputPartition] = []
         for access, snapshot in self._snapshots():
-            plan = plan_scan(snapshot, columns=[f.name for f in self.schema.fields])
+            names = names_of(snapshot).stored_names(f.name for f in self.schema.fields)
+            plan = plan_scan(snapshot, columns=names)
             reader = SplitReader(access, snapshot.metadata, plan.columns)
             groups = in_groups(plan.tasks, parallelism=_PARALLELISM)
             found += [SplitPartition(reader, group) for group in groups]

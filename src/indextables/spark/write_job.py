@@ -46,10 +46,10 @@ from indextables.log.files import empty_files, removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import mapping_of
+from indextables.plan.column_names import names_of
 from indextables.predicate import Predicate
 from indextables.predicate.sql_text import parse_predicate
-from indextables.schema import ROW_IDENTITY, conform
+from indextables.schema import ROW_IDENTITY
 from indextables.spark.access import TableAccess
 from indextables.spark.runner import executors
 from indextables.split.memory_index import Rows
@@ -101,6 +101,12 @@ class WriteJob:
     settings: Mapping[str, object] = field(default_factory=dict, repr=False)
 
     @property
+    def columns_of_partitions(self) -> tuple[str, ...]:
+        """The partition columns under the names that rows have for them."""
+        names = dict(zip(self.target.schema.names, self.target.shown.names, strict=True))
+        return tuple(names[name] for name in self.partition_columns)
+
+    @property
     def _config(self) -> Config:
         return Config(self.settings)
 
@@ -145,10 +151,10 @@ class WriteJob:
     ) -> Iterator[pa.RecordBatch]:
         if self.kind == "rows":
             batches = _unnamed(batches, replaced)
-        conformed = (conform(batch, self.target.schema) for batch in batches)
+        stored = map(self.target.stored, batches)
         if self.where is None:
-            return conformed
-        return checked_rows(conformed, self.where, self.target)
+            return stored
+        return checked_rows(stored, self.where, self.target)
 
     # --- on the driver -----------------------------------------------------------------------
 
@@ -239,7 +245,7 @@ class WriteJob:
             snapshot = log.snapshot()
             job = plan_write(
                 self.access,
-                self.target.schema,
+                self.target.shown,
                 kind=self.kind,
                 partition_by=self.partition_columns,
             )
@@ -344,7 +350,10 @@ def plan_write(
     properties: Mapping[str, str] | None = None,
     exclusive: Exclusive = None,
 ) -> WriteJob:
-    """Plan a write of rows with these columns; everything that can be refused is refused here."""
+    """Plan a write of rows with these columns; everything that can be refused is refused here.
+
+    `where` and `partition_by` have the names that users see.
+    """
     settings = access.settings
     log = access.log()
     try:
@@ -364,9 +373,11 @@ def plan_write(
         target = replaced_table(snapshot, incoming, partition_by or (), config=settings)
     else:
         target = target_of(snapshot, incoming, config=settings, merge_schema=merge_schema)
-    conform(incoming.empty_table(), target.schema)  # types that no value of theirs could pass
+    target.stored(incoming.empty_table())  # types that no value of theirs could pass
     if isinstance(where, str):
-        where = parse_predicate(where, snapshot.schema)
+        where = parse_predicate(where, names_of(snapshot).shown)
+    if where is not None:
+        where = names_of(snapshot).stored_predicate(where)
     described = target.metadata or snapshot.metadata
     return WriteJob(
         access=access,
@@ -386,7 +397,7 @@ def plan_row_change(access: TableAccess, change: RowChange) -> WriteJob:
         access=access,
         kind="rows",
         snapshot=snapshot,
-        target=Target(snapshot.schema, mapping_of(snapshot), None),
+        target=Target.of(snapshot),
         partition_columns=snapshot.partition_columns,
         change=change,
         settings=access.settings.over(known_keys(snapshot.metadata.configuration)).as_options(),
@@ -403,9 +414,10 @@ def _unnamed(
 
 
 def _check_partitioning(snapshot: Snapshot, partition_by: Sequence[str] | None) -> None:
-    if partition_by is not None and tuple(partition_by) != snapshot.partition_columns:
+    here = names_of(snapshot).shown_names(snapshot.partition_columns)
+    if partition_by is not None and tuple(partition_by) != here:
         raise SchemaError(
-            f"'{snapshot.uri}' is partitioned by {_shown(snapshot.partition_columns)}, not by "
+            f"'{snapshot.uri}' is partitioned by {_shown(here)}, not by "
             f"{_shown(partition_by)}. Leave partitionBy out, or write to another table."
         )
 

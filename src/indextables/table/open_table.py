@@ -17,11 +17,11 @@ from indextables.log.avro_state import PartitionBounds
 from indextables.log.cache import CacheStats
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.column_names import names_in, names_of, shown
 from indextables.plan.execute import mapping_of
 from indextables.plan.skipping import bounds_may_match
 from indextables.predicate import TRUE, Predicate, searches
 from indextables.predicate.sql_text import parse_predicate
-from indextables.schema import from_json
 from indextables.split.query import resolve
 from indextables.storage import canonical_uri
 
@@ -55,12 +55,15 @@ class OpenTable:
     @property
     def schema(self) -> pa.Schema:
         """The columns, partition columns included."""
-        return self.snapshot().schema
+        return names_of(self.snapshot()).shown
 
     def snapshot(
         self, *, version: int | None = None, timestamp: Timestamp | None = None
     ) -> Snapshot:
-        """The table's files, schema and properties, now or in the past."""
+        """The table's files, schema and properties, now or in the past, as the log has them.
+
+        A column that was renamed has the name there that it is stored under.
+        """
         if version is not None and timestamp is not None:
             raise ConfigError("Say either version=… or timestamp=…, not both.")
         if version is not None and not hasattr(version, "__index__"):
@@ -114,15 +117,16 @@ class OpenTable:
         if where is None:
             return TRUE
         config = self._effective(snapshot)
+        names = names_of(snapshot)
         predicate = parse_predicate(
             where,
-            snapshot.schema,
+            names.shown,
             timezone=timezone,
             max_query_length=config[keys.INDEXQUERY_MAX_LENGTH],
             max_query_depth=config[keys.INDEXQUERY_MAX_DEPTH],
         )
-        check_searches(predicate, snapshot)
-        return predicate
+        check_searches(predicate, shown(snapshot))
+        return names.stored_predicate(predicate)
 
     def _effective(self, snapshot: Snapshot) -> Config:
         """This table's configuration over the table's own properties."""
@@ -142,14 +146,14 @@ class OpenTable:
 def _may_hold(where: str, metadata: Metadata) -> Callable[[Mapping[str, PartitionBounds]], bool]:
     """Which manifests a condition leaves, by the metadata of a checkpoint."""
     try:
-        schema = from_json(metadata.schema_string)
-        predicate = parse_predicate(where, schema)
+        names = names_in(metadata)
+        predicate = names.stored_predicate(parse_predicate(where, names.shown))
     except IndexTablesError:  # it is told when the condition is read with the newest metadata
         return lambda _bounds: True
     return functools.partial(
         bounds_may_match,
         predicate,
-        schema=schema,
+        schema=names.stored,
         partition_columns=metadata.partition_columns,
     )
 

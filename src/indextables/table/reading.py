@@ -10,11 +10,12 @@ import pyarrow as pa
 from indextables import config as keys
 from indextables.errors import ConfigError, SchemaError, SearchValueError, UnknownColumnError
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of, shown
 from indextables.plan.count import count_rows
 from indextables.plan.execute import Environment, mapping_of, result_schema, router_of, run_scan
 from indextables.plan.explain import explain_scan
 from indextables.plan.ranking import SCORE, top_rows, with_snippets
-from indextables.plan.scan import checked_columns, plan_scan
+from indextables.plan.scan import ScanPlan, checked_columns, plan_scan
 from indextables.predicate import FieldNode, Search
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import over_fields
@@ -49,16 +50,11 @@ class Reading(OpenTable):
     ) -> pa.RecordBatchReader:
         """The same rows as a stream, for results larger than memory."""
         snapshot = self._snapshot_for(where)
-        plan = plan_scan(
-            snapshot,
-            predicate=self._predicate(where, snapshot),
-            columns=_checked_names(columns, "columns"),
-            limit=_checked_limit(limit),
-            router=self._router(snapshot),
-        )
-        schema = result_schema(plan)
+        plan = self._plan(snapshot, where, columns, limit)
+        schema = names_of(snapshot).shown_result(result_schema(plan))
         pieces = run_scan(plan, self._environment(snapshot))
-        fitting = (p if p.schema.equals(schema) else p.cast(schema) for p in pieces)
+        named = (p.rename_columns(schema.names) for p in pieces)
+        fitting = (p if p.schema.equals(schema) else p.cast(schema) for p in named)
         batches = (batch for piece in fitting for batch in piece.to_batches())
         return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -80,11 +76,12 @@ class Reading(OpenTable):
         """
         snapshot = self.snapshot()
         environment = self._environment(snapshot)
-        search = self._search(query, fields, snapshot)
-        chosen = checked_columns(snapshot, _checked_names(columns, "columns"))
+        names = names_of(snapshot)
+        search = names.stored_search(self._search(query, fields, shown(snapshot)))
+        chosen = checked_columns(shown(snapshot), _checked_names(columns, "columns"))
         _checked_names(snippets, "snippets")
-        shown = checked_columns(snapshot, snippets) if snippets else ()
-        needed = list(dict.fromkeys([*chosen, *shown]))
+        marked_ones = checked_columns(shown(snapshot), snippets) if snippets else ()
+        needed = list(dict.fromkeys([*chosen, *marked_ones]))
         result = [*chosen, SCORE, *(f"_snippet_{name}" for name in snippets)]
         if repeated := sorted({name for name in result if result.count(name) > 1}):
             raise SchemaError(
@@ -96,12 +93,13 @@ class Reading(OpenTable):
             environment,
             search,
             predicate=self._predicate(where, snapshot),
-            columns=needed,
+            columns=names.stored_names(needed),
             limit=_checked_limit(limit),
             config=self._effective(snapshot),
         )
-        marked = with_snippets(found, search, snippets, environment.context)
-        return marked.select(result)
+        marked = with_snippets(found, search, names.stored_names(snippets), environment.context)
+        renamed = [*needed, SCORE, *(f"_snippet_{name}" for name in snippets)]
+        return names.shown_rows(marked).rename_columns(renamed).select(result)
 
     def count(self, *, where: str | None = None) -> int:
         """How many rows meet a condition; from the log alone where it knows."""
@@ -123,15 +121,24 @@ class Reading(OpenTable):
     ) -> str:
         """What a scan would do: how many splits and bytes each stage keeps, and why."""
         snapshot = self.snapshot()
-        predicate = self._predicate(where, snapshot)
-        plan = plan_scan(
+        plan = self._plan(snapshot, where, columns, limit)
+        return explain_scan(plan, mapping_of(snapshot))
+
+    def _plan(
+        self,
+        snapshot: Snapshot,
+        where: str | None,
+        columns: Sequence[str] | None,
+        limit: int | None,
+    ) -> ScanPlan:
+        chosen = checked_columns(shown(snapshot), _checked_names(columns, "columns"))
+        return plan_scan(
             snapshot,
-            predicate=predicate,
-            columns=_checked_names(columns, "columns"),
+            predicate=self._predicate(where, snapshot),
+            columns=names_of(snapshot).stored_names(chosen),
             limit=_checked_limit(limit),
             router=self._router(snapshot),
         )
-        return explain_scan(plan, mapping_of(snapshot))
 
     def _search(self, query: str, fields: Sequence[str] | None, snapshot: Snapshot) -> Search:
         if _checked_names(fields, "fields") is not None:

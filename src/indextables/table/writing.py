@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from indextables.errors import ConfigError
-from indextables.jobs import write_rows
+from indextables.errors import ConfigError, SchemaError
+from indextables.jobs import alter_columns, write_rows
 from indextables.jobs.after_write import after_write
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
 from indextables.jobs.partitions import Dropped, drop_partitions
 from indextables.jobs.restore import restore
 from indextables.jobs.update_rows import update_rows
+from indextables.plan.column_names import names_of
 from indextables.table.open_table import OpenTable, Timestamp
 
 
@@ -101,7 +102,7 @@ class Writing(OpenTable):
             _check_expressions(assignments)
         snapshot = self.snapshot()
         predicate = self._predicate(where, snapshot, timezone=timezone)
-        changes = parse_assignments(assignments, snapshot.schema, timezone=timezone)
+        changes = parse_assignments(assignments, names_of(snapshot).shown, timezone=timezone)
         return update_rows(self._log, snapshot, predicate, changes, config=self._config)
 
     def drop_partitions(self, *, where: str, timezone: str = "UTC") -> Dropped:
@@ -110,6 +111,61 @@ class Writing(OpenTable):
         _check_where(where)
         predicate = self._predicate(where, self.snapshot(), timezone=timezone)
         return drop_partitions(self._log, predicate)
+
+    def rename_column(self, old: str, new: str) -> int:
+        """Rename a column. No split is rewritten, and older versions keep the older name.
+
+        Args:
+            old: The column, in any case.
+            new: Its new name.
+
+        Returns:
+            The version of the table in which the column has the new name.
+
+        Raises:
+            UnknownColumnError: The table has no column `old`.
+            SchemaError: Another column has the name `new`.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> from indextables import Table
+            >>> table = Table.create("memory://rename-example", pa.schema([("n", pa.int64())]))
+            >>> _ = table.append(pa.table({"n": [1, 2]}))
+            >>> table.rename_column("n", "amount")
+            2
+            >>> table.scan(where="amount > 1").to_pydict()
+            {'amount': [2]}
+        """
+        self._check_writable()
+        return alter_columns.rename_column(self._log, old, new, config=self._config)
+
+    def drop_columns(self, columns: Sequence[str]) -> int:
+        """Drop columns. Their values stay in the splits, unread, until those are merged.
+
+        Args:
+            columns: The columns, in any case. A partition column cannot be dropped.
+
+        Returns:
+            The version of the table that no longer has them.
+
+        Raises:
+            UnknownColumnError: The table has no such column.
+            SchemaError: It is a partition column, or no column would be left.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> from indextables import Table
+            >>> schema = pa.schema([("n", pa.int64()), ("tag", pa.string())])
+            >>> table = Table.create("memory://drop-example", schema)
+            >>> table.drop_columns(["tag"])
+            1
+            >>> table.schema.names
+            ['n']
+        """
+        self._check_writable()
+        if isinstance(columns, str):
+            raise SchemaError(f"columns is a list of names. Write columns=[{columns!r}].")
+        return alter_columns.drop_columns(self._log, columns, config=self._config)
 
     def restore(self, *, version: int | None = None, timestamp: Timestamp | None = None) -> int:
         """Make the table what it was, as a new version; gives that version."""

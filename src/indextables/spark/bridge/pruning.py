@@ -15,9 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import QueryError
+from indextables.plan.column_names import names_of
 from indextables.plan.scan import ScanPlan, SplitTask, plan_scan
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.schema import is_collated
+from indextables.schema.column_names import shown_name
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import JavaObject
 
@@ -38,12 +40,14 @@ class Pruning:
         """The columns of the scan whose values the log knows something about."""
         schema = self.plan.snapshot.schema
         known = (schema.field(n) for n in self.columns if n in schema.names)
-        return [f.name for f in known if _has_order(f.type) and not is_collated(f)]
+        return [shown_name(f) for f in known if _has_order(f.type) and not is_collated(f)]
 
     def left_by(self, conditions: Iterable[JavaObject]) -> Sequence[SplitTask]:
         """The splits that may hold rows for these conditions."""
         snapshot = self.plan.snapshot
-        keys = conjunction(*(_understood(one, snapshot.schema) for one in conditions))
+        names = names_of(snapshot)
+        shown = conjunction(*(_understood(one, names.shown) for one in conditions))
+        keys = names.stored_predicate(shown)
         left = plan_scan(snapshot, predicate=conjunction(self.plan.predicate, keys)).tasks
         kept = {task.path for task in left}
         # As they were planned: the rows that the join wants are for Spark to choose.

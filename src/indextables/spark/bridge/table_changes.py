@@ -8,20 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.config import Config, is_own_key, known_keys
+from indextables.config import Config, is_own_key
 from indextables.errors import ConfigError, SchemaError, UnsupportedProtocolError
-from indextables.log.actions import Metadata, Protocol
+from indextables.jobs.alter_columns import actions_for
+from indextables.log.actions import Action, Protocol
 from indextables.log.mapping_registry import REGISTRY_PREFIX
 from indextables.log.protocol import SUPPORTED_VERSION
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
-from indextables.schema import to_json
+from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.column_changes import changed_columns
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
 from indextables.spark.schemas import table_schema
-from indextables.split.mapping_options import build_mapping
 
 _NOW = "timeTravel=null"
 _OPTION = "option."
@@ -158,8 +157,8 @@ def _check_property(name: str) -> None:
 
 def changed(
     snapshot: Snapshot, changes: Sequence[JavaObject], access: TableAccess, java: Jvm
-) -> Metadata:
-    """A table's metadata after the changes of one ALTER TABLE."""
+) -> list[Action]:
+    """What the changes of one ALTER TABLE make of a table's metadata, and of its protocol."""
     metadata = snapshot.metadata
     columns = []
     for change in changes:
@@ -179,13 +178,7 @@ def changed(
                 Config({change.property(): change.value()})  # what does not parse is refused now
         metadata = replace(metadata, configuration=left)
     if not columns:
-        return metadata
-    schema = changed_columns(snapshot, columns, java)
-    mapping = build_mapping(
-        schema,
-        access.settings.over(known_keys(metadata.configuration)),
-        partition_by=snapshot.partition_columns,
-        base=mapping_of(snapshot),
-    )
-    configuration = {**metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
-    return replace(metadata, schema_string=to_json(schema), configuration=configuration)
+        return [metadata]
+    schema, stored = changed_columns(snapshot, columns, java)
+    after = replace(snapshot, metadata=metadata)
+    return actions_for(after, schema, stored, config=access.settings)
