@@ -6,6 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from indextables import Table
+
 
 def test_search_gives_the_best_rows_with_snippets(cli, docs):
     rows = cli.rows("search", docs, "fox AND word4", "--field", "body")
@@ -39,6 +41,26 @@ def test_describe_tells_columns_and_sizes(cli, docs):
     assert columns["tags"]["type"] == "array<string>"
     text = cli.ok("describe", docs, "--version", "0")
     assert "rows\t40" in text and "body\tstring\ttext\tdefault" in text
+
+
+def test_renamed_and_dropped_columns_are_shown_as_they_are_called_now(cli):
+    cli.ok("create", "t", "a:string", "b:string", "day:string", "--partition-by", "day")
+    (facts,) = cli.rows("describe", "t")
+    table = Table.open(facts["table"])
+    table.append(pa.table({"a": ["red fox"], "b": ["gone"], "day": ["mon"]}))
+    table.rename_column("a", "title")
+    table.drop_columns(["b"])
+    table.rename_column("day", "date")
+    (facts,) = cli.rows("describe", "t")
+    assert [c["column"] for c in facts["columns"]] == ["title", "date"]
+    assert facts["columns"][0]["searched_as"] == "text"
+    assert facts["partition_columns"] == ["date"] and facts["columns"][1]["partition"]
+    assert cli.rows("search", "t", "fox")[0]["_snippet_title"] == "red <b>fox</b>"
+    query = "SELECT title, date, title indexquery 'fox' AS found FROM t WHERE date = 'mon'"
+    assert cli.rows("sql", query, "-t", f"t={table.uri}") == [
+        {"title": "red fox", "date": "mon", "found": True}
+    ]
+    cli.ok("report", "t", "--output", "report.html")
 
 
 def test_history_is_newest_first(cli, docs):

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import SchemaError
-from indextables.jobs.rows_in import as_reader, check_fits, conformed
+from indextables.jobs.rows_in import as_reader, check_fits
+from indextables.schema import conform
 
 
 def test_the_index_of_a_frame_is_no_column():
@@ -27,7 +28,7 @@ def test_batches_are_taken_one_by_one():
 
     reader = as_reader(batches())
     assert taken == [0], "only the first, for its schema"
-    assert next(iter(conformed(reader, reader.schema))).to_pydict() == {"a": [0]}
+    assert conform(next(iter(reader)), reader.schema).to_pydict() == {"a": [0]}
     assert len(taken) < 3
 
 
@@ -35,9 +36,7 @@ def test_nulls_are_of_any_type():
     table = pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string()))])
     rows = pa.table({"a": pa.nulls(1), "b": pa.nulls(1)})
     check_fits(rows.schema, table)
-    assert [b.to_pydict() for b in conformed(rows.to_reader(), table)] == [
-        {"a": [None], "b": [None]}
-    ]
+    assert conform(rows, table).to_pydict() == {"a": [None], "b": [None]}
 
 
 # What Arrow would cast without a word, and what is lost.
@@ -67,12 +66,12 @@ def test_nothing_is_lost_silently(case):
     values, kind = LOSSY[case]
     rows = pa.table({"a": values})
     with pytest.raises(SchemaError, match="'a' cannot become"):
-        list(conformed(rows.to_reader(), pa.schema([("a", kind)])))
+        conform(rows, pa.schema([("a", kind)]))
 
 
 @pytest.mark.parametrize("case", KEPT)
 def test_what_fits_is_taken(case):
     values, kind, expected = KEPT[case]
     rows = pa.table({"a": values})
-    (batch,) = conformed(rows.to_reader(), pa.schema([("a", kind)]))
-    assert repr(batch["a"].to_pylist()) == expected
+    fitting = conform(rows, pa.schema([("a", kind)]))
+    assert repr(fitting["a"].to_pylist()) == expected

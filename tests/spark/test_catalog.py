@@ -106,7 +106,7 @@ def test_alter_table(spark, name):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("DROP COLUMN content", "splits hold a column under its name"),
+        ("DROP COLUMN content", "not all can be dropped"),
         ("SET LOCATION '/elsewhere'", "stays where it is"),
         ("SET TBLPROPERTIES ('indextables.mapping' = '[]')", "it is not yours"),
     ],

@@ -77,7 +77,7 @@ def _search(
 def _text_columns(table: Table, columns: list[str]) -> list[str]:
     import pyarrow as pa
 
-    mapping, schema = table.view.mapping.by_name, table.schema
+    mapping, schema = table.view.shown.mapping.by_name, table.schema
     return [
         name
         for name in columns
@@ -148,7 +148,7 @@ def _describe(
     from indextables.cli.output import show_facts, show_records, show_text
 
     opened = settings.open(table, version=version, as_of=as_of)
-    snapshot = opened.snapshot()
+    snapshot = opened.view.shown.snapshot
     facts: dict[str, Any] = {
         "table": opened.uri,
         "name": snapshot.metadata.name,
@@ -166,16 +166,16 @@ def _describe(
     if settings.json:
         show_facts({**facts, "columns": columns}, json=True)
         return
-    shown = {name: value for name, value in facts.items() if value not in (None, [], {})}
+    given = {name: value for name, value in facts.items() if value not in (None, [], {})}
     if output.is_terminal():
-        shown |= {
+        given |= {
             "rows": f"{facts['rows']:,}",
             "bytes": f"{facts['bytes']:,} ({size(facts['bytes'])})",
         }
-        shown |= {"protocol": "reader {}, writer {}".format(*facts["protocol"])}
+        given |= {"protocol": "reader {}, writer {}".format(*facts["protocol"])}
         if facts["partition_columns"]:
-            shown["partition_columns"] = ", ".join(facts["partition_columns"])
-    show_facts(shown, json=False)
+            given["partition_columns"] = ", ".join(facts["partition_columns"])
+    show_facts(given, json=False)
     show_text("")
     names = list(columns[0]) if columns else []
     show_records(names, ([c[n] for n in names] for c in columns), json=False)
@@ -195,7 +195,7 @@ def _properties(configuration: Any) -> dict[str, str]:
 def _columns(table: Table) -> list[dict[str, Any]]:
     from indextables.schema import type_name
 
-    mapping = table.view.mapping.by_name
+    mapping = table.view.shown.mapping.by_name
     columns = []
     for column in table.schema:
         how = mapping.get(column.name)

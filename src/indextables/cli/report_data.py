@@ -21,7 +21,7 @@ from indextables.jobs.component_sizes import component_sizes
 from indextables.log.actions import Add, Remove
 from indextables.log.crossreferences import cover_of
 from indextables.log.snapshot import Snapshot
-from indextables.plan.view import mapping_of
+from indextables.plan.column_names import shown
 from indextables.schema import type_name
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.sql.redaction import redacted
@@ -144,7 +144,7 @@ def gather(table: Table, *, config: Mapping[str, object], now_ms: int | None = N
         made_with=f"indextables {__version__}",
         version=snapshot.version,
         rows=sum(split.rows for split in splits),
-        partition_columns=tuple(snapshot.partition_columns),
+        partition_columns=shown(snapshot).partition_columns,
         properties=_properties(snapshot),
         versions=versions,
         versions_left_out=left_out,
@@ -241,7 +241,8 @@ def _fields(
         entries = entries.take(chosen)
     sampled = replace(snapshot, base_files=entries, changes={})
     rows = component_sizes(table.view.with_settings(config).at(sampled))
-    by_field: dict[str, dict[str, int]] = {name: {} for name in snapshot.schema.names}
+    seen = table.view.at(snapshot).shown
+    by_field: dict[str, dict[str, int]] = {name: {} for name in seen.schema.names}
     shared: dict[str, int] = {}
     names = ["component_type", "field_name", "size_bytes"]
     for row in rows.select(names).to_pylist():
@@ -249,8 +250,8 @@ def _fields(
         target: dict[str, int] = shared if owner is None else by_field.setdefault(owner, {})
         target[kind] = target.get(kind, 0) + row["size_bytes"]
     own = MAPPING_PROPERTY in snapshot.metadata.configuration
-    mapping: Any = mapping_of(snapshot.metadata, uri=snapshot.uri).by_name if own else {}
-    types = {f.name: type_name(f.type) for f in snapshot.schema}
+    mapping: Any = seen.mapping.by_name if own else {}
+    types = {f.name: type_name(f.type) for f in seen.schema}
     fields = tuple(
         FieldSize(
             name,

@@ -161,7 +161,7 @@ class _Scan:
         if self.condition is not None:
             wanted.update(name for name in schema.names if name.lower() in mentioned)
         if self.relation.masks:
-            mapping = self.relation.relation.table.view.mapping
+            mapping = self.relation.relation.table.view.shown.mapping
             for search in self.relation.masks.values():
                 wanted.update(columns_needed(search, mapping, schema))
         wanted.update(self.relation.snippets[name][0] for name in self._shown())
@@ -169,22 +169,22 @@ class _Scan:
         return needed or [min(schema, key=lambda f: pa.types.is_string(f.type)).name]
 
     def _with_masks(self, rows: pa.Table) -> pa.Table:
-        mapping = self.relation.relation.table.view.mapping
+        mapping = self.relation.relation.table.view.shown.mapping
         for name, search in self.relation.masks.items():
             found = search_rows(search, rows, mapping, schema=self.relation.columns)
             rows = rows.append_column(name, pa.array(found, pa.bool_()))
         return rows
 
     def _with_snippets(self, rows: pa.Table) -> pa.Table:
-        mapping = self.relation.relation.table.view.mapping
+        mapping = self.relation.relation.table.view.shown.mapping
         for name in self._shown():
             column, search = self.relation.snippets[name]
             texts = rows.column(column).to_pylist()
-            shown = [
+            snippets = [
                 snippet(text, search, column, mapping=mapping, schema=self.relation.columns)
                 for text in texts
             ]
-            rows = rows.append_column(name, pa.array(shown, pa.string()))
+            rows = rows.append_column(name, pa.array(snippets, pa.string()))
         return rows
 
     def _shown(self) -> list[str]:

@@ -30,6 +30,7 @@ from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Scope, Transaction
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.column_names import ColumnNames
 from indextables.plan.skipping import keep_mask
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate
@@ -203,8 +204,9 @@ def checked_rows(
         )
         outside = pc.sum(pc.invert(answer.fill_null(False))).as_py() or 0
         if outside:
+            condition = ColumnNames(target.schema, target.shown, True).shown_predicate(predicate)
             raise SchemaError(
-                f"{outside:,} of the new rows do not meet the condition {predicate}. Only rows "
+                f"{outside:,} of the new rows do not meet the condition {condition}. Only rows "
                 "that meet it can replace rows that do."
             )
         yield batch

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from indextables import config as keys
 from indextables.jobs.partitions import check_partition_condition, files_of_partitions
+from indextables.plan.column_names import ColumnNames
 from indextables.plan.scan import SplitTask, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
@@ -73,12 +74,17 @@ def component_sizes(
             "component_key": part.key,
             "size_bytes": part.size,
             "component_type": part.kind,
-            "field_name": part.field,
+            "field_name": _shown(part.field, view.names),
         }
         for task, parts in zip(tasks, runner.map(_components, tasks), strict=True)
         for part in parts
     ]
     return pa.Table.from_pylist(rows, COMPONENT_SIZES)
+
+
+def _shown(stored: str | None, names: ColumnNames) -> str | None:
+    is_dropped = stored is not None and stored not in names.stored.names
+    return f"{stored} (dropped)" if is_dropped else stored and names.shown_name(stored)
 
 
 def _components(sizes: _Sizes) -> list[_Component]:

@@ -22,6 +22,7 @@ from indextables.log.actions import Action, AddXRef, RemoveXRef
 from indextables.log.files import with_paths
 from indextables.log.rebase import XREF_FEATURE
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of
 from indextables.runner import LocalRunner
 from indextables.split.container import read_footer
 from indextables.storage import Store
@@ -108,7 +109,7 @@ def tasks_for(
             *(entries[name].to_pylist() for name in columns), strict=True
         )
     }
-    settings = config.as_options()
+    settings = names_of(snapshot).stored_options(config).as_options()
     return [
         BuildTask(
             store,

@@ -20,6 +20,7 @@ from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.column_names import names_of
 from indextables.plan.skipping import judge
 from indextables.predicate import Predicate, columns, searches
 
@@ -36,14 +37,16 @@ class Dropped:
 
 def check_partition_condition(predicate: Predicate, snapshot: Snapshot) -> None:
     """Refuse a condition that is about more than partition columns."""
+    names = names_of(snapshot)
     others = [
-        ".".join(column.path)
+        ".".join((names.shown_name(column.root), *column.path[1:]))
         for column in columns(predicate)
         if len(column.path) > 1 or column.root not in snapshot.partition_columns
     ]
     if others or searches(predicate):
         raise NotAPartitionError(
-            others[0] if others else "a search", partition_columns=snapshot.partition_columns
+            others[0] if others else "a search",
+            partition_columns=names.shown_names(snapshot.partition_columns),
         )
 
 
@@ -80,7 +83,10 @@ def drop_partitions(log: TransactionLog, predicate: Predicate) -> Dropped:
         Transaction(
             operation=Operation.REWRITE,
             transform=plan,
-            parameters={"where": str(predicate), "drop": "partitions"},
+            parameters={
+                "where": str(names_of(snapshot).shown_predicate(predicate)),
+                "drop": "partitions",
+            },
         ),
     )
     values = gone["partitionValues"].to_pylist()

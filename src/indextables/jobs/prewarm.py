@@ -72,11 +72,12 @@ def plan_prewarm(
 ) -> PrewarmPlan:
     """Which splits to open. A field that the table does not have is refused."""
     snapshot, mapping = view.snapshot, view.mapping.by_name
-    by_lower = {name.lower(): name for name in snapshot.schema.names}
+    names = view.names.shown.names
+    by_lower = dict(zip((name.lower() for name in names), snapshot.schema.names, strict=True))
     chosen = []
     for name in fields:
         if name.lower() not in by_lower:
-            raise UnknownColumnError(name, available=snapshot.schema.names)
+            raise UnknownColumnError(name, available=names)
         chosen.append(by_lower[name.lower()])
     # Numbers and dates are compared in their column; there is no index to open for them.
     skipped = tuple(name for name in chosen if name not in mapping or not mapping[name].field)

@@ -32,11 +32,12 @@ from indextables.log.checkpoints import checkpoints_at, load_checkpoint
 from indextables.log.files import adds_from_files, paths_of
 from indextables.log.listing import list_log
 from indextables.log.names import LOG_DIRECTORY
-from indextables.log.protocol import DEFAULT_PROTOCOL
+from indextables.log.protocol import DEFAULT_PROTOCOL, upgraded
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.runner import LocalRunner, Runner
 from indextables.schema import evolve, to_json
+from indextables.schema.column_names import stored_schema
 from indextables.split.container import Footer
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.mapping_options import build_mapping
@@ -124,7 +125,7 @@ def _from_splits(source: Store, target: Store, *, config: Config, runner: Runner
         raise StatementError(f"None of the splits of '{source.uri}' can be read.")
     metadata = remains.metadata or described([footer for _, footer in entries])
     adds = [_add(meta, footer) for meta, footer in entries]
-    _write(target, metadata, DEFAULT_PROTOCOL, adds, config=config)
+    _write(target, metadata, upgraded(DEFAULT_PROTOCOL, remains.protocol), adds, config=config)
     return Repaired(remains.version, len(found), len(adds))
 
 
@@ -135,12 +136,14 @@ class _Remains:
     version: int | None
     metadata: Metadata | None
     removed: frozenset[str]
+    protocol: Protocol
 
 
 def _remains(log: TransactionLog, *, config: Config) -> _Remains:
     listing = list_log(log.store)
     alive: dict[str, bool] = {}
     metadata: Metadata | None = None
+    protocol = DEFAULT_PROTOCOL
     newest: int | None = None
     runner = LocalRunner(config[keys.STATE_READ_PARALLELISM])
     for version in sorted({*listing.versions, *listing.states, *listing.checkpoints}):
@@ -150,16 +153,18 @@ def _remains(log: TransactionLog, *, config: Config) -> _Remains:
                     alive[action.path] = isinstance(action, Add)
                 elif isinstance(action, Metadata):
                     metadata = action
+                elif isinstance(action, Protocol):
+                    protocol = action
             for ref in checkpoints_at(listing, version):
                 held = load_checkpoint(log.store, ref, config=config, runner=runner)
                 live = set(paths_of(held.entries))
                 alive = {path: path in live for path in {*alive, *live}}
-                metadata = held.metadata
+                metadata, protocol = held.metadata, held.protocol
             newest = version
         except (LogError, StorageError) as error:
             logger.warning("Repairing without a part of the log: %s", error)
     gone = frozenset(path for path, is_alive in alive.items() if not is_alive)
-    return _Remains(newest, metadata, gone)
+    return _Remains(newest, metadata, gone, protocol)
 
 
 def _footer(source: Store, meta: ObjectMeta) -> Footer | None:
@@ -206,9 +211,15 @@ def described(footers: Sequence[Footer]) -> Metadata:
     for name in fullest.partition_values:
         texts = [footer.info.partition_values.get(name) for footer in footers]
         fields.append(pa.field(name, _partition_type(fullest.partition_kinds.get(name), texts)))
-    schema = pa.schema(fields)
+    # Older splits may have had other names for a column; all agree on the stored one.
+    schema = stored_schema(pa.schema(fields), {f.name: f.name for f in fields})
     partition_by = tuple(fullest.partition_values)
-    mapping = build_mapping(schema, Config(), partition_by=partition_by, base=fullest.mapping)
+    # A column that was dropped is there again where a split has it.
+    known = fullest.mapping
+    back = tuple(field for field in known.retired if field.name in schema.names)
+    left = tuple(field for field in known.retired if field not in back)
+    base = replace(known, fields=known.fields + back, retired=left)
+    mapping = build_mapping(schema, Config(), partition_by=partition_by, base=base)
     return Metadata(
         id=str(uuid.uuid4()),
         schema_string=to_json(schema),

@@ -39,7 +39,7 @@ def delete_rows(log: TransactionLog, view: TableView, predicate: Predicate) -> W
         removal=remove_rows(view, predicate),
         rows=0,
         scope=scope_of(predicate, view),
-        parameters={"where": str(predicate)},
+        parameters={"where": str(view.names.shown_predicate(predicate))},
     )
 
 
@@ -60,7 +60,10 @@ def update_rows(
         removal=removal,
         rows=removal.rows,
         scope=scope_of(predicate, view),
-        parameters={"where": str(predicate), "set": str(assignments)},
+        parameters={
+            "where": str(view.names.shown_predicate(predicate)),
+            "set": str(assignments),
+        },
     )
 
 
@@ -80,7 +83,9 @@ def _rewrite(
         for some, is_changed in ((numbers[~mask], False), (numbers[mask], True)):
             if len(some):
                 piece = rows.searcher.read_rows(some, names)
-                piece = assignments.apply(piece) if is_changed else piece
+                if is_changed:  # by an expression that has the names of users
+                    shown = piece.rename_columns(assignments.schema.names)
+                    piece = assignments.apply(shown).rename_columns(list(names))
                 for batch in piece.to_batches():
                     sink.write(batch)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import SchemaError
-from indextables.schema import conform, normalize, type_name
+from indextables.schema import normalize, type_name
 
 
 def as_reader(data: Any) -> pa.RecordBatchReader:
@@ -96,9 +96,3 @@ def check_fits(incoming: pa.Schema, table: pa.Schema) -> None:
             + ", ".join(f"{f.name} {type_name(f.type)}" for f in table)
             + ". To add columns, write with merge_schema=True."
         )
-
-
-def conformed(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The reader's batches in the table's schema."""
-    for batch in reader:
-        yield conform(batch, schema)

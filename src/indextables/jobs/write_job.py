@@ -52,7 +52,7 @@ from indextables.plan.view import TableView
 from indextables.predicate import Predicate
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import Runner
-from indextables.schema import ROW_IDENTITY, conform
+from indextables.schema import ROW_IDENTITY
 from indextables.split.memory_index import Rows
 
 Kind = Literal["append", "overwrite", "partitions", "where", "rows"]
@@ -101,6 +101,12 @@ class WriteJob:
         """The columns whose values are folders, after the write."""
         metadata = self.target.metadata or self.view.snapshot.metadata
         return metadata.partition_columns
+
+    @property
+    def shown_partition_columns(self) -> tuple[str, ...]:
+        """The partition columns by the names that users have."""
+        names = dict(zip(self.target.schema.names, self.target.shown.names, strict=True))
+        return tuple(names[name] for name in self.partition_columns)
 
     @property
     def config(self) -> Config:
@@ -154,10 +160,10 @@ class WriteJob:
     ) -> Iterator[pa.RecordBatch]:
         if self.kind == "rows":
             batches = _unnamed(batches, replaced)
-        conformed = (conform(batch, self.target.schema) for batch in batches)
+        stored = map(self.target.stored, batches)
         if self.where is None:
-            return conformed
-        return checked_rows(conformed, self.where, self.target)
+            return stored
+        return checked_rows(stored, self.where, self.target)
 
     # --- the commit --------------------------------------------------------------------------
 
@@ -274,10 +280,10 @@ class WriteJob:
         def again() -> WriteJob:
             job = plan_write(
                 log,
-                self.target.schema,
+                self.target.shown,
                 settings=self.view.settings,
                 kind=self.kind,
-                partition_by=self.partition_columns,
+                partition_by=self.shown_partition_columns,
             )
             if job.target.mapping != self.target.mapping or job.target.metadata is not None:
                 raise SchemaError(
@@ -324,7 +330,7 @@ class WriteJob:
             removal=removal,
             rows=rows,
             scope=scope_of(predicate, self.view),
-            parameters={"where": str(predicate)},
+            parameters={"where": str(self.view.names.shown_predicate(predicate))},
             runner=runner,
         )
 
@@ -342,7 +348,10 @@ def plan_write(
     properties: Mapping[str, str] | None = None,
     exclusive: Exclusive = None,
 ) -> WriteJob:
-    """Plan a write of rows with these columns; everything that can be refused is refused here."""
+    """Plan a write of rows with these columns; everything that can be refused is refused here.
+
+    `where` and `partition_by` have the names that users see.
+    """
     try:
         view = TableView.newest(log, settings)
     except NotATableError:
@@ -364,9 +373,11 @@ def plan_write(
         target = evolved_table(view, incoming, merge_schema=merge_schema)
     if kind == "partitions" and not view.partition_columns:
         kind = "overwrite"
-    conform(incoming.empty_table(), target.schema)  # types that no value of theirs could pass
+    target.stored(incoming.empty_table())  # types that no value of theirs could pass
     if isinstance(where, str):
-        where = parse_predicate(where, view.schema)
+        where = parse_predicate(where, view.names.shown)
+    if where is not None:
+        where = view.names.stored_predicate(where)
     return WriteJob(view, kind, target, where=where, exclusive=exclusive)
 
 
@@ -422,7 +433,7 @@ def create_table(
     if reader is None:
         return job.commit(log, [])
     if schema is not None:
-        check_fits(reader.schema, target.schema)
+        check_fits(reader.schema, target.shown)
     if log.exists():
         raise TableExistsError(log.store.uri)
     return _carried_out(job, log, reader)
@@ -444,9 +455,10 @@ def _unnamed(
 
 
 def _check_partitioning(view: TableView, partition_by: Sequence[str] | None) -> None:
-    if partition_by is not None and tuple(partition_by) != view.partition_columns:
+    here = view.shown.partition_columns
+    if partition_by is not None and tuple(partition_by) != here:
         raise SchemaError(
-            f"'{view.uri}' is partitioned by {_shown(view.partition_columns)}, not by "
+            f"'{view.uri}' is partitioned by {_shown(here)}, not by "
             f"{_shown(partition_by)}. Leave partitionBy out, or write to another table."
         )
 

@@ -13,8 +13,11 @@ from indextables.config import Config, is_own_key
 from indextables.errors import SchemaError
 from indextables.jobs.rows_in import check_fits
 from indextables.log.actions import Metadata
+from indextables.plan.column_names import stored_mapping
 from indextables.plan.view import TableView
-from indextables.schema import evolve, normalize, refuse_hidden, to_json
+from indextables.schema import conform, evolve, normalize, refuse_hidden, to_json
+from indextables.schema.column_names import shown_name, shown_schema
+from indextables.schema.types import Rows
 from indextables.split.mapping import MAPPING_PROPERTY, FieldMapping
 from indextables.split.mapping import Mapping as TableMapping
 from indextables.split.mapping_options import build_mapping
@@ -23,16 +26,27 @@ from indextables.split.partitioning import check_partition_columns
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The schema and mapping that rows are written with; `metadata` where the table changes."""
+    """The schema and mapping that rows are written with; `metadata` where the table changes.
+
+    `schema` and `mapping` have the stored names of columns, `shown` is the schema as users see it.
+    """
 
     schema: pa.Schema
     mapping: TableMapping
     metadata: Metadata | None
+    shown: pa.Schema
 
     @classmethod
     def unchanged(cls, view: TableView) -> Target:
         """The table as it is."""
-        return cls(view.schema, view.mapping, None)
+        return cls(view.schema, view.mapping, None, view.names.shown)
+
+    def stored(self, rows: Rows) -> Rows:
+        """Rows that users hand over, in the schema of the table's splits."""
+        fitting = conform(rows, self.shown)
+        if self.shown.names == self.schema.names:
+            return fitting
+        return fitting.rename_columns(self.schema.names)
 
 
 def new_table(
@@ -45,9 +59,7 @@ def new_table(
     description: str | None = None,
 ) -> Target:
     """A table that is to be created."""
-    columns = normalize(schema)
-    refuse_hidden(columns.names)
-    check_partition_columns(partition_by, columns)
+    columns = _declared(schema, partition_by)
     own = {key: value for key, value in properties.items() if is_own_key(key)}
     mapping = build_mapping(columns, config.over(own), partition_by=partition_by)
     metadata = Metadata(
@@ -59,26 +71,29 @@ def new_table(
         configuration={**properties, MAPPING_PROPERTY: mapping.to_json()},
         created_time=time.time_ns() // 1_000_000,
     )
-    return Target(columns, mapping, metadata)
+    return Target(columns, mapping, metadata, columns)
 
 
 def evolved_table(view: TableView, incoming: pa.Schema, *, merge_schema: bool) -> Target:
     """A table that takes rows with these columns."""
-    schema = view.schema
+    seen = view.shown
+    columns = seen.schema
     if merge_schema:
-        schema = evolve(schema, incoming)
+        columns = evolve(columns, incoming)
     else:
-        check_fits(incoming, schema)
+        check_fits(incoming, columns)
     mapping = build_mapping(
-        schema, view.config, partition_by=view.partition_columns, base=view.mapping
+        columns, view.config, partition_by=seen.partition_columns, base=seen.mapping
     )
-    _refuse_other_mapping(view.mapping, mapping)
-    if schema.equals(view.schema) and mapping == view.mapping:
-        return Target(schema, mapping, None)
+    _refuse_other_mapping(seen.mapping, mapping)
+    if columns.equals(seen.schema) and mapping == seen.mapping:
+        return Target.unchanged(view)
+    schema = view.names.stored_columns(columns)
+    mapping = stored_mapping(mapping, schema)
     metadata = view.snapshot.metadata
     configuration = {**metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
     metadata = replace(metadata, schema_string=to_json(schema), configuration=configuration)
-    return Target(schema, mapping, metadata)
+    return Target(schema, mapping, metadata, columns)
 
 
 def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[str]) -> Target:
@@ -87,22 +102,32 @@ def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[st
     Columns that stay what they are keep their mapping, unless an option names them. What properties
     say of other columns has no meaning any more.
     """
-    columns = normalize(schema)
-    refuse_hidden(columns.names)
-    check_partition_columns(partition_by, columns)
-    old = view.schema
+    columns = _declared(schema, partition_by)
+    seen = view.shown
+    old = seen.schema
     same = {f.name for f in columns if f.name in old.names and old.field(f.name).type == f.type}
-    base = replace(view.mapping, fields=tuple(f for f in view.mapping.fields if f.name in same))
+    base = replace(seen.mapping, fields=tuple(f for f in seen.mapping.fields if f.name in same))
     mapping = build_mapping(columns, view.settings, partition_by=partition_by, base=base)
+    stored = view.names.stored_columns(columns)
+    mapping = stored_mapping(mapping, stored)
+    by_name = {shown_name(field): field.name for field in stored}
     metadata = view.snapshot.metadata
     kept = {k: v for k, v in metadata.configuration.items() if not _is_of_columns(k)}
     metadata = replace(
         metadata,
-        schema_string=to_json(columns),
-        partition_columns=tuple(partition_by),
+        schema_string=to_json(stored),
+        partition_columns=tuple(by_name[name] for name in partition_by),
         configuration={**kept, MAPPING_PROPERTY: mapping.to_json()},
     )
-    return Target(columns, mapping, metadata)
+    return Target(stored, mapping, metadata, columns)
+
+
+def _declared(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
+    """Checked columns under the names that they are given, whatever table they were read from."""
+    columns = shown_schema(normalize(schema))
+    refuse_hidden(columns.names)
+    check_partition_columns(partition_by, columns)
+    return columns
 
 
 def _is_of_columns(key: str) -> bool:

@@ -15,11 +15,13 @@ from indextables.errors import UnsupportedFeatureError, UnsupportedProtocolError
 from indextables.log.actions import Protocol
 
 SUPPORTED_VERSION = 4
+COLUMN_NAMES = "columnNames"
+"""Columns may be stored under another name than users have for them, or stored and not shown."""
 
 READER_FEATURES = frozenset(
     {
         "skippedFiles", "extendedMetadata", "footerOffsets", "multiPartCheckpoint",
-        "schemaDeduplication", "avroState", "crossReferenceIndex",
+        "schemaDeduplication", "avroState", "crossReferenceIndex", COLUMN_NAMES,
     }
 )  # fmt: skip
 # Readers may ignore cross-references: they only make queries faster. Other writers name them as a

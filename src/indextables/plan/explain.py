@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from indextables.plan.column_names import names_of
 from indextables.plan.scan import ScanPlan
 from indextables.predicate import TRUE, And, Compare, In, Not, Or, Predicate, Search
 from indextables.split.mapping import Mapping
@@ -17,10 +18,12 @@ _WHY = {
 def explain_scan(plan: ScanPlan) -> str:
     """The stages of a plan, and how each split will be read."""
     snapshot = plan.snapshot
+    names = names_of(snapshot)
+    where = names.shown_predicate(plan.predicate)
     lines = [
         f"Scan of {snapshot.uri} at version {snapshot.version}",
-        f"  where    {plan.predicate if plan.predicate != TRUE else '(everything)'}",
-        f"  columns  {', '.join(plan.columns)}",
+        f"  where    {where if plan.predicate != TRUE else '(everything)'}",
+        f"  columns  {', '.join(names.shown_names(plan.columns))}",
     ]
     if plan.limit is not None:
         lines.append(f"  limit    {plan.limit:,}")

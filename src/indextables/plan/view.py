@@ -21,6 +21,7 @@ from indextables.log.files import empty_files
 from indextables.log.mapping_registry import REGISTRY_PREFIX
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.column_names import ColumnNames, names_of, shown
 from indextables.predicate import Predicate, searches
 from indextables.split.mapping import MAPPING_PROPERTY, Mapping
 from indextables.split.query import resolve
@@ -78,13 +79,23 @@ class TableView:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, partition columns included."""
+        """The columns by their stored names, partition columns included."""
         return self.snapshot.schema
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
         """The columns whose values are folders."""
         return self.snapshot.partition_columns
+
+    @functools.cached_property
+    def names(self) -> ColumnNames:
+        """The names of columns that users have, and those that are stored."""
+        return names_of(self.snapshot)
+
+    @functools.cached_property
+    def shown(self) -> TableView:
+        """The same with the names that users have; its files have the stored ones."""
+        return self if self.names.is_plain else self.at(shown(self.snapshot))
 
     @property
     def properties(self) -> dict[str, str]:

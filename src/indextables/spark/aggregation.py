@@ -7,8 +7,8 @@ planned (`supported`), or computed in a wider type and checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -43,6 +43,11 @@ class Aggregation:
         """The columns that have to be read."""
         named = [a.column for a in self.aggregates if a.column is not None]
         return tuple(dict.fromkeys([*self.groups, *named]))
+
+    def renamed(self, name: Callable[[str], str]) -> Aggregation:
+        """The same of columns with other names."""
+        aggregates = (replace(a, column=a.column and name(a.column)) for a in self.aggregates)
+        return Aggregation(tuple(map(name, self.groups)), tuple(aggregates))
 
     def names(self) -> list[str]:
         """The columns of the result, by position."""

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from indextables.errors import SchemaError
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import shown
 from indextables.plan.scan import SplitTask, plan_scan
 from indextables.plan.view import TableView
 from indextables.spark.access import TableAccess
@@ -75,8 +76,9 @@ class IndexTablesSource(source.DataSource):
         for path in self.parsed.paths or (self.parsed.access().path,):
             snapshot = snapshot_of(self.parsed.access(path), self.parsed)
             self.versions[path] = snapshot.version
-            schemas[path] = snapshot.schema
-            mappings.append(snapshot.metadata.configuration.get(MAPPING_PROPERTY))
+            seen = shown(snapshot)
+            schemas[path] = seen.schema
+            mappings.append(seen.metadata.configuration.get(MAPPING_PROPERTY))
         first, *others = schemas.items()
         for path, schema in others:
             if not schema.equals(first[1]):
@@ -147,7 +149,8 @@ class TableReader(source.DataSourceReader):
     def partitions(self) -> Sequence[source.InputPartition]:
         found: list[source.InputPartition] = []
         for view in self._views():
-            plan = plan_scan(view, columns=[f.name for f in self.schema.fields])
+            names = view.names.stored_names(f.name for f in self.schema.fields)
+            plan = plan_scan(view, columns=names)
             reader = SplitReader(view, plan.columns)
             groups = in_groups(plan.tasks, parallelism=_PARALLELISM)
             found += [SplitPartition(reader, group) for group in groups]

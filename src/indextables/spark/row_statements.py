@@ -28,6 +28,7 @@ from indextables.jobs.commit_write import Written
 from indextables.jobs.row_changes import replace_rows
 from indextables.jobs.write_job import plan_row_change
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
@@ -99,7 +100,7 @@ def update_rows(
         raise ExpressionError(statement.set, "it assigns a column twice")
     # In the order of the statement: its parameters may count by position.
     columns = [f"({_value(one, n, snapshot)}) AS {_quoted(n)}" for n, one in assigned.items()]
-    columns += [_quoted(name) for name in snapshot.schema.names if name not in assigned]
+    columns += [_quoted(name) for name in names_of(snapshot).shown.names if name not in assigned]
     columns += _identity(snapshot)
     source = _source(statement, snapshot)
     rows = query(f"{statement.ctes} SELECT {', '.join(columns)} FROM {source}")
@@ -124,7 +125,7 @@ def _source(statement: DeleteRows | UpdateRows, snapshot: Snapshot) -> str:
 
 def _identity(snapshot: Snapshot) -> list[str]:
     """The columns that name rows."""
-    for name in snapshot.schema.names:
+    for name in names_of(snapshot).shown.names:
         if name.lower() in ROW_IDENTITY:
             raise SchemaError(
                 f"'{snapshot.uri}' has a column '{name}', which is a hidden column of index tables "
@@ -152,10 +153,11 @@ def _column(one: Assigned, statement: UpdateRows, snapshot: Snapshot) -> str:
         if _lower(name[:length]) == _lower(qualifier[-length:]):
             name = name[length:]
             break
-    found = [known for known in snapshot.schema.names if known.lower() == name[0].lower()]
+    names = names_of(snapshot).shown.names
+    found = [known for known in names if known.lower() == name[0].lower()]
     exact = [known for known in found if known == name[0]]
     if not found:
-        raise UnknownColumnError(".".join(one.name), available=snapshot.schema.names)
+        raise UnknownColumnError(".".join(one.name), available=names)
     if len(name) > 1:
         raise ExpressionError(".".join(one.name), "only whole columns are assigned")
     return (exact or found)[0]
@@ -164,7 +166,7 @@ def _column(one: Assigned, statement: UpdateRows, snapshot: Snapshot) -> str:
 def _value(one: Assigned, name: str, snapshot: Snapshot) -> str:
     if not one.is_default:
         return one.value
-    return str(_metadata(snapshot.schema.field(name)).get(_DEFAULT, "NULL"))
+    return str(_metadata(names_of(snapshot).shown.field(name)).get(_DEFAULT, "NULL"))
 
 
 def _metadata(field: Any) -> dict[str, Any]:

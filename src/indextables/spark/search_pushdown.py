@@ -25,6 +25,7 @@ import orjson
 import pyarrow as pa
 
 from indextables.log.actions import Metadata
+from indextables.plan.column_names import names_in, shown_metadata
 from indextables.predicate import Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.schema import from_json
@@ -47,11 +48,10 @@ def indexed_columns(metadata: Metadata) -> list[str]:
 def documents(rows: pa.Table, metadata: Metadata) -> pa.Array[Any]:
     """The values of `_indexall`: what `search_documents` needs to search these rows."""
     names = [n for n in indexed_columns(metadata) if n in rows.column_names]
-    head = orjson.dumps([metadata.schema_string, metadata.configuration[MAPPING_PROPERTY]]).decode()
-    texts = [
-        f"{head}\n{orjson.dumps(row, default=_plain).decode()}"
-        for row in rows.select(names).to_pylist()
-    ]
+    seen = shown_metadata(metadata)  # whoever writes a query knows these names
+    head = orjson.dumps([seen.schema_string, seen.configuration[MAPPING_PROPERTY]]).decode()
+    shown = rows.select(names).rename_columns([*names_in(metadata).shown_names(names)])
+    texts = [f"{head}\n{orjson.dumps(row, default=_plain).decode()}" for row in shown.to_pylist()]
     return pa.array(texts, pa.string())
 
 

@@ -47,6 +47,7 @@ _SCALA_TYPES: dict[Kind, str] = {
     "string": "text", "json": "object", "date": "datetime", "timestamp": "datetime",
     "decimal": "f64",
 }  # fmt: skip
+_RETIRED = {"retired": True}
 MAX_FAST_DECIMAL = 18
 """Decimals with more digits do not fit the index's 64-bit integers."""
 
@@ -117,9 +118,14 @@ def _fingerprint(kind: Kind, indexed: bool, analyzer: Analyzer | None) -> str:
 
 @dataclass(frozen=True)
 class Mapping:
-    """How the columns of a table or of one split are searched, in the order of its schema."""
+    """How the columns of a table or of one split are searched, in the order of its schema.
+
+    Fields of dropped columns are `retired`: they keep their place in the index and are empty in
+    splits that are written from then on, so that segments of older splits still fit.
+    """
 
     fields: tuple[FieldMapping, ...]
+    retired: tuple[FieldMapping, ...] = ()
 
     @functools.cached_property
     def by_name(self) -> Map[str, FieldMapping]:
@@ -136,9 +142,15 @@ class Mapping:
         """The fields that the Tantivy index holds, in the order of their number there."""
         return tuple(sorted((f for f in self.fields if f.field), key=lambda f: int(f.field[1:])))
 
+    @property
+    def places(self) -> tuple[FieldMapping, ...]:
+        """The fields of the index's schema: those that it holds, and retired ones."""
+        return tuple(sorted((*self.indexed, *self.retired), key=lambda f: int(f.field[1:])))
+
     def to_json(self) -> str:
         """The `docMappingJson` of the log."""
-        return orjson.dumps([f.to_document() for f in self.fields]).decode()
+        fields = [f.to_document() for f in self.fields]
+        return orjson.dumps(fields + [f.to_document() | _RETIRED for f in self.retired]).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Mapping:
@@ -146,14 +158,25 @@ class Mapping:
         try:
             document = orjson.loads(text)
             entries = document["field_mappings"] if isinstance(document, dict) else document
-            return cls(tuple(_field_from_document(entry) for entry in entries))
+            both = [(_field_from_document(entry), "retired" in entry) for entry in entries]
+            return cls(
+                tuple(field for field, is_retired in both if not is_retired),
+                tuple(field for field, is_retired in both if is_retired),
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"The mapping in the log cannot be read: {error!r}.") from None
 
     def select(self, names: Iterable[str]) -> Mapping:
         """The mapping of some columns, in the mapping's order."""
         wanted = set(names)
-        return Mapping(tuple(f for f in self.fields if f.name in wanted))
+        return replace(self, fields=tuple(f for f in self.fields if f.name in wanted))
+
+    def without(self, names: Iterable[str]) -> Mapping:
+        """The mapping after columns were dropped; their fields are retired."""
+        dropped = set(names)
+        gone = tuple(f for f in self.fields if f.name in dropped and f.field)
+        kept = tuple(f for f in self.fields if f.name not in dropped)
+        return Mapping(kept, self.retired + gone)
 
     def tantivy_schema(self) -> tantivy.Schema:
         """The schema of the index.
@@ -163,7 +186,7 @@ class Mapping:
         """
         builder = tantivy.SchemaBuilder()
         builder.add_unsigned_field(ROW_FIELD, fast=True)
-        for field in self.indexed:
+        for field in self.places:
             match field.kind:
                 case "text" | "string" | "json":
                     builder.add_text_field(
@@ -181,7 +204,7 @@ class Mapping:
 
     def register(self, index: tantivy.Index) -> tantivy.Index:
         """Give an index its analyzers: Tantivy does not store them."""
-        for field in self.indexed:
+        for field in self.places:
             if field.has_words:
                 index.register_tokenizer(tokenizer_name(field), field.analyzer.build())
         return index
@@ -266,7 +289,8 @@ def natural_kind(kind: pa.DataType) -> Kind:
 def numbered(fields: Iterable[FieldMapping], *, base: Mapping | None = None) -> Mapping:
     """Give the fields that need one a name in the index; those of `base` keep theirs."""
     taken = {f.name: f.field for f in (base.fields if base else ()) if f.field}
-    last = max((int(f[1:]) for f in taken.values()), default=-1)
+    retired = base.retired if base else ()
+    last = max((int(f[1:]) for f in (*taken.values(), *(r.field for r in retired))), default=-1)
     result = []
     for field in fields:
         name = ""
@@ -280,4 +304,4 @@ def numbered(fields: Iterable[FieldMapping], *, base: Mapping | None = None) -> 
                 last += 1
                 name = f"f{last}"
         result.append(replace(field, field=name))
-    return Mapping(tuple(result))
+    return Mapping(tuple(result), retired)

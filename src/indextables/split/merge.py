@@ -144,7 +144,7 @@ def _adopted(
     segments_there = sum(len(s.info.segments) for s in fitting)
     if segments_there >= MERGED_FROM or len(fitting) < len(sources):
         # There will be merges, and Tantivy does not merge a segment that lacks a field.
-        fitting = [s for s in fitting if len(s.info.mapping.indexed) == len(mapping.indexed)]
+        fitting = [s for s in fitting if len(s.info.mapping.places) == len(mapping.places)]
     names: set[str] = set()
     tags: set[int] = set()
     taken, indexes, segments = [], [], []
@@ -178,9 +178,12 @@ def _holds_words_of(source: SplitFile, mapping: FieldMappings, schema: pa.Schema
     """Whether an index holds what one that is made now would hold.
 
     A column that the split does not have is null in all its rows, and nulls are not indexed. The
-    values of one that was widened since may be indexed in another spelling.
+    values of one that was widened since may be indexed in another spelling. Words of a column that
+    was dropped since are to go.
     """
     here, columns = source.info.mapping, source.footer.schema
+    if {f.field for f in mapping.retired} & {f.field for f in here.indexed}:
+        return False
     for wanted in mapping.fields:
         own = here.by_name.get(wanted.name)
         if own is None:

@@ -26,6 +26,7 @@ from indextables.config import (
     Config,
 )
 from indextables.errors import SchemaError
+from indextables.schema.column_names import shown_name
 from indextables.split.container import Statistics
 
 _EPOCH = datetime.date(1970, 1, 1)
@@ -40,12 +41,12 @@ def columns_with_statistics(
     skipped = set(partition_by)
     listed = [name.strip() for name in config[STATS_COLUMNS].split(",") if name.strip()]
     if listed:
-        by_lower = {name.lower(): name for name in schema.names}
+        by_lower = {shown_name(field).lower(): field.name for field in schema}
         unknown = [n for n in listed if n.lower() not in by_lower]
         if unknown:
             raise SchemaError(
                 f"{STATS_COLUMNS.name}: there is no field {', '.join(unknown)}. "
-                f"Available fields: {', '.join(schema.names)}."
+                f"Available fields: {', '.join(map(shown_name, schema))}."
             )
         names = [by_lower[n.lower()] for n in listed]
         return [n for n in names if has_order(schema.field(n).type) and n not in skipped]

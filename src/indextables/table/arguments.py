@@ -21,6 +21,7 @@ from indextables.errors import (
 from indextables.log.actions import Metadata
 from indextables.log.avro_state import PartitionBounds
 from indextables.log.history import HistoryEntry
+from indextables.plan.column_names import names_in
 from indextables.plan.skipping import bounds_may_match
 from indextables.plan.view import TableView
 from indextables.predicate import FieldNode, Search
@@ -28,7 +29,6 @@ from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import over_fields
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
-from indextables.schema import from_json
 
 Timestamp = datetime.datetime | str | int
 
@@ -138,14 +138,14 @@ def may_hold(
 ) -> Callable[[Mapping[str, PartitionBounds]], bool]:
     """Which manifests a condition leaves, by the metadata of a checkpoint."""
     try:
-        schema = from_json(metadata.schema_string)
-        predicate = parse_predicate(where, schema, timezone=timezone)
+        names = names_in(metadata)
+        predicate = names.stored_predicate(parse_predicate(where, names.shown, timezone=timezone))
     except IndexTablesError:  # it is told when the condition is read with the newest metadata
         return lambda _bounds: True
     return functools.partial(
         bounds_may_match,
         predicate,
-        schema=schema,
+        schema=names.stored,
         partition_columns=metadata.partition_columns,
     )
 

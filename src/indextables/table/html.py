@@ -12,6 +12,7 @@ _CELL = "style='text-align:left'"
 
 def table_html(view: TableView) -> str:
     """The columns, how they are searched, and where the table is; no split is read."""
+    view = view.shown
     mapping = view.mapping.by_name
     rows = []
     for field in view.schema:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import ConfigError, IndexTablesError, SchemaError
+from indextables.jobs.alter_columns import drop_columns, rename_column
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
 from indextables.jobs.component_sizes import component_sizes
@@ -37,7 +38,7 @@ from indextables.plan.count import count_rows
 from indextables.plan.execute import result_schema, run_scan
 from indextables.plan.explain import explain_scan
 from indextables.plan.ranking import SCORE, top_rows, with_snippets
-from indextables.plan.scan import checked_columns, plan_scan
+from indextables.plan.scan import ScanPlan, checked_columns, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.sql_text import parse_predicate
@@ -224,12 +225,12 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The columns, partition columns included."""
-        return self._view.schema
+        return self._view.names.shown
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
         """The columns whose values are folders."""
-        return self._view.partition_columns
+        return self._view.shown.partition_columns
 
     @property
     def properties(self) -> dict[str, str]:
@@ -239,7 +240,7 @@ class Table:
     @property
     def mapping(self) -> dict[str, str]:
         """How each column is searched, as `create` takes it; columns that are not are left out."""
-        return {f.name: f.kind for f in self._view.mapping.fields if f.indexed}
+        return {f.name: f.kind for f in self._view.shown.mapping.fields if f.indexed}
 
     @property
     def name(self) -> str | None:
@@ -253,7 +254,7 @@ class Table:
 
     def metadata(self) -> Metadata:
         """All that the log says about the table itself: its id, name, columns and properties."""
-        return self._view.snapshot.metadata
+        return self._view.shown.snapshot.metadata
 
     @property
     def log(self) -> TransactionLog:
@@ -289,7 +290,10 @@ class Table:
     def snapshot(
         self, *, version: int | None = None, timestamp: Timestamp | None = None
     ) -> Snapshot:
-        """The table's files, schema and properties, at this version or in the past."""
+        """The table's files, schema and properties, at this version or in the past.
+
+        A column that was renamed has the name there that it is stored under.
+        """
         if version is None and timestamp is None:
             return self.view.snapshot
         return _past(self._log, version, timestamp)
@@ -345,14 +349,10 @@ class Table:
     ) -> pa.RecordBatchReader:
         """The same rows as a stream, for results larger than memory."""
         view = self._view_for(where, timezone)
-        plan = plan_scan(
-            view,
-            predicate=self._predicate(where, view, timezone=timezone),
-            columns=check_names(columns, "columns"),
-            limit=check_limit(limit),
-        )
-        schema = result_schema(plan)
-        fitting = (p if p.schema.equals(schema) else p.cast(schema) for p in run_scan(plan))
+        plan = self._plan(view, where, columns, limit, timezone)
+        schema = view.names.shown_result(result_schema(plan))
+        named = (piece.rename_columns(schema.names) for piece in run_scan(plan))
+        fitting = (p if p.schema.equals(schema) else p.cast(schema) for p in named)
         batches = (batch for piece in fitting for batch in piece.to_batches())
         return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -430,11 +430,12 @@ class Table:
             QuerySyntaxError: The query cannot be read; the message says where.
         """
         view = self.view
-        search = search_of(view, query, check_names(fields, "fields"))
-        chosen = checked_columns(view.snapshot, check_names(columns, "columns"))
+        names, seen = view.names, view.shown
+        search = names.stored_search(search_of(seen, query, check_names(fields, "fields")))
+        chosen = checked_columns(seen.snapshot, check_names(columns, "columns"))
         check_names(snippets, "snippets")
-        shown = checked_columns(view.snapshot, snippets) if snippets else ()
-        needed = list(dict.fromkeys([*chosen, *shown]))
+        marked_ones = checked_columns(seen.snapshot, snippets) if snippets else ()
+        needed = list(dict.fromkeys([*chosen, *marked_ones]))
         result = [*chosen, SCORE, *(f"_snippet_{name}" for name in snippets)]
         if repeated := sorted({name for name in result if result.count(name) > 1}):
             raise SchemaError(
@@ -445,10 +446,12 @@ class Table:
             view,
             search,
             predicate=self._predicate(where, view, timezone=timezone),
-            columns=needed,
+            columns=names.stored_names(needed),
             limit=check_limit(limit),
         )
-        return with_snippets(found, search, snippets, view.context).select(result)
+        marked = with_snippets(found, search, names.stored_names(snippets), view.context)
+        renamed = [*needed, SCORE, *(f"_snippet_{name}" for name in snippets)]
+        return names.shown_rows(marked).rename_columns(renamed).select(result)
 
     def count(self, *, where: str | None = None, timezone: str = "UTC") -> int:
         """How many rows meet a condition; from the log alone where it knows."""
@@ -464,14 +467,7 @@ class Table:
         timezone: str = "UTC",
     ) -> str:
         """What a scan would do: how many splits and bytes each stage keeps, and why."""
-        view = self.view
-        plan = plan_scan(
-            view,
-            predicate=self._predicate(where, view, timezone=timezone),
-            columns=check_names(columns, "columns"),
-            limit=check_limit(limit),
-        )
-        return explain_scan(plan)
+        return explain_scan(self._plan(self.view, where, columns, limit, timezone))
 
     # --- writing: every verb is one commit, or none if it fails ------------------------------
 
@@ -509,7 +505,8 @@ class Table:
             return self._write(data, config, kind=kind, merge_schema=merge_schema)
         if partitions == "dynamic":
             raise ConfigError("Use either `where` or partitions='dynamic', not both.")
-        predicate = self._predicate(where, self.refresh().view, timezone=timezone)
+        view = self.refresh().view  # the plan translates the names of columns
+        predicate = view.names.shown_predicate(self._predicate(where, view, timezone=timezone))
         return self._write(data, config, kind="where", where=predicate, merge_schema=merge_schema)
 
     def delete(self, *, where: str, timezone: str = "UTC") -> Written:
@@ -547,7 +544,7 @@ class Table:
         check_assignments(assignments)
         view = self.refresh().view
         predicate = self._predicate(where, view, timezone=timezone)
-        changes = parse_assignments(assignments, view.schema, timezone=timezone)
+        changes = parse_assignments(assignments, view.names.shown, timezone=timezone)
         return self._written(update_rows(self._log, view, predicate, changes))
 
     def drop_partitions(self, *, where: str, timezone: str = "UTC") -> Dropped:
@@ -558,6 +555,61 @@ class Table:
         dropped = drop_partitions(self._log, predicate)
         self._move_to(dropped.version)
         return dropped
+
+    def rename_column(self, old: str, new: str) -> int:
+        """Rename a column. No split is rewritten, and older versions keep the older name.
+
+        Args:
+            old: The column, in any case.
+            new: Its new name.
+
+        Returns:
+            The version of the table in which the column has the new name.
+
+        Raises:
+            UnknownColumnError: The table has no column `old`.
+            SchemaError: Another column has the name `new`.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://rename-example", pa.schema([("n", pa.int64())]))
+        >>> _ = table.append(pa.table({"n": [1, 2]}))
+        >>> table.rename_column("n", "amount")
+        2
+        >>> table.scan(where="amount > 1").to_pydict()
+        {'amount': [2]}
+        """
+        self._check_writable()
+        version = rename_column(self._log, old, new, settings=self._view.settings)
+        self._move_to(version)
+        return version
+
+    def drop_columns(self, columns: str | Sequence[str]) -> int:
+        """Drop columns. Their values stay in the splits, unread, until those are merged.
+
+        Args:
+            columns: The columns, in any case. A partition column cannot be dropped.
+
+        Returns:
+            The version of the table that no longer has them.
+
+        Raises:
+            UnknownColumnError: The table has no such column.
+            SchemaError: It is a partition column, or no column would be left.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> schema = pa.schema([("n", pa.int64()), ("tag", pa.string())])
+        >>> table = Table.create("memory://drop-example", schema)
+        >>> table.drop_columns(["tag"])
+        1
+        >>> table.schema.names
+        ['n']
+        """
+        self._check_writable()
+        version = drop_columns(self._log, names_of(columns), settings=self._view.settings)
+        self._move_to(version)
+        return version
 
     def restore(self, *, version: int | None = None, timestamp: Timestamp | None = None) -> int:
         """Make the table what it was, as a new version.
@@ -776,18 +828,34 @@ class Table:
         keep = functools.partial(may_hold, where, timezone)
         return view.at(self._log.completed(view.snapshot, keep_manifest=keep))
 
+    def _plan(
+        self,
+        view: TableView,
+        where: str | None,
+        columns: Sequence[str] | None,
+        limit: int | None,
+        timezone: str,
+    ) -> ScanPlan:
+        chosen = checked_columns(view.shown.snapshot, check_names(columns, "columns"))
+        return plan_scan(
+            view,
+            predicate=self._predicate(where, view, timezone=timezone),
+            columns=view.names.stored_names(chosen),
+            limit=check_limit(limit),
+        )
+
     def _predicate(self, where: str | None, view: TableView, *, timezone: str = "UTC") -> Predicate:
         if where is None:
             return TRUE
         predicate = parse_predicate(
             where,
-            view.schema,
+            view.names.shown,
             timezone=timezone,
             max_query_length=view.config[keys.INDEXQUERY_MAX_LENGTH],
             max_query_depth=view.config[keys.INDEXQUERY_MAX_DEPTH],
         )
-        view.check_searches(predicate)
-        return predicate
+        view.shown.check_searches(predicate)
+        return view.names.stored_predicate(predicate)
 
     def _settings(self, config: Mapping[str, object] | None) -> Config:
         return Config(config).over(self._view.settings)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of
 from indextables.plan.statistics import decode, lookup
 from indextables.schema import is_collated
 from indextables.spark.aggregation import (
@@ -71,9 +72,10 @@ def averages_too_much(aggregation: JavaObject, snapshot: Snapshot) -> bool:
     """
     for function in aggregation.aggregateExpressions():
         if function.getClass().getSimpleName() == "Avg":
-            name = column_name(function.column())
-            if name not in snapshot.schema.names:
+            shown = column_name(function.column())
+            if shown not in names_of(snapshot).shown.names:
                 continue
+            name = names_of(snapshot).stored_name(shown)
             if pa.types.is_int64(snapshot.schema.field(name).type) and not _sum_is_below(
                 2**63, name, snapshot
             ):

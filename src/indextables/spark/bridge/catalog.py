@@ -261,8 +261,10 @@ class Catalog(NamedCatalog):
             every = [(change, wanted_protocol(change, uri=access.uri)) for change in changes]
             protocols = [protocol for _, protocol in every if protocol is not None]
             others = [change for change, protocol in every if protocol is None]
-            metadata = [changed(access.view(newest), others, self.java)] if others else []
-            return [*protocols, *metadata]
+            return [
+                *protocols,
+                *(changed(access.view(newest), others, self.java) if others else ()),
+            ]
 
         try:
             log.commit(Transaction(operation=Operation.METADATA, transform=plan))

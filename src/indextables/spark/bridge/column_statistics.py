@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of
 from indextables.plan.statistics import decode, lookup
 from indextables.schema import is_collated
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
@@ -118,6 +119,7 @@ def java_statistics(java: Jvm, snapshot: Snapshot, columns: Collection[str]) -> 
     """Return a Java map from references of columns to their statistics."""
     found = java.hash_map({})
     for name, bounds in column_bounds(snapshot, columns).items():
-        reference = java.find(V2 + "expressions.FieldReference").column(name)
+        shown = names_of(snapshot).shown_name(name)
+        reference = java.find(V2 + "expressions.FieldReference").column(shown)
         found.put(reference, ColumnStatistics(java, bounds))
     return found

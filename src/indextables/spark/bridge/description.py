@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of
 from indextables.plan.scan import ScanPlan
 from indextables.predicate import TRUE, Predicate
 from indextables.schema.types import inner_fields
@@ -65,7 +66,8 @@ def describe_scan(
     """What is told of a scan of splits; `asked` is what else makes it another one."""
     told = _told(plan.snapshot, uri, predicate)
     if order is not None:
-        told.append(f"first {order.limit:,} by {order.column}")
+        column = names_of(plan.snapshot).shown_name(order.column)
+        told.append(f"first {order.limit:,} by {column}")
     elif limit is not None:
         told.append(f"limit {limit:,}")
     if aggregation is not None:
@@ -117,4 +119,6 @@ def _width(kind: Any) -> int:
 
 def _told(snapshot: Snapshot, uri: str, predicate: Predicate) -> list[str]:
     told = [f"IndexTables {uri} version {snapshot.version}"]
-    return told if predicate == TRUE else [*told, f"where {predicate}"]
+    if predicate == TRUE:
+        return told
+    return [*told, f"where {names_of(snapshot).shown_predicate(predicate)}"]

@@ -20,10 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from indextables import config as keys
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import ColumnNames, names_of, shown_metadata
 from indextables.plan.scan import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
@@ -87,7 +88,8 @@ class NativeScans:
 
     def in_reading_order(self, schema: JavaObject) -> JavaObject:
         """The columns as Spark's reader gives them: those that are folders come last."""
-        folders, names = self.snapshot.partition_columns, list(schema.fieldNames())
+        folders = shown_metadata(self.snapshot.metadata).partition_columns
+        names = list(schema.fieldNames())
         given = [n for n in names if n not in folders] + [n for n in folders if n in names]
         if given == names:
             return schema
@@ -98,7 +100,11 @@ class NativeScans:
         self, tasks: Sequence[SplitTask], schema: JavaObject, filters: JavaObject | None
     ) -> JavaObject:
         """Spark's scan of the files of these tasks; filters skip parts of them."""
-        java, snapshot = self.java, self.snapshot
+        java, snapshot, names = self.java, self.snapshot, names_of(self.snapshot)
+        if not names.is_plain:  # rows are read by stored names, and count by position after that
+            fields = java.schema_of(schema).fields  # of structs maybe not all fields
+            stored_fields = [StructField(names.stored_name(f.name), f.dataType) for f in fields]
+            schema = java.struct_type(StructType(stored_fields))
         self._check(tasks, schema)
         full = java.struct_type(spark_schema(snapshot.schema))
         stored = [f for f in snapshot.schema if f.name not in snapshot.partition_columns]
@@ -116,7 +122,8 @@ class NativeScans:
         )
         if filters is not None:
             every = (filters.apply(number) for number in range(filters.size()))
-            builder.pushFilters(java.seq([one for one in every if not _is_of_floats(one)]))
+            pushed = [one for one in every if not _is_of_floats(one) and _is_stored(one, names)]
+            builder.pushFilters(java.seq(pushed))
         builder.pruneColumns(schema)
         return builder.build()
 
@@ -205,6 +212,15 @@ def _is_of_floats(filter_: JavaObject) -> bool:
     """Whether a filter looks at floats. Arrow's bounds leave out NaN, to Spark the greatest."""
     text = filter_.toJSON()
     return '"double"' in text or '"float"' in text
+
+
+def _is_stored(filter_: JavaObject, names: ColumnNames) -> bool:
+    """Whether a filter means stored columns. Spark's reader would look for them by their names."""
+    if names.is_plain:
+        return True
+    columns = filter_.references().toSeq()
+    shown = (columns.apply(number).name() for number in range(columns.size()))
+    return all(names.stored_name(name) == name for name in shown)
 
 
 def _has_empty_values(snapshot: Snapshot) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.jobs.partitions import drop_partitions
+from indextables.plan.column_names import shown
 from indextables.plan.statistics import decode, lookup
 from indextables.predicate import Predicate, conjunction, disjunction
 from indextables.predicate.coercion import compare
@@ -41,7 +42,7 @@ class PartitionManagement:
     ) -> JavaObject:
         found = self._partitions()
         for position, name in enumerate(names):
-            value = self._value(identifier, position, self.snapshot.schema.field(name))
+            value = self._value(identifier, position, found.schema.field(name))
             column = found.column(name)
             same: Any = pc.is_null(column) if value is None else pc.equal(column, value)
             found = found.filter(same)
@@ -51,7 +52,7 @@ class PartitionManagement:
         )
 
     def partitionExists(self, identifier: JavaObject) -> bool:  # noqa: N802
-        names = self.java.strings(self.snapshot.partition_columns)
+        names = self.java.strings(self._partition_schema().names)
         return len(self.listPartitionIdentifiers(names, identifier)) > 0
 
     def loadPartitionMetadata(self, _identifier: JavaObject) -> JavaObject:  # noqa: N802
@@ -92,15 +93,17 @@ class PartitionManagement:
     # --- values ------------------------------------------------------------------------------
 
     def _partition_schema(self) -> pa.Schema:
-        schema = self.snapshot.schema
-        return pa.schema([schema.field(name) for name in self.snapshot.partition_columns])
+        seen = shown(self.snapshot)
+        return pa.schema([seen.schema.field(name) for name in seen.partition_columns])
 
     def _partitions(self) -> pa.Table:
         """The values of all partitions, each once, in the types of their columns."""
         files = self.snapshot.entries
         columns = {
-            field.name: decode(lookup(files, "partitionValues", field.name), field.type).values
-            for field in self._partition_schema()
+            field.name: decode(lookup(files, "partitionValues", stored), field.type).values
+            for stored, field in zip(
+                self.snapshot.partition_columns, self._partition_schema(), strict=True
+            )
         }
         every = pa.table(columns).cast(self._partition_schema())
         return (
@@ -134,7 +137,8 @@ class PartitionManagement:
         for position, field in enumerate(self._partition_schema()):
             value = self._value(identifier, position, field)
             literal = None if value is None else value.as_py()
-            parts.append(compare("<=>", Column((field.name,)), field.type, literal))
+            stored = self.snapshot.partition_columns[position]
+            parts.append(compare("<=>", Column((stored,)), field.type, literal))
         return conjunction(*parts)
 
     def _unsupported(self, sentence: str) -> Exception:

@@ -18,6 +18,7 @@ from indextables.errors import QueryError
 from indextables.plan.scan import ScanPlan, SplitTask, plan_scan
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.schema import is_collated
+from indextables.schema.column_names import shown_name
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import JavaObject
 
@@ -38,12 +39,13 @@ class Pruning:
         """The columns of the scan whose values the log knows something about."""
         schema = self.plan.snapshot.schema
         known = (schema.field(n) for n in self.columns if n in schema.names)
-        return [f.name for f in known if _has_order(f.type) and not is_collated(f)]
+        return [shown_name(f) for f in known if _has_order(f.type) and not is_collated(f)]
 
     def left_by(self, conditions: Iterable[JavaObject]) -> Sequence[SplitTask]:
         """The splits that may hold rows for these conditions."""
-        snapshot = self.plan.snapshot
-        keys = conjunction(*(_understood(one, snapshot.schema) for one in conditions))
+        names = self.plan.view.names
+        shown = conjunction(*(_understood(one, names.shown) for one in conditions))
+        keys = names.stored_predicate(shown)
         left = plan_scan(
             self.plan.view, predicate=conjunction(self.plan.predicate, keys), route=False
         ).tasks

@@ -68,6 +68,7 @@ class ScanBuilder:
         self._view = view
         self._snapshot = snapshot = view.snapshot
         self._schema = schema
+        self._names = view.names
         self._columns = tuple(snapshot.schema.names)
         self._predicate: Predicate = TRUE
         self._skipping: Predicate | None = None
@@ -83,14 +84,15 @@ class ScanBuilder:
 
     def pushFilters(self, filters: JavaObject) -> JavaObject:  # noqa: N802
         translator = Translator(
-            self._snapshot.schema,
+            self._names.shown,
             self.java.conf.sessionLocalTimeZone(),
             self._view.config[keys.INDEXQUERY_MAX_LENGTH],
             self._view.config[keys.INDEXQUERY_MAX_DEPTH],
         )
         offered = [filters.apply(number) for number in range(filters.size())]
         translated = [translator.translate(one) for one in offered]
-        self._predicate = conjunction(*(p for p in translated if p is not None))
+        shown = conjunction(*(p for p in translated if p is not None))
+        self._predicate = self._names.stored_predicate(shown)
         self._by_index = is_worth_an_index(self._predicate, self._view.mapping) and (
             bool(searches(self._predicate)) or self._here.narrows
         )
@@ -108,7 +110,7 @@ class ScanBuilder:
 
     def pruneColumns(self, schema: JavaObject) -> None:  # noqa: N802
         self._schema = schema
-        self._columns = tuple(schema.fieldNames())
+        self._columns = self._names.stored_names(schema.fieldNames())
 
     def pushLimit(self, limit: int) -> bool:  # noqa: N802
         self._limit = limit
@@ -120,16 +122,15 @@ class ScanBuilder:
     def pushTopN(self, orders: JavaObject, limit: int) -> bool:  # noqa: N802
         if len(orders) != 1 or limit > _MAX_ORDERED:
             return False
-        name = column_name(orders[0].expression())
+        shown = column_name(orders[0].expression())
         descending = orders[0].direction().name() == "DESCENDING"
-        if name is None:
+        if shown is None or shown not in (SCORE, *self._names.shown.names):
             return False
+        name = self._names.stored_name(shown)
         if name == SCORE:
             if self._search() is None or not descending:
                 return False
-        elif name not in self._snapshot.schema.names or not is_ordered(
-            self._snapshot.schema.field(name)
-        ):
+        elif not is_ordered(self._snapshot.schema.field(name)):
             return False
         nulls_first = orders[0].nullOrdering().name() == "NULLS_FIRST"
         self._order = Order(name, descending, nulls_first, limit)
@@ -162,8 +163,9 @@ class ScanBuilder:
     def _parsed(self, aggregation: JavaObject) -> Aggregation | None:
         """What an aggregation asks. Spark offers the same one twice."""
         if self._offered is None or not aggregation.equals(self._offered[0]):
-            schema = self._snapshot.schema
-            asked = parse_aggregation(aggregation, schema, self.java.conf)
+            asked = parse_aggregation(aggregation, self._names.shown, self.java.conf)
+            if asked is not None:
+                asked = asked.renamed(self._names.stored_name)
             # An average is none of ours; Spark then offers the sum and the count that make it up.
             if asked is None and not self._averages:
                 self._averages = averages_too_much(aggregation, self._snapshot)

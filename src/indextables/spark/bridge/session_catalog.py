@@ -17,6 +17,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors.exceptions.captured import CapturedException
 
 from indextables.errors import IndexTablesError
+from indextables.plan.column_names import names_of
 from indextables.spark.access import TableAccess, invalidate_logs
 from indextables.spark.bridge.catalog import Catalog, Place
 from indextables.spark.bridge.jvm import (
@@ -194,7 +195,8 @@ class SessionCatalog(Comparable):
     def _introduce(self, identifier: JavaObject, access: TableAccess) -> None:
         # Spark refuses a managed table whose files are there already.
         properties = {"provider": NAME, "location": access.uri, _MANAGED: "true"}
-        columns = self.java.v2_columns(spark_schema(access.log().snapshot().schema).json())
+        schema = names_of(access.log().snapshot()).shown
+        columns = self.java.v2_columns(spark_schema(schema).json())
         nothing = self.java.array(V2 + "expressions.Transform")
         try:
             self._below.createTable(identifier, columns, nothing, self.java.hash_map(properties))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from indextables.errors import QueryError
 from indextables.jobs.row_changes import delete_rows
 from indextables.jobs.write_job import WriteJob
+from indextables.plan.column_names import names_of, shown_metadata
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.schema import ROW, SPLIT, from_json
@@ -126,7 +127,7 @@ class BridgedTable(PartitionManagement, Comparable):
 
     @functools.cached_property
     def _types(self) -> str:
-        metadata = self.snapshot.metadata
+        metadata = shown_metadata(self.snapshot.metadata)
         return _spark_types(
             metadata.schema_string,
             metadata.configuration.get(MAPPING_PROPERTY),
@@ -148,7 +149,7 @@ class BridgedTable(PartitionManagement, Comparable):
         return self.java.v2_columns(self._types)
 
     def partitioning(self) -> JavaObject:
-        return _identities(self.java, tuple(self.snapshot.partition_columns))
+        return _identities(self.java, shown_metadata(self.snapshot.metadata).partition_columns)
 
     def properties(self) -> JavaObject:
         metadata = self.snapshot.metadata
@@ -201,7 +202,9 @@ class BridgedTable(PartitionManagement, Comparable):
         delete_rows(self.access.log(), self.access.view(), predicate)
 
     def _condition(self, predicates: JavaObject) -> Predicate:
-        return conjunction(*(condition(p, self.snapshot.schema) for p in predicates))
+        names = names_of(self.snapshot)
+        shown = conjunction(*(condition(p, names.shown) for p in predicates))
+        return names.stored_predicate(shown)
 
 
 # Spark asks every table of every query; the answers are the same for all of a session.

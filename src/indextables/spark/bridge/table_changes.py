@@ -10,17 +10,15 @@ import pyarrow as pa
 
 from indextables.config import Config, is_own_key
 from indextables.errors import ConfigError, SchemaError, UnsupportedProtocolError
-from indextables.log.actions import Metadata, Protocol
+from indextables.jobs.alter_columns import actions_for
+from indextables.log.actions import Action, Protocol
 from indextables.log.protocol import SUPPORTED_VERSION
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.view import INTERNAL_PROPERTIES, TableView
-from indextables.schema import to_json
 from indextables.spark.bridge.column_changes import changed_columns
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
 from indextables.spark.schemas import table_schema
-from indextables.split.mapping import MAPPING_PROPERTY
-from indextables.split.mapping_options import build_mapping
 
 _NOW = "timeTravel=null"
 _OPTION = "option."
@@ -153,8 +151,8 @@ def _check_property(name: str) -> None:
         raise ConfigError(f"The property {name} is how the table knows its index; it is not yours.")
 
 
-def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> Metadata:
-    """A table's metadata after the changes of one ALTER TABLE."""
+def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[Action]:
+    """What the changes of one ALTER TABLE make of a table's metadata, and of its protocol."""
     metadata = view.snapshot.metadata
     columns = []
     for change in changes:
@@ -174,13 +172,7 @@ def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> Metada
                 Config({change.property(): change.value()})  # what does not parse is refused now
         metadata = replace(metadata, configuration=left)
     if not columns:
-        return metadata
-    schema = changed_columns(view.snapshot, columns, java)
-    mapping = build_mapping(
-        schema,
-        view.settings.over_properties(metadata.configuration),
-        partition_by=view.partition_columns,
-        base=view.mapping,
-    )
-    configuration = {**metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
-    return replace(metadata, schema_string=to_json(schema), configuration=configuration)
+        return [metadata]
+    schema, stored = changed_columns(view.snapshot, columns, java)
+    after = view.at(replace(view.snapshot, metadata=metadata))
+    return actions_for(after, schema, stored)

@@ -12,6 +12,7 @@ from indextables.config import Config
 from indextables.errors import CommitStateUnknownError, IndexTablesError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
+from indextables.plan.column_names import names_of
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
@@ -49,7 +50,7 @@ class WriteBuilder:
         return True
 
     def overwrite(self, predicates: JavaObject) -> JavaObject:
-        schema = self._access.log().snapshot().schema
+        schema = names_of(self._access.log().snapshot()).shown
         conditions = [condition(p, schema) for p in predicates]
         self._kind, self._where = "where", conjunction(*conditions)
         if self._where == TRUE:
@@ -115,9 +116,9 @@ class TableWrite(Comparable):
 
     def requiredDistribution(self) -> JavaObject:  # noqa: N802
         distributions = self.java.find(V2 + "distributions.Distributions")
-        columns = list(self._job.partition_columns)
+        columns = list(self._job.shown_partition_columns)
         if self._mode == "hash" and not columns:
-            columns = [self._job.target.schema.names[0]]
+            columns = [self._job.target.shown.names[0]]
         if self._mode == "none" or (self._mode == "balanced" and not columns):
             return distributions.unspecified()
         return distributions.clustered(

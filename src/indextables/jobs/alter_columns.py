@@ -1,0 +1,202 @@
+"""Renaming and dropping columns: a change of the metadata, which rewrites no split.
+
+A renamed column keeps the name that it is stored under. A dropped one leaves the schema and the
+mapping; splits keep its values until they are merged or rewritten, and nothing reads them. Options
+of the table that name a column follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.config import Config, known_keys
+from indextables.config.registry import canonical
+from indextables.errors import SchemaError, UnsupportedFeatureError
+from indextables.log.actions import Action, Metadata, Protocol
+from indextables.log.protocol import COLUMN_NAMES, DEFAULT_PROTOCOL
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction import Operation, Transaction
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.column_names import names_of, stored_mapping
+from indextables.plan.view import TableView
+from indextables.predicate.names import resolve_column
+from indextables.schema import refuse_hidden, to_json
+from indextables.schema.column_names import new_stored_name, stored_schema
+from indextables.split.mapping import MAPPING_PROPERTY
+from indextables.split.mapping_options import build_mapping
+
+_PREFIXES = (
+    keys.TYPE_MAP.name,
+    keys.TOKENIZER.name,
+    keys.FIELD_RECORD_OPTION.name,
+    keys.FIELD_TOKEN_LENGTH.name,
+)
+"""Options whose own names end with that of a column."""
+_LISTS = (
+    keys.FAST_FIELDS.name,
+    keys.STORE_ONLY_FIELDS.name,
+    keys.STATS_COLUMNS.name,
+    keys.XREF_BLOOM_FIELDS.name,
+)
+"""Options that are lists of columns."""
+
+
+def rename_column(log: TransactionLog, old: str, new: str, *, settings: Config) -> int:
+    """Rename a column; returns the version of the table in which it has the new name."""
+
+    def plan(newest: Snapshot) -> Sequence[Action]:
+        column = _known(old, newest)
+        if column == new:
+            return []
+        names = names_of(newest)
+        _check_new(new, [name for name in names.shown.names if name != column])
+        fields = [f.with_name(new) if f.name == column else f for f in names.shown]
+        stored = {f.name: names.stored_name(column if f.name == new else f.name) for f in fields}
+        return actions_for(TableView(log.store, newest, settings), pa.schema(fields), stored)
+
+    return log.commit(Transaction(operation=Operation.METADATA, transform=plan)).version
+
+
+def drop_columns(log: TransactionLog, columns: Iterable[str], *, settings: Config) -> int:
+    """Drop columns; returns the version of the table that no longer has them."""
+    listed = list(columns)
+
+    def plan(newest: Snapshot) -> Sequence[Action]:
+        names = names_of(newest)
+        gone = {_known(column, newest) for column in listed}
+        if not gone:
+            return []
+        left = [field for field in names.shown if field.name not in gone]
+        stored = {field.name: names.stored_name(field.name) for field in left}
+        return actions_for(TableView(log.store, newest, settings), pa.schema(left), stored)
+
+    return log.commit(Transaction(operation=Operation.METADATA, transform=plan)).version
+
+
+def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) -> list[Action]:
+    """What makes these the columns of a table, each by its stored name.
+
+    Columns that are not in `stored` are new.
+
+    Raises:
+        SchemaError: A partition column would be dropped, or no column would be left in the splits.
+        UnsupportedFeatureError: Older readers may not be shut out of this table.
+    """
+    snapshot, config, names = view.snapshot, view.settings, view.names
+    kept = set(stored.values())
+    dropped = [name for name in snapshot.schema.names if name not in kept]
+    renamed = {names.shown_name(name): new for new, name in stored.items()}
+    renamed = {old: new for old, new in renamed.items() if old != new}
+    protocol: list[Action] = []
+    if (dropped or renamed) and not names.are_new_ones_fresh:
+        protocol = [_protocol(snapshot, config)]
+    fresh = names.are_new_ones_fresh or bool(protocol)
+    new_ones = [name for name in columns.names if name not in stored]
+    schema = stored_schema(
+        columns, {**stored, **{n: new_stored_name(n) if fresh else n for n in new_ones}}
+    )
+    _check_dropped(dropped, schema, snapshot)
+    metadata = snapshot.metadata
+    by_stored = {name: new for new, name in stored.items()}
+    follow = {old: by_stored.get(names.stored_name(old)) for old in names.shown.names}
+    configuration = _followed(metadata.configuration, follow)
+    base = view.mapping.without(dropped)
+    fields = [replace(f, name=by_stored[f.name]) for f in base.fields if f.name in by_stored]
+    partition_by = [by_stored[name] for name in snapshot.partition_columns]
+    # What a session says of columns by their old names is not meant for those that are there.
+    own = known_keys(configuration)
+    options = config.over(own) if new_ones else Config(own)
+    mapping = build_mapping(
+        columns, options, partition_by=partition_by, base=replace(base, fields=tuple(fields))
+    )
+    text = stored_mapping(mapping, schema).to_json()
+    changed: Metadata = replace(
+        metadata,
+        schema_string=to_json(schema),
+        configuration={**configuration, MAPPING_PROPERTY: text},
+    )
+    return [*protocol, changed]
+
+
+def _known(name: str, snapshot: Snapshot) -> str:
+    """The column that a user names, in any case."""
+    return resolve_column([name], names_of(snapshot).shown)[0].root
+
+
+def _check_new(name: str, others: Iterable[str]) -> None:
+    refuse_hidden([name])
+    if not name:
+        raise SchemaError("A column needs a name.")
+    taken = [other for other in others if other.lower() == name.lower()]
+    if taken:
+        raise SchemaError(f"There is a column '{taken[0]}' already. Choose another name.")
+
+
+def _check_dropped(dropped: Sequence[str], schema: pa.Schema, snapshot: Snapshot) -> None:
+    shown_name = names_of(snapshot).shown_name
+    for name in dropped:
+        if name in snapshot.partition_columns:
+            raise SchemaError(
+                f"'{shown_name(name)}' is a partition column of '{snapshot.uri}' and cannot be "
+                "dropped: the folders of its splits are named by it. Write the rows to a new table."
+            )
+    if not set(schema.names) - set(snapshot.partition_columns):
+        raise SchemaError(
+            f"'{snapshot.uri}' needs a column that is no partition column; not all can be dropped."
+        )
+
+
+def _protocol(snapshot: Snapshot, config: Config) -> Protocol:
+    """What keeps readers away that would show stored names."""
+    if not config[keys.PROTOCOL_AUTO_UPGRADE]:
+        raise UnsupportedFeatureError(snapshot.uri, role="writer", features=[COLUMN_NAMES])
+    features = tuple(sorted({COLUMN_NAMES, *(DEFAULT_PROTOCOL.reader_features or ())}))
+    return replace(DEFAULT_PROTOCOL, reader_features=features, writer_features=features)
+
+
+# --- options that name columns -------------------------------------------------------------------
+
+
+def _followed(
+    configuration: Mapping[str, str], new_names: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Properties after columns got new names, or none."""
+    changed = {old.lower(): new for old, new in new_names.items() if old != new}
+    if not changed:
+        return dict(configuration)
+    found = {}
+    for key, value in configuration.items():
+        name = canonical(key)
+        prefix = next((p for p in _PREFIXES if name.startswith(p.lower())), None)
+        if prefix is not None and _root(name[len(prefix) :], new_names) is not None:
+            field = _followed_name(name[len(prefix) :], changed)
+            if field is not None:
+                found[key if field == name[len(prefix) :] else prefix + field] = value
+        elif prefix == keys.TYPE_MAP.name or name in map(str.lower, _LISTS):
+            listed = [_followed_name(one.strip(), changed) for one in value.split(",")]
+            if any(listed):
+                found[key] = ",".join(one for one in listed if one)
+        else:
+            found[key] = value
+    return found
+
+
+def _root(field: str, columns: Iterable[str]) -> str | None:
+    """The column that an option names, itself or by a path into it."""
+    for column in sorted(columns, key=len, reverse=True):
+        lower = column.lower()
+        if field.lower() == lower or field.lower().startswith(f"{lower}."):
+            return lower
+    return None
+
+
+def _followed_name(field: str, changed: Mapping[str, str | None]) -> str | None:
+    root = _root(field, changed)
+    if root is None:
+        return field
+    new = changed[root]
+    return None if new is None else new + field[len(root) :]
