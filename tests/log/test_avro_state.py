@@ -133,7 +133,7 @@ def test_expired_skips_are_dropped_and_others_kept():
 
 def test_a_partial_snapshot_is_no_checkpoint():
     with pytest.raises(ValueError, match="lacks files"):
-        written(replace(snapshot_of(), partial=True))
+        written(replace(snapshot_of(), unread=lambda _keep: snapshot_of()))
 
 
 def test_a_state_that_exists_stays():

@@ -108,7 +108,7 @@ def test_a_checkpoint_that_exists_stays():
 
 def test_a_partial_snapshot_is_no_checkpoint():
     with pytest.raises(ValueError, match="lacks files"):
-        written(replace(MANY, partial=True))
+        written(replace(MANY, unread=lambda _keep: MANY))
 
 
 def test_expired_skips_are_dropped():
