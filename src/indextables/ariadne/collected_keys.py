@@ -12,6 +12,7 @@ from indextables.ariadne.lookup import Located, Lookup
 from indextables.ariadne.query import Queried, locate_keys
 from indextables.predicate import Column as Name
 from indextables.predicate import Compare, conjunction
+from indextables.predicate.render import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +34,7 @@ def located_by(
         return lookup.everything(), None
     wanted = df
     if df.columns != list(names) or df.columns != list(names.values()):
-        wanted = df.select(*(df[_quoted(theirs)].alias(ours) for theirs, ours in names.items()))
+        wanted = df.select(*(df[quoted_name(theirs)].alias(ours) for theirs, ours in names.items()))
     keys = _collected(wanted)
     if keys.num_rows <= MOST_KEYS:
         return locate_keys(index, lookup, keys), keys
@@ -47,7 +48,7 @@ def _collected(wanted: DataFrame) -> pa.Table:
     if estimated_size(wanted) > _SMALL:
         # Before the limit: what is cut off has to be noticed by the number of rows.
         for name in wanted.columns:
-            wanted = wanted.where(wanted[_quoted(name)].isNotNull())
+            wanted = wanted.where(wanted[quoted_name(name)].isNotNull())
         return wanted.distinct().limit(MOST_KEYS + 1).toArrow()
     # A shuffle to find the different ones among few rows takes longer than the rows.
     keys = wanted.toArrow().drop_null()
@@ -72,7 +73,7 @@ def _by_bounds(lookup: Lookup, wanted: DataFrame) -> Located:
     ]
     if not ordered:
         return lookup.everything()
-    ends = [f.array(f.min(_quoted(n)), f.max(_quoted(n))).alias(n) for n in ordered]
+    ends = [f.array(f.min(quoted_name(n)), f.max(quoted_name(n))).alias(n) for n in ordered]
     found = wanted.select(*ends).toArrow()
     parts = []
     for name in ordered:
@@ -116,7 +117,3 @@ def matching_name(name: str, known: Sequence[str]) -> str:
     if name in known:
         return name
     return next((other for other in known if other.lower() == name.lower()), name)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

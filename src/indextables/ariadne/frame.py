@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from indextables.ariadne.declarations import Computed, Exploded, Temporal
 from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.source import read_files, spark_schema
+from indextables.predicate.render import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -82,7 +83,7 @@ def _exploded(frame: DataFrame, metadata: Metadata, aliases: Sequence[str]) -> D
     # An alias may have the name of its array, so every array is read before any alias is made.
     for number, array in enumerate(arrays):
         paths = [d.field_path for d in wanted if d.array_column == array]
-        column = f.col(_quoted(array))
+        column = f.col(quoted_name(array))
         if len(paths) == 1:
             elements = _field(column, paths[0])
         else:
@@ -121,12 +122,12 @@ def newest(frame: DataFrame, temporal: Sequence[Temporal]) -> DataFrame:
     ties = f.xxhash64(*_tie_columns(frame.schema))
     kept = f.lit(True)
     for number, declaration in enumerate(temporal):
-        value = frame[_quoted(declaration.column)]
+        value = frame[quoted_name(declaration.column)]
         time = _time(frame, declaration.timestamp_column)
         window = Window.partitionBy(value).orderBy(time.desc_nulls_last(), ties)
         ranks[f"{prefix}{number}"] = f.row_number().over(window)
         rank = f.col(f"{prefix}{number}")
-        kept = kept & ((rank == 1) | f.col(_quoted(declaration.column)).isNull())
+        kept = kept & ((rank == 1) | f.col(quoted_name(declaration.column)).isNull())
     return frame.withColumns(ranks).where(kept).drop(*ranks)
 
 
@@ -136,14 +137,14 @@ def newest_sql(schema: StructType, temporal: Sequence[Temporal], table: str) -> 
     ranks, kept = [], []
     prefix = _free(_RANK, schema.names)
     for number, declaration in enumerate(temporal):
-        value, rank = _quoted(declaration.column), f"{prefix}{number}"
+        value, rank = quoted_name(declaration.column), f"{prefix}{number}"
         path = declaration.timestamp_column
         parts = [path] if path in schema.names else path.split(".")
-        time = ".".join(map(_quoted, parts))
+        time = ".".join(map(quoted_name, parts))
         order = f"PARTITION BY {value} ORDER BY {time} DESC NULLS LAST, {ties}"
         ranks.append(f"row_number() OVER ({order}) AS {rank}")
         kept.append(f"({rank} = 1 OR {value} IS NULL)")
-    columns = ", ".join(map(_quoted, schema.names))
+    columns = ", ".join(map(quoted_name, schema.names))
     return (
         f"SELECT {columns} FROM (SELECT *, {', '.join(ranks)} FROM {table}) "
         f"WHERE {' AND '.join(kept)}"
@@ -162,7 +163,7 @@ def _tie_columns(schema: StructType) -> list[str]:
     from pyspark.sql.types import MapType, VariantType
 
     unhashed = (MapType, VariantType)
-    return [_quoted(c.name) for c in schema if not isinstance(c.dataType, unhashed)]
+    return [quoted_name(c.name) for c in schema if not isinstance(c.dataType, unhashed)]
 
 
 def _empty(spark: SparkSession, metadata: Metadata, name: str) -> DataFrame:
@@ -190,14 +191,10 @@ def nullable(kind: Any) -> Any:
 
 def _time(frame: DataFrame, path: str) -> Column:
     parts = [path] if path in frame.columns else path.split(".")
-    return _field(frame[_quoted(parts[0])], ".".join(parts[1:]))
+    return _field(frame[quoted_name(parts[0])], ".".join(parts[1:]))
 
 
 def _field(column: Column, path: str) -> Column:
     for part in path.split(".") if path else []:
         column = column.getField(part)
     return column
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -39,6 +39,7 @@ from indextables.errors import (
     ColumnNotFoundError,
     SourceFileMissingError,
 )
+from indextables.predicate.render import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -218,7 +219,7 @@ class _Join:
 
     def _selected(self, rows: DataFrame) -> DataFrame:
         selection = self.index.selection
-        return rows if selection is None else rows.select(*map(_quoted, selection))
+        return rows if selection is None else rows.select(*map(quoted_name, selection))
 
 
 def _all(keys: Keys) -> Column | None:
@@ -227,7 +228,3 @@ def _all(keys: Keys) -> Column | None:
         one = condition(name, values)
         found = one if found is None else found & one
     return found
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

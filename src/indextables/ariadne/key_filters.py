@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from indextables.ariadne.declarations import Computed, Exploded
 from indextables.ariadne.join_keys import as_type
 from indextables.ariadne.lookup import Lookup
+from indextables.predicate.render import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -67,8 +68,8 @@ def condition(name: str, values: Any) -> Column:
 
     kind = values.type
     if pa.types.is_integer(kind):
-        return f.expr(f"{_quoted(name)} {_among(values)}")
-    column = f.col(_quoted(name))
+        return f.expr(f"{quoted_name(name)} {_among(values)}")
+    column = f.col(quoted_name(name))
     if len(values) <= _LISTED:
         return column.isin([_literal(value, kind) for value in values])
     ends: Any = pc.min_max(values)
@@ -90,7 +91,3 @@ def _literal(value: Any, kind: Any) -> Column:
         micros = f.timestamp_micros(f.lit(value.cast(pa.int64()).as_py()))
         return micros if kind.tz is not None else f.to_timestamp_ntz(f.lit(str(value.as_py())))
     return f.lit(value.as_py())
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

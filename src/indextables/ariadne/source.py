@@ -16,6 +16,7 @@ from indextables.ariadne.declarations import Computed, Declaration, Exploded, Te
 from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.paths import for_spark
 from indextables.errors import AriadneArgumentError, SchemaError, SchemaParseError
+from indextables.predicate.render import quoted_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,19 +103,19 @@ def value_columns(df: DataFrame, declaration: Declaration) -> list[Column]:
         case Computed():
             return [f.expr(declaration.expression)]
         case Exploded():
-            found = df[_quoted(declaration.array_column)]
+            found = df[quoted_name(declaration.array_column)]
             for part in declaration.field_path.split("."):
                 found = found.getField(part)
             return [found]
         case Temporal():
             time = declaration.timestamp_column
             path = [time] if time in df.columns else time.split(".")
-            found = df[_quoted(path[0])]
+            found = df[quoted_name(path[0])]
             for part in path[1:]:
                 found = found.getField(part)
-            return [df[_quoted(declaration.column)], found]
+            return [df[quoted_name(declaration.column)], found]
         case _:
-            return [df[_quoted(declaration.column)]]
+            return [df[quoted_name(declaration.column)]]
 
 
 def file_path(df: DataFrame) -> Column:
@@ -187,7 +188,3 @@ def first_line(error: BaseException) -> str:
     """What Spark says about an error, without its stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -37,6 +37,7 @@ from indextables.errors import (
     SourceFileMissingError,
 )
 from indextables.predicate import TRUE, Predicate
+from indextables.predicate.render import quoted_name
 from indextables.spark.bridge.doors import SessionBridge
 from indextables.spark.bridge.file_catalog import ALL_ROWS, Definition
 from indextables.spark.bridge.native import ListedFile
@@ -163,10 +164,8 @@ class IndexSources:
         temporal = [d for d in index.metadata.declarations if isinstance(d, Temporal)]
         if not temporal:
             return Definition(source)
-        quoted = "`" + name.replace("`", "``") + "`"
-        return Definition(
-            source, newest_sql(source.schema, temporal, f"{catalog}.{ALL_ROWS}.{quoted}")
-        )
+        table = f"{catalog}.{ALL_ROWS}.{quoted_name(name)}"
+        return Definition(source, newest_sql(source.schema, temporal, table))
 
 
 def sources(spark: SparkSession) -> IndexSources:
