@@ -169,7 +169,9 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
 
 def _class(name: str, kind: type) -> str:
     if dataclasses.is_dataclass(kind):
-        lines = [f"    {field.name}: {field.type}" for field in dataclasses.fields(kind)]
+        lines = [
+            f"    {field.name}: {_annotation(field.type)}" for field in dataclasses.fields(kind)
+        ]
         head = "\n".join(["```text", f"class {name}:", *lines, "```"])
         return f"\n## {name}\n\n{head}\n\n{_prose(kind)}\n"
     head = ""

@@ -63,9 +63,9 @@ ITEMS = {
     37: "test_update.test_many_values_are_rows_of_a_large_table",
     38: "test_scale.test_keys_among_many_values_of_two_columns_give_their_rows",
     39: "test_staging.test_the_newest_batch_wins_and_nothing_is_left_over",
-    40: "test_update.test_the_origins_tables_are_read_and_rebuilt",
+    40: "test_update.test_tables_of_the_scala_project_are_read_and_rebuilt",
     41: "test_update.test_an_update_indexes_what_is_new_and_then_has_nothing_to_do "
-        "test_update.test_the_origins_tables_are_read_and_rebuilt",
+        "test_update.test_tables_of_the_scala_project_are_read_and_rebuilt",
     # Lookup
     42: "test_lookup.test_columns_are_combined_with_and test_lookup.test_files_that_hold_values",
     43: "test_lookup.test_files_that_hold_values",
@@ -106,7 +106,7 @@ ITEMS = {
     68: "test_update.test_two_updates_at_once_lose_nothing "
         "test_metadata.test_no_change_of_racing_writers_is_lost "
         "test_index.test_keys_that_mean_nothing_are_refused",
-    69: "test_update.test_the_origins_tables_are_read_and_rebuilt",
+    69: "test_update.test_tables_of_the_scala_project_are_read_and_rebuilt",
 }  # fmt: skip
 
 

@@ -294,7 +294,7 @@ def test_keys_that_mean_nothing_are_refused(key, value, error, word):
         ariadne_config({f"spark.ariadne.{key}": value})
 
 
-def test_keys_have_the_origins_defaults():
+def test_keys_have_the_defaults_of_the_scala_project():
     config = ariadne_config({"spark.sql.shuffle.partitions": "1"})
     assert config[keys.ARIADNE_LARGE_INDEX_LIMIT] == 500_000
     assert config[keys.ARIADNE_STAGING_THRESHOLD] == 50
@@ -370,7 +370,7 @@ def test_values_that_are_others_the_next_time_cannot_be_indexed(storage, express
 @pytest.mark.parametrize(
     ("expression", "word"),
     [("max(id)", "single row"), ("row_number() OVER (ORDER BY id)", "single row"),
-     ("explode(sequence(1, id))", "single row"), ("id IN (SELECT 1)", "elsewhere")],
+     ("explode(sequence(1, id))", "single row"), ("id IN (SELECT 1)", "more than the row")],
 )  # fmt: skip
 def test_values_of_other_rows_cannot_be_indexed(storage, expression, word):
     index = Index("t", DDL)

@@ -453,16 +453,16 @@ def test_bad_joins_are_refused_with_all_that_is_wrong(spark, index, keys):
         index.join(keys, ["k", "at"])
     with pytest.raises(ColumnNotFoundError, match="not among the selected"):
         index.select("name").join(keys, "id")
-    with pytest.raises(AriadneArgumentError, match="'sideways' is none of"):
+    with pytest.raises(AriadneArgumentError, match="'sideways' is not one of"):
         index.join(keys, "id", "sideways")
     with pytest.raises(AriadneArgumentError, match="no column to join on"):
         index.join(keys, [])
     for using in ({"id": "other"}, None, keys.id == 1):
-        with pytest.raises(AriadneArgumentError, match="no list of columns"):
+        with pytest.raises(AriadneArgumentError, match="not a list of columns"):
             index.join(keys, using)
-    with pytest.raises(AriadneArgumentError, match="None is none of"):
+    with pytest.raises(AriadneArgumentError, match="None is not one of"):
         index.join(keys, "id", None)
-    with pytest.raises(AriadneArgumentError, match="str is no DataFrame"):
+    with pytest.raises(AriadneArgumentError, match="str is not a Spark DataFrame"):
         index.join("keys", "id")
 
 

@@ -47,12 +47,26 @@ _VERSION_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """What an index is over, and the names of its index columns by kind."""
+    """What an index is over, and the names of its index columns by kind.
+
+    Args:
+        name: The name of the index.
+        format: The format of the files.
+        columns: The columns of the files.
+        indexes: Columns with an index of their distinct values.
+        bloom_indexes: Columns with bloom filters.
+        computed_indexes: Names of expressions.
+        temporal_indexes: Columns of which only the newest row counts.
+        range_indexes: Columns with their least and greatest values.
+        exploded_field_indexes: Names of fields of structs in arrays.
+        text_indexes: Columns with their words.
+        file_count: Registered files. A folder or pattern counts as the files that it means now.
+        total_indexed_file_size: Bytes of the indexed files; -1 before the first update.
+    """
 
     name: str
     format: str
     columns: tuple[str, ...]
-    """The columns of the files."""
     indexes: frozenset[str]
     bloom_indexes: frozenset[str]
     computed_indexes: frozenset[str]
@@ -61,9 +75,7 @@ class IndexSummary:
     exploded_field_indexes: frozenset[str]
     text_indexes: frozenset[str]
     file_count: int
-    """Registered files. A folder or pattern counts as the files that it means now."""
     total_indexed_file_size: int
-    """Bytes of the indexed files; -1 before the first update."""
 
 
 class IndexCatalog:

@@ -143,7 +143,7 @@ class Index:
             AriadneArgumentError: The name cannot be the name of an index.
 
         ```py
-        assert not Index.exists("events")  # nobody has used it yet
+        assert not Index.exists("events")  # it was not used yet
         ```
         """
         return IndexPlace(Context.current(), check_name(name)).exists()
@@ -250,11 +250,11 @@ class Index:
         return self._root, self.name, self.selection
 
     def __repr__(self) -> str:
-        known = self._metadata
-        if known is None:
+        metadata = self._metadata
+        if metadata is None:
             return f"Index({self.name!r})"
-        names = sorted(known.declarations.names)
-        return f"Index({self.name!r}, format={known.format!r}, indexes={names})"
+        names = sorted(metadata.declarations.names)
+        return f"Index({self.name!r}, format={metadata.format!r}, indexes={names})"
 
     # --- declaring -----------------------------------------------------------------------------
 

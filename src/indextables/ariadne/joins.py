@@ -123,18 +123,18 @@ def locate_from_frame(
 
 def _check_frame(df: object) -> None:
     if not hasattr(df, "sparkSession"):
-        told = f"{type(df).__name__} is no DataFrame of Spark"
-        raise AriadneArgumentError("Cannot use the keys", [told])
+        problem = f"{type(df).__name__} is not a Spark DataFrame"
+        raise AriadneArgumentError("Cannot use the keys", [problem])
 
 
 def _names(using: str | Sequence[str]) -> list[str]:
     # A mapping renames, which a join cannot.
     if not isinstance(using, Sequence | Set):
-        raise AriadneArgumentError("Cannot join", [f"{using!r} is no list of columns"])
+        raise AriadneArgumentError("Cannot join", [f"{using!r} is not a list of columns"])
     names = [using] if isinstance(using, str) else list(using)
     bad = [repr(name) for name in names if not isinstance(name, str) or not name.strip()]
     if bad or not names:
-        problem = f"{', '.join(bad)} is no column" if bad else "there is no column to join on"
+        problem = f"{', '.join(bad)} is not a column" if bad else "there is no column to join on"
         raise AriadneArgumentError("Cannot join", [problem])
     return list(dict.fromkeys(names))
 
@@ -189,39 +189,43 @@ class _Join:
 
     def left(self) -> DataFrame:
         ours = self._ours(_PRUNED_LEFT)
-        return ours.join(self.df, self.using, self._kind())
+        return ours.join(self.df, self.using, self._join_type())
 
     def right(self) -> DataFrame:
         ours = self._ours(_PRUNED_RIGHT)
-        return self.df.join(ours, self.using, self._kind())
+        return self.df.join(ours, self.using, self._join_type())
 
-    def _kind(self) -> str:
+    def _join_type(self) -> str:
         """The join type in one spelling: `left semi` as in SQL, or `left_semi` as in Spark."""
-        kind = _TYPES.get("".join(str(self.how).lower().replace("_", " ").split()))
-        if kind is None:
-            known = ", ".join(_TYPES)
-            raise AriadneArgumentError("Cannot join", [f"{self.how!r} is none of {known}"])
-        return kind
+        join_type = _TYPES.get("".join(str(self.how).lower().replace("_", " ").split()))
+        if join_type is None:
+            join_types = ", ".join(_TYPES)
+            raise AriadneArgumentError("Cannot join", [f"{self.how!r} is not one of {join_types}"])
+        return join_type
 
     def _ours(self, pruned: frozenset[str]) -> DataFrame:
         """The index's side of the join."""
         _check_frame(self.df)
-        kind = self._kind()
+        join_type = self._join_type()
         lookup = self.view.lookup
         _check(self.view, self.selection, self.df, self.using, theirs=self.using)
         needed = {*self.using, *(self.selection or ())}
         exploded = [d.name for d in lookup.data.declarations if isinstance(d, Exploded)]
         aliases = [name for name in exploded if name in needed]
         by = self._pruning_columns()
-        if kind not in pruned or not by or not self._is_repeatable():
+        if join_type not in pruned or not by or not self._is_repeatable():
             return self._selected(self._read(lookup.everything(), aliases))
         located, keys = locate_frame(self.view, self.df, {name: name for name in by})
         if keys is not None and not keys.num_rows:
             located = Located((), located.total, 0)
         values = [] if keys is None else key_values(lookup, keys)
         temporal = {d.name for d in lookup.data.declarations if isinstance(d, Temporal)}
-        before = [(n, found) for n, found in values if not temporal or n in temporal]
-        after = _all([(n, found) for n, found in values if temporal and n not in temporal])
+        before = [
+            (n, column_values) for n, column_values in values if not temporal or n in temporal
+        ]
+        after = _all(
+            [(n, column_values) for n, column_values in values if temporal and n not in temporal]
+        )
         rows = self._read(located, aliases, before)
         return self._selected(rows if after is None else rows.where(after))
 
@@ -267,8 +271,8 @@ class _Join:
 
 
 def _all(keys: Keys) -> Column | None:
-    found: Column | None = None
+    combined: Column | None = None
     for name, values in keys:
         one = condition(name, values)
-        found = one if found is None else found & one
-    return found
+        combined = one if combined is None else combined & one
+    return combined

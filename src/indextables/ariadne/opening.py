@@ -126,8 +126,8 @@ def _differences(stored: str, given: str) -> list[str]:
     old, new = (
         {f["name"]: f for f in (_loaded(t) or {}).get("fields", ())} for t in (stored, given)
     )
-    found = [f"'{n}' is not in the schema given" for n in old if n not in new]
-    found += [f"'{n}' is new" for n in new if n not in old]
+    differences = [f"'{n}' is not in the schema given" for n in old if n not in new]
+    differences += [f"'{n}' is new" for n in new if n not in old]
     for name in (n for n in old if n in new and old[n] != new[n]):
         parts = [
             p for p in ("type", "nullable", "metadata") if old[name].get(p) != new[name].get(p)
@@ -135,17 +135,17 @@ def _differences(stored: str, given: str) -> list[str]:
         shown = (
             f"{p} {json.dumps(old[name].get(p))} → {json.dumps(new[name].get(p))}" for p in parts
         )
-        found.append(f"'{name}' differs in {', '.join(shown)}")
-    return found or ["the columns are in another order"]
+        differences.append(f"'{name}' differs in {', '.join(shown)}")
+    return differences or ["the columns are in another order"]
 
 
-def _with_schema(place: IndexPlace, found: Metadata, schema: str) -> Metadata:
+def _with_schema(place: IndexPlace, stored: Metadata, schema: str) -> Metadata:
     """The metadata with another schema, if every index column means the same in it."""
-    new = replace(found, schema=schema)
-    before, after = (arrow_schema(m, name=place.name) for m in (found, new))
+    new = replace(stored, schema=schema)
+    before, after = (arrow_schema(m, name=place.name) for m in (stored, new))
     missing = []
     plain = []
-    for d in found.declarations:
+    for d in stored.declarations:
         lacking = [c for c in needed_columns(d) if type_at(after, c) is None]
         if isinstance(d, Computed):
             try:
@@ -160,7 +160,7 @@ def _with_schema(place: IndexPlace, found: Metadata, schema: str) -> Metadata:
     declared = Declarations(tuple(plain))
     old_types, new_types = (
         types_of(declared, s, computed_types(place.context.spark, m, declared.all, name=place.name))
-        for s, m in ((before, found), (after, new))
+        for s, m in ((before, stored), (after, new))
     )
     changed = [
         f"'{n}' was {old_types[n]} and would be {new_types[n]}"

@@ -11,7 +11,7 @@ vectorised Parquet, filters on row groups. A join sends its keys while the query
 makes a dynamic filter of them, which it does when the other side is small and filtered.
 
 An index with temporal columns shows the newest rows only, as its joins do. It is a view, which
-Spark knows in catalogs from 4.3 on and by its whole name only: `ariadne.default.<name>`.
+Spark supports in catalogs from 4.3 on and by its full name only: `ariadne.default.<name>`.
 `ariadne.all_rows.<name>` shows all rows.
 """
 
@@ -47,7 +47,7 @@ _LISTING_OPTIONS = ("basepath", "pathglobfilter", "modifiedbefore", "modifiedaft
 
 @dataclass(frozen=True)
 class IndexSource:
-    """The files of an index as a table, as of one moment."""
+    """One version of an index as a table of its files."""
 
     view: IndexView
 
@@ -58,14 +58,14 @@ class IndexSource:
 
     @property
     def key(self) -> str:
-        """What it shows, and when."""
+        """The identity of this version of the table."""
         return f"{self.view.place.uri} {self.view.lookup.data.version} {self.view.metadata.schema}"
 
     @cached_property
     def schema(self) -> StructType:
-        """The columns of the files. Each may be null: nobody made the files keep a promise."""
-        found: StructType = nullable(spark_schema(self.view.metadata, name=self.view.place.name))
-        return found
+        """The columns of the files. Each may be null, whatever the schema says."""
+        columns: StructType = nullable(spark_schema(self.view.metadata, name=self.view.place.name))
+        return columns
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -109,15 +109,15 @@ class IndexSource:
     def files(self, predicate: Predicate) -> list[ListedFile]:
         """The files that may hold matching rows, as they are now."""
         lookup = self.view.lookup
-        found = lookup.everything() if predicate == TRUE else lookup.where(predicate)
-        gone = sorted(set(found.files) & set(lookup.data.missing))
-        known = stat([f for f in found.files if f not in gone], self.view.place.context.store)
-        gone += sorted(name for name, meta in known.items() if meta is None)
+        located = lookup.everything() if predicate == TRUE else lookup.where(predicate)
+        gone = sorted(set(located.files) & set(lookup.data.missing))
+        metas = stat([f for f in located.files if f not in gone], self.view.place.context.store)
+        gone += sorted(name for name, meta in metas.items() if meta is None)
         if gone:
             raise SourceFileMissingError(self.view.place.name, gone)
         return [
             ListedFile(_hadoop(name), meta.size, meta.modified_ms)
-            for name, meta in known.items()
+            for name, meta in metas.items()
             if meta is not None
         ]
 

@@ -1,4 +1,4 @@
-"""Files with many different values: few here, as many as in the origin's tests by --long."""
+"""Files with many different values: few here; as many as the Scala project tests with --long."""
 
 from __future__ import annotations
 

@@ -682,7 +682,7 @@ def test_junk_where_a_table_should_be_is_left_alone_and_nothing_is_known(index, 
     assert (junk / "x").read_text() == "junk"
 
 
-def test_the_origins_tables_are_read_and_rebuilt(index, files, storage):
+def test_tables_of_the_scala_project_are_read_and_rebuilt(index, files, storage):
     from deltalake import write_deltalake
 
     index.add_index("id")

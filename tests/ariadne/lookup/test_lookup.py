@@ -204,7 +204,7 @@ def test_unknown_columns_are_named_together():
 
 @pytest.mark.parametrize("values", [{"name": "carl"}, {"name": b"carl"}, {"name": 1}, ["name"]])
 def test_what_is_no_list_of_values_is_refused(values):
-    with pytest.raises(AriadneArgumentError, match=r"no list of values|no mapping"):
+    with pytest.raises(AriadneArgumentError, match=r"no list of values|not a mapping"):
         lookup(Regular("name")).locate(values)
 
 

@@ -65,7 +65,7 @@ def test_declaring_again_is_nothing_new(one):
     [(Bloom("a"), Bloom("a", 0.5)), (Computed("c", "a"), Computed("c", "n"))],
 )
 def test_declaring_again_in_another_way_is_refused(one, other):
-    with pytest.raises(AriadneArgumentError, match="declared already"):
+    with pytest.raises(AriadneArgumentError, match="already declared"):
         check(other, declared(one), SCHEMA)
 
 
@@ -86,14 +86,14 @@ def test_declaring_again_in_another_way_is_refused(one, other):
         (Regular("filename"), AriadneArgumentError, "use themselves"),
         *((Computed(name, "n"), AriadneArgumentError, "use themselves")
           for name in (*STAGING, *FIXED)),
-        (Exploded("a", "id", "x"), AriadneArgumentError, "no array"),
+        (Exploded("a", "id", "x"), AriadneArgumentError, "not an array"),
         (Exploded("items", "zz", "x"), AriadneArgumentError, "no such field"),
         (Regular("m"), AriadneArgumentError, "cannot be compared"),
-        (Text("n"), AriadneArgumentError, "no text"),
+        (Text("n"), AriadneArgumentError, "not text"),
         (Range("items"), AriadneArgumentError, "no order"),
         (Computed("", "n"), AriadneArgumentError, "empty"),
         (Computed("c", " "), AriadneArgumentError, "expression is empty"),
-        *((kind, AriadneArgumentError, "which is no (text|number)") for kind in (
+        *((kind, AriadneArgumentError, "which is not (text|a number)") for kind in (
             Regular(None), Computed("c", None), Temporal("a", 1), Bloom("a", "0.1"),
         )),
     ],

@@ -80,7 +80,8 @@ def test_newer_versions_are_refused(field, error):
 @pytest.mark.parametrize(
     ("data", "word"),
     [
-        (b"", "no JSON"), (b"{", "no JSON"), (b"[]", "no JSON object"), (b"{}", "format and it"),
+        (b"", "not JSON"), (b"{", "not JSON"), (b"[]", "not a JSON object"),
+        (b"{}", "format and it"),
         (b'{"format": "csv"}', "no schema"), (b'{"schema": "{}"}', "no format"),
         (json.dumps({**V1, "bloom_indexes": [{"fpr": 1}]}).encode(), "wrong shape"),
         (json.dumps({**V1, "computed_indexes": ["x"]}).encode(), "wrong shape"),
@@ -117,7 +118,7 @@ def test_an_older_version_becomes_ours_when_it_is_written(tmp_path):
 
 
 def test_missing_metadata_is_named(tmp_path):
-    with pytest.raises(MetadataMissingOrCorruptError, match="not there"):
+    with pytest.raises(MetadataMissingOrCorruptError, match="does not exist"):
         MetadataFile(open_store(tmp_path)).load()
 
 

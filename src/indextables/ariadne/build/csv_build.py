@@ -74,9 +74,9 @@ class Direct:
         columns: list[Any] = []
         times: list[Any] = []
         for target in self.plan.targets:
-            found = [rows.column(name) for name in needed_columns(target.declaration)]
-            columns.append(found[0] if found else None)
-            times.append(found[1] if len(found) > 1 else None)
+            arrays = [rows.column(name) for name in needed_columns(target.declaration)]
+            columns.append(arrays[0] if arrays else None)
+            times.append(arrays[1] if len(arrays) > 1 else None)
         fold.add(rows.num_rows, columns, times)
 
 
@@ -153,7 +153,7 @@ class _Inputs:
         self._rows = 0
 
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take rows; gives those that Spark gets."""
+        """Take rows; yields those that Spark gets."""
         self._waiting.append(rows.select(list(self._types)))
         self._rows += rows.num_rows
         if self._rows >= _MOST_ROWS or sum(b.nbytes for b in self._waiting) >= _MOST_BYTES:
@@ -161,10 +161,10 @@ class _Inputs:
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """The rows that wait."""
-        found = self._counted() if self._rows else None
+        counted = self._counted() if self._rows else None
         self._waiting, self._rows = [], 0
-        if found is not None:
-            yield from found.to_batches()
+        if counted is not None:
+            yield from counted.to_batches()
 
     def _counted(self) -> pa.Table:
         names = list(self._types)
@@ -185,7 +185,7 @@ class _Inputs:
 
     def state(self, what: bytes, more: bytes = b"") -> pa.RecordBatch:
         """A row that says something about the rows before it."""
-        inputs = {name: pa.nulls(1, kind) for name, kind in self._types.items()}
+        inputs = {name: pa.nulls(1, data_type) for name, data_type in self._types.items()}
         row: dict[str, Any] = {STATE: pa.array([what + b" " + more]), COUNT: pa.array([0])}
         return pa.RecordBatch.from_pydict({**row, **inputs})
 
@@ -232,7 +232,9 @@ class FinishFiles:
 
     def _add(self, fold: FileFold, rows: pa.RecordBatch) -> None:
         columns = [
-            typed(rows.column(f"c{n}"), t.kind) if isinstance(t.declaration, Computed) else None
+            typed(rows.column(f"c{n}"), t.value_type)
+            if isinstance(t.declaration, Computed)
+            else None
             for n, t in enumerate(self.plan.targets)
         ]
         # The rows were counted where they were read.
@@ -244,7 +246,7 @@ _PLAIN = frozenset((*_NUMBERS, "string", "boolean", "date", "timestamp", "timest
 
 
 def run(place: IndexPlace, metadata: Metadata, plan: Plan) -> list[Written]:
-    """Read the files that can be read here; gives what the tasks wrote."""
+    """Read the files that can be read here; returns what the tasks wrote."""
     direct = _direct(place, metadata, plan)
     if direct is None:
         return []
@@ -260,12 +262,12 @@ def _evaluated(tasks: DataFrame, metadata: Metadata, direct: Direct, *, name: st
     from pyspark.sql import functions as f
     from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-    known = spark_schema(metadata, name=name)
+    file_schema = spark_schema(metadata, name=name)
     schema = StructType(
         [
             StructField(STATE, BinaryType()),
             StructField(COUNT, LongType()),
-            *(StructField(n, known[n].dataType) for n in direct.inputs),
+            *(StructField(n, file_schema[n].dataType) for n in direct.inputs),
         ]
     )
     rows = tasks.mapInArrow(ReadRows(direct), schema)
@@ -290,8 +292,8 @@ def _direct(place: IndexPlace, metadata: Metadata, plan: Plan) -> Direct | None:
         return None
     needed = [n for t in plan.targets for n in needed_columns(t.declaration)]
     types = _types(place, metadata)
-    wanted = dict.fromkeys([*needed, *inputs])
-    if not all(column in types for column in wanted):
+    read_columns = dict.fromkeys([*needed, *inputs])
+    if not all(column in types for column in read_columns):
         return None
     most = parse_size(spark.conf.get("spark.sql.files.maxPartitionBytes", "128MB") or "128MB")
     # Several tasks of Spark share a larger file.
@@ -301,7 +303,7 @@ def _direct(place: IndexPlace, metadata: Metadata, plan: Plan) -> Direct | None:
     return Direct(
         plan=plan,
         dialect=dialect,
-        columns={column: types[column] for column in wanted},
+        columns={column: types[column] for column in read_columns},
         inputs=inputs,
         tasks=_tasks(files, 2 * parallelism(spark)),
         storage={
@@ -313,7 +315,7 @@ def _direct(place: IndexPlace, metadata: Metadata, plan: Plan) -> Direct | None:
 def _types(place: IndexPlace, metadata: Metadata) -> dict[str, pa.DataType]:
     """The columns that can be read here."""
     zone = str(place.context.spark.conf.get("spark.sql.session.timeZone"))
-    # Collations, UDTs and defaults are not told by the types of Arrow.
+    # Arrow's types do not show collations, UDTs and defaults.
     plain = {
         f.name
         for f in spark_schema(metadata, name=place.name)
@@ -331,16 +333,16 @@ def _expressions(plan: Plan) -> list[str]:
 
 
 def _inputs(place: IndexPlace, metadata: Metadata, plan: Plan) -> tuple[str, ...] | None:
-    """The columns that expressions are about; None if nobody knows."""
+    """The columns that expressions are about; None if they are not known."""
     from pyspark.sql import functions as f
 
     from indextables.spark.bridge.frames import columns_read
 
-    found = _expressions(plan)
-    if not found:
+    expressions = _expressions(plan)
+    if not expressions:
         return ()
     rows = read_files(place.context.spark, metadata, [], name=place.name)
-    return columns_read(rows.select(*map(f.expr, found)))
+    return columns_read(rows.select(*map(f.expr, expressions)))
 
 
 def _tasks(files: Mapping[str, int], most: int) -> tuple[tuple[str, ...], ...]:

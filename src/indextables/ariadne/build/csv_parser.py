@@ -92,7 +92,7 @@ def dialect(
 ) -> CsvDialect | None:
     """How files with these options of Spark's reader are written; None if none is read here.
 
-    `names` are all columns of Spark's schema, those too that Arrow has no type for. `get` gives a
+    `names` are all columns of Spark's schema, those too that Arrow has no type for. `get` returns a
     setting of the session, or its second argument.
 
     >>> dialect({"header": "true", "sep": ";"}, ["a", "b"], {}.get)
@@ -135,13 +135,13 @@ def is_named(path: str) -> bool:
     return not name.startswith(("_", ".")) and (not dot or ending.lower() in _ENDINGS)
 
 
-def can_read(kind: pa.DataType, *, timezone: str) -> bool:
+def can_read(data_type: pa.DataType, *, timezone: str) -> bool:
     """Whether values of a type are read here, in a session with this time zone.
 
-    The type alone does not tell that of a column: Spark has several for one of Arrow's. The column
+    The type alone is not enough: Spark has several types for one of Arrow's. The column
     must have one of Spark's plain types (no char, varchar, collation or UDT) and no default.
     """
-    return kind in _ALWAYS or (kind == TIMESTAMP and timezone in _UTC)
+    return data_type in _ALWAYS or (data_type == TIMESTAMP and timezone in _UTC)
 
 
 def read(
@@ -149,7 +149,7 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of a file, of types that `can_read` agreed to, in batches of bounded size.
 
-    The stream is read once, and may give less than it is asked for; no bytes are its end.
+    The stream is read once, and may return less than it is asked for; no bytes are its end.
     `NotPlain` can come after some batches; they are nothing then.
     """
     pieces = _pieces(stream)
@@ -177,7 +177,7 @@ def _pieces(stream: SupportsRead[bytes]) -> Iterator[bytes]:
 
 
 def _blocks(stream: SupportsRead[bytes]) -> Iterator[bytes]:
-    """The file in blocks of one size but for the last, whatever the stream gives at once."""
+    """The file in blocks of one size but for the last, whatever the stream returns at once."""
     parts, size = [], 0
     while part := stream.read(_READ):
         parts.append(part)
@@ -249,7 +249,7 @@ def _batches(
     lines: bytes, dialect: CsvDialect, columns: Mapping[str, pa.DataType]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some lines: one batch, or none."""
-    # Rows are counted by some column even if none is wanted: Arrow takes no names for all of them.
+    # Rows are counted by some column even if none is read: no names mean all of them to Arrow.
     names = list(columns) or [dialect.names[0]]
     has_quotes = _check_quotes(lines, dialect)
     source: Any = pa.BufferReader(lines)
@@ -270,8 +270,10 @@ def _batches(
             ),
         )  # fmt: skip
         batches = table.combine_chunks().to_batches()
-        for number, (name, kind) in enumerate(columns.items()):
-            batches = [b.set_column(number, name, typed(b.column(number), kind)) for b in batches]
+        for number, (name, data_type) in enumerate(columns.items()):
+            batches = [
+                b.set_column(number, name, typed(b.column(number), data_type)) for b in batches
+            ]
     except pa.ArrowException as error:
         raise NotPlain(str(error)) from None
     for batch in batches:
@@ -282,37 +284,37 @@ class NotPlain(Exception):  # noqa: N818 - nothing is wrong with such a file
     """Spark may see something else in this file than Arrow does; the text says why."""
 
 
-def typed(text: Any, kind: pa.DataType) -> Any:
+def typed(text: Any, data_type: pa.DataType) -> Any:
     """Texts as values of a type, if Java's parsers and Arrow's say the same about all of them."""
-    if kind == pa.string() or text.null_count == len(text):
-        return text.cast(kind)
-    if kind in NUMBERS:
-        return _numbers(text, kind)
-    if kind == pa.bool_():
+    if data_type == pa.string() or text.null_count == len(text):
+        return text.cast(data_type)
+    if data_type in NUMBERS:
+        return _numbers(text, data_type)
+    if data_type == pa.bool_():
         return _booleans(text)
-    if kind == pa.date32():
+    if data_type == pa.date32():
         _check_form(text, (_DATE,))
-        return _not_early(text.cast(kind))
-    if kind in (TIMESTAMP, TIMESTAMP_NTZ):
+        return _not_early(text.cast(data_type))
+    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
         _check_form(text, _TIMES)
         # Arrow refuses 24:00:00, seconds of 60 and days that are none; a time without a zone is
         # one of UTC when it gets one.
-        return _not_early(text.cast(TIMESTAMP_NTZ)).cast(kind)
-    raise ValueError(f"Values of the type {kind} are not read here.")
+        return _not_early(text.cast(TIMESTAMP_NTZ)).cast(data_type)
+    raise ValueError(f"Values of the type {data_type} are not read here.")
 
 
-def _numbers(text: Any, kind: pa.DataType) -> Any:
+def _numbers(text: Any, data_type: pa.DataType) -> Any:
     lengths, data = _content(text)
     # From "-" to "9" there are also "." and "/": Arrow refuses both in a whole number, and the
     # second in all. Without the check it takes blanks and hexadecimal digits, Java "+" and "1f".
     if data.min() < ord("-") or data.max() > ord("9"):
-        raise NotPlain(f"There is something else than a plain number of the type {kind}.")
-    if pa.types.is_integer(kind):
-        return text.cast(kind)
-    found = text.cast(kind)
-    if lengths.max() > _LONGEST_NUMBER or not pc.all(pc.is_finite(found)).as_py():
+        raise NotPlain(f"There is something else than a plain number of the type {data_type}.")
+    if pa.types.is_integer(data_type):
+        return text.cast(data_type)
+    numbers = text.cast(data_type)
+    if lengths.max() > _LONGEST_NUMBER or not pc.all(pc.is_finite(numbers)).as_py():
         raise NotPlain("There is a number with very many digits.")
-    return found
+    return numbers
 
 
 def _booleans(text: Any) -> Any:
@@ -352,7 +354,7 @@ def _check_form(text: Any, forms: Sequence[str]) -> None:
 
 
 def _not_early(times: Any) -> Any:
-    # Calendars and zones have a history, of which each library tells its own.
+    # Libraries differ in the history of calendars and time zones.
     if pc.less(pc.min(times), _EARLIEST_DAY.cast(times.type)).as_py():
         raise NotPlain("There is a day before 1900.")
     return times

@@ -42,13 +42,13 @@ class Target:
     """One declaration with the types it is folded in."""
 
     declaration: Declaration
-    kind: Any
+    value_type: Any
     time: Any = None
 
     @property
     def schema(self) -> pa.Schema:
         """The columns it fills in an index row."""
-        return columns_of(self.declaration, self.kind, self.time)
+        return columns_of(self.declaration, self.value_type, self.time)
 
     @property
     def partial(self) -> pa.DataType:
@@ -57,14 +57,16 @@ class Target:
             case "bloom":
                 element: Any = pa.uint64()
             case "temporal":
-                element = pa.struct([pa.field("value", self.kind), pa.field("max_ts", self.time)])
+                element = pa.struct(
+                    [pa.field("value", self.value_type), pa.field("max_ts", self.time)]
+                )
             case _:
-                element = self.kind
+                element = self.value_type
         return pa.list_(pa.field("element", element))
 
 
 class LargeSink(Protocol):
-    """Takes the values of a file that has too many; gives their name, number and filter."""
+    """Takes the values of a file that has too many; returns their identity, number and filter."""
 
     def __call__(
         self, column: str, filename: str, values: Distinct, /
@@ -76,7 +78,7 @@ class _Values:
 
     def __init__(self, target: Target, limit: int) -> None:
         self._target = target
-        self._values = Distinct(target.kind, limit=limit)
+        self._values = Distinct(target.value_type, limit=limit)
         self.nulls = 0
 
     def add(self, column: Any, _time: Any) -> None:
@@ -96,8 +98,8 @@ class _Values:
 
     def finish(self, filename: str, large: LargeSink) -> list[Any]:
         if not self._values.is_large:
-            found = self._values.array()
-            return [found, self.nulls, len(found), None, None]
+            distinct = self._values.array()
+            return [distinct, self.nulls, len(distinct), None, None]
         name = self._target.declaration.name
         identity, count, filter_ = large(name, filename, self._values)
         return [None, self.nulls, count, identity, filter_]
@@ -107,8 +109,7 @@ class _Values:
 
 
 class _Bloom:
-    def __init__(self, target: Target, fpr: float) -> None:
-        self._kind = target.kind
+    def __init__(self, fpr: float) -> None:
         self._fpr = fpr
         self._hashes = DistinctHashes()
         self._repeats = True
@@ -119,15 +120,15 @@ class _Bloom:
         column = column.drop_null()
         if self._repeats:
             # Where nearly every value is new, looking for repeated ones saves no hashing.
-            found = unique(column)
-            self._repeats = len(found) < 0.9 * len(column)
-            column = found
+            distinct = unique(column)
+            self._repeats = len(distinct) < 0.9 * len(column)
+            column = distinct
         self._hashes.add(hash_values(column))
 
     def parts(self) -> Iterator[Any]:
         # A null among the hashes says that there are too many of them.
-        found = self._hashes.array()
-        yield from _cut(pa.array([None] if self._hashes.too_many else found, pa.uint64()))
+        distinct = self._hashes.array()
+        yield from _cut(pa.array([None] if self._hashes.too_many else distinct, pa.uint64()))
 
     def merge(self, part: Any, nulls: int) -> None:
         self.nulls += nulls
@@ -135,9 +136,9 @@ class _Bloom:
         self._hashes.add(np.asarray(part.drop_null()))
 
     def finish(self, _filename: str, _large: LargeSink) -> list[Any]:
-        found = self._hashes.array()
-        known = None if self._hashes.too_many else bloom.build(found, self._fpr)
-        return [known, self.nulls]
+        distinct = self._hashes.array()
+        filter_ = None if self._hashes.too_many else bloom.build(distinct, self._fpr)
+        return [filter_, self.nulls]
 
     def close(self) -> None:
         return None
@@ -145,8 +146,7 @@ class _Bloom:
 
 class _Range:
     def __init__(self, target: Target) -> None:
-        self._kind = target.kind
-        self._bounds: Any = pa.array([], target.kind)
+        self._bounds: Any = pa.array([], target.value_type)
         self.nulls = 0
 
     def add(self, column: Any, _time: Any) -> None:
@@ -166,8 +166,8 @@ class _Range:
         self._take(part)
 
     def finish(self, _filename: str, _large: LargeSink) -> list[Any]:
-        found = bounds(self._bounds)
-        low, high = (found[0][0], found[-1][0]) if found else (None, None)
+        ends = bounds(self._bounds)
+        low, high = (ends[0][0], ends[-1][0]) if ends else (None, None)
         return [{"min": low, "max": high}, self.nulls]
 
     def close(self) -> None:
@@ -182,8 +182,8 @@ def bounds(column: Any) -> list[Any]:
     column = column.drop_null()
     if not len(column):
         return []
-    found: Any = pc.min_max(column)
-    low, high = pa.array([found["min"]], column.type), pa.array([found["max"]], column.type)
+    ends: Any = pc.min_max(column)
+    low, high = pa.array([ends["min"]], column.type), pa.array([ends["max"]], column.type)
     if pa.types.is_floating(column.type):
         is_nan = pc.is_nan(column)
         if pc.any(is_nan).as_py():
@@ -193,13 +193,13 @@ def bounds(column: Any) -> list[Any]:
 
 
 class _Temporal:
-    """Values with their newest time. More than `limit` of them are given up: nothing is known."""
+    """Values with their newest time. More than `limit` are dropped: nothing is known then."""
 
     def __init__(self, target: Target, limit: int) -> None:
         self._type: Any = target.partial
         self._limit = limit
         self._newest = pa.table(
-            {"value": pa.array([], target.kind), "max_ts": pa.array([], target.time)}
+            {"value": pa.array([], target.value_type), "max_ts": pa.array([], target.time)}
         )
         self._waiting: list[pa.Table] = []
         self._given_up = False
@@ -250,21 +250,21 @@ class _Temporal:
 def _newest(rows: pa.Table) -> pa.Table:
     times: Any = rows.column("max_ts")
     if not pa.types.is_floating(times.type):
-        found = rows.group_by("value").aggregate([("max_ts", "max")])
-        return found.rename_columns(["value", "max_ts"]).cast(rows.schema)
+        latest = rows.group_by("value").aggregate([("max_ts", "max")])
+        return latest.rename_columns(["value", "max_ts"]).cast(rows.schema)
     # Spark's order again, in which NaN is the newest; Arrow passes over it.
     is_nan: Any = pc.is_nan(times)
     groups = rows.append_column("nan", is_nan).group_by("value")
-    found = groups.aggregate([("max_ts", "max"), ("nan", "any")])
-    has_nan: Any = found.column("nan_any")
-    newest: Any = found.column("max_ts_max")
+    latest = groups.aggregate([("max_ts", "max"), ("nan", "any")])
+    has_nan: Any = latest.column("nan_any")
+    newest: Any = latest.column("max_ts_max")
     nan = pa.scalar(float("nan"), times.type)
     newest = pc.if_else(pc.fill_null(has_nan, False), nan, newest)
-    return pa.table([found.column("value"), newest], schema=rows.schema)
+    return pa.table([latest.column("value"), newest], schema=rows.schema)
 
 
 class _Text:
-    """Words of a file. State in parts are the texts themselves: words are not cut twice."""
+    """Words of a file. State in parts are the texts themselves: words are not split twice."""
 
     def __init__(self, *, partial: bool) -> None:
         self._words = WordList()
@@ -304,7 +304,7 @@ def column_fold(target: Target, *, limit: int, partial: bool) -> Any:
     """The empty state of a column."""
     match target.declaration.kind:
         case "bloom":
-            return _Bloom(target, target.declaration.fpr)  # type: ignore[union-attr]
+            return _Bloom(target.declaration.fpr)  # type: ignore[union-attr]
         case "range":
             return _Range(target)
         case "temporal":
@@ -330,7 +330,7 @@ class FileFold:
         """Take in rows: one array a declaration, and the times of the temporal ones.
 
         Instead of an array there is None for a declaration whose values come another time.
-        `repeated` tells of how many rows of the file each of these is one.
+        `repeated` says how many rows of the file each of these stands for.
         """
         self.rows += rows
         for state, column, time in zip(self._columns, columns, times, strict=True):
@@ -386,12 +386,12 @@ def partial_schema(targets: Sequence[Target]) -> pa.Schema:
     return pa.schema([*numbers, *(pa.field(f"c{n}", t.partial) for n, t in enumerate(targets))])
 
 
-def _list_of(kind: Any, values: Any) -> Any:
+def _list_of(data_type: Any, values: Any) -> Any:
     """A list array with one list."""
     if values is None:
-        return pa.array([[]], kind)
+        return pa.array([[]], data_type)
     offsets = pa.array([0, len(values)], pa.int32())
-    return pa.ListArray.from_arrays(offsets, values, type=kind)
+    return pa.ListArray.from_arrays(offsets, values, type=data_type)
 
 
 def row_batch(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -406,13 +406,17 @@ def row_batch(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _lists(cells: Sequence[Any], kind: Any) -> Any:
+def _lists(cells: Sequence[Any], data_type: Any) -> Any:
     full = [cell for cell in cells if cell is not None]
-    values = pa.concat_arrays(full).cast(kind.value_type) if full else pa.array([], kind.value_type)
+    values = (
+        pa.concat_arrays(full).cast(data_type.value_type)
+        if full
+        else pa.array([], data_type.value_type)
+    )
     lengths = np.array([0, *(0 if c is None else len(c) for c in cells)])
     mask = pa.array([cell is None for cell in cells])
     return pa.ListArray.from_arrays(
-        pa.array(np.cumsum(lengths), pa.int32()), values, type=kind, mask=mask
+        pa.array(np.cumsum(lengths), pa.int32()), values, type=data_type, mask=mask
     )
 
 

@@ -39,18 +39,18 @@ class FooterTask:
 def suffice(targets: Sequence[Target], format: str) -> bool:  # noqa: A002
     """Whether footers could answer for these declarations."""
     return format == "parquet" and all(
-        isinstance(t.declaration, Range) and _is_exact(t.kind) for t in targets
+        isinstance(t.declaration, Range) and _is_exact(t.value_type) for t in targets
     )
 
 
-def _is_exact(kind: Any) -> bool:
-    return pa.types.is_signed_integer(kind) or pa.types.is_date32(kind)
+def _is_exact(data_type: Any) -> bool:
+    return pa.types.is_signed_integer(data_type) or pa.types.is_date32(data_type)
 
 
 def read(task: FooterTask) -> dict[str, dict[str, Any]]:
     """The columns of index rows, by file name; a file that has to be read is not among them."""
     store = open_store(task.folder, task.storage)
-    found = {}
+    rows = {}
     for name, size in task.files:
         try:
             tail = store.get_range(name, max(0, size - _TAIL), size)
@@ -63,8 +63,8 @@ def read(task: FooterTask) -> dict[str, dict[str, Any]]:
         except (StorageError, pa.ArrowException, OSError):
             continue
         if (row := _row(footer, task.targets)) is not None:
-            found[name] = row
-    return found
+            rows[name] = row
+    return rows
 
 
 def _row(footer: Any, targets: Sequence[Target]) -> dict[str, Any] | None:
@@ -80,16 +80,16 @@ def _row(footer: Any, targets: Sequence[Target]) -> dict[str, Any] | None:
                 return None
             row |= {values: {"min": None, "max": None}, nulls: footer.num_rows}
             continue
-        if not schema.field(name).type.equals(target.kind) or name not in leaves:
+        if not schema.field(name).type.equals(target.value_type) or name not in leaves:
             return None
-        bounds = _bounds(footer, leaves[name], target.kind)
+        bounds = _bounds(footer, leaves[name], target.value_type)
         if bounds is None:
             return None
         row |= {values: {"min": bounds[0], "max": bounds[1]}, nulls: bounds[2]}
     return row
 
 
-def _bounds(footer: Any, leaf: int, kind: Any) -> tuple[Any, Any, int] | None:
+def _bounds(footer: Any, leaf: int, data_type: Any) -> tuple[Any, Any, int] | None:
     lows, highs, nulls = [], [], 0
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(leaf)
@@ -101,11 +101,11 @@ def _bounds(footer: Any, leaf: int, kind: Any) -> tuple[Any, Any, int] | None:
             continue
         if not stats.has_min_max:
             return None
-        lows.append(pa.scalar(stats.min, kind))
-        highs.append(pa.scalar(stats.max, kind))
+        lows.append(pa.scalar(stats.min, data_type))
+        highs.append(pa.scalar(stats.max, data_type))
     if not lows:
         return None, None, nulls
     low = min(lows, key=lambda s: s.as_py())
-    if pa.types.is_date32(kind) and low.cast(pa.int32()).as_py() < _GREGORIAN:
+    if pa.types.is_date32(data_type) and low.cast(pa.int32()).as_py() < _GREGORIAN:
         return None
     return low, max(highs, key=lambda s: s.as_py()), nulls

@@ -33,7 +33,7 @@ from indextables.ariadne.model import (
 from indextables.ariadne.store import IndexPlace
 from indextables.storage import ObjectMeta
 
-CHANGED = "a file was cut, or changed its size while it was read"
+CHANGED = "a file was split, or changed its size while it was read"
 _BATCH_FILES = 1_000
 _BATCH_BYTES = 1 << 30
 _FOOTERS = 64
@@ -98,10 +98,10 @@ class Plan:
         """The file that a row names."""
         if not self.by_size:
             return from_spark(mark)
-        found = next((name for name, meta in self.files.items() if meta.size == mark), None)
-        if found is None:
+        name_of_size = next((name for name, meta in self.files.items() if meta.size == mark), None)
+        if name_of_size is None:
             raise ValueError(CHANGED)
-        return found
+        return name_of_size
 
     def fold(self, *, partial: bool = False) -> FileFold:
         """The empty state of a file."""
@@ -124,8 +124,8 @@ def work(
             missing = declarations.missing_from(frozenset(columns))
             if len(missing):
                 lacking.setdefault(missing.names, {})[name] = files[name]
-    for wanted, group in lacking.items():
-        yield Declarations(tuple(d for d in declarations if d.name in wanted)), group, True
+    for lacking_names, group in lacking.items():
+        yield Declarations(tuple(d for d in declarations if d.name in lacking_names)), group, True
 
 
 def batches(files: Mapping[str, ObjectMeta]) -> Iterator[dict[str, ObjectMeta]]:

@@ -59,7 +59,7 @@ class FoldFiles:
 
 @dataclass(frozen=True)
 class FoldParts:
-    """A task: fold the rows of the parts of files it reads, and hand the state on."""
+    """A task: fold the rows of the parts of files it reads, and return the state."""
 
     plan: Plan
 
@@ -74,8 +74,8 @@ class FoldParts:
 
 
 @dataclass(frozen=True)
-class JoinParts:
-    """A task: join the states of each file, which arrive one file after the other."""
+class MergeParts:
+    """A task: merge the states of each file, which arrive one file after the other."""
 
     plan: Plan
 
@@ -103,11 +103,11 @@ def _folded(
     """The folds of a task's files. Spark reads one file after the other."""
     mark, fold = None, plan.fold(partial=partial)
     for batch in batches:
-        for found, rows in _runs(batch):
-            if mark is not None and found != mark:
+        for file_mark, rows in _runs(batch):
+            if mark is not None and file_mark != mark:
                 yield plan.filename(mark), fold
                 fold = plan.fold(partial=partial)
-            mark = found
+            mark = file_mark
             _take(plan, fold, rows)
     if mark is not None:
         yield plan.filename(mark), fold
@@ -124,18 +124,18 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[Any, pa.RecordBatch]]:
 def _take(plan: Plan, fold: FileFold, rows: pa.RecordBatch) -> None:
     columns, times = [], []
     for number, target in enumerate(plan.targets):
-        kind = target.kind
+        data_type = target.value_type
         if target.declaration.kind == "exploded":
-            kind = pa.list_(pa.field("element", kind))
-        columns.append(typed(rows.column(f"c{number}"), kind))
+            data_type = pa.list_(pa.field("element", data_type))
+        columns.append(typed(rows.column(f"c{number}"), data_type))
         has_time = target.declaration.kind == "temporal"
         times.append(typed(rows.column(f"t{number}"), target.time) if has_time else None)
     fold.add(rows.num_rows, columns, times)
 
 
-def typed(column: Any, kind: Any) -> Any:
+def typed(column: Any, data_type: Any) -> Any:
     """A column in the type that it is folded in."""
-    return column if column.type.equals(kind) else column.cast(kind)
+    return column if column.type.equals(data_type) else column.cast(data_type)
 
 
 # --- the job ---------------------------------------------------------------------------------
@@ -144,9 +144,9 @@ def typed(column: Any, kind: Any) -> Any:
 def run(
     spark: SparkSession, plan: Plan, rows: DataFrame, *, shuffle_into: int | None = None
 ) -> list[Written]:
-    """Read the files of a batch and fold them; gives what the tasks wrote.
+    """Read the files of a batch and fold them; returns what the tasks wrote.
 
-    `shuffle_into` joins the partial results in this many tasks even if no file is cut.
+    `shuffle_into` merges the partial results in this many tasks even if no file is split.
     """
     sizes = [meta.size for meta in plan.files.values()]
     if len(set(sizes)) == len(sizes):
@@ -172,7 +172,7 @@ def _run(
         source = _source(rows, plan, whole=False)
     count = shuffle_into or min(len(sizes), 2 * parallelism(spark))
     parts = source.mapInArrow(FoldParts(plan), _PARTIAL).repartition(count, "file")
-    return collected(parts.sortWithinPartitions("file").mapInArrow(JoinParts(plan), OUTPUT))
+    return collected(parts.sortWithinPartitions("file").mapInArrow(MergeParts(plan), OUTPUT))
 
 
 def _source(rows: DataFrame, plan: Plan, *, whole: bool) -> DataFrame:
@@ -181,7 +181,7 @@ def _source(rows: DataFrame, plan: Plan, *, whole: bool) -> DataFrame:
 
 
 def collected(output: DataFrame) -> list[Written]:
-    """Run a job whose tasks write; gives what they wrote."""
+    """Run a job whose tasks write; returns what they wrote."""
     return [
         Written(
             row["column"], DataFile(row["path"], row["size"], row["stats"]), tuple(row["files"])
@@ -191,7 +191,7 @@ def collected(output: DataFrame) -> list[Written]:
 
 
 def _split_size(spark: SparkSession, sizes: Sequence[int]) -> int:
-    """The size from which on Spark cuts a file into several tasks; its own formula."""
+    """The size above which Spark splits a file between tasks, by its own formula."""
     get = spark.conf.get
     most = parse_size(get("spark.sql.files.maxPartitionBytes", "128MB"))
     opening = parse_size(get("spark.sql.files.openCostInBytes", "4MB"))
@@ -278,8 +278,8 @@ class Output:
             numbers: Any = table.column("hash").to_numpy()
             hashes.add(numbers.view("uint64"))
             count += table.num_rows
-        found = hashes.array()
-        filter_ = None if hashes.too_many else bloom.build(found, self._plan.auto_fpr)
+        distinct = hashes.array()
+        filter_ = None if hashes.too_many else bloom.build(distinct, self._plan.auto_fpr)
         return identity, count, filter_
 
     def take(self) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -22,9 +22,9 @@ from indextables.ariadne.build.plan import Plan, batches, footer_tasks, targets,
 from indextables.ariadne.build.tasks import Output, Written
 from indextables.ariadne.files import (
     States,
+    check_files,
     is_fault_of_files,
     keeping_rows,
-    look,
     read_files,
     reason_of,
     registered,
@@ -59,22 +59,26 @@ _STAGED_BYTES = 256 << 20
 _READERS = 16
 """Threads that read footers where there are few of them."""
 _ROUNDS = 3
-_NOT_THERE = "the file is not there"
+_MISSING = "the file is not there"
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What an update did."""
+    """What `Index.update` did.
+
+    Args:
+        indexed: Files that were indexed, new and rewritten ones.
+        extended: Files that got columns that were declared since they were indexed.
+        removed: Files that are gone or not registered any more, and have left the index.
+        batches: Batches of files that were committed.
+        failed: Files that could not be read, and why.
+    """
 
     indexed: int = 0
-    """Files whose rows are new."""
     extended: int = 0
-    """Files whose rows have more columns now."""
     removed: int = 0
-    """Rows of files that are gone or no longer registered."""
     batches: int = 0
-    failed: Mapping[str, str] = ()  # type: ignore[assignment]
-    """Files that could not be read, and why."""
+    failed: Mapping[str, str] = field(default_factory=dict)
 
 
 def update_index(place: IndexPlace) -> UpdateResult:
@@ -87,7 +91,7 @@ class _Update:
         self._place = place
         self._config = place.context.config
         self._level = logging.INFO if self._config[ARIADNE_DEBUG] else logging.DEBUG
-        self._result = UpdateResult(failed={})
+        self._result = UpdateResult()
         self._large: set[str] = set()
         self._staged = 0
         self._staged_bytes = 0
@@ -99,7 +103,7 @@ class _Update:
         for _ in range(_ROUNDS):
             if not self._round():
                 break
-        self._remember()
+        self._record_totals()
         logger.log(
             self._level,
             "Updated %s in %.1f s: %s",
@@ -113,7 +117,7 @@ class _Update:
         """Do everything that is to be done now. True if another round may find more."""
         metadata = self._place.metadata.load()
         entries = self._place.files.files()
-        states = look(self._place, metadata, key_rows(self._place), entries)
+        states = check_files(self._place, metadata, key_rows(self._place), entries)
         self._remove(states)
         dropped = 0
         for declarations, files, extends in work(states, metadata.declarations):
@@ -136,10 +140,10 @@ class _Update:
             self._add(removed=len(gone))
 
     def _missing(self, metadata: Metadata, states: States) -> None:
-        """Registered files that are not there get a row that says so, once."""
-        known = _failures(states)
-        new = {name: _NOT_THERE for name in states.missing if known.get(name) != _NOT_THERE}
-        self._add(failed=dict.fromkeys(states.missing, _NOT_THERE))
+        """Registered files that do not exist get a row that says so, once."""
+        recorded = _failures(states)
+        new = {name: _MISSING for name in states.missing if recorded.get(name) != _MISSING}
+        self._add(failed=dict.fromkeys(states.missing, _MISSING))
         if new:
             plan = self._plan(metadata, states, Declarations(), {}, extends=False)
             self._stage(plan, [], {}, new)
@@ -164,8 +168,8 @@ class _Update:
         written += read
         empty = [n for n in left if n not in _finished(read) and n not in failed]
         folded |= {name: plan.fold().finish(name, _no_large) for name in empty}
-        known = _failures(states)
-        new = {name: reason for name, reason in failed.items() if known.get(name) != reason}
+        recorded = _failures(states)
+        new = {name: reason for name, reason in failed.items() if recorded.get(name) != reason}
         self._stage(plan, written, folded, new)
         good = len(files) - len(failed)
         self._add(
@@ -212,11 +216,11 @@ class _Update:
         runner: Runner = LocalRunner(_READERS)
         if len(tasks) > 4 and is_classic(spark):
             runner = SparkRunner(spark)
-        found = {}
+        rows_by_file = {}
         for task, rows in zip(tasks, runner.map(footers.read, tasks), strict=True):
             base = task.folder.rstrip("/")
-            found.update({f"{base}/{name}": row for name, row in rows.items()})
-        return found
+            rows_by_file.update({f"{base}/{name}": row for name, row in rows.items()})
+        return rows_by_file
 
     def _read_directly(
         self, metadata: Metadata, plan: Plan, files: Mapping[str, ObjectMeta]
@@ -275,7 +279,7 @@ class _Update:
         for target in plan.targets:
             name = target.declaration.name
             if files := [w.file for w in everything if w.column == name]:
-                self._place.large(name).commit(files, value_schema(target.kind))
+                self._place.large(name).commit(files, value_schema(target.value_type))
                 self._large.add(name)
         rows = [w.file for w in everything if not w.column]
         self._place.staging(plan.batch).commit(rows, plan.schema)
@@ -294,7 +298,7 @@ class _Update:
         logger.log(self._level, "Consolidated %d batches of %s", done.batches, self._place.name)
         return done.dropped
 
-    # --- what is remembered --------------------------------------------------------------------
+    # --- totals --------------------------------------------------------------------------------
 
     def _add(self, **more: Any) -> None:
         result = self._result
@@ -302,7 +306,7 @@ class _Update:
         counts = {name: getattr(result, name) + count for name, count in more.items()}
         self._result = replace(result, failed=failed, **counts)
 
-    def _remember(self) -> None:
+    def _record_totals(self) -> None:
         """Keep the total size, the columns with large tables, and the count of batches."""
         result = self._result
         total = total_size(self._place)
@@ -323,7 +327,7 @@ class _Update:
 
 
 def _failures(states: States) -> dict[str, str]:
-    """The failures that rows of unchanged files tell already."""
+    """The failures that the rows of unchanged files record."""
     columns = [states.rows.column(n).to_pylist() for n in ("filename", "failure")]
     return {name: reason for name, reason in zip(*columns, strict=True) if reason is not None}
 

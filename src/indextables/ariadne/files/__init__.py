@@ -28,7 +28,7 @@ from indextables.ariadne.files.read import (
     spark_schema,
 )
 from indextables.ariadne.files.rows import column_names, extended, newest_sql, nullable, rows_of
-from indextables.ariadne.files.state import States, current_data, look, registered
+from indextables.ariadne.files.state import States, check_files, current_data, registered
 
 __all__ = [
     "FILE",
@@ -37,6 +37,7 @@ __all__ = [
     "States",
     "arrow_schema",
     "canonical",
+    "check_files",
     "check_values",
     "column_names",
     "computed_types",
@@ -51,7 +52,6 @@ __all__ = [
     "from_spark",
     "is_fault_of_files",
     "keeping_rows",
-    "look",
     "newest_sql",
     "nullable",
     "projected",

@@ -39,7 +39,7 @@ _OLDEST_DAY = -25_567
 _DAY = 86_400_000_000
 
 Keys = Sequence[tuple[str, Any]]
-"""Columns of the files, and the values that a row has to have one of."""
+"""Columns of the files, each with values of which a row must have one."""
 
 
 def frame_of(
@@ -83,15 +83,15 @@ def frame_of(
     return context.spark.createDataFrame(pa.concat_tables(read), columns)
 
 
-def _is_collated(kind: Any) -> bool:
-    return bool(kind.typeName() == "string" and kind.simpleString() != "string")
+def _is_collated(data_type: Any) -> bool:
+    return bool(data_type.typeName() == "string" and data_type.simpleString() != "string")
 
 
 def _are_plain(schema: pa.Schema, names: Sequence[str]) -> bool:
     """Whether all columns have types that both read alike."""
-    # Spark may not tell cases apart, and Arrow takes a dot for the field of a struct.
+    # Spark may ignore the case of names, and Arrow takes a dot for the field of a struct.
     is_odd = len({name.lower() for name in names}) < len(names) or any("." in n for n in names)
-    is_nested = any(pa.types.is_nested(kind) for kind in schema.types)
+    is_nested = any(pa.types.is_nested(data_type) for data_type in schema.types)
     return not is_odd and not is_nested and list(schema.names) == list(names)
 
 
@@ -122,7 +122,7 @@ def _rows(file: _File) -> pa.Table | None:
         store = open_store(file.folder, file.storage)
         local = store.local_path(file.name)
         source: Any = io.BytesIO(store.get(file.name)) if local is None else str(local)
-        # Texts stay numbers of a dictionary until the rows are chosen: their size is bounded so.
+        # Texts stay dictionary-encoded until the rows are chosen, which bounds their size.
         texts = [f.name for f in file.schema if pa.types.is_string(f.type)]
         with pq.ParquetFile(source, read_dictionary=texts) as opened:
             if not _agrees(opened, file):
@@ -145,11 +145,11 @@ def _mask(column: Any, values: Any) -> Any:
 
 
 def _size(rows: pa.Table) -> int:
-    """How many bytes the texts of the rows have once they are texts."""
+    """How many bytes the dictionary-encoded texts of the rows have when they are decoded."""
     texts: list[Any] = [c for c in rows.columns if pa.types.is_dictionary(c.type)]
     chunks = [chunk for column in texts for chunk in column.chunks]
     lengths = [pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in chunks]
-    return sum(pc.sum(found).as_py() or 0 for found in lengths)
+    return sum(pc.sum(length).as_py() or 0 for length in lengths)
 
 
 def _agrees(opened: pq.ParquetFile, file: _File) -> bool:
@@ -167,8 +167,8 @@ def _agrees(opened: pq.ParquetFile, file: _File) -> bool:
     )
 
 
-def _value_type(kind: Any) -> Any:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+def _value_type(data_type: Any) -> Any:
+    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
 def _has_old_moments(column: Any) -> bool:

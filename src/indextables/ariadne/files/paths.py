@@ -36,7 +36,7 @@ _MANY = 16
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The files that registered paths mean now, and the paths that mean none."""
+    """The files that registered paths stand for now, and the paths without a file."""
 
     files: dict[str, ObjectMeta]
     missing: tuple[str, ...]
@@ -49,7 +49,7 @@ def canonical(path: str) -> str:
     ('/data/a b.csv', 's3://bucket/x/y*.csv')
     """
     if not isinstance(path, str) or not path.strip() or "\0" in path:
-        raise AriadneArgumentError("Cannot register a file", [f"{path!r} is no path"])
+        raise AriadneArgumentError("Cannot register a file", [f"{path!r} is not a path"])
     scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)", path)
     if scheme is None or path[: scheme.end()].lower() == "file:":
         return canonical_uri(path)
@@ -88,16 +88,16 @@ def is_pattern(path: str) -> bool:
 
 
 def matching(pattern: str, paths: Sequence[str]) -> list[bool]:
-    """For each path: does the pattern mean it? What is no valid pattern means nothing."""
+    """For each path: does the pattern match it? An invalid pattern matches nothing."""
     if not paths:
         return []
     # A name that is not UTF-8 cannot be compared as it is.
     texts = [path.encode("utf-8", "replace").decode() for path in paths]
     try:
-        found: Any = pc.match_substring_regex(pa.array(texts, pa.string()), _regex(pattern))
+        matches: Any = pc.match_substring_regex(pa.array(texts, pa.string()), _regex(pattern))
     except pa.ArrowInvalid:
         return [False] * len(paths)
-    return cast("list[bool]", found.to_pylist())
+    return cast("list[bool]", matches.to_pylist())
 
 
 def folder_and_name(filename: str) -> tuple[str, str]:
@@ -110,30 +110,30 @@ def folder_and_name(filename: str) -> tuple[str, str]:
 
 
 def expand(entries: Iterable[str], store_of: StoreOf) -> Expansion:
-    """The files that registered paths mean now, with their sizes and times."""
+    """The files that registered paths stand for now, with their sizes and times."""
     entries = list(dict.fromkeys(entries))
     files = {name: meta for name, meta in stat(entries, store_of).items() if meta is not None}
     missing = []
     for entry in entries:
         if entry in files:
             continue
-        found = dict(_below(entry, store_of))
-        if not found and not (not is_pattern(entry) and _is_local_folder(entry)):
+        below = dict(_below(entry, store_of))
+        if not below and not (not is_pattern(entry) and _is_local_folder(entry)):
             missing.append(entry)
-        files.update(found)
+        files.update(below)
     return Expansion(files, tuple(missing))
 
 
 def stat(files: Sequence[str], store_of: StoreOf) -> dict[str, ObjectMeta | None]:
-    """Size, time and tag of files; None for one that is not there."""
+    """Size, time and tag of files; None for one that does not exist."""
     folders: dict[str, list[str]] = {}
     for file in files:
         folder, name = folder_and_name(file)
         folders.setdefault(folder, []).append(name)
-    found: dict[str, ObjectMeta | None] = {}
+    metas: dict[str, ObjectMeta | None] = {}
     for folder, names in folders.items():
-        found.update(_stat_folder(folder, names, store_of))
-    return found
+        metas.update(_stat_folder(folder, names, store_of))
+    return metas
 
 
 def _stat_folder(
@@ -152,16 +152,16 @@ def _stat_folder(
         except ObjectNotFoundError:
             return None
 
-    known: Iterable[ObjectMeta | None]
+    metas: Iterable[ObjectMeta | None]
     if parse_location(folder).scheme == "file":
-        known = map(head, names)
+        metas = map(head, names)
     elif len(names) < _MANY:
         with ThreadPoolExecutor(_MANY) as pool:
-            known = list(pool.map(head, names))
+            metas = list(pool.map(head, names))
     else:
         listed = {meta.path: meta for meta in store.list_directory("")[0]}
-        known = (None if _is_hidden(name) else listed.get(name) for name in names)
-    yield from ((f"{base}/{name}", meta) for name, meta in zip(names, known, strict=True))
+        metas = (None if _is_hidden(name) else listed.get(name) for name in names)
+    yield from ((f"{base}/{name}", meta) for name, meta in zip(names, metas, strict=True))
 
 
 def _below(entry: str, store_of: StoreOf) -> Iterator[tuple[str, ObjectMeta]]:
@@ -176,12 +176,12 @@ def _below(entry: str, store_of: StoreOf) -> Iterator[tuple[str, ObjectMeta]]:
     inside = len(root) + 1
     depth = pattern.count("/") + 1 if pattern else 0
     names = [f"{root}/{meta.path}" for meta in listed]
-    wanted = matching(entry, names) if pattern else [True] * len(names)
-    for meta, name, is_wanted in zip(listed, names, wanted, strict=True):
+    is_match = matching(entry, names) if pattern else [True] * len(names)
+    for meta, name, matches in zip(listed, names, is_match, strict=True):
         *folders, last = name[inside:].split("/")
-        # A pattern can mean a hidden folder, but no hidden file.
+        # A pattern can match a hidden folder, but not a hidden file.
         free = [*folders[depth:], last]
-        if is_wanted and not any(map(_is_hidden, free)):
+        if matches and not any(map(_is_hidden, free)):
             yield name, meta
 
 

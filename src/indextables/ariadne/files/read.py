@@ -51,7 +51,7 @@ _FIXED_OPTIONS = {
 
 
 def spark_schema(metadata: Metadata, *, name: str) -> StructType:
-    """The stored schema as Spark's. `SchemaParseError` if it is none."""
+    """The stored schema as Spark's. `SchemaParseError` if it is not one."""
     import json
 
     from pyspark.sql.types import StructType
@@ -59,7 +59,7 @@ def spark_schema(metadata: Metadata, *, name: str) -> StructType:
     try:
         document = json.loads(metadata.schema)
         if not isinstance(document, dict) or document.get("type") != "struct":
-            raise SchemaParseError(name, "it is no struct.")
+            raise SchemaParseError(name, "it is not a struct.")
         return StructType.fromJson(document)
     except SchemaParseError:
         raise
@@ -88,7 +88,7 @@ def arrow_schema(metadata: Metadata, *, name: str) -> pa.Schema:
 def read_files(
     spark: SparkSession, metadata: Metadata, files: Sequence[str], *, name: str
 ) -> DataFrame:
-    """The rows of some files, by their canonical paths. None at all give no rows."""
+    """The rows of some files, by their canonical paths. Without files there are no rows."""
     schema = spark_schema(metadata, name=name)
     if not files:
         return spark.createDataFrame([], schema)
@@ -102,7 +102,7 @@ def keeping_rows(metadata: Metadata) -> Metadata:
     """The metadata with options under which Spark drops no row.
 
     Spark drops a row for a malformed value only if it reads that column. A query may read fewer
-    columns than an index has, and sees rows then that a build would miss.
+    columns than an index has, and then returns rows that a build would miss.
     """
     options = {
         name: "PERMISSIVE" if name.lower() == "mode" and value.upper() == "DROPMALFORMED" else value
@@ -119,17 +119,17 @@ def value_columns(df: DataFrame, declaration: Declaration) -> list[Column]:
         case Computed():
             return [f.expr(declaration.expression)]
         case Exploded():
-            found = df[quoted_name(declaration.array_column)]
+            value = df[quoted_name(declaration.array_column)]
             for part in declaration.field_path.split("."):
-                found = found.getField(part)
-            return [found]
+                value = value.getField(part)
+            return [value]
         case Temporal():
             time = declaration.timestamp_column
             path = [time] if time in df.columns else time.split(".")
-            found = df[quoted_name(path[0])]
+            value = df[quoted_name(path[0])]
             for part in path[1:]:
-                found = found.getField(part)
-            return [df[quoted_name(declaration.column)], found]
+                value = value.getField(part)
+            return [df[quoted_name(declaration.column)], value]
         case _:
             return [df[quoted_name(declaration.column)]]
 
@@ -142,8 +142,8 @@ def file_path(df: DataFrame) -> Column:
 def file_size(df: DataFrame, *, whole: bool) -> Column:
     """The size of the file that a row is from. A number costs much less than a path.
 
-    `whole` files, which one task reads from end to end, tell it without a struct a row. If one is
-    cut after all, it is -1.
+    `whole` files, which one task reads from end to end, have it without a struct a row. If one is
+    split all the same, it is -1.
     """
     from pyspark.sql import functions as f
 
@@ -153,7 +153,7 @@ def file_size(df: DataFrame, *, whole: bool) -> Column:
 
 
 def projected(df: DataFrame, declarations: Sequence[Declaration], *, file: Column) -> DataFrame:
-    """What tells the file of each row, and what the declarations read, under names of our own."""
+    """The file of each row, and what the declarations read, under internal names."""
     columns = [file.alias(FILE)]
     for number, declaration in enumerate(declarations):
         value, *time = value_columns(df, declaration)
@@ -175,49 +175,49 @@ def computed_types(
     from indextables.ariadne.model import not_comparable
     from indextables.schema import from_json
 
-    wanted = [d for d in declarations if isinstance(d, Computed)]
-    if not wanted:
+    computed = [d for d in declarations if isinstance(d, Computed)]
+    if not computed:
         return {}
     df = read_files(spark, metadata, [], name=name)
-    found: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     problems = []
-    for d in wanted:
+    for d in computed:
         try:
             schema = df.select(f.expr(d.expression).alias("value")).schema
-            kind = from_json(schema.json()).field("value").type
+            data_type = from_json(schema.json()).field("value").type
         except (AnalysisException, ParseException) as error:
-            problems.append(f"{d.expression!r} is no expression here: {first_line(error)}")
+            problems.append(f"{d.expression!r} is not a valid expression: {first_line(error)}")
             continue
         except SchemaError as error:
             problems.append(f"{d.expression!r}: {error}")
             continue
-        if reason := not_comparable(kind):
+        if reason := not_comparable(data_type):
             problems.append(f"{d.expression!r}: {reason}")
-        found[d.name] = kind
+        types[d.name] = data_type
     if problems:
-        names = ", ".join(f"'{d.name}'" for d in wanted)
+        names = ", ".join(f"'{d.name}'" for d in computed)
         raise AriadneArgumentError(f"Cannot add the computed index {names}", problems)
-    return found
+    return types
 
 
 def first_line(error: BaseException) -> str:
-    """What Spark says about an error, without its stack."""
+    """The first line of an error's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`""", re.DOTALL)
-_OF_THE_MOMENT = re.compile(
+_CURRENT = re.compile(
     r"\b(?:(?:now|curdate|current_\w+|localtimestamp|session_user|user)\s*\("
     r"|unix_timestamp\s*\(\s*\)"
     r"|(current_(?:date|time|timestamp|user)|localtimestamp|session_user)\b)",
     re.IGNORECASE,
 )
-"""Functions of the moment; those of the group are called without brackets too."""
+"""Functions of the current time or user; those of the group are also called without brackets."""
 
 
 def check_values(place: IndexPlace, metadata: Metadata, new: Declaration) -> None:
-    """Refuse a declaration about values that are others the next time, or equal by other rules."""
+    """Refuse a declaration about values that may differ between queries, or have a collation."""
     rows = read_files(place.context.spark, metadata, [], name=place.name)
     wrong = [
         *_not_of_a_row(rows, new),
@@ -239,13 +239,13 @@ def _not_of_a_row(rows: DataFrame, new: Declaration) -> Iterator[str]:
         return
     value = f.expr(new.expression)
     try:
-        # Aggregates, windows and generators are no conditions on a row.
+        # Aggregates, windows and generators are not conditions on a row.
         _ = rows.where(value.isNull()).schema
     except AnalysisException:
-        yield f"{new.expression!r} is no value of a single row"
+        yield f"{new.expression!r} is not a value of a single row"
         return
     if is_classic(rows.sparkSession) and columns_read(rows.select(value)) is None:
-        yield f"{new.expression!r} depends on what a query finds elsewhere"
+        yield f"{new.expression!r} depends on more than the row"
 
 
 def _not_repeatable(rows: DataFrame, new: Declaration) -> Iterator[str]:
@@ -256,10 +256,10 @@ def _not_repeatable(rows: DataFrame, new: Declaration) -> Iterator[str]:
     if not isinstance(new, Computed):
         return
     if not is_repeatable(rows.select(f.expr(new.expression))):
-        yield f"{new.expression!r} gives other values each time"
+        yield f"{new.expression!r} returns other values each time"
     columns = [name.lower() for name in rows.columns]
-    for found in _OF_THE_MOMENT.finditer(_QUOTED.sub("''", new.expression)):
-        if not found[1] or found[1].lower() not in columns:
+    for call in _CURRENT.finditer(_QUOTED.sub("''", new.expression)):
+        if not call[1] or call[1].lower() not in columns:
             yield f"{new.expression!r} depends on when and where it is asked"
             return
 
@@ -282,20 +282,20 @@ def _malformed(place: IndexPlace, metadata: Metadata, new: Declaration) -> Itera
 
 
 def _collated(rows: DataFrame, new: Declaration) -> Iterator[str]:
-    # Words of a text are cut by the index's own rules, whatever its collation.
+    # Words of a text are split by the index's own rules, whatever its collation.
     values = [] if isinstance(new, Text) else value_columns(rows, new)
-    found = {text for field in rows.select(*values).schema for text in _collations(field.dataType)}
-    for text in sorted(found):
+    texts = {text for field in rows.select(*values).schema for text in _collations(field.dataType)}
+    for text in sorted(texts):
         yield f"an index compares texts by their bytes, and this is a {text}"
 
 
-def _collations(kind: Any) -> Iterator[str]:
+def _collations(data_type: Any) -> Iterator[str]:
     """The types of text with a collation in a type."""
-    if kind.typeName() == "string" and kind.simpleString() != "string":
-        yield kind.simpleString()
+    if data_type.typeName() == "string" and data_type.simpleString() != "string":
+        yield data_type.simpleString()
     for inner in (
-        *getattr(kind, "fields", ()),
-        *filter(None, [getattr(kind, "elementType", None)]),
+        *getattr(data_type, "fields", ()),
+        *filter(None, [getattr(data_type, "elementType", None)]),
     ):
         yield from _collations(getattr(inner, "dataType", inner))
 
@@ -303,7 +303,7 @@ def _collations(kind: Any) -> Iterator[str]:
 def is_fault_of_files(error: Exception) -> bool:
     """Whether a job failed for what it read.
 
-    What our own stores say is no file's fault, and neither is a package that a worker lacks.
+    An error of the index's own store is not, and neither is a package that a worker lacks.
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException

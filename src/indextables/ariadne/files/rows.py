@@ -51,7 +51,7 @@ def rows_of(
 
 
 def extended(frame: DataFrame, metadata: Metadata, aliases: Sequence[str]) -> DataFrame:
-    """Rows as they are in the files, made rows of the index."""
+    """The rows of the index, from rows as they are in the files."""
     temporal = [d for d in metadata.declarations if isinstance(d, Temporal)]
     if temporal:
         frame = newest(frame, temporal)
@@ -76,12 +76,12 @@ def _computed(frame: DataFrame, metadata: Metadata) -> DataFrame:
 def _exploded(frame: DataFrame, metadata: Metadata, aliases: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as f
 
-    wanted = [d for d in metadata.declarations if isinstance(d, Exploded) and d.name in aliases]
-    arrays = list(dict.fromkeys(d.array_column for d in wanted))
+    exploded = [d for d in metadata.declarations if isinstance(d, Exploded) and d.name in aliases]
+    arrays = list(dict.fromkeys(d.array_column for d in exploded))
     prefix = _free(_ELEMENT, [*frame.columns, *aliases])
     # An alias may have the name of its array, so every array is read before any alias is made.
     for number, array in enumerate(arrays):
-        paths = [d.field_path for d in wanted if d.array_column == array]
+        paths = [d.field_path for d in exploded if d.array_column == array]
         column = f.col(quoted_name(array))
         if len(paths) == 1:
             elements = _field(column, paths[0])
@@ -89,7 +89,7 @@ def _exploded(frame: DataFrame, metadata: Metadata, aliases: Sequence[str]) -> D
             elements = f.transform(column, _struct_of(paths))
         frame = frame.withColumn(f"{prefix}{number}", f.array_distinct(elements))
     for number, array in enumerate(arrays):
-        names = [d.name for d in wanted if d.array_column == array]
+        names = [d.name for d in exploded if d.array_column == array]
         element = f"{prefix}{number}"
         frame = frame.withColumn(element, f.explode_outer(element))
         values = (
@@ -151,7 +151,7 @@ def newest_sql(schema: StructType, temporal: Sequence[Temporal], table: str) -> 
 
 
 def _free(prefix: str, names: Sequence[str]) -> str:
-    """A beginning for names of our own that no column has."""
+    """A prefix for internal names that no column has."""
     while any(name.lower().startswith(prefix) for name in names):
         prefix += "_"
     return prefix
@@ -170,22 +170,23 @@ def _empty(spark: SparkSession, metadata: Metadata, name: str) -> DataFrame:
     return spark.createDataFrame([], nullable(spark_schema(metadata, name=name)))
 
 
-def nullable(kind: Any) -> Any:
+def nullable(data_type: Any) -> Any:
     """A type as Spark has it when it reads files: whatever was declared, all may be null."""
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
-    match kind:
+    match data_type:
         case StructType():
             fields = [
-                StructField(c.name, nullable(c.dataType), True, c.metadata) for c in kind.fields
+                StructField(c.name, nullable(c.dataType), True, c.metadata)
+                for c in data_type.fields
             ]
             return StructType(fields)
         case ArrayType():
-            return ArrayType(nullable(kind.elementType), True)
+            return ArrayType(nullable(data_type.elementType), True)
         case MapType():
-            return MapType(nullable(kind.keyType), nullable(kind.valueType), True)
+            return MapType(nullable(data_type.keyType), nullable(data_type.valueType), True)
         case _:
-            return kind
+            return data_type
 
 
 def _time(frame: DataFrame, path: str) -> Column:

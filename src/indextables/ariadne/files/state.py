@@ -28,7 +28,7 @@ from indextables.ariadne.model import (
     IndexData,
     Metadata,
     Types,
-    settings_hold,
+    settings_match,
     storage_column,
 )
 from indextables.ariadne.store import IndexPlace, read_rows
@@ -39,7 +39,7 @@ from indextables.storage import ObjectMeta
 
 @dataclass(frozen=True)
 class States:
-    """Registered paths, the files they mean now, and the rows that the index has for them."""
+    """Registered paths, the files they stand for now, and the rows that the index has for them."""
 
     entries: tuple[str, ...]
     expansion: Expansion
@@ -48,39 +48,39 @@ class States:
 
     @cached_property
     def is_valid(self) -> Any:
-        """For each row: does it still hold?"""
+        """For each row: is it still valid?"""
         columns = [self.rows.column(name).to_pylist() for name in KEY_COLUMNS[:4]]
         files = self.expansion.files
         is_same = (
             name in files and same_file(files[name], size, modified, etag)
             for name, size, modified, etag in zip(*columns, strict=True)
         )
-        found: Any = np.fromiter(is_same, bool, self.rows.num_rows)
+        valid: Any = np.fromiter(is_same, bool, self.rows.num_rows)
         # Nearly all rows were built under the same settings.
         texts: Any = self.rows.column("settings").cast(pa.string()).combine_chunks()
         settings = texts.dictionary_encode()
-        held = [settings_hold(text, self.settings) for text in settings.dictionary.to_pylist()]
+        held = [settings_match(text, self.settings) for text in settings.dictionary.to_pylist()]
         holds: Any = pa.array(held, pa.bool_()).take(settings.indices).fill_null(False)
-        found &= np.asarray(holds)
-        found &= np.asarray(self.rows.column("failure").is_null())
-        return found & np.asarray(self.rows.column("built").is_valid())
+        valid &= np.asarray(holds)
+        valid &= np.asarray(self.rows.column("failure").is_null())
+        return valid & np.asarray(self.rows.column("built").is_valid())
 
     @cached_property
     def valid_names(self) -> set[str]:
-        """The files whose rows hold."""
+        """The files whose rows are valid."""
         names: list[Any] = self.rows.column("filename").to_pylist()
         return {name for name, valid in zip(names, self.is_valid, strict=True) if valid}
 
     @cached_property
     def pending(self) -> tuple[str, ...]:
-        """Files, and registered paths that mean no file, without a row that holds."""
-        known = self.valid_names
-        files = [name for name in self.expansion.files if name not in known]
+        """Files without a valid row, and registered paths without a file."""
+        valid = self.valid_names
+        files = [name for name in self.expansion.files if name not in valid]
         return tuple(sorted({*files, *self.missing}))
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Registered paths that mean no file. A pattern that matches nothing is none."""
+        """Registered paths without a file. A pattern that matches nothing is not missing."""
         return tuple(e for e in self.expansion.missing if not is_pattern(e))
 
 
@@ -92,51 +92,53 @@ def same_file(meta: ObjectMeta, size: Any, modified: Any, etag: Any) -> bool:
 
 
 def value_settings(place: IndexPlace, metadata: Metadata) -> str:
-    """What the values of an index depend on beside its files; hardly anything for plain Parquet.
+    """What the values of an index depend on besides its files; very little for plain Parquet.
 
     Text is parsed, and expressions are evaluated, in the session's time zone and by its rules. They
-    also depend on the whole schema: it is the order of columns that tells those of csv files apart.
+    also depend on the whole schema: the order of columns identifies those of csv files.
     Read options may change anything.
     """
     parsed = metadata.format != "parquet"
     computed = any(isinstance(d, Computed) for d in metadata.declarations)
-    found = ""
+    settings = ""
     if parsed or computed:
-        found = f"{place.context.value_settings()};schema={_digest(metadata.schema)}"
+        settings = f"{place.context.value_settings()};schema={_digest(metadata.schema)}"
     else:
         get = place.context.settings.get
         unusual = [n for n in FINDING_SETTINGS if get(f"spark.sql.{n}", "").lower() == "true"]
-        found = ";".join(f"{name}=true" for name in unusual)
+        settings = ";".join(f"{name}=true" for name in unusual)
     if metadata.read_options:
-        found += OPTIONS_MARK + _digest(json.dumps(metadata.read_options, sort_keys=True))
-    return found
+        settings += OPTIONS_MARK + _digest(json.dumps(metadata.read_options, sort_keys=True))
+    return settings
 
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def look(place: IndexPlace, metadata: Metadata, rows: pa.Table, entries: Sequence[str]) -> States:
-    """The states as the stores say now."""
+def check_files(
+    place: IndexPlace, metadata: Metadata, rows: pa.Table, entries: Sequence[str]
+) -> States:
+    """The states of the files as they are in their stores now."""
     expansion = expand(entries, place.context.store)
     return States(tuple(entries), expansion, rows, value_settings(place, metadata))
 
 
-def believe(
+def assume_unchanged(
     place: IndexPlace, metadata: Metadata, rows: pa.Table, entries: Sequence[str]
 ) -> States:
-    """The states as the last update left them; no store is asked."""
+    """The states as the last update left them; no request is sent to a store."""
     columns: list[list[Any]] = [rows.column(n).to_pylist() for n in KEY_COLUMNS[:4]]
-    known = registered(entries, columns[0])
+    still_registered = registered(entries, columns[0])
     files = {
         name: ObjectMeta(name, size or 0, modified or 0, etag)
         for name, size, modified, etag in zip(*columns, strict=True)
-        if name in known
+        if name in still_registered
     }
     seen = {*files, *(parent for name in files for parent in _parents(name))}
     unseen = [e for e in entries if e not in seen and not is_pattern(e)]
-    found: Mapping[str, ObjectMeta] = {e: ObjectMeta(e, -1, -1, None) for e in unseen}
-    expansion = Expansion({**files, **found}, ())
+    unseen_files: Mapping[str, ObjectMeta] = {e: ObjectMeta(e, -1, -1, None) for e in unseen}
+    expansion = Expansion({**files, **unseen_files}, ())
     return States(tuple(entries), expansion, rows, value_settings(place, metadata))
 
 
@@ -148,11 +150,11 @@ def registered(entries: Sequence[str], names: Iterable[str]) -> set[str]:
     """
     exact = set(entries)
     rest = dict.fromkeys(names)
-    found = {n for n in rest if n in exact or any(p in exact for p in _parents(n))}
+    covered = {n for n in rest if n in exact or any(p in exact for p in _parents(n))}
     for pattern in filter(is_pattern, entries):
-        others = [name for name in rest if name not in found]
-        found.update(n for n, fits in zip(others, matching(pattern, others), strict=True) if fits)
-    return found
+        others = [name for name in rest if name not in covered]
+        covered.update(n for n, fits in zip(others, matching(pattern, others), strict=True) if fits)
+    return covered
 
 
 def _parents(name: str) -> Iterator[str]:
@@ -166,10 +168,10 @@ def current_data(place: IndexPlace, metadata: Metadata) -> IndexData:
     listed, list_version = place.files.entries()
     entries: list[Any] = listed.column("filename").to_pylist()
     rows, version = read_rows(place)
-    how = look if place.context.config[ARIADNE_CHECK_FILES] else believe
-    found = how(place, metadata, rows, entries)
-    # Rows can be large, and most of the time all of them hold.
-    files = rows if found.is_valid.all() else rows.filter(pa.array(found.is_valid, pa.bool_()))
+    how = check_files if place.context.config[ARIADNE_CHECK_FILES] else assume_unchanged
+    states = how(place, metadata, rows, entries)
+    # Rows can be large, and most of the time all of them are valid.
+    files = rows if states.is_valid.all() else rows.filter(pa.array(states.is_valid, pa.bool_()))
     large = {
         name.removeprefix("large_")
         for name in files.column_names
@@ -183,14 +185,14 @@ def current_data(place: IndexPlace, metadata: Metadata) -> IndexData:
     tables = {name: place.large(name).open() for name in large}
     mark = hashlib.blake2b(digest_size=16)
     for part in (
-        version, list_version, metadata.declarations, found.pending, found.missing,
-        sorted(found.valid_names), [(n, t and t.version()) for n, t in sorted(tables.items())],
+        version, list_version, metadata.declarations, states.pending, states.missing,
+        sorted(states.valid_names), [(n, t and t.version()) for n, t in sorted(tables.items())],
     ):  # fmt: skip
         mark.update(repr(part).encode())
     return IndexData(
         files=files,
-        pending=found.pending,
-        missing=found.missing,
+        pending=states.pending,
+        missing=states.missing,
         declarations=metadata.declarations,
         version=mark.hexdigest(),
         open_large=partial(_opened, tables, place),

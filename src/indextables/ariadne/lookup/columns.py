@@ -1,7 +1,7 @@
-"""What an index knows of each of its columns, as evidence that lookups ask.
+"""What an index knows about each of its columns, as evidence that lookups use.
 
 A column whose kind keeps something is evidence for the files where it was built, and nothing is
-known for the others. All of it is made when it is first asked for and kept as long as the lookup.
+known for the others. It is decoded when it is first used and kept as long as the lookup.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from indextables.ariadne.values import Words
 from indextables.plan.statistics import Flags
 
 
-class KnownColumns:
+class IndexedColumns:
     """The columns of one version of an index. `schema` is that of the files.
 
-    Of a value with a temporal index only the file with its newest time counts. With `all_rows` the
-    files are meant as they are: any file with the value counts, and the name of a computed or
-    exploded index column is that of the files' own column, of which nothing is known.
+    Of a value with a temporal index only the file with its newest time counts. With `all_rows`
+    any file with the value counts, and the name of a computed or exploded index column is that of
+    the files' own column, about which nothing is known.
     """
 
     def __init__(self, data: IndexData, schema: pa.Schema, *, all_rows: bool) -> None:
@@ -45,18 +45,18 @@ class KnownColumns:
     @functools.cached_property
     def types(self) -> dict[str, pa.DataType]:
         """The type of the values of each index column, whether or not it is built."""
-        found: dict[str, Any] = {}
+        types: dict[str, Any] = {}
         for declaration in self.data.declarations:
-            kind = self._type(declaration)
-            if kind is not None:
-                found[declaration.name] = kind
-        return found
+            data_type = self._type(declaration)
+            if data_type is not None:
+                types[declaration.name] = data_type
+        return types
 
     @functools.cached_property
     def names(self) -> pa.Schema:
         """The columns that a condition may name: of the files, and those that indexes add."""
-        known = {f.name: f.type for f in self.schema} | self.types
-        return pa.schema(list(known.items()))
+        types = {f.name: f.type for f in self.schema} | self.types
+        return pa.schema(list(types.items()))
 
     @functools.cached_property
     def has_rows(self) -> Flags:
@@ -74,7 +74,7 @@ class KnownColumns:
             return None
         stored = self._column(storage_column(declaration))
         counts = self._counts(declaration)
-        kind = self.types[name]
+        data_type = self.types[name]
         if declaration.kind in VALUE_KINDS:
             return Values(
                 name,
@@ -87,9 +87,9 @@ class KnownColumns:
         if declaration.kind == "temporal":
             return self._temporal(name, counts, stored)
         if declaration.kind == "bloom":
-            return BloomFilters(counts, kind, stored)
+            return BloomFilters(counts, data_type, stored)
         if declaration.kind == "range":
-            return Bounds(counts, kind, stored)
+            return Bounds(counts, data_type, stored)
         return Nulls(counts)
 
     @functools.cache  # noqa: B019
@@ -130,14 +130,14 @@ class KnownColumns:
 
     def _temporal(self, name: str, counts: Counts, stored: Any) -> Values:
         # Without an array there were too many values to keep; nothing is known of that file.
-        known = counts.is_known & np.asarray(stored.is_valid(), np.bool_)
+        is_known = counts.is_known & np.asarray(stored.is_valid(), np.bool_)
         offsets, pairs = stored.offsets, stored.values
         parts = [pc.struct_field(pairs, part) for part in ("value", "max_ts")]
         values = pa.ListArray.from_arrays(offsets, parts[0], mask=stored.is_null())
         stamps = pa.ListArray.from_arrays(offsets, parts[1], mask=stored.is_null())
         return Values(
             name,
-            Counts(known, counts.may_be_null | ~known, counts.may_be_value | ~known),
+            Counts(is_known, counts.may_be_null | ~is_known, counts.may_be_value | ~is_known),
             values,
             table=lambda: None,
             filenames=self._column("filename"),

@@ -29,7 +29,7 @@ from indextables.predicate import Compare, Condition, In, IsNull
 from indextables.split.row_filter import evaluate
 
 _UNCUT = 2**31
-"""Bounds of a range index are whole, however long."""
+"""The bounds of a range index are not truncated, however long they are."""
 
 
 class Evidence(Protocol):
@@ -127,7 +127,7 @@ class BloomFilters:
     """Bloom filters of a column. A file with no filter although it was built has no value."""
 
     counts: Counts
-    kind: pa.DataType
+    data_type: pa.DataType
     stored: Any
 
     @functools.cached_property
@@ -139,11 +139,13 @@ class BloomFilters:
 
     def possible(self, node: Condition) -> Possible:
         """Equalities may be excluded, and nulls by their number."""
-        wanted = equality(node)
-        found = Nulls(self.counts).possible(node)
-        if wanted is None:
-            return found
-        return Possible(self.holds_any(pa.array(wanted, self.kind)), found.false, found.null)
+        equal_to = equality(node)
+        by_nulls = Nulls(self.counts).possible(node)
+        if equal_to is None:
+            return by_nulls
+        return Possible(
+            self.holds_any(pa.array(equal_to, self.data_type)), by_nulls.false, by_nulls.null
+        )
 
     def holds(self, values: Any) -> Flags:
         """Which files may hold which values."""
@@ -160,7 +162,7 @@ class Bounds:
     """The least and the greatest value of a column in each file."""
 
     counts: Counts
-    kind: pa.DataType
+    data_type: pa.DataType
     stored: Any
     """A struct of `min` and `max` for each file."""
 
@@ -168,16 +170,16 @@ class Bounds:
     def ranges(self) -> ValueRange:
         """The bounds as comparisons use them."""
         lower, upper = (pc.struct_field(self.stored, name) for name in ("min", "max"))
-        known = self.counts.is_known
+        is_known = self.counts.is_known
         return value_range(
-            self.kind,
-            Decoded(lower, known & np.asarray(lower.is_valid(), np.bool_)),
-            Decoded(upper, known & np.asarray(upper.is_valid(), np.bool_)),
+            self.data_type,
+            Decoded(lower, is_known & np.asarray(lower.is_valid(), np.bool_)),
+            Decoded(upper, is_known & np.asarray(upper.is_valid(), np.bool_)),
             truncation_length=_UNCUT,
             may_be_value=self.counts.may_be_value,
             may_be_null=self.counts.may_be_null,
-            # Whether bounds of floats count NaN depends on who took them.
-            may_be_nan=np.ones_like(known),
+            # Whether bounds of floats count NaN depends on the writer.
+            may_be_nan=np.ones_like(is_known),
         )
 
     def possible(self, node: Condition) -> Possible:
@@ -192,21 +194,21 @@ class Bounds:
         if pa.types.is_floating(together.type):
             together = pc.add(together, pa.scalar(0.0, together.type))
         ranks = np.asarray(pc.rank(together, tiebreaker="dense"), np.int64)
-        lower, upper, wanted = np.split(ranks, [len(ranges.lower), 2 * len(ranges.lower)])
-        above = (lower[:, None] <= wanted[None, :]) | ~ranges.has_lower[:, None]
-        below = (wanted[None, :] <= upper[:, None]) | ~ranges.has_upper[:, None]
-        found: Flags = (above & below) & ranges.may_be_value[:, None]
+        lower, upper, asked = np.split(ranks, [len(ranges.lower), 2 * len(ranges.lower)])
+        above = (lower[:, None] <= asked[None, :]) | ~ranges.has_lower[:, None]
+        below = (asked[None, :] <= upper[:, None]) | ~ranges.has_upper[:, None]
+        answer: Flags = (above & below) & ranges.may_be_value[:, None]
         if pa.types.is_floating(together.type):
             is_nan = np.asarray(pc.fill_null(pc.is_nan(values), False), np.bool_)
-            found |= is_nan[None, :] & (ranges.may_be_nan & ranges.may_be_value)[:, None]
-        return found
+            answer |= is_nan[None, :] & (ranges.may_be_nan & ranges.may_be_value)[:, None]
+        return answer
 
     def holds_any(self, values: Any) -> Flags:
         """Which files may hold a value between the least and the greatest of these."""
-        found = values.drop_null()
-        if not len(found) or pa.types.is_floating(found.type):
-            return self.ranges.may_be_value & bool(len(found))
-        ends: Any = pc.min_max(found)
+        present = values.drop_null()
+        if not len(present) or pa.types.is_floating(present.type):
+            return self.ranges.may_be_value & bool(len(present))
+        ends: Any = pc.min_max(present)
         low, high = (self.ranges.versus(ends[end].as_py()) for end in ("min", "max"))
         return (low.equal | low.above) & (high.equal | high.below)
 
@@ -226,12 +228,12 @@ class Inverted:
     stamps: Any = None
     """The newest time of each, as a number; for a temporal index."""
 
-    def pairs(self, wanted: Hashes) -> tuple[Any, Any]:
-        """Where the wanted hashes are: the number of each in `wanted`, and its place here."""
-        first = np.searchsorted(self.hashes, wanted, "left")
-        last = np.searchsorted(self.hashes, wanted, "right")
+    def pairs(self, hashes_asked: Hashes) -> tuple[Any, Any]:
+        """Where some hashes are: the number of each in `hashes_asked`, and its place here."""
+        first = np.searchsorted(self.hashes, hashes_asked, "left")
+        last = np.searchsorted(self.hashes, hashes_asked, "right")
         counts = last - first
-        which = np.repeat(np.arange(len(wanted)), counts)
+        which = np.repeat(np.arange(len(hashes_asked)), counts)
         ends = np.cumsum(counts)
         return which, np.arange(len(which)) + np.repeat(first - (ends - counts), counts)
 
@@ -291,17 +293,17 @@ class Values:
 
     def possible(self, node: Condition) -> Possible:
         """Exact for arrays; for value tables an equality is exact, and nothing else known."""
-        wanted = equality(node)
+        equal_to = equality(node)
         if isinstance(node, IsNull):
-            found = null_test(self.counts)
-        elif wanted is not None:
-            found = self._equal(node, pa.array(wanted, self.flat.type))
+            answer = null_test(self.counts)
+        elif equal_to is not None:
+            answer = self._equal(node, pa.array(equal_to, self.flat.type))
         else:
-            found = self._evaluated(node)
+            answer = self._evaluated(node)
         if self.per_row:
-            return found
-        # A row with several elements may hold a value and others as well, or none at all.
-        return Possible(found.true, ~self._no(), ~self._no())
+            return answer
+        # A row with several elements may hold a value and others as well, or have no value.
+        return Possible(answer.true, ~self._no(), ~self._no())
 
     def holds(self, values: Any) -> Flags:
         """Which files hold which values."""
@@ -330,8 +332,8 @@ class Values:
             answer[self.is_large if files is None else files] = True
         return answer
 
-    def _equal(self, node: Condition, wanted: Any) -> Possible:
-        hashes = np.unique(hash_values(wanted))
+    def _equal(self, node: Condition, values_asked: Any) -> Possible:
+        hashes = np.unique(hash_values(values_asked))
         is_met = self._holds_any(hashes)
         _, places = self.inverted.pairs(hashes)
         met = np.bincount(self.inverted.files[places], minlength=len(self))
@@ -373,25 +375,25 @@ class Values:
         return which[keep], places[keep]
 
     def _in_table(self, hashes: Hashes) -> tuple[Any, Any]:
-        """Files and numbers of the hashes that the value table has; None if it cannot tell."""
+        """Files and numbers of the hashes in the value table; None if it cannot be searched."""
         table = self.table()
-        found = None if table is None else table.find(hashes)
-        if found is None:
+        matching_rows = None if table is None else table.find(hashes)
+        if matching_rows is None:
             return None, None
-        positions: Any = pc.index_in(found.column("filename"), value_set=self.filenames)
+        positions: Any = pc.index_in(matching_rows.column("filename"), value_set=self.filenames)
         files = np.asarray(pc.fill_null(positions, -1).to_numpy(), np.int64)
-        stored: Any = found.column("hash").to_numpy()
+        stored: Any = matching_rows.column("hash").to_numpy()
         order = np.argsort(hashes, kind="stable")
         ranked = hashes[order]
-        # A value may be wanted twice; every wish is answered.
+        # A value may be asked for twice; both get the answer.
         first = np.searchsorted(ranked, stored.view(np.uint64), "left")
         last = np.searchsorted(ranked, stored.view(np.uint64), "right")
         counts = last - first
         ends = np.cumsum(counts)
         numbers = np.arange(int(counts.sum())) + np.repeat(first - (ends - counts), counts)
         files = np.repeat(files, counts)
-        known = (files >= 0) & self.is_large[np.maximum(files, 0)]
-        return files[known], order[numbers[known]]
+        is_indexed = (files >= 0) & self.is_large[np.maximum(files, 0)]
+        return files[is_indexed], order[numbers[is_indexed]]
 
     def _no(self) -> Flags:
         return np.zeros(len(self), np.bool_)

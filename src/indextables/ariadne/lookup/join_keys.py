@@ -40,52 +40,54 @@ def locate_frame(
     }
     if not names:
         return lookup.everything(), None
-    wanted = df
+    keys_frame = df
     if df.columns != list(names) or df.columns != list(names.values()):
-        wanted = df.select(*(df[quoted_name(theirs)].alias(ours) for theirs, ours in names.items()))
-    keys = _collected(wanted)
+        keys_frame = df.select(
+            *(df[quoted_name(theirs)].alias(ours) for theirs, ours in names.items())
+        )
+    keys = _collected(keys_frame)
     if keys.num_rows <= MOST_KEYS:
         return view.locate_keys(keys), keys
-    return _by_bounds(lookup, wanted), None
+    return _by_bounds(lookup, keys_frame), None
 
 
-def _collected(wanted: DataFrame) -> pa.Table:
+def _collected(keys_frame: DataFrame) -> pa.Table:
     """The different rows of keys without a null, or one more than the most that are collected."""
     from indextables.spark.bridge.frames import estimated_size
 
-    if estimated_size(wanted) > _SMALL:
-        # Before the limit: what is cut off has to be noticed by the number of rows.
-        for name in wanted.columns:
-            wanted = wanted.where(wanted[quoted_name(name)].isNotNull())
-        return wanted.distinct().limit(MOST_KEYS + 1).toArrow()
+    if estimated_size(keys_frame) > _SMALL:
+        # Before the limit: the number of rows shows whether it was reached.
+        for name in keys_frame.columns:
+            keys_frame = keys_frame.where(keys_frame[quoted_name(name)].isNotNull())
+        return keys_frame.distinct().limit(MOST_KEYS + 1).toArrow()
     # A shuffle to find the different ones among few rows takes longer than the rows.
-    keys = wanted.toArrow().drop_null()
+    keys = keys_frame.toArrow().drop_null()
     if any(pa.types.is_nested(field.type) for field in keys.schema):
         return keys
     return keys.group_by(keys.column_names, use_threads=False).aggregate([])
 
 
-def _by_bounds(lookup: Lookup, wanted: DataFrame) -> Located:
+def _by_bounds(lookup: Lookup, keys_frame: DataFrame) -> Located:
     """Files that hold values between the least and the greatest key."""
     from pyspark.sql import functions as f
 
     ordered = [
         field.name
-        for field in wanted.schema
-        if (kind := lookup.types.get(field.name)) is not None
+        for field in keys_frame.schema
+        if (data_type := lookup.types.get(field.name)) is not None
         and (
             field.dataType.typeName() in ("byte", "short", "integer", "long", "date")
             # Texts have another order than the numbers and days that they equal.
-            or (field.dataType.typeName() == "string" and pa.types.is_string(kind))
+            or (field.dataType.typeName() == "string" and pa.types.is_string(data_type))
         )
     ]
     if not ordered:
         return lookup.everything()
     ends = [f.array(f.min(quoted_name(n)), f.max(quoted_name(n))).alias(n) for n in ordered]
-    found = wanted.select(*ends).toArrow()
+    bounds_row = keys_frame.select(*ends).toArrow()
     parts = []
     for name in ordered:
-        bounds: Any = found.column(name).combine_chunks()
+        bounds: Any = bounds_row.column(name).combine_chunks()
         both = as_type(bounds.flatten(), lookup.types[name])
         if not both.is_unknown.any() and both.values.null_count == 0:
             try:
@@ -106,25 +108,25 @@ def _is_plain(df: DataFrame, theirs: str, lookup: Lookup, ours: str) -> bool:
         VariantType,
     )
 
-    def plain(kind: DataType) -> bool:
-        if isinstance(kind, StringType):
-            return kind.simpleString() == "string"  # a collation has an equality of its own
-        if isinstance(kind, (CalendarIntervalType, MapType, VariantType)):
+    def plain(data_type: DataType) -> bool:
+        if isinstance(data_type, StringType):
+            return data_type.simpleString() == "string"  # a collation has an equality of its own
+        if isinstance(data_type, (CalendarIntervalType, MapType, VariantType)):
             return False
-        inner = [field.dataType for field in getattr(kind, "fields", [])]
-        if hasattr(kind, "elementType"):
-            inner.append(kind.elementType)
+        inner = [field.dataType for field in getattr(data_type, "fields", [])]
+        if hasattr(data_type, "elementType"):
+            inner.append(data_type.elementType)
         return all(map(plain, inner))
 
     given = df.schema[matching_name(theirs, df.columns)].dataType
     return lookup.types.get(ours) is not None and plain(given)
 
 
-def matching_name(name: str, known: Sequence[str]) -> str:
-    """A name as one of the known ones spells it."""
-    if name in known:
+def matching_name(name: str, candidates: Sequence[str]) -> str:
+    """A name in the spelling of the candidate that equals it but for the case."""
+    if name in candidates:
         return name
-    return next((other for other in known if other.lower() == name.lower()), name)
+    return next((other for other in candidates if other.lower() == name.lower()), name)
 
 
 _DAY = 86_400_000_000
@@ -136,7 +138,7 @@ _LISTED = 64
 
 def key_values(lookup: Lookup, keys: pa.Table) -> list[tuple[str, Any]]:
     """Columns of the files, and the values of which every row with one of the keys has one."""
-    found = []
+    pushed = []
     for name in keys.column_names:
         declaration = lookup.data.declarations.get(name)
         if name not in lookup.schema.names or isinstance(declaration, (Computed, Exploded)):
@@ -146,22 +148,22 @@ def key_values(lookup: Lookup, keys: pa.Table) -> list[tuple[str, Any]]:
         if converted.is_unknown.any() or not len(values) or not _is_simple(values.type):
             continue
         if not _has_far_days(values):
-            found.append((name, values.unique()))
-    return found
+            pushed.append((name, values.unique()))
+    return pushed
 
 
-def _is_simple(kind: Any) -> bool:
+def _is_simple(data_type: Any) -> bool:
     return (
-        pa.types.is_integer(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_date32(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_timestamp(kind)
+        pa.types.is_integer(data_type)
+        or pa.types.is_string(data_type)
+        or pa.types.is_date32(data_type)
+        or pa.types.is_decimal(data_type)
+        or pa.types.is_timestamp(data_type)
     )
 
 
 def _has_far_days(values: Any) -> bool:
-    """Whether there are days that Python cannot tell Spark: it knows the years 1 to 9999."""
+    """Whether there are days that Python cannot pass to Spark: it has the years 1 to 9999."""
     is_day = pa.types.is_date32(values.type)
     if not is_day and not pa.types.is_timestamp(values.type):
         return False
@@ -174,14 +176,14 @@ def condition(name: str, values: Any) -> Column:
     """That a column has one of some values, or one between the least and the greatest."""
     from pyspark.sql import functions as f
 
-    kind = values.type
-    if pa.types.is_integer(kind):
+    data_type = values.type
+    if pa.types.is_integer(data_type):
         return f.expr(f"{quoted_name(name)} {_among(values)}")
     column = f.col(quoted_name(name))
     if len(values) <= _LISTED:
-        return column.isin([_literal(value, kind) for value in values])
+        return column.isin([_literal(value, data_type) for value in values])
     ends: Any = pc.min_max(values)
-    return column.between(_literal(ends["min"], kind), _literal(ends["max"], kind))
+    return column.between(_literal(ends["min"], data_type), _literal(ends["max"], data_type))
 
 
 def _among(numbers: Any) -> str:
@@ -192,10 +194,10 @@ def _among(numbers: Any) -> str:
     return f"BETWEEN {ends['min']} AND {ends['max']}"
 
 
-def _literal(value: Any, kind: Any) -> Column:
+def _literal(value: Any, data_type: Any) -> Column:
     from pyspark.sql import functions as f
 
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(data_type):
         micros = f.timestamp_micros(f.lit(value.cast(pa.int64()).as_py()))
-        return micros if kind.tz is not None else f.to_timestamp_ntz(f.lit(str(value.as_py())))
+        return micros if data_type.tz is not None else f.to_timestamp_ntz(f.lit(str(value.as_py())))
     return f.lit(value.as_py())

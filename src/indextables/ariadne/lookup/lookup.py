@@ -17,12 +17,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from indextables.ariadne.lookup.columns import KnownColumns
+from indextables.ariadne.lookup.columns import IndexedColumns
 from indextables.ariadne.lookup.evidence import Counts, Evidence, Nulls
 from indextables.ariadne.model import IndexData
 from indextables.ariadne.values import Keys, as_type
@@ -45,16 +45,19 @@ from indextables.predicate.coercion import is_in
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
 
-if TYPE_CHECKING:
-    pass
-
 _MOST_PAIRS = 1 << 24
-"""Pairs of file and key that are looked at one by one; beyond, columns are judged by themselves."""
+"""Pairs of file and key that are checked one by one; beyond, each column is checked by itself."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one condition left over."""
+    """What one condition of a query kept.
+
+    Args:
+        condition: The condition, as text.
+        index: The kinds of index that were used for it.
+        kept: How many indexed files are candidates after it and those before it.
+    """
 
     condition: str
     index: str
@@ -63,12 +66,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Located:
-    """The candidate files of a query, and how they were found."""
+    """The candidate files of a query, and how they were found. Printed, a line for each condition.
+
+    Args:
+        files: The paths of the candidates.
+        total: How many files the index has.
+        pending: How many of `files` are candidates because they are not indexed.
+        steps: What each condition kept.
+    """
 
     files: tuple[str, ...]
     total: int
     pending: int
-    """How many of `files` are candidates because they are not indexed."""
     steps: tuple[Step, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
@@ -96,13 +105,13 @@ class Lookup:
         self.data = data
         self.schema = schema
         self.timezone = timezone
-        self.known = KnownColumns(data, schema, all_rows=all_rows)
-        self.count = self.known.count
+        self.columns = IndexedColumns(data, schema, all_rows=all_rows)
+        self.count = self.columns.count
 
     @property
     def types(self) -> dict[str, pa.DataType]:
         """The type of the values of each index column, whether or not it is built."""
-        return self.known.types
+        return self.columns.types
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -110,16 +119,16 @@ class Lookup:
         """Files that may hold, in every column, one of its values. A null equals nothing."""
         what = "Cannot locate files"
         if not isinstance(values, Mapping):
-            raise AriadneArgumentError(what, [f"{values!r} is no mapping of columns to values"])
+            raise AriadneArgumentError(what, [f"{values!r} is not a mapping of columns to values"])
         self.check_indexed(values, what=what)
         # A text is a list too, of its letters.
         if single := [
-            f"'{name}' has no list of values but {found!r}"
-            for name, found in values.items()
-            if isinstance(found, str | bytes) or not isinstance(found, Iterable)
+            f"'{name}' has no list of values but {given!r}"
+            for name, given in values.items()
+            if isinstance(given, str | bytes) or not isinstance(given, Iterable)
         ]:
             raise AriadneArgumentError(what, single)
-        return self._located([self._any_of(name, list(found)) for name, found in values.items()])
+        return self._located([self._any_of(name, list(given)) for name, given in values.items()])
 
     def where(self, condition: str | Predicate) -> Located:
         """Files that may hold a row for which the condition is true."""
@@ -142,21 +151,21 @@ class Lookup:
     def parse(self, condition: str) -> Predicate:
         """A condition as text, over the columns of the files and the names of index columns."""
         try:
-            return parse_predicate(condition, self.known.names, timezone=self.timezone)
+            return parse_predicate(condition, self.columns.names, timezone=self.timezone)
         except UnknownColumnError as error:
             raise ColumnNotFoundError(
-                "Cannot locate files", [str(error)], available=self.known.names.names
+                "Cannot locate files", [str(error)], available=self.columns.names.names
             ) from None
 
     def keep(self, predicate: Predicate) -> Flags:
         """For each indexed file: may a row make the predicate true?"""
-        return possible(predicate, self, self.count).true & self.known.has_rows
+        return possible(predicate, self, self.count).true & self.columns.has_rows
 
     # --- what `possible` asks ----------------------------------------------------------------
 
     def condition(self, node: Condition) -> Possible:
         """What a condition on one column may be."""
-        evidence = None if node.column.path[1:] else self.known.evidence(node.column.root)
+        evidence = None if node.column.path[1:] else self.columns.evidence(node.column.root)
         return self._anything() if evidence is None else evidence.possible(node)
 
     def search(self, node: Search) -> Possible:
@@ -165,23 +174,23 @@ class Lookup:
         names = [d.name for d in self.data.declarations.of_kind("text")]
         if node.column is None or node.column.path[1:] or node.column.root not in names:
             return Possible(yes, yes, ~yes)
-        return Possible(self.known.words(node.column.root).may_match(node.query), yes, ~yes)
+        return Possible(self.columns.words(node.column.root).may_match(node.query), yes, ~yes)
 
     def _anything(self) -> Possible:
         yes = np.ones(self.count, np.bool_)
         return Possible(yes, yes, yes)
 
     def check_indexed(self, names: Iterable[str], *, what: str) -> None:
-        """Refuse names that are no columns, and columns without an index."""
+        """Refuse names that are not columns, and columns without an index."""
         given = list(names)
-        known = self.data.declarations.names
-        unknown = [n for n in given if n not in known and n not in self.schema.names]
+        indexed = self.data.declarations.names
+        unknown = [n for n in given if n not in indexed and n not in self.schema.names]
         if unknown:
             problems = [f"there is no column '{name}'" for name in unknown]
-            raise ColumnNotFoundError(what, problems, available=self.known.names.names)
-        bare = [f"'{name}' has no index" for name in given if name not in known]
+            raise ColumnNotFoundError(what, problems, available=self.columns.names.names)
+        bare = [f"'{name}' has no index" for name in given if name not in indexed]
         if bare:
-            raise AriadneArgumentError(what, [*bare, f"indexed are {', '.join(known) or 'none'}"])
+            raise AriadneArgumentError(what, [*bare, f"indexed are {', '.join(indexed) or 'none'}"])
 
     # --- keys --------------------------------------------------------------------------------
 
@@ -190,32 +199,32 @@ class Lookup:
         columns = [self._keys(name, keys.column(name)) for name in keys.column_names]
         # A row with a part that equals nothing cannot match.
         rows = np.ones(keys.num_rows, np.bool_)
-        for found in columns:
-            rows &= found.can_match
+        for column in columns:
+            rows &= column.can_match
         if not rows.any():
             return np.zeros(self.count, np.bool_)
         together = self.count * int(rows.sum()) <= _MOST_PAIRS
         kept = np.ones((self.count, int(rows.sum()) if together else 1), np.bool_)
-        for found in columns:
-            kept &= found.each(rows) if together else found.any(rows)[:, None]
-        return kept.any(axis=1) & self.known.has_rows
+        for column in columns:
+            kept &= column.each(rows) if together else column.any(rows)[:, None]
+        return kept.any(axis=1) & self.columns.has_rows
 
     def _keys(self, name: str, column: Any) -> _KeyColumn:
-        evidence, kind = self.known.evidence(name), self.types.get(name)
-        if evidence is None or kind is None:
+        evidence, data_type = self.columns.evidence(name), self.types.get(name)
+        if evidence is None or data_type is None:
             keys = Keys(pa.nulls(len(column)), np.asarray(column.is_valid(), np.bool_))
             return _KeyColumn(keys, Nulls(Counts.unknown(self.count)))
-        return _KeyColumn(as_type(column, kind), evidence)
+        return _KeyColumn(as_type(column, data_type), evidence)
 
     # --- parts -------------------------------------------------------------------------------
 
     def _any_of(self, name: str, values: Sequence[Any]) -> tuple[str, str, Flags]:
         declaration = self.data.declarations.get(name)
         assert declaration is not None
-        told = f"{name} IN ({len(values):,} values)"
-        kind = self.types.get(name)
+        condition = f"{name} IN ({len(values):,} values)"
+        data_type = self.types.get(name)
         given = [value for value in values if value is not None]
-        if kind is None:
+        if data_type is None:
             kept = np.full(self.count, bool(given))
         elif declaration.kind == "text":
             asked = [
@@ -223,22 +232,24 @@ class Lookup:
                 for text in given
             ]
             kept = self.keep(disjunction(*asked))
-        elif pa.types.is_nested(kind):
-            kept = self.keep_keys(pa.table({name: pa.array(given, kind)}))
+        elif pa.types.is_nested(data_type):
+            kept = self.keep_keys(pa.table({name: pa.array(given, data_type)}))
         else:
-            node = is_in(Column((name,)), kind, given, timezone=self.timezone) if given else FALSE
+            node = (
+                is_in(Column((name,)), data_type, given, timezone=self.timezone) if given else FALSE
+            )
             kept = self.keep(node)
-        return told, declaration.kind, kept
+        return condition, declaration.kind, kept
 
     def _located(self, parts: Sequence[tuple[str, str, Flags]]) -> Located:
-        kept = self.known.has_rows.copy()
+        kept = self.columns.has_rows.copy()
         steps = []
-        for told, kind, flags in parts:
+        for condition, index_kinds, flags in parts:
             kept &= flags
-            steps.append(Step(told, kind, int(kept.sum())))
-        found: Any = self.data.files.column("filename").filter(pa.array(kept))
+            steps.append(Step(condition, index_kinds, int(kept.sum())))
+        names: Any = self.data.files.column("filename").filter(pa.array(kept))
         return Located(
-            files=(*found.to_pylist(), *self.data.pending),
+            files=(*names.to_pylist(), *self.data.pending),
             total=self.count + len(self.data.pending),
             pending=len(self.data.pending),
             steps=tuple(steps),

@@ -34,7 +34,7 @@ Identity: TypeAlias = tuple[str, str, str, str, bool]
 
 @dataclass(frozen=True)
 class IndexView:
-    """An index with its metadata and its data, both read at one moment."""
+    """An index with its metadata and its data, of one version each."""
 
     place: IndexPlace
     metadata: Metadata

@@ -34,7 +34,7 @@ from indextables.ariadne.model.rows import (
     IndexData,
     columns_of,
     large_folder,
-    settings_hold,
+    settings_match,
 )
 
 __all__ = [
@@ -66,7 +66,7 @@ __all__ = [
     "metadata_json",
     "needed_columns",
     "not_comparable",
-    "settings_hold",
+    "settings_match",
     "storage_column",
     "type_of",
     "types_of",

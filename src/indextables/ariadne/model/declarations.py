@@ -34,7 +34,7 @@ class Regular:
 
     @property
     def name(self) -> str:
-        """The name under which the index column is asked for."""
+        """The name of the index column in queries and joins."""
         return self.column
 
 
@@ -151,12 +151,12 @@ def companions(declaration: Declaration) -> dict[str, pa.DataType]:
     ['nulls_user', 'distinct_user', 'large_user', 'auto_bloom_user']
     """
     name = declaration.name
-    found: dict[str, pa.DataType] = {f"nulls_{name}": pa.int64()}
+    columns: dict[str, pa.DataType] = {f"nulls_{name}": pa.int64()}
     if declaration.kind in VALUE_KINDS:
-        found[f"distinct_{name}"] = pa.int64()
-        found[f"large_{name}"] = pa.string()
-        found[f"auto_bloom_{name}"] = pa.binary()
-    return found
+        columns[f"distinct_{name}"] = pa.int64()
+        columns[f"large_{name}"] = pa.string()
+        columns[f"auto_bloom_{name}"] = pa.binary()
+    return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Declarations:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names under which index columns are asked for."""
+        """The names of the index columns in queries and joins."""
         return tuple(d.name for d in self.all)
 
     def get(self, name: str) -> Declaration | None:
@@ -189,14 +189,14 @@ class Declarations:
         return Declarations(tuple(d for d in self.all if storage_column(d) not in built))
 
     def with_(self, declaration: Declaration) -> Declarations:
-        """These and one more, in the order of kinds. One that is there already changes nothing."""
+        """These and one more, in the order of kinds. One that is declared changes nothing."""
         if declaration in self.all:
             return self
         return Declarations(tuple(sorted((*self.all, declaration), key=lambda d: _ORDER[d.kind])))
 
 
 def needed_columns(declaration: Declaration) -> tuple[str, ...]:
-    """The columns of the files that a declaration reads; of an expression nobody knows here."""
+    """The columns that a declaration reads; those of an expression are not known here."""
     match declaration:
         case Computed():
             return ()
@@ -208,46 +208,46 @@ def needed_columns(declaration: Declaration) -> tuple[str, ...]:
             return (declaration.column,)
 
 
-def element_type(kind: Any, path: str) -> Any:
-    """The type of a field, by its dotted path, of the structs in an array; None if it has none."""
-    found = kind.value_type
+def element_type(data_type: Any, path: str) -> Any:
+    """The type of a field of the structs in an array, by its dotted path; None if it is missing."""
+    nested_type = data_type.value_type
     for part in path.split("."):
-        if not pa.types.is_struct(found) or part not in [f.name for f in found.fields]:
+        if not pa.types.is_struct(nested_type) or part not in [f.name for f in nested_type.fields]:
             return None
-        found = found.field(part).type
-    return found
+        nested_type = nested_type.field(part).type
+    return nested_type
 
 
 def field_type(schema: pa.Schema, path: str) -> pa.DataType | None:
     """The type of a column, or of a field inside structs by its dotted path."""
     if path in schema.names:
-        kind: pa.DataType = schema.field(path).type
-        return kind
+        data_type: pa.DataType = schema.field(path).type
+        return data_type
     first, _, rest = path.partition(".")
     if not rest or first not in schema.names:
         return None
-    found: Any = schema.field(first).type
+    nested_type: Any = schema.field(first).type
     for part in rest.split("."):
-        if not pa.types.is_struct(found) or part not in [f.name for f in found.fields]:
+        if not pa.types.is_struct(nested_type) or part not in [f.name for f in nested_type.fields]:
             return None
-        found = found.field(part).type
-    return found  # type: ignore[no-any-return]
+        nested_type = nested_type.field(part).type
+    return nested_type  # type: ignore[no-any-return]
 
 
-def not_comparable(kind: Any) -> str | None:
+def not_comparable(data_type: Any) -> str | None:
     """Why values of a type cannot be index values; None if they can.
 
     >>> not_comparable(pa.map_(pa.string(), pa.int32()))
     'maps cannot be compared'
     """
-    if kind is None:
+    if data_type is None:
         return "there is no such field"
-    if pa.types.is_map(kind):
+    if pa.types.is_map(data_type):
         return "maps cannot be compared"
-    if pa.types.is_struct(kind):
-        return next(filter(None, (not_comparable(f.type) for f in kind.fields)), None)
-    if pa.types.is_list(kind):
-        return not_comparable(kind.value_type)
+    if pa.types.is_struct(data_type):
+        return next(filter(None, (not_comparable(f.type) for f in data_type.fields)), None)
+    if pa.types.is_list(data_type):
+        return not_comparable(data_type.value_type)
     return None
 
 
@@ -268,7 +268,7 @@ def type_of(declaration: Declaration, schema: pa.Schema, computed: pa.DataType |
             return field_type(schema, declaration.column)
 
 
-def check(new: Declaration, known: Declarations, schema: pa.Schema) -> None:
+def check(new: Declaration, declared: Declarations, schema: pa.Schema) -> None:
     """Refuse a declaration that cannot be kept, with everything that is wrong with it.
 
     `ColumnNotFoundError` if a column is missing, `AriadneArgumentError` otherwise.
@@ -276,7 +276,7 @@ def check(new: Declaration, known: Declarations, schema: pa.Schema) -> None:
     if no_texts := list(_no_texts(new)):
         raise AriadneArgumentError(f"Cannot add the {new.kind} index", no_texts)
     missing = list(_missing(new, schema))
-    wrong = [*_bad_names(new), *_bad_types(new, schema), *_clashes(new, known)]
+    wrong = [*_bad_names(new), *_bad_types(new, schema), *_clashes(new, declared)]
     what = f"Cannot add the {new.kind} index '{new.name}'"
     if missing:
         raise ColumnNotFoundError(what, [*missing, *wrong], available=schema.names)
@@ -287,9 +287,9 @@ def check(new: Declaration, known: Declarations, schema: pa.Schema) -> None:
 def _no_texts(new: Declaration) -> Iterator[str]:
     for part in (p.name for p in fields(new) if p.name != "fpr"):
         if not isinstance(value := getattr(new, part), str):
-            yield f"{part} is {value!r}, which is no text"
+            yield f"{part} is {value!r}, which is not text"
     if isinstance(new, Bloom) and not isinstance(new.fpr, float | int):
-        yield f"fpr is {new.fpr!r}, which is no number"
+        yield f"fpr is {new.fpr!r}, which is not a number"
 
 
 def _missing(new: Declaration, schema: pa.Schema) -> Iterator[str]:
@@ -323,48 +323,48 @@ def _bad_types(new: Declaration, schema: pa.Schema) -> Iterator[str]:
         case Computed():
             return
         case Exploded():
-            kind = field_type(schema, new.array_column)
-            if kind is not None and not pa.types.is_list(kind):
-                yield f"'{new.array_column}' is no array"
-            elif kind is not None and (
-                reason := not_comparable(element_type(kind, new.field_path))
+            data_type = field_type(schema, new.array_column)
+            if data_type is not None and not pa.types.is_list(data_type):
+                yield f"'{new.array_column}' is not an array"
+            elif data_type is not None and (
+                reason := not_comparable(element_type(data_type, new.field_path))
             ):
                 yield f"'{new.array_column}' has elements without '{new.field_path}': {reason}"
         case Text():
-            kind = field_type(schema, new.column)
-            if kind is not None and not pa.types.is_string(kind):
-                yield f"'{new.column}' is no text"
+            data_type = field_type(schema, new.column)
+            if data_type is not None and not pa.types.is_string(data_type):
+                yield f"'{new.column}' is not text"
         case Range():
-            kind = field_type(schema, new.column)
-            if kind is not None and pa.types.is_nested(kind):
+            data_type = field_type(schema, new.column)
+            if data_type is not None and pa.types.is_nested(data_type):
                 yield f"'{new.column}' has no order"
         case _:
-            kind = field_type(schema, new.column)
-            if kind is not None and (reason := not_comparable(kind)):
+            data_type = field_type(schema, new.column)
+            if data_type is not None and (reason := not_comparable(data_type)):
                 yield f"'{new.column}': {reason}"
             if isinstance(new, Temporal):
                 yield from _bad_time(new, schema)
-                if kind is not None and pa.types.is_nested(kind):
+                if data_type is not None and pa.types.is_nested(data_type):
                     yield f"'{new.column}' is nested; temporal indexes are over plain values"
 
 
 def _bad_time(new: Temporal, schema: pa.Schema) -> Iterator[str]:
-    kind = field_type(schema, new.timestamp_column)
-    if kind is not None and pa.types.is_nested(kind):
+    data_type = field_type(schema, new.timestamp_column)
+    if data_type is not None and pa.types.is_nested(data_type):
         yield f"'{new.timestamp_column}' has no order"
     if new.column == new.timestamp_column:
         yield "value and time are the same column"
 
 
-def _clashes(new: Declaration, known: Declarations) -> Iterator[str]:
-    same = known.get(new.name)
+def _clashes(new: Declaration, declared: Declarations) -> Iterator[str]:
+    same = declared.get(new.name)
     if same is not None and same.kind != new.kind:
         yield f"'{new.name}' has a {same.kind} index already; a column has one kind of index"
     elif same is not None and same != new:
-        yield f"'{new.name}' is declared already, as {same}; remove the index to declare it anew"
+        yield f"'{new.name}' is already declared, as {same}; remove the index to declare it again"
     if same is not None:
         return
-    taken = {c.lower(): d for d in known for c in (storage_column(d), *companions(d))}
+    taken = {c.lower(): d for d in declared for c in (storage_column(d), *companions(d))}
     for column in (storage_column(new), *companions(new)):
         if other := taken.get(column.lower()):
             yield f"it needs the index table's column '{column}', which '{other.name}' has"

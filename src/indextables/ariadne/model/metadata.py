@@ -1,8 +1,9 @@
 """metadata.json: what an index is over and which columns it keeps.
 
-One JSON object with the origin's field names, so its files of the versions 1 to 10 are read: a
-field that an older version lacks has its default. Newer versions are refused. Fields that nobody
-here knows are kept when the file is written again. Opening an index never writes it.
+One JSON object with the field names of the Scala project Ariadne, whose files of the versions 1 to
+10 can be read: a field that an older version lacks has its default. Newer versions are refused.
+Unknown fields are kept when the file is written again. Opening an index that exists does not write
+it, unless the arguments change it.
 
 Every change reads the newest file, changes it and replaces exactly that one (`put_if_match`); who
 loses the race does it again on what won, so no declaration is ever overwritten by another.
@@ -61,8 +62,8 @@ class Metadata:
 
     def read_option(self, name: str, default: str = "") -> str:
         """An option of Spark's reader, whatever the case of its name."""
-        found = (v for n, v in self.read_options.items() if n.lower() == name.lower())
-        return next(found, default)
+        values = (v for n, v in self.read_options.items() if n.lower() == name.lower())
+        return next(values, default)
 
     def declaring(self, declaration: Declaration) -> Metadata:
         """With one more index column."""
@@ -70,13 +71,13 @@ class Metadata:
 
 
 def parse_metadata(data: bytes, *, path: str) -> Metadata:
-    """Read metadata.json of any version up to ours."""
+    """Parse metadata.json of any supported version."""
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise MetadataMissingOrCorruptError(path, f"it is no JSON ({error})") from None
+        raise MetadataMissingOrCorruptError(path, f"it is not JSON ({error})") from None
     if not isinstance(document, dict):
-        raise MetadataMissingOrCorruptError(path, "it is no JSON object")
+        raise MetadataMissingOrCorruptError(path, "it is not a JSON object")
     _check_versions(document, path)
     problems = [f"it has no {name}" for name in ("format", "schema") if not document.get(name)]
     if problems:
@@ -112,9 +113,9 @@ def _check_versions(document: Mapping[str, Any], path: str) -> None:
         ("metadata_version", METADATA_VERSION, UnsupportedMetadataVersionError),
         ("storage_format_version", STORAGE_FORMAT_VERSION, UnsupportedStorageFormatVersionError),
     ):
-        found = document.get(name)
-        if isinstance(found, int) and found > supported:
-            raise error(path, found=found, supported=supported)
+        version = document.get(name)
+        if isinstance(version, int) and version > supported:
+            raise error(path, found=version, supported=supported)
 
 
 def _declarations(document: Mapping[str, Any]) -> Iterator[Declaration]:
@@ -195,7 +196,7 @@ class MetadataFile:
         self.path = f"{store.uri}/{FILE}"
 
     def exists(self) -> bool:
-        """Whether there is one."""
+        """Whether it exists."""
         try:
             self._store.head(FILE)
         except ObjectNotFoundError:
@@ -203,11 +204,11 @@ class MetadataFile:
         return True
 
     def load(self) -> Metadata:
-        """Read it. `MetadataMissingOrCorruptError` if it is not there or no metadata."""
+        """Read it. `MetadataMissingOrCorruptError` if it does not exist or is damaged."""
         return self._load()[0]
 
     def create(self, metadata: Metadata) -> bool:
-        """Write it if there is none; False if another writer was first."""
+        """Write it if it does not exist; False if another writer was first."""
         try:
             self._store.put_if_absent(FILE, metadata_json(metadata))
         except ObjectExistsError:
@@ -215,26 +216,26 @@ class MetadataFile:
         return True
 
     def change(self, how: Callable[[Metadata], Metadata]) -> Metadata:
-        """Apply a change to the newest content, again if another writer was quicker.
+        """Apply a change to the newest content, again if another writer was faster.
 
         `how` may refuse with an error; nothing is written then, nor if it changes nothing.
         """
         for attempt in range(_ATTEMPTS):
-            found, etag = self._load()
-            wanted = how(found)
-            if wanted == found:
-                return found
+            stored, etag = self._load()
+            changed = how(stored)
+            if changed == stored:
+                return stored
             try:
-                self._store.put_if_match(FILE, metadata_json(wanted), etag)
+                self._store.put_if_match(FILE, metadata_json(changed), etag)
             except ObjectExistsError:
                 time.sleep(random.uniform(0, min(0.01 * 2**attempt, 1)))
                 continue
-            return wanted
+            return changed
         raise ConcurrentUpdateError(self.path, attempts=_ATTEMPTS)
 
     def _load(self) -> tuple[Metadata, str | None]:
         try:
             data, etag = self._store.get_with_etag(FILE)
         except ObjectNotFoundError:
-            raise MetadataMissingOrCorruptError(self.path, "it is not there") from None
+            raise MetadataMissingOrCorruptError(self.path, "it does not exist") from None
         return parse_metadata(data, path=self.path), etag

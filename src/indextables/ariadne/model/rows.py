@@ -17,17 +17,17 @@ value      `<name>`          array of the distinct values that are not null
 temporal   `<name>`          array of (value, max_ts)
 bloom      `bloom_<name>`    a filter of `bloom.build`
 range      `range_<name>`    (min, max); both null if every row is null
-text       `text_<name>`     what `text.build` gives
+text       `text_<name>`     what `words.build` returns
 all        `nulls_<name>`    how many rows (of an exploded one: elements) are null
 value      `distinct_<name>` how many distinct values there are
 value      `large_<name>`    names the data files `<large>-<n>.parquet` of the large table
 value      `auto_bloom_<n>`  a filter of the values, for files whose values are in a large table
 ========== ================= ===============================================================
 
-`built` names the storage columns that were built for the file; a column that is not in it knows
-nothing. A value column that is in `built` but null has its values in `large_indexes/<name>/`. A
-temporal column that is in `built` but null had too many values: it knows nothing. A row with a
-`failure` knows nothing at all.
+`built` names the storage columns that were built for the file; about a column that is not in it
+nothing is known. A value column that is in `built` but null has its values in
+`large_indexes/<name>/`. A temporal column that is in `built` but null had too many values: nothing
+is known about it, nor about any column of a row with a `failure`.
 """
 
 from __future__ import annotations
@@ -73,45 +73,47 @@ _STAGED: list[pa.Field[Any]] = [
 STAGED_SCHEMA = pa.schema(_STAGED)
 
 
-def storage_type(declaration: Declaration, kind: Any, time: Any = None) -> pa.DataType:
-    """The type of a declaration's storage column; `kind` is the type of its values."""
+def storage_type(declaration: Declaration, value_type: Any, time: Any = None) -> pa.DataType:
+    """The type of a declaration's storage column; `value_type` is that of its values."""
     match declaration.kind:
         case "bloom" | "text":
             return pa.binary()
         case "range":
-            return pa.struct([pa.field("min", kind), pa.field("max", kind)])
+            return pa.struct([pa.field("min", value_type), pa.field("max", value_type)])
         case "temporal":
-            pair = pa.struct([pa.field("value", kind), pa.field("max_ts", time)])
+            pair = pa.struct([pa.field("value", value_type), pa.field("max_ts", time)])
             return pa.list_(pa.field("element", pair))
         case _:
-            return pa.list_(pa.field("element", kind))
+            return pa.list_(pa.field("element", value_type))
 
 
-def columns_of(declaration: Declaration, kind: Any, time: Any = None) -> pa.Schema:
+def columns_of(declaration: Declaration, value_type: Any, time: Any = None) -> pa.Schema:
     """All columns of an index row that belong to a declaration."""
-    own = pa.field(storage_column(declaration), storage_type(declaration, kind, time))
-    rest = [pa.field(name, kind) for name, kind in companions(declaration).items()]
+    own = pa.field(storage_column(declaration), storage_type(declaration, value_type, time))
+    rest = [pa.field(name, data_type) for name, data_type in companions(declaration).items()]
     return pa.schema([own, *rest])
 
 
 OPTIONS_MARK = "|options="
-"""Stands before the read options in the text of settings."""
+"""Precedes the read options in the text of settings."""
 FINDING_SETTINGS = ("caseSensitive", "parquet.fieldId.read.enabled")
-"""All that values of plain Parquet columns depend on: by what Spark finds a column in a file."""
+"""The only settings for plain Parquet columns: how Spark finds a column in a file."""
 KEY_COLUMNS = ("filename", "file_size", "modification_time", "etag", "failure", "built", "settings")
 
 
-def settings_hold(stored: str | None, now: str) -> bool:
-    """Whether values that were read under some settings are those that others would give.
+def settings_match(stored: str | None, now: str) -> bool:
+    """Whether values that were read under some settings are valid under others.
 
-    >>> settings_hold("", "zone"), settings_hold("zone", "other"), settings_hold("", "|options=x")
-    (True, False, False)
+    >>> settings_match("", "zone"), settings_match("zone", "other")
+    (True, False)
+    >>> settings_match("", "|options=x")
+    False
     """
     if stored is None:
         return False
     session, _, options = stored.partition(OPTIONS_MARK)
     session_now, _, options_now = now.partition(OPTIONS_MARK)
-    # Values that depend on no session were read of plain columns, found in the usual way.
+    # Values that do not depend on a session are those of plain columns, found by their names.
     is_usual = not any(f"{name}=true".lower() in session_now.lower() for name in FINDING_SETTINGS)
     return options == options_now and session in ("" if is_usual else session_now, session_now)
 
@@ -130,7 +132,7 @@ def large_folder(name: str) -> str:
 
 @dataclass(frozen=True)
 class IndexData:
-    """Everything a lookup needs, as of one moment.
+    """Everything a lookup needs, all of one version.
 
     `files` are the valid index rows. `pending` are files without one: never indexed, rewritten
     since, or unreadable; they are candidates of every lookup. `missing` are those among the
@@ -163,18 +165,18 @@ class IndexData:
 
     def is_built(self, declaration: Declaration) -> pa.Array[Any]:
         """For each row of `files`: was the declaration's column built?"""
-        found: pa.Array[Any] = pa.array(
+        built: pa.Array[Any] = pa.array(
             holds(self.files.column("built"), storage_column(declaration))
         )
-        return found
+        return built
 
 
 def holds(lists: Any, word: str) -> Any:
     """For each list of texts: is the word in it? A null list holds nothing."""
     if isinstance(lists, pa.ChunkedArray):
         lists = lists.combine_chunks()
-    found = np.zeros(len(lists), bool)
+    answer = np.zeros(len(lists), bool)
     parents = np.asarray(pc.list_parent_indices(lists))
     words: Any = pc.equal(lists.flatten(), pa.scalar(word, pa.string()))
-    found[parents[np.asarray(words.fill_null(False)).astype(bool)]] = True
-    return found
+    answer[parents[np.asarray(words.fill_null(False)).astype(bool)]] = True
+    return answer

@@ -1,7 +1,7 @@
 """Delta tables through delta-rs: open, append, upsert, delete, commit files that tasks wrote.
 
-A commit that loses to another writer's is done again on what won; nothing waits for a lock. What
-looks like no Delta table is no table: it is never deleted because of its looks.
+A commit that loses to another writer's is done again on what won; nothing waits for a lock. A
+folder that is not a Delta table is left alone, whatever is in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOST = re.compile(
     r"Generic error: A (Delta Lake )?table already exists at"
     r"|Delta transaction failed, version \d+ already exists"
 )
-"""How delta-rs says that a table or a version was made meanwhile."""
+"""The messages of delta-rs when another writer created the table or the version."""
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|↳")
 
 
@@ -52,7 +52,7 @@ class DeltaPlace:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def open(self) -> DeltaTable | None:
-        """The newest version of the table; None if there is none."""
+        """The newest version of the table; None if it does not exist."""
         from deltalake import DeltaTable
 
         with _Errors(self):
@@ -77,8 +77,8 @@ class DeltaPlace:
             dataset: Any = table.to_pyarrow_dataset()
             names = dataset.schema.names if columns is None else list(columns)
             if among is None:
-                found: pa.Table = dataset.to_table(columns=names)
-                return found
+                every_row: pa.Table = dataset.to_table(columns=names)
+                return every_row
             key, values = among
             # Not as a filter of the read: delta-rs writes text in a type whose statistics Arrow
             # cannot compare.
@@ -90,7 +90,7 @@ class DeltaPlace:
             return pa.Table.from_batches(parts, pa.schema(fields)).select(names)
 
     def append(self, rows: pa.Table) -> None:
-        """Add rows; makes the table, and columns it lacks."""
+        """Add rows; creates the table, and columns that it lacks."""
         from deltalake import write_deltalake
 
         self._retried(
@@ -102,8 +102,8 @@ class DeltaPlace:
     def upsert(self, key: str, rows_of: Callable[[DeltaTable | None], pa.Table | None]) -> bool:
         """Replace the rows with the keys of new ones, and add those with new keys, in one commit.
 
-        `rows_of` makes the new rows from the table as it is (None: there is none) and is asked
-        again when another writer was quicker. False if it gave none.
+        `rows_of` makes the new rows from the table as it is (None if it does not exist) and is
+        called again when another writer was faster. False if it returned no rows.
         """
         return self._retried(lambda: self._upsert(key, rows_of))
 
@@ -116,8 +116,8 @@ class DeltaPlace:
             return False
         with _Errors(self):
             if table is None:
-                # Of two writers that both make the table, one has to see the other's rows. Tried
-                # again by delta-rs, its rows would come beside them.
+                # Of two writers that both create the table, one has to read the other's rows first.
+                # A retry inside delta-rs would add its rows beside them.
                 write_deltalake(
                     self.uri,
                     rows,
@@ -162,7 +162,7 @@ class DeltaPlace:
     def commit(
         self, files: Sequence[DataFile], schema: pa.Schema, *, removed: Sequence[str] = ()
     ) -> None:
-        """Make files that tasks wrote into the table's folder part of it, and take others out."""
+        """Add data files that tasks wrote into the table's folder, and remove others."""
         if files or removed:
             self._retried(lambda: self._commit(files, schema, removed))
 
@@ -196,7 +196,7 @@ class DeltaPlace:
                 )
 
     def compact(self) -> None:
-        """Join small data files into larger ones."""
+        """Merge small data files into larger ones."""
 
         def attempt() -> None:
             table = self.open()
@@ -207,7 +207,7 @@ class DeltaPlace:
         self._retried(attempt)
 
     def vacuum(self, retention_hours: int) -> list[str]:
-        """Delete data files that no version younger than this needs; gives their names."""
+        """Delete data files that no version younger than this needs; returns their names."""
 
         def attempt() -> list[str]:
             table = self.open()
@@ -243,8 +243,8 @@ class DeltaPlace:
 
 def data_files(table: DeltaTable) -> list[dict[str, Any]]:
     """The live data files of a table: `path`, `size_bytes`, `modification_time`."""
-    found: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return found
+    actions: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return actions
 
 
 class _LostError(Exception):
@@ -252,7 +252,7 @@ class _LostError(Exception):
 
 
 class _Errors:
-    """Turns delta-rs' errors into ours; its messages may show a signed URL."""
+    """Turns errors of delta-rs into `StorageError`; its messages may show a signed URL."""
 
     def __init__(self, place: DeltaPlace) -> None:
         self._place = place
@@ -280,7 +280,7 @@ def _is_lost(error: BaseException) -> bool:
 
 
 def _failed(place: DeltaPlace, error: BaseException) -> StorageError:
-    # A cause and what it comes from are lines with arrows, in colours.
+    # delta-rs prints causes as coloured lines with arrows.
     text = " ".join(_DECORATION.sub(" ", str(error)).split())
     return StorageError(
         f"Cannot use the Delta table {place.uri}: {scrub(text, place.options).rstrip('.')}. "

@@ -51,13 +51,13 @@ def _rows(_key: tuple[str, str, int], place: IndexPlace, table: DeltaTable) -> p
 
 
 def key_rows(place: IndexPlace) -> pa.Table:
-    """The columns of the index rows that tell their state."""
+    """The columns of the index rows that decide their state."""
     table = place.main.open()
     names = [] if table is None else [f.name for f in table.schema().fields]
     if table is None or "filename" not in names:
         return pa.table({n: pa.array([], pa.null()) for n in KEY_COLUMNS})
     rows = place.main.rows(table, [n for n in KEY_COLUMNS if n in names])
-    for name in (n for n in KEY_COLUMNS if n not in names):  # the origin's rows
+    for name in (n for n in KEY_COLUMNS if n not in names):
         rows = rows.append_column(name, pa.nulls(rows.num_rows))
     return rows.select(list(KEY_COLUMNS))
 
@@ -86,7 +86,7 @@ def total_size(place: IndexPlace) -> int:
 
 
 def compact(place: IndexPlace) -> None:
-    """Join small data files of all tables of an index, and start counting batches anew."""
+    """Merge small data files of all tables of an index, and count batches from zero again."""
     place.main.compact()
     table = place.main.open()
     names = [] if table is None else [f.name for f in table.schema().fields]
@@ -94,13 +94,13 @@ def compact(place: IndexPlace) -> None:
         assert table is not None
         rows = place.main.rows(table, ["filename", column])
         pairs = zip(*(c.to_pylist() for c in rows.columns), strict=True)
-        identities = {name: found for name, found in pairs if isinstance(found, str)}
+        identities = {name: identity for name, identity in pairs if isinstance(identity, str)}
         compact_values(place, column.removeprefix("large_"), identities)
     place.metadata.change(lambda metadata: replace(metadata, batches_since_compact=0))
 
 
 def vacuum(place: IndexPlace, retention_hours: int) -> list[str]:
-    """Delete data files that no table needs any more; gives their paths below the index."""
+    """Delete data files that no table needs any more; returns their paths below the index."""
     before = time.time_ns() // 1_000_000 - retention_hours * 3_600_000
     garbage = staging.unfinished(place, before_ms=before)
     place.store.delete(garbage)
@@ -120,17 +120,17 @@ _COLUMNS = (
 
 def statistics_frame(spark: SparkSession, rows: pa.Table, declarations: Declarations) -> DataFrame:
     """How many distinct values the files have in each index column that was built."""
-    found: list[tuple[Any, ...]] = []
+    statistics: list[tuple[Any, ...]] = []
     for d in declarations:
         if (column := storage_column(d)) not in rows.column_names:
             continue
         if d.kind == "range":
             if files := len(rows) - rows.column(column).null_count:
-                found.append((d.name, files, *[None] * 5))
+                statistics.append((d.name, files, *[None] * 5))
             continue
         counts = _counts(rows, d)
         if len(counts):
-            found.append(
+            statistics.append(
                 (
                     d.name,
                     len(counts),
@@ -141,15 +141,15 @@ def statistics_frame(spark: SparkSession, rows: pa.Table, declarations: Declarat
                     float(counts.std(ddof=1)) if len(counts) > 1 else 0.0,
                 )
             )
-    return spark.createDataFrame(found, _COLUMNS)
+    return spark.createDataFrame(statistics, _COLUMNS)
 
 
 def _counts(rows: pa.Table, declaration: Declaration) -> Any:
     stored = rows.column(storage_column(declaration))
     if declaration.kind in ("bloom", "text"):
         count = value_count if declaration.kind == "bloom" else word_count
-        told = (count(cell.as_py()) for cell in stored)
-        return np.array([number for number in told if number is not None], np.int64)
+        numbers = (count(cell.as_py()) for cell in stored)
+        return np.array([number for number in numbers if number is not None], np.int64)
     counts: Any = pc.list_value_length(stored).cast(pa.int64())
     if (distinct := f"distinct_{declaration.name}") in rows.column_names:
         counts = pc.coalesce(rows.column(distinct), counts)
@@ -157,7 +157,7 @@ def _counts(rows: pa.Table, declaration: Declaration) -> Any:
 
 
 def readable_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """The rows of an index, with sizes in place of bytes nobody can read."""
+    """The rows of an index, with sizes in place of bytes."""
     columns = {
         field.name: pc.binary_length(rows.column(field.name))
         if pa.types.is_binary(field.type)

@@ -51,7 +51,7 @@ _ORPHAN_MS = 24 * 3_600_000
 
 
 def drop_identities(place: IndexPlace, column: str, identities: Iterable[str]) -> None:
-    """Take out the data files of identities that no row names any more."""
+    """Remove the data files of identities that no row names any more."""
     target = place.large(column)
     table = target.open()
     if table is None:
@@ -62,10 +62,10 @@ def drop_identities(place: IndexPlace, column: str, identities: Iterable[str]) -
 
 
 def drop_files(place: IndexPlace, column: str, names: list[str], identities: set[str]) -> None:
-    """Take out everything about files that leave the index.
+    """Remove the values of files that leave the index.
 
-    Of other data files only compacted ones are looked at: an update that found a file again may
-    have written its new values a moment ago. If its row is there, they may be compacted already.
+    Of other data files only compacted ones are rewritten: an update that indexed a file again may
+    have written its new values just before. If its row exists, they may be compacted already.
     """
     drop_identities(place, column, identities)
     target = place.large(column)
@@ -92,7 +92,7 @@ def drop_files(place: IndexPlace, column: str, names: list[str], identities: set
 
 
 def compact_values(place: IndexPlace, column: str, identities: Mapping[str, str]) -> None:
-    """Join the data files of a column's large table; `identities` has the one of each file."""
+    """Merge the data files of a column's large table; `identities` has that of each file."""
     target = place.large(column)
     table = target.open()
     if table is None:
@@ -150,7 +150,7 @@ def _path(path: str, live: Mapping[str, Any]) -> str:
 
 
 def _ranges(count: int) -> Iterator[Any]:
-    """Conditions that cut the hashes into ranges of equal width, in their order."""
+    """Conditions that divide the hashes into ranges of equal width, in their order."""
     edges = np.linspace(-(2.0**63), 2.0**63, count + 1)[1:-1].astype(np.int64)
     hash_ = ds.field("hash")
     for number in range(count):
@@ -183,12 +183,12 @@ ROW_GROUP = 16_384
 _COLUMNS = ("filename", "value", "hash")
 
 
-def value_schema(kind: pa.DataType) -> pa.Schema:
-    """The columns of a value table whose values have the type `kind`."""
+def value_schema(data_type: pa.DataType) -> pa.Schema:
+    """The columns of a value table whose values have this type."""
     return pa.schema(
         [
             pa.field("filename", pa.string(), nullable=False),
-            pa.field("value", kind),
+            pa.field("value", data_type),
             pa.field("hash", pa.int64(), nullable=False),
         ]
     )
@@ -265,14 +265,14 @@ class ValueTable:
                 self._dataset = None
 
     def find(self, hashes: Hashes) -> pa.Table | None:
-        """The rows `(filename, hash)` of some hashes; None if the table cannot be asked.
+        """The rows `(filename, hash)` of some hashes; None if the table cannot be searched.
 
-        Somebody else's value table has no hashes. Then nothing is known about its files.
+        A value table of the Scala project has no hashes. Nothing is known about its files.
         """
         if self._dataset is None:
             return None
-        wanted = pa.array(np.unique(hashes).view(np.int64))
-        found: pa.Table = self._dataset.to_table(
-            columns=["filename", "hash"], filter=pc.field("hash").isin(wanted)
+        hash_set = pa.array(np.unique(hashes).view(np.int64))
+        matching_rows: pa.Table = self._dataset.to_table(
+            columns=["filename", "hash"], filter=pc.field("hash").isin(hash_set)
         )
-        return found
+        return matching_rows

@@ -55,7 +55,7 @@ _REFUSED = {
     "(spark.sql.autoBroadcastJoinThreshold). Leave the key out.",
 }
 
-# What the values that Spark reads from text, or computes, depend on beside the file itself.
+# What the values that Spark reads from text, or computes, depend on besides the file itself.
 _VALUE_SETTINGS = (
     "session.timeZone",
     "ansi.enabled",
@@ -64,8 +64,8 @@ _VALUE_SETTINGS = (
     "legacy.timeParserPolicy",
     "columnNameOfCorruptRecord",
 )
-# The same, of settings that hardly anybody sets.
-_SELDOM_SET = (
+# The same, for settings that are rarely set.
+_RARE_VALUE_SETTINGS = (
     "json.enablePartialResults",
     "legacy.csv.enableDateTimeParsingFallback",
     "legacy.json.allowEmptyString.enabled",
@@ -94,7 +94,7 @@ class Context:
 
     @classmethod
     def of(cls, spark: SparkSession, root: str | None = None) -> Context:
-        """The context of a session; with a root, at that place whatever the session says now."""
+        """The context of a session; a root replaces the session's storage path."""
         settings = session_settings(spark)
         config = ariadne_config(settings)
         path = root or config[ARIADNE_STORAGE_PATH]
@@ -110,11 +110,11 @@ class Context:
 
     @property
     def reads_field_ids(self) -> bool:
-        """Whether Spark finds columns of Parquet files by their numbers, whatever their names."""
+        """Whether Spark finds columns of Parquet files by their field ids, not by their names."""
         return self.settings.get("spark.sql.parquet.fieldId.read.enabled", "false") != "false"
 
     def storage_options(self, uri: str) -> dict[str, object]:
-        """What the session tells about the store that serves a URI. Holds secrets."""
+        """The session's options for the store that serves a URI. They hold secrets."""
         return dict(SourceOptions.parse({"path": uri}, self.settings).storage)
 
     def store(self, uri: str) -> Store:
@@ -131,10 +131,10 @@ class Context:
     def value_settings(self) -> str:
         """The settings of the session that values depend on, as one text."""
         get = self.spark.conf.get
-        found = {name: get("spark.sql." + name) for name in _VALUE_SETTINGS}
-        seldom = {name: self.settings.get("spark.sql." + name) for name in _SELDOM_SET}
-        found |= {name: value for name, value in seldom.items() if value is not None}
-        return ";".join(f"{name}={value}" for name, value in found.items())
+        settings = {name: get("spark.sql." + name) for name in _VALUE_SETTINGS}
+        rare = {name: self.settings.get("spark.sql." + name) for name in _RARE_VALUE_SETTINGS}
+        settings |= {name: value for name, value in rare.items() if value is not None}
+        return ";".join(f"{name}={value}" for name, value in settings.items())
 
 
 def active_session() -> SparkSession:
@@ -170,7 +170,7 @@ _BAD_NAME = re.compile(r"[/\\\0\[\]%]")
 
 
 def check_name(name: str) -> str:
-    """Return the name of an index, or refuse one that is no name of a folder.
+    """Return the name of an index, or refuse one that cannot be the name of a folder.
 
     >>> check_name("v2.final")
     'v2.final'
@@ -179,8 +179,8 @@ def check_name(name: str) -> str:
     if not isinstance(name, str) or not name.strip():
         problems.append("it is empty")
     else:
-        if found := sorted(set(_BAD_NAME.findall(name))):
-            problems.append(f"it holds {', '.join(map(repr, found))}")
+        if bad_characters := sorted(set(_BAD_NAME.findall(name))):
+            problems.append(f"it holds {', '.join(map(repr, bad_characters))}")
         if name.startswith("."):
             problems.append("it starts with a dot")
         if ".." in name:
@@ -199,7 +199,7 @@ def index_names(context: Context) -> list[str]:
 def remove_index(context: Context, name: str) -> None:
     """Delete an index and its file list, or what is left of them."""
     place = IndexPlace(context, name)
-    store = context.store(context.root)  # whose folders go when they are empty
+    store = context.store(context.root)  # it deletes folders that are empty
     objects = [meta.path for meta in store.list(f"{FOLDER}/{name}")]
     # Without its metadata it is not an index any more, so that goes first.
     metadata = f"{FOLDER}/{name}/metadata.json"
@@ -214,7 +214,7 @@ def remove_index(context: Context, name: str) -> None:
 
 @dataclass(frozen=True)
 class IndexPlace:
-    """Where one index is kept."""
+    """Where one index is stored."""
 
     context: Context
     name: str
@@ -282,7 +282,7 @@ class FileList:
         self._place = DeltaPlace(uri, context.delta_options(uri))
 
     def entries(self) -> tuple[pa.Table, int]:
-        """Names with the time each was first added, by name, and the version of the list."""
+        """Paths with the time each was first added, sorted, and the version of the list."""
         table = self._place.open()
         if table is None:
             return _SCHEMA.empty_table(), -1
@@ -291,13 +291,13 @@ class FileList:
         return _first_times(key, self._place, table), table.version()
 
     def files(self) -> list[str]:
-        """The registered names."""
+        """The registered paths."""
         return self.entries()[0].column("filename").to_pylist()  # type: ignore[return-value]
 
     def add(self, files: Sequence[str]) -> None:
-        """Register names; those that are there keep their time. None at all changes nothing."""
-        known = set(self.files()) if files else set()
-        new = [name for name in dict.fromkeys(files) if name not in known]
+        """Register paths; those that are registered already keep their time."""
+        registered = set(self.files()) if files else set()
+        new = [name for name in dict.fromkeys(files) if name not in registered]
         if not new:
             return
         now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", tz="UTC"))
@@ -306,11 +306,11 @@ class FileList:
         )
 
     def discard(self, files: Sequence[str]) -> None:
-        """Take names out; one that is not there is no error."""
+        """Remove paths; those that are not registered are ignored."""
         self._place.delete("filename", list(files))
 
     def remove(self) -> None:
-        """Delete the list. `FileListNotFoundError` if there is none."""
+        """Delete the list. `FileListNotFoundError` if it does not exist."""
         objects = [meta.path for meta in self._store.list(f"{_FOLDER}/{self._name}")]
         if not objects:
             raise FileListNotFoundError(self._name, root=self._root)

@@ -1,11 +1,11 @@
 """Rows of an update wait in `staging/` until they are merged into `index/`.
 
-Each batch is a Delta table of its own, written once and never changed, so nobody can be in the way
-of another: whoever finds a batch may merge it, and merging twice changes nothing. An update merges
-its own every so many batches; one that was killed leaves its batches to the next.
+Each batch is a Delta table of its own, written once and never changed, so updates do not disturb
+each other: any update may merge a batch, and merging twice changes nothing. An update merges its
+own every so many batches; one that was killed leaves its batches to the next.
 
-A staged row replaces the row of its file, or adds columns to it. It adds only to a row of the very
-same file; if that was rewritten in between, the addition is dropped, and the file stays pending.
+A staged row replaces the row of its file, or adds columns to it. It adds only to a row of the same
+version of the file; if that was rewritten since, the addition is dropped and the file is pending.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne.model import FIXED_SCHEMA, STAGING, settings_hold
+from indextables.ariadne.model import FIXED_SCHEMA, STAGING, settings_match
 from indextables.ariadne.store.large_values import drop_identities
 from indextables.ariadne.store.place import STAGING_FOLDER, IndexPlace
 from indextables.errors import StorageError, StorageMigrationError
@@ -38,13 +38,13 @@ class Consolidated:
 
     batches: int
     dropped: int
-    """Additions to rows that are others by now."""
+    """Additions to rows that have changed since."""
 
 
 def consolidate(place: IndexPlace, registered: Callable[[Sequence[str]], set[str]]) -> Consolidated:
     """Merge all staged batches into the index, and remove them.
 
-    `registered` tells which of some files are still part of the index.
+    `registered` returns which of some files are still part of the index.
     """
     batches: list[str] = []
     superseded: dict[str, set[str]] = {}
@@ -52,9 +52,9 @@ def consolidate(place: IndexPlace, registered: Callable[[Sequence[str]], set[str
 
     def rows_of(table: DeltaTable | None) -> pa.Table | None:
         nonlocal dropped
-        # Read on every attempt: a batch that others merged and removed meanwhile may be older than
+        # Read on every attempt: a batch that another update merged and removed may be older than
         # the rows that are there now, and its large values may be gone.
-        staged = sorted(_staged_rows(place), key=lambda found: _age(found[1]))
+        staged = sorted(_staged_rows(place), key=lambda batch_and_rows: _age(batch_and_rows[1]))
         batches[:] = [batch for batch, _ in staged]
         tables = [rows for _, rows in staged if rows is not None]
         superseded.clear()
@@ -78,7 +78,7 @@ def consolidate(place: IndexPlace, registered: Callable[[Sequence[str]], set[str
     place.main.upsert("filename", rows_of)
     for column, identities in superseded.items():
         drop_identities(place, column, identities)
-    # The oldest first: whoever reads in between finds the newer rows that came over its own.
+    # The oldest first: a reader in between finds the newer rows over the older ones.
     for batch in batches:
         _remove(place, batch)
     return Consolidated(len(batches), dropped)
@@ -98,19 +98,19 @@ def _has_log(place: IndexPlace, batch: str) -> bool:
 
 
 def unfinished(place: IndexPlace, *, before_ms: int) -> list[str]:
-    """Objects of batches that were never committed and are older than a moment."""
-    known = {f"{STAGING_FOLDER}/{batch}/" for batch in staged_batches(place)}
+    """Objects of batches that were never committed and are older than a time."""
+    committed = {f"{STAGING_FOLDER}/{batch}/" for batch in staged_batches(place)}
     return [
         meta.path
         for meta in place.store.list(STAGING_FOLDER)
-        if meta.modified_ms < before_ms and not any(meta.path.startswith(k) for k in known)
+        if meta.modified_ms < before_ms and not any(meta.path.startswith(k) for k in committed)
     ]
 
 
 def _staged_rows(place: IndexPlace) -> Iterator[tuple[str, pa.Table | None]]:
     """The batches and their rows; None for those that have nothing to merge."""
     for batch in staged_batches(place):
-        # A log directly in staging/ is the origin's. Its rows are in a layout of their own, and
+        # A log directly in staging/ is that of the Scala project. Its rows have another layout, and
         # their files count as not indexed.
         rows = None if batch == _LOG else _read(place, batch)
         usable = rows is not None and rows.num_rows and STAGING[0] in rows.column_names
@@ -152,7 +152,7 @@ def _names(rows: pa.Table) -> list[Any]:
 
 
 def overlay(current: pa.Table | None, staged: pa.Table, *, uri: str = "") -> tuple[pa.Table, int]:
-    """The rows of an index after staged ones came over them, and how many staged were dropped."""
+    """The rows of an index after staged ones replaced them, and how many staged were dropped."""
     if current is None:
         current = FIXED_SCHEMA.empty_table()
     current = _with_schema(current, _unified(current.schema, FIXED_SCHEMA, uri))
@@ -172,16 +172,16 @@ def overlay(current: pa.Table | None, staged: pa.Table, *, uri: str = "") -> tup
 
 
 def _extends_same(current: pa.Table, staged: pa.Table, below: Any) -> Any:
-    """Whether the row below each staged one exists and is of the very same file."""
+    """Whether the row below each staged one exists and is of the same version of the file."""
     same = below >= 0
     where: Any = pa.array(np.where(same, below, 0), mask=~same)
     for name in (*_SAME, "failure"):
         old = current.column(name).take(where).to_pylist()
-        wanted = [None] * len(old) if name == "failure" else staged.column(name).to_pylist()
-        same &= np.array([a == b for a, b in zip(old, wanted, strict=True)], bool)
+        expected = [None] * len(old) if name == "failure" else staged.column(name).to_pylist()
+        same &= np.array([a == b for a, b in zip(old, expected, strict=True)], bool)
     old = current.column("settings").take(where).to_pylist()
     now: list[Any] = staged.column("settings").to_pylist()
-    return same & np.fromiter(map(settings_hold, old, now), bool, len(now))
+    return same & np.fromiter(map(settings_match, old, now), bool, len(now))
 
 
 def _extended(
@@ -189,7 +189,8 @@ def _extended(
 ) -> pa.Table:
     """Staged rows, with the columns that are not their own taken from the rows they extend.
 
-    A batch has the columns that it was read for, declared or not by what this process knows.
+    A batch has the columns that it was read for, whether or not this process has read their
+    declarations.
     """
     if not extends.any():
         return left
@@ -207,14 +208,14 @@ def _extended(
     return pa.table(columns, schema=left.schema)
 
 
-def _joined(built: Any, older: Any, extends: Any, below: Any, kind: Any) -> Any:
+def _joined(built: Any, older: Any, extends: Any, below: Any, data_type: Any) -> Any:
     new, old = built.to_pylist(), older.to_pylist()
     return pa.array(
         [
             list(dict.fromkeys([*old[row], *names])) if extend else names
             for names, extend, row in zip(new, extends, below, strict=True)
         ],
-        kind,
+        data_type,
     )
 
 
@@ -237,12 +238,12 @@ def _superseded(before: pa.Table | None, after: pa.Table) -> dict[str, set[str]]
     """The data files of large tables that the old rows named and the new ones do not."""
     if before is None:
         return {}
-    found: dict[str, set[str]] = {}
+    identities: dict[str, set[str]] = {}
     for name in (n for n in before.column_names if n.startswith("large_")):
         new = set(_texts(after, name))
         if gone := set(_texts(before, name)) - new:
-            found[name.removeprefix("large_")] = gone
-    return found
+            identities[name.removeprefix("large_")] = gone
+    return identities
 
 
 def _texts(rows: pa.Table, name: str) -> Iterable[str]:

@@ -73,7 +73,7 @@ def _rate(load: float) -> float:
 
 
 def value_count(stored: bytes | None) -> int | None:
-    """How many different values a filter was made of; None if the bytes are no filter of ours."""
+    """How many different values a filter was made of; None if the bytes are not a filter."""
     return int(_HEADER.unpack_from(stored)[2]) if stored is not None and _count(stored) else None
 
 
@@ -88,7 +88,7 @@ class Filters:
 
     @classmethod
     def of(cls, filters: Iterable[bytes | None]) -> Filters:
-        """Decode filters. What is no filter of ours, or has the wrong length, knows nothing."""
+        """Decode filters. About bytes that are not a filter nothing is known."""
         words, starts, blocks = [], [], []
         position = 0
         for stored in filters:
@@ -106,7 +106,7 @@ class Filters:
 
 
 def _count(stored: bytes | None) -> int:
-    """The number of blocks, or 0 if the bytes are not ours."""
+    """The number of blocks, or 0 if the bytes are not a filter."""
     if stored is None or len(stored) < _HEADER.size:
         return 0
     magic, count, _ = _HEADER.unpack_from(stored)
@@ -120,21 +120,21 @@ def probe(filters: Filters, hashes: Hashes) -> Flags:
     Word by word, and only pairs that no earlier word has ruled out: most are gone after two.
     """
     answer = np.repeat((filters.starts < 0)[:, None], len(hashes), axis=1)
-    known = np.flatnonzero(filters.starts >= 0)
-    if not len(known) or not len(hashes):
+    decoded = np.flatnonzero(filters.starts >= 0)
+    if not len(decoded) or not len(hashes):
         return answer
     bits = [bits_of(hashes, word) for word in range(WORDS)]
     step = max(1, _PAIRS // len(hashes))
-    for begin in range(0, len(known), step):
-        rows = known[begin : begin + step]
+    for begin in range(0, len(decoded), step):
+        rows = decoded[begin : begin + step]
         base = blocks_of(hashes[None, :], filters.blocks[rows, None]) * WORDS
         base += filters.starts[rows, None]
         base = base.ravel()
         columns = np.tile(np.arange(len(hashes)), len(rows))
         alive = np.arange(len(base))
         for position in range(WORDS):
-            found = filters.words[base[alive] + position] & bits[position][columns[alive]]
-            alive = alive[found != 0]
+            hits = filters.words[base[alive] + position] & bits[position][columns[alive]]
+            alive = alive[hits != 0]
         answer[rows[alive // len(hashes)], columns[alive]] = True
     return answer
 

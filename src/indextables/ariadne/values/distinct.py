@@ -42,10 +42,10 @@ class Distinct:
     are then taken in `pieces`, not as an array.
     """
 
-    def __init__(self, kind: pa.DataType, *, limit: int) -> None:
-        self._kind = kind
+    def __init__(self, data_type: pa.DataType, *, limit: int) -> None:
+        self._kind = data_type
         self._limit = limit
-        self._known: Any = pa.array([], kind)
+        self._known: Any = pa.array([], data_type)
         self._waiting: list[Any] = []
         self._waiting_rows = 0
         self._spill: _Spill | None = None
@@ -113,8 +113,8 @@ def unique(values: Any) -> Any:
 class _Spill:
     """Temporary files of values, one for each range of hashes."""
 
-    def __init__(self, kind: pa.DataType) -> None:
-        self._schema = pa.schema([pa.field("value", kind)])
+    def __init__(self, data_type: pa.DataType) -> None:
+        self._schema = pa.schema([pa.field("value", data_type)])
         self._folder = tempfile.TemporaryDirectory(prefix="ariadne-")
         self._writers: dict[int, Any] = {}
 
@@ -166,7 +166,7 @@ class DistinctHashes:
             return
         self._waiting.append(hashes)
         self._waiting_rows += len(hashes)
-        # Who makes a filter of them drops doubles anyway, so they only must not fill the memory.
+        # A filter drops doubles anyway; here they only must not fill the memory.
         if self._waiting_rows >= max(_MAX_ROWS, len(self._known)):
             self._settle()
 

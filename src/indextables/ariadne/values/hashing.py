@@ -63,9 +63,9 @@ def distinct_hashes(hashes: Hashes) -> Hashes:
     return ordered[is_first]
 
 
-def can_hash(kind: pa.DataType) -> bool:
+def can_hash(data_type: pa.DataType) -> bool:
     """Whether `hash_values` takes values of a type."""
-    empty: Any = pa.array([], kind)
+    empty: Any = pa.array([], data_type)
     try:
         hash_values(empty)
     except TypeError:
@@ -74,34 +74,34 @@ def can_hash(kind: pa.DataType) -> bool:
 
 
 def _hash_type(array: Any) -> Hashes:
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        known = hash_values(array.dictionary)
+    data_type = array.type
+    if pa.types.is_dictionary(data_type):
+        dictionary_hashes = hash_values(array.dictionary)
         indices = np.asarray(pc.fill_null(array.indices, 0).cast(pa.int64()))
-        return known[indices] if len(known) else np.full(len(array), _NULL)
-    if pa.types.is_null(kind):
+        return dictionary_hashes[indices] if len(dictionary_hashes) else np.full(len(array), _NULL)
+    if pa.types.is_null(data_type):
         return np.full(len(array), _NULL)
-    if pa.types.is_boolean(kind):
+    if pa.types.is_boolean(data_type):
         return _mix(np.asarray(pc.fill_null(array, False)).astype(np.uint64))
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(data_type):
         return _mix(np.asarray(pc.fill_null(array, 0)).astype(np.int64).view(np.uint64))
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         return _hash_floats(np.asarray(pc.fill_null(array, 0.0)).astype(np.float64))
-    if pa.types.is_date(kind):
-        return _mix(_int64(array.cast(pa.int32() if kind == pa.date32() else pa.int64())))
-    if pa.types.is_timestamp(kind):
-        return _mix(_int64(array.cast(pa.timestamp("us", kind.tz), safe=False)))
-    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+    if pa.types.is_date(data_type):
+        return _mix(_int64(array.cast(pa.int32() if data_type == pa.date32() else pa.int64())))
+    if pa.types.is_timestamp(data_type):
+        return _mix(_int64(array.cast(pa.timestamp("us", data_type.tz), safe=False)))
+    if pa.types.is_time(data_type) or pa.types.is_duration(data_type):
         return _mix(_int64(array))
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(data_type):
         return _hash_decimals(array)
-    if _is_bytes(kind):
+    if _is_bytes(data_type):
         return _hash_bytes(array)
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(data_type):
         return _hash_structs(array)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
         return _hash_lists(array)
-    raise TypeError(f"values of the type {kind} cannot be compared, so they have no hash")
+    raise TypeError(f"values of the type {data_type} cannot be compared, so they have no hash")
 
 
 def _mix(words: Hashes) -> Hashes:
@@ -124,10 +124,10 @@ def _hash_floats(numbers: Any) -> Hashes:
 
 
 def _hash_decimals(array: Any) -> Hashes:
-    kind = array.type
-    if kind.precision > 38:
-        raise TypeError(f"decimals of more than 38 digits have no hash: {kind}")
-    wide = array.cast(pa.decimal128(38, kind.scale))
+    data_type = array.type
+    if data_type.precision > 38:
+        raise TypeError(f"decimals of more than 38 digits have no hash: {data_type}")
+    wide = array.cast(pa.decimal128(38, data_type.scale))
     words = np.frombuffer(wide.buffers()[1], np.uint64)
     words = words[2 * wide.offset : 2 * (wide.offset + len(wide))].reshape(-1, 2)
     return _mix(words[:, 0] ^ _mix(words[:, 1]))
@@ -136,15 +136,15 @@ def _hash_decimals(array: Any) -> Hashes:
 # --- bytes -----------------------------------------------------------------------------------
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def _is_bytes(data_type: pa.DataType) -> bool:
     return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_string_view(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+        or pa.types.is_binary_view(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
     )
 
 

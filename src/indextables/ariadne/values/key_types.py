@@ -41,38 +41,38 @@ class Keys:
     """Keys that may equal any value, or several."""
 
 
-def as_type(keys: Any, kind: Any) -> Keys:
-    """The keys as values of a column of the type `kind`. A null key equals nothing."""
+def as_type(keys: Any, data_type: Any) -> Keys:
+    """The keys as values of a column of this type. A null key equals nothing."""
     if pa.types.is_dictionary(keys.type):
         keys = keys.cast(keys.type.value_type)
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
-    found = _convert(keys, kind)
-    if found is None:
-        values: Any = pa.nulls(len(keys), kind)
-        found = Keys(values, np.ones(len(keys), np.bool_))
-    return Keys(found.values, found.is_unknown & ~_flags(keys.is_null()))
+    converted = _convert(keys, data_type)
+    if converted is None:
+        values: Any = pa.nulls(len(keys), data_type)
+        converted = Keys(values, np.ones(len(keys), np.bool_))
+    return Keys(converted.values, converted.is_unknown & ~_flags(keys.is_null()))
 
 
-def _convert(keys: Any, kind: Any) -> Keys | None:
+def _convert(keys: Any, data_type: Any) -> Keys | None:
     given = keys.type
     if pa.types.is_null(given):
-        return _known(pa.nulls(len(keys), kind))
-    family, wanted = _family(given), _family(kind)
-    if family is None or wanted is None:
-        return _known(keys) if given == kind else None
-    if family == wanted == "nested":
-        return _known(keys) if given == kind else None
-    if family == wanted and family in ("text", "bytes", "flag", "day"):
-        return _known(keys.cast(kind))
-    if family == wanted == "moment":
-        same = (given.tz is None) == (kind.tz is None)
-        return _known(keys.cast(kind, safe=False)) if same and kind.unit == "us" else None
-    convert = _CONVERSIONS.get((family, wanted))
-    return None if convert is None else convert(keys, kind)
+        return _known(pa.nulls(len(keys), data_type))
+    family, column_family = _family(given), _family(data_type)
+    if family is None or column_family is None:
+        return _known(keys) if given == data_type else None
+    if family == column_family == "nested":
+        return _known(keys) if given == data_type else None
+    if family == column_family and family in ("text", "bytes", "flag", "day"):
+        return _known(keys.cast(data_type))
+    if family == column_family == "moment":
+        same = (given.tz is None) == (data_type.tz is None)
+        return _known(keys.cast(data_type, safe=False)) if same and data_type.unit == "us" else None
+    convert = _CONVERSIONS.get((family, column_family))
+    return None if convert is None else convert(keys, data_type)
 
 
-def _family(kind: Any) -> str | None:
+def _family(data_type: Any) -> str | None:
     tests: tuple[tuple[str, Callable[[Any], bool]], ...] = (
         ("whole", pa.types.is_integer),
         ("float", pa.types.is_floating),
@@ -84,7 +84,7 @@ def _family(kind: Any) -> str | None:
         ("moment", pa.types.is_timestamp),
         ("nested", pa.types.is_nested),
     )
-    return next((name for name, test in tests if test(kind)), None)
+    return next((name for name, test in tests if test(data_type)), None)
 
 
 def _known(values: Any) -> Keys:
@@ -103,14 +103,14 @@ def _where(mask: Any, values: Any) -> Any:
 # --- to whole numbers ------------------------------------------------------------------------
 
 
-def _whole_to_whole(keys: Any, kind: Any) -> Keys:
+def _whole_to_whole(keys: Any, data_type: Any) -> Keys:
     numbers = keys.cast(pa.int64())
-    limit = 2 ** (kind.bit_width - 1)
+    limit = 2 ** (data_type.bit_width - 1)
     fits = _flags(pc.and_(pc.greater_equal(numbers, -limit), pc.less_equal(numbers, limit - 1)))
-    return _known(_where(fits, numbers).cast(kind))
+    return _known(_where(fits, numbers).cast(data_type))
 
 
-def _float_to_whole(keys: Any, kind: Any) -> Keys:
+def _float_to_whole(keys: Any, data_type: Any) -> Keys:
     # From here on a float of the key's width equals several whole numbers.
     limit = 2.0**53 if keys.type == pa.float64() else 2.0**24
     numbers = np.asarray(pc.fill_null(keys.cast(pa.float64()), np.nan))
@@ -119,42 +119,44 @@ def _float_to_whole(keys: Any, kind: Any) -> Keys:
         is_unknown = np.isfinite(numbers) & ~is_sure
         is_whole = is_sure & (np.trunc(numbers) == numbers)
     whole = pa.array(np.where(is_whole, numbers, 0).astype(np.int64))
-    return Keys(_whole_to_whole(_where(is_whole, whole), kind).values, is_unknown)
+    return Keys(_whole_to_whole(_where(is_whole, whole), data_type).values, is_unknown)
 
 
-def _decimal_to_whole(keys: Any, kind: Any) -> Keys | None:
-    found = _decimal_to_decimal(keys, pa.decimal128(_LONG_DIGITS, 0))
-    if found is None:
+def _decimal_to_whole(keys: Any, data_type: Any) -> Keys | None:
+    decimals = _decimal_to_decimal(keys, pa.decimal128(_LONG_DIGITS, 0))
+    if decimals is None:
         return None
     # A decimal of 20 digits may be more than 64 bits.
     low, high = (pa.scalar(n).cast(pa.decimal128(20, 0)) for n in (-(2**63), 2**63 - 1))
-    fits = _flags(pc.and_(pc.greater_equal(found.values, low), pc.less_equal(found.values, high)))
-    return _whole_to_whole(_where(fits, found.values).cast(pa.int64()), kind)
+    fits = _flags(
+        pc.and_(pc.greater_equal(decimals.values, low), pc.less_equal(decimals.values, high))
+    )
+    return _whole_to_whole(_where(fits, decimals.values).cast(pa.int64()), data_type)
 
 
-def _text_to_whole(keys: Any, kind: Any) -> Keys:
+def _text_to_whole(keys: Any, data_type: Any) -> Keys:
     texts = _trimmed(keys)
     is_number = _flags(pc.match_substring_regex(texts, _WHOLE))
     plain = pc.replace_substring_regex(_where(is_number, texts), r"^\+", "")
-    return Keys(_whole_to_whole(plain.cast(pa.int64()), kind).values, ~is_number)
+    return Keys(_whole_to_whole(plain.cast(pa.int64()), data_type).values, ~is_number)
 
 
 # --- to floats -------------------------------------------------------------------------------
 
 
-def _whole_to_float(keys: Any, kind: Any) -> Keys:
+def _whole_to_float(keys: Any, data_type: Any) -> Keys:
     numbers = np.asarray(pc.fill_null(keys.cast(pa.int64()), 0))
     values = pa.array(numbers.astype(np.float64))
-    if kind == pa.float64():
+    if data_type == pa.float64():
         return _known(_where(_flags(keys.is_valid()), values))
     is_sure = np.abs(numbers) <= 2**24
-    return Keys(_where(_flags(keys.is_valid()) & is_sure, values).cast(kind), ~is_sure)
+    return Keys(_where(_flags(keys.is_valid()) & is_sure, values).cast(data_type), ~is_sure)
 
 
-def _float_to_float(keys: Any, kind: Any) -> Keys:
-    if keys.type.bit_width <= kind.bit_width:
-        return _known(keys.cast(kind))
-    return _known(_where(_is_single(keys), keys).cast(kind, safe=False))
+def _float_to_float(keys: Any, data_type: Any) -> Keys:
+    if keys.type.bit_width <= data_type.bit_width:
+        return _known(keys.cast(data_type))
+    return _known(_where(_is_single(keys), keys).cast(data_type, safe=False))
 
 
 def _is_single(doubles: Any) -> Flags:
@@ -165,56 +167,56 @@ def _is_single(doubles: Any) -> Flags:
     return np.asarray((singles == numbers) | np.isnan(numbers))
 
 
-def _decimal_to_float(keys: Any, kind: Any) -> Keys:
+def _decimal_to_float(keys: Any, data_type: Any) -> Keys:
     # By way of text, which is rounded correctly; arithmetic would be off in the last place.
-    return _float_to_float(keys.cast(pa.string()).cast(pa.float64()), kind)
+    return _float_to_float(keys.cast(pa.string()).cast(pa.float64()), data_type)
 
 
-def _text_to_float(keys: Any, kind: Any) -> Keys:
+def _text_to_float(keys: Any, data_type: Any) -> Keys:
     texts = _trimmed(keys)
     is_number = _flags(pc.match_substring_regex(texts, _NUMBER))
     plain = pc.replace_substring_regex(_where(is_number, texts), r"^\+", "")
     doubles = plain.cast(pa.float64())
-    if kind == pa.float64():
+    if data_type == pa.float64():
         return Keys(doubles, ~is_number)
     # Whether such text is read as 32 or 64 bits depends on a setting of Spark.
     is_sure = is_number & _is_single(doubles)
-    return Keys(_where(is_sure, doubles).cast(kind, safe=False), ~is_sure)
+    return Keys(_where(is_sure, doubles).cast(data_type, safe=False), ~is_sure)
 
 
 # --- to decimals -----------------------------------------------------------------------------
 
 
-def _whole_to_decimal(keys: Any, kind: Any) -> Keys | None:
-    return _decimal_to_decimal(keys.cast(pa.decimal128(_LONG_DIGITS, 0)), kind)
+def _whole_to_decimal(keys: Any, data_type: Any) -> Keys | None:
+    return _decimal_to_decimal(keys.cast(pa.decimal128(_LONG_DIGITS, 0)), data_type)
 
 
-def _decimal_to_decimal(keys: Any, kind: Any) -> Keys | None:
+def _decimal_to_decimal(keys: Any, data_type: Any) -> Keys | None:
     given = keys.type
-    scale = max(given.scale, kind.scale)
-    before = max(given.precision - given.scale, kind.precision - kind.scale)
+    scale = max(given.scale, data_type.scale)
+    before = max(given.precision - given.scale, data_type.precision - data_type.scale)
     if before + scale > _MOST_DIGITS:
         return None  # Spark rounds both sides then
     wide = keys.cast(pa.decimal128(_MOST_DIGITS, scale))
-    cut = wide.cast(pa.decimal128(_MOST_DIGITS, kind.scale), safe=False)
+    cut = wide.cast(pa.decimal128(_MOST_DIGITS, data_type.scale), safe=False)
     is_exact = _flags(pc.equal(cut.cast(pa.decimal128(_MOST_DIGITS, scale)), wide))
     with decimal.localcontext(prec=2 * _MOST_DIGITS):
-        top = decimal.Decimal(10) ** (kind.precision - kind.scale)
-        top -= decimal.Decimal(10) ** -kind.scale
+        top = decimal.Decimal(10) ** (data_type.precision - data_type.scale)
+        top -= decimal.Decimal(10) ** -data_type.scale
     fits = _flags(pc.less_equal(pc.abs(cut), pa.scalar(top, cut.type)))
-    return _known(_where(is_exact & fits, cut).cast(kind))
+    return _known(_where(is_exact & fits, cut).cast(data_type))
 
 
 # --- to the rest -----------------------------------------------------------------------------
 
 
-def _text_to_day(keys: Any, kind: Any) -> Keys:
+def _text_to_day(keys: Any, data_type: Any) -> Keys:
     texts = _trimmed(keys)
     is_day = _flags(pc.match_substring_regex(texts, _DAY))
     moments = pc.strptime(_where(is_day, texts), "%Y-%m-%d", "s", error_is_null=True)
     # 2024-02-30 becomes another day.
     is_day = is_day & _flags(pc.equal(pc.strftime(moments, "%Y-%m-%d"), texts))
-    return Keys(_where(is_day, moments.cast(kind)), ~is_day)
+    return Keys(_where(is_day, moments.cast(data_type)), ~is_day)
 
 
 def _text_to_flag(keys: Any, _kind: Any) -> Keys:

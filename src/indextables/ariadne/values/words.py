@@ -52,13 +52,13 @@ _MAGIC = b"ATX1"
 _COLUMN = "text"
 _SCHEMA = pa.schema([(_COLUMN, pa.string())])
 _BATCH = 65_536
-# Lowering İ leaves a mark behind that would end the word if it were cut again.
+# Lowering İ leaves a mark behind that would end the word if it were split again.
 _MARK = "\u0307"
 
 
 @functools.cache
 def _mapping() -> Mapping:
-    """How a column of text is searched where nobody chose otherwise."""
+    """How a column of text is searched by default."""
     return build_mapping(_SCHEMA, Config())
 
 
@@ -117,7 +117,7 @@ def _header() -> bytes:
 
 
 def _read(stored: bytes | None) -> pa.ChunkedArray[Any] | None:
-    """The words of a file; None if the bytes are not ours or were cut by another analyzer."""
+    """The words of a file; None if the bytes are not a list of words of this analyzer."""
     import pyarrow.parquet as pq
 
     if stored is None or not stored.startswith(_header()):
@@ -129,7 +129,7 @@ def _read(stored: bytes | None) -> pa.ChunkedArray[Any] | None:
 
 
 def word_count(stored: bytes | None) -> int | None:
-    """How many different words a file has; None if the bytes are not ours."""
+    """How many different words a file has; None if the bytes are not a list of words."""
     words = _read(stored)
     return None if words is None else len(words)
 
@@ -150,7 +150,7 @@ class Words:
 
     @classmethod
     def of(cls, stored: Iterable[bytes | None]) -> Words:
-        """From what was stored for each file; what cannot be read knows nothing."""
+        """From what was stored for each file; about what cannot be read nothing is known."""
         lists = [_read(one) for one in stored]
         is_known = np.array([one is not None for one in lists], np.bool_)
         counts = [0 if one is None else len(one) for one in lists]
@@ -188,8 +188,8 @@ class Words:
             case Phrase(text=text, prefix=prefix):
                 return self._phrase(text) if prefix else self._every_word(text)
             case TermSet(values=values):
-                found = [self._every_word(one) | self._with_word(one) for one in values]
-                return _combined(np.logical_or, found) if found else self._all()
+                matches = [self._every_word(one) | self._with_word(one) for one in values]
+                return _combined(np.logical_or, matches) if matches else self._all()
             case Wildcard(prefix=prefix):
                 return self._tried(query, self._beginning(prefix))
             case Fuzzy(text=text, distance=distance):
@@ -203,16 +203,16 @@ class Words:
         return np.ones(len(self.is_known), np.bool_)
 
     def _every_word(self, text: str) -> Flags:
-        found = [self._with_word(word.text) for word in _field().analyzer.words(text)]
-        # Text without a word asks nothing that words could answer.
-        return _combined(np.logical_and, found) if found else self._all()
+        matches = [self._with_word(word.text) for word in _field().analyzer.words(text)]
+        # Text without a word matches anything.
+        return _combined(np.logical_and, matches) if matches else self._all()
 
     def _phrase(self, text: str) -> Flags:
         words = [word.text for word in _field().analyzer.words(text)]
         if not words:
             return self._all()
-        found = [self._with_word(word) for word in words[:-1]]
-        return _combined(np.logical_and, [*found, self._in(self._beginning(words[-1]))])
+        matches = [self._with_word(word) for word in words[:-1]]
+        return _combined(np.logical_and, [*matches, self._in(self._beginning(words[-1]))])
 
     def _with_word(self, word: str) -> Flags:
         place = pc.index_in(pa.scalar(word), value_set=self.words).as_py()
@@ -248,5 +248,5 @@ class Words:
         return self._in(places[hits | unsure])
 
 
-def _combined(how: Callable[[Flags, Flags], Flags], found: Sequence[Flags]) -> Flags:
-    return functools.reduce(how, found)
+def _combined(how: Callable[[Flags, Flags], Flags], matches: Sequence[Flags]) -> Flags:
+    return functools.reduce(how, matches)
