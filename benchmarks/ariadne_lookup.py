@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.measure import Result, best_of, race
-from indextables.ariadne.bloom import Filters, build, probe
-from indextables.ariadne.typed_hash import hash_values
+from indextables.ariadne.values.bloom import Filters, build, probe
+from indextables.ariadne.values.hashing import hash_values
 
 FILES = 1_000
 ROWS = 10_000

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import indextables
+from indextables import ariadne
 from indextables.config import FAMILIES, KEYS
 from indextables.log.conflicts import MATRIX, Change, Rule
 from indextables.log.transaction import Operation
@@ -107,16 +109,30 @@ first used.
 """
 
 
+_ARIADNE = """
+## indextables.ariadne
+
+What follows is in `indextables.ariadne` and needs Spark. [ariadne.md](ariadne.md) is the guide. The
+examples are one session: each uses what those before it made.
+"""
+
+_PYTHON_NAMES = {
+    indextables: ("Table", "enable", "session", "indexquery", "indexqueryall", "snippet"),
+    ariadne: ("Index", "join", "IndexCatalog", "IndexSummary", "UpdateResult", "Located", "Step"),
+}
+_PYTHON_SECTIONS = {ariadne: _ARIADNE}
+
+
 def python_page() -> str:
     """The Markdown of the public classes and functions."""
     parts = [_PYTHON]
-    for name in ("Table", "enable", "session", "indexquery", "indexqueryall", "snippet"):
-        found = getattr(indextables, name)
-        if inspect.isclass(found):
-            parts.append(f"\n## {name}\n\n{inspect.getdoc(found)}\n")
-            parts += [_function(f"{name}.{n}", method, 3) for n, method in _methods(found)]
-        else:
-            parts.append(_function(name, found, 2))
+    for module, names in _PYTHON_NAMES.items():
+        parts.append(_PYTHON_SECTIONS.get(module, ""))
+        for name in names:
+            member = getattr(module, name)
+            parts.append(
+                _class(name, member) if inspect.isclass(member) else _function(name, member, 2)
+            )
     return "".join(parts)
 
 
@@ -151,35 +167,90 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
                 yield name, member
 
 
+def _class(name: str, kind: type) -> str:
+    if dataclasses.is_dataclass(kind):
+        lines = [
+            f"    {field.name}: {_annotation(field.type)}" for field in dataclasses.fields(kind)
+        ]
+        head = "\n".join(["```text", f"class {name}:", *lines, "```"])
+        return f"\n## {name}\n\n{head}\n\n{_prose(kind)}\n"
+    head = ""
+    if "__init__" in vars(kind):
+        initializer = inspect.signature(kind).replace(return_annotation=inspect.Signature.empty)
+        head = f"```text\n{_signature(name, initializer)}\n```\n\n"
+    methods = "".join(_function(f"{name}.{n}", method, 3) for n, method in _methods(kind))
+    return f"\n## {name}\n\n{head}{_prose(kind)}\n{methods}"
+
+
 def _function(name: str, member: Any, level: int) -> str:
     head = f"\n{'#' * level} {name}\n\n"
     if isinstance(member, property):
         return f"{head}A property. {inspect.getdoc(member)}\n"
-    function = member.__func__ if isinstance(member, classmethod) else member
-    return f"{head}```text\n{_signature(name, function)}\n```\n\n{_prose(function)}\n"
+    function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+    signature = _signature(name, inspect.signature(function))
+    return f"{head}```text\n{signature}\n```\n\n{_prose(function)}\n"
 
 
-def _signature(name: str, function: Callable[..., Any]) -> str:
-    signature = inspect.signature(function)
-    shown = [p for n, p in signature.parameters.items() if n not in ("self", "cls")]
-    text = str(signature.replace(parameters=shown)).replace("'", "")
-    if len(name + text) <= 96:
-        return name + text
-    returned = f" -> {signature.return_annotation}".replace("'", "")
-    lines, star = [], False
-    for parameter in shown:
-        if parameter.kind is parameter.KEYWORD_ONLY and not star:
-            lines.append("    *,")
-            star = True
-        lines.append(f"    {parameter},".replace("'", ""))
-    return "\n".join([f"{name}(", *lines, f"){returned}"])
+def _signature(name: str, signature: inspect.Signature) -> str:
+    """A signature as it is written in the code, on one line if it fits."""
+    returned = signature.return_annotation
+    arrow = "" if returned is inspect.Signature.empty else f" -> {_annotation(returned)}"
+    parts, has_star = [], False
+    for parameter in signature.parameters.values():
+        if parameter.name in ("self", "cls"):
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
+            parts.append("*")
+        has_star |= parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
+        parts.append(_parameter(parameter))
+    line = f"{name}({', '.join(parts)}){arrow}"
+    if len(line) <= 96:
+        return line
+    return "\n".join([f"{name}(", *(f"    {part}," for part in parts), f"){arrow}"])
 
 
-def _prose(function: Callable[..., Any]) -> str:
-    """A docstring as Markdown: its examples, which the tests run, become a block."""
-    text = inspect.getdoc(function) or ""
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    text = stars + parameter.name
+    is_typed = parameter.annotation is not parameter.empty
+    if is_typed:
+        text += f": {_annotation(parameter.annotation)}"
+    if parameter.default is not parameter.empty:
+        text += f"{' = ' if is_typed else '='}{_default(parameter.default)}"
+    return text
+
+
+def _annotation(annotation: Any) -> str:
+    if not isinstance(annotation, str):
+        annotation = inspect.formatannotation(annotation)
+    return annotation.replace("'", '"').strip('"')
+
+
+def _default(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+_SECTION = re.compile(r"^(Args|Returns|Raises):\n((?:(?: {4}.*)?\n?)+)", re.MULTILINE)
+_ENTRY = re.compile(r"^ {4}(\w+): ", re.MULTILINE)
+
+
+def _prose(documented: Any) -> str:
+    """A docstring as Markdown: its sections become lists, and its doctests a block."""
+    text = _SECTION.sub(_section, (inspect.getdoc(documented) or "") + "\n").rstrip()
     prose, arrow, example = text.partition(">>>")
     return prose.strip() + (f"\n\n```pycon\n{arrow}{example.rstrip()}\n```" if arrow else "")
+
+
+def _section(match: re.Match[str]) -> str:
+    title, body = match[1], match[2].rstrip("\n")
+    if title == "Returns":
+        text = " ".join(line.strip() for line in body.splitlines())
+        return f"**Returns:** {text}\n\n"
+    entries = _ENTRY.sub(r"- `\1`: ", body)
+    lines = [
+        line if line.startswith("- ") else "  " + line.strip() for line in entries.splitlines()
+    ]
+    return "\n".join([f"**{title}:**", "", *lines]) + "\n\n"
 
 
 _LICENCES = """# Licences of dependencies

@@ -7,15 +7,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import indextables
 
 PACKAGE = Path(indextables.__file__).parent
 
 # From the ground up. A part may import itself and what stands before it.
 LAYERS = [
-    "errors", "config", "runner", "schema", "storage", "predicate", "log", "split", "xref", "plan",
-    "jobs", "table", "sql", "spark", "ariadne", "cli", "demo", "__init__",
+    "errors", "config", "runner", "schema", "bloom", "storage", "predicate", "log", "split", "xref",
+    "plan", "jobs", "table", "sql", "spark", "ariadne", "cli", "demo", "__init__",
 ]  # fmt: skip
+
+# The same inside a package that has packages of its own.
+SUB_LAYERS = {
+    "ariadne": [
+        "values", "model", "store", "files", "lookup", "build", "opening", "joins", "sql", "index",
+        "catalog", "__init__",
+    ],
+}  # fmt: skip
 
 HEAVY = {
     "pyspark",
@@ -34,8 +44,9 @@ def part_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported_parts(path: Path) -> set[str]:
-    found = set()
+def imported_names(path: Path) -> set[str]:
+    """What a module imports of this package, by its full name."""
+    imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -44,11 +55,12 @@ def imported_parts(path: Path) -> set[str]:
         else:
             assert not (isinstance(node, ast.ImportFrom) and node.level), f"relative import: {path}"
             continue
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "indextables" and len(parts) > 1:
-                found.add(parts[1])
-    return found
+        imported.update(name for name in names if name.startswith("indextables."))
+    return imported
+
+
+def imported_parts(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in imported_names(path)}
 
 
 def test_imports_point_downwards():
@@ -64,6 +76,39 @@ def test_imports_point_downwards():
 
 def test_every_part_has_a_layer():
     assert {part_of(path) for path in PACKAGE.rglob("*.py")} <= set(LAYERS)
+
+
+@pytest.mark.parametrize("package", SUB_LAYERS)
+def test_imports_point_downwards_inside_a_package(package):
+    folder, layers = PACKAGE / package, SUB_LAYERS[package]
+    parts = {path: path.relative_to(folder).parts[0].removesuffix(".py")
+             for path in folder.rglob("*.py")}  # fmt: skip
+    assert set(parts.values()) == set(layers)
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path, part in parts.items()
+        for name in imported_names(path)
+        if name.startswith(f"indextables.{package}.")
+        and name.split(".")[2] in layers
+        and layers.index(name.split(".")[2]) > layers.index(part)
+    ]
+    # The type of an argument, for type checkers only.
+    assert set(wrong) <= {"ariadne/joins.py imports indextables.ariadne.index.Index"}
+
+
+@pytest.mark.parametrize("package", SUB_LAYERS)
+def test_a_package_is_used_by_what_it_exports(package):
+    """From outside a sub-package, names come from its `__init__`, or a whole module does."""
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path in PACKAGE.rglob("*.py")
+        for name in imported_names(path)
+        if (parts := name.split("."))[1] == package
+        and len(parts) > 4
+        and (PACKAGE / package / parts[2]).is_dir()
+        and PACKAGE / package / parts[2] not in path.parents
+    ]
+    assert not wrong
 
 
 def test_importing_the_package_pulls_in_nothing_heavy():

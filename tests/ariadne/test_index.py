@@ -10,7 +10,9 @@ import pytest
 
 from indextables import config as keys
 from indextables.ariadne import Index, IndexCatalog
-from indextables.ariadne.context import Context, ariadne_config
+from indextables.ariadne.store import place
+from indextables.ariadne.store.delta import DeltaPlace
+from indextables.ariadne.store.place import Context, ariadne_config
 from indextables.errors import (
     AriadneArgumentError,
     AriadneError,
@@ -46,10 +48,9 @@ def metadata_of(storage, name="t"):
 
 def test_a_new_index_needs_a_schema_and_an_old_one_only_its_name(storage):
     with pytest.raises(SchemaNotProvidedError):
-        Index("t")
-    made = Index("t", DDL)
-    again = Index("t")
-    assert again.format == made.format == "parquet"
+        Index("t").refresh_metadata()
+    made, again = Index("t", DDL), Index("t")
+    assert made.format == again.format == "parquet"
     assert again.stored_schema == made.stored_schema
     assert again.storage_path == f"{storage}/indexes/t"
     document = json.loads(metadata_of(storage).read_text())
@@ -58,13 +59,13 @@ def test_a_new_index_needs_a_schema_and_an_old_one_only_its_name(storage):
 
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
 def test_the_same_is_fine_and_another_format_or_schema_is_not(storage, format_):
-    Index("t", DDL, format_)
-    Index("t", DDL, format_)
+    Index("t", DDL, format_).refresh_metadata()
+    Index("t", DDL, format_).refresh_metadata()
     other = "csv" if format_ != "csv" else "json"
     with pytest.raises(FormatMismatchError, match=f"{format_} files, not {other}"):
-        Index("t", format=other)
+        Index("t", format=other).refresh_metadata()
     with pytest.raises(SchemaMismatchError, match=r"'name' is not.*'id' differs in type") as caught:
-        Index("t", "id BIGINT NOT NULL, more INT", format_)
+        Index("t", "id BIGINT NOT NULL, more INT", format_).refresh_metadata()
     assert len(caught.value.differences) == 6
 
 
@@ -97,15 +98,17 @@ def test_another_schema_is_accepted_only_if_index_columns_mean_the_same(storage)
     shorter = "id INT NOT NULL, name STRING, items ARRAY<STRUCT<k: INT>>"
     assert len(Index("t", shorter, allow_schema_mismatch=True).stored_schema) == 3
     with pytest.raises(IndexNotFoundInNewSchemaError) as caught:
-        Index("t", "at TIMESTAMP", allow_schema_mismatch=True)
+        Index("t", "at TIMESTAMP", allow_schema_mismatch=True).refresh_metadata()
     assert caught.value.missing == ("id", "big (upper(name))", "items")
     with pytest.raises(SchemaMismatchError, match="was int32 and would be int64"):
-        Index("t", shorter.replace("id INT", "id BIGINT"), allow_schema_mismatch=True)
+        Index(
+            "t", shorter.replace("id INT", "id BIGINT"), allow_schema_mismatch=True
+        ).refresh_metadata()
     assert len(Index("t").stored_schema) == 3
 
 
 def test_read_options_are_kept_and_given_ones_win(storage):
-    Index("t", DDL, "csv", read_options={"header": "true", "sep": ";"})
+    Index("t", DDL, "csv", read_options={"header": "true", "sep": ";"}).refresh_metadata()
     assert Index("t").read_options == {"header": "true", "sep": ";"}
     assert Index("t", read_options={"sep": ","}).read_options == {"header": "true", "sep": ","}
 
@@ -114,6 +117,78 @@ def test_a_read_option_that_is_none_is_refused(storage):
     with pytest.raises(AriadneArgumentError, match="'nullValue' is None"):
         Index("t", DDL, "csv", read_options={"header": "true", "nullValue": None})
     assert not Index.exists("t")
+
+
+def test_a_handle_does_nothing_until_it_is_used(storage, monkeypatch):
+    requests = []
+    for owner, name in ((place, "open_store"), (DeltaPlace, "open")):
+        call = getattr(owner, name)
+
+        def counted(*args, _call=call, **named):
+            requests.append(args)
+            return _call(*args, **named)
+
+        monkeypatch.setattr(owner, name, counted)
+    one = Index("t", DDL, "csv", read_options={"header": "true"})
+    two = Index("t", allow_schema_mismatch=True)
+    assert one == two
+    assert hash(one) == hash(two)
+    assert (one.name, one.storage_path) == ("t", f"{storage}/indexes/t")
+    assert repr(one) == "Index('t')"
+    assert requests == []
+    assert not storage.exists()
+    assert one.format == "csv"
+    assert requests
+    assert metadata_of(storage).exists()
+    assert repr(one) == "Index('t', format='csv', indexes=[])"
+
+
+def test_arguments_are_checked_before_anything_is_used(storage):
+    for work in (
+        lambda: Index("a/b", DDL),
+        lambda: Index("t", "id WRONG"),
+        lambda: Index("t", DDL, "orc"),
+        lambda: Index("t", DDL, read_options={"sep": None}),
+    ):
+        with pytest.raises(AriadneError):
+            work()
+    assert not storage.exists()
+
+
+def states_of_an_index(storage, tmp_path):
+    """Name each state that an index can be in, and whether there is an index then."""
+    yield "nothing there", False
+    index = Index("t", "id BIGINT")
+    yield "a handle that nobody used", False
+    index.refresh_metadata()
+    yield "created and empty", True
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "x.parquet")
+    index.add_index("id")
+    index.add_file(str(tmp_path / "x.parquet"))
+    index.update()
+    yield "built", True
+    saved = metadata_of(storage).read_bytes()
+    metadata_of(storage).unlink()
+    yield "killed while it was removed", False
+    metadata_of(storage).write_bytes(saved)
+    Index.remove("t")
+    yield "removed", False
+    (storage / "indexes" / "t").mkdir(parents=True)
+    yield "killed before its metadata was written", False
+    (storage / "indexes" / "t" / "metadata.json.tmp").write_bytes(saved)
+    yield "killed while its metadata was written", False
+    Index("t", "id BIGINT").refresh_metadata()
+    yield "created over what was left", True
+    metadata_of(storage).write_text("damaged")
+    yield "damaged", True
+
+
+def test_index_and_catalog_agree_on_what_exists(spark, storage, tmp_path):
+    for state, exists in states_of_an_index(storage, tmp_path):
+        assert Index.exists("t") is exists, state
+        assert IndexCatalog.exists("t") is exists, state
+        assert ("t" in IndexCatalog.list()) is exists, state
+        assert (spark.sql("SHOW TABLES IN ariadne").count() == 1) is exists, state
 
 
 def test_opening_never_rewrites_metadata(storage):
@@ -147,11 +222,12 @@ def test_settings_survive_a_reconnect(storage):
 )
 def test_a_newer_version_fails_everything_with_a_word(storage, field, error):
     index = Index("t", DDL)
+    index.refresh_metadata()
     path = metadata_of(storage)
     path.write_text(json.dumps({**json.loads(path.read_text()), field: 999}))
     before = path.read_bytes()
     for work in (
-        lambda: Index("t"),
+        lambda: Index("t").refresh_metadata(),
         lambda: index.locate_files({"id": [1]}),
         index.update,
         lambda: index.add_index("id"),
@@ -164,14 +240,14 @@ def test_a_newer_version_fails_everything_with_a_word(storage, field, error):
 
 
 def test_damaged_metadata_is_named(storage):
-    Index("t", DDL)
+    Index("t", DDL).refresh_metadata()
     document = json.loads(metadata_of(storage).read_text())
     metadata_of(storage).write_text(json.dumps({**document, "schema": "no schema"}))
     with pytest.raises(SchemaParseError, match="'t'"):
         _ = Index("t").stored_schema
     metadata_of(storage).write_text("")
     with pytest.raises(MetadataMissingOrCorruptError, match=r"metadata\.json"):
-        Index("t")
+        Index("t").refresh_metadata()
 
 
 @pytest.mark.parametrize(
@@ -218,7 +294,7 @@ def test_keys_that_mean_nothing_are_refused(key, value, error, word):
         ariadne_config({f"spark.ariadne.{key}": value})
 
 
-def test_keys_have_the_origins_defaults():
+def test_keys_have_the_defaults_of_the_scala_project():
     config = ariadne_config({"spark.sql.shuffle.partitions": "1"})
     assert config[keys.ARIADNE_LARGE_INDEX_LIMIT] == 500_000
     assert config[keys.ARIADNE_STAGING_THRESHOLD] == 50
@@ -244,6 +320,7 @@ def test_the_session_tells_about_stores_and_nothing_shows_it(spark, storage):
 
 def test_a_refused_declaration_leaves_nothing_behind(storage):
     index = Index("t", DDL)
+    index.refresh_metadata()
     before = metadata_of(storage).read_bytes()
     for work in (
         lambda: index.add_index("zz"),
@@ -293,7 +370,7 @@ def test_values_that_are_others_the_next_time_cannot_be_indexed(storage, express
 @pytest.mark.parametrize(
     ("expression", "word"),
     [("max(id)", "single row"), ("row_number() OVER (ORDER BY id)", "single row"),
-     ("explode(sequence(1, id))", "single row"), ("id IN (SELECT 1)", "elsewhere")],
+     ("explode(sequence(1, id))", "single row"), ("id IN (SELECT 1)", "more than the row")],
 )  # fmt: skip
 def test_values_of_other_rows_cannot_be_indexed(storage, expression, word):
     index = Index("t", DDL)
@@ -347,7 +424,7 @@ def test_selecting_columns_gives_another_view(storage):
     with pytest.raises(ColumnNotFoundError, match="'zz'"):
         index.select("id", "zz")
     for nothing in ([], [""], [" "]):
-        with pytest.raises(AriadneArgumentError, match="no column"):
+        with pytest.raises(AriadneArgumentError, match="not a column"):
             index.select(*nothing)
 
 
@@ -385,7 +462,7 @@ def test_no_files_or_bad_ones_are_refused(storage, bad):
     index = Index("t", DDL)
     with pytest.raises(AriadneArgumentError):
         index.add_file(*bad)
-    assert not index._place.files.exists()
+    assert not (storage / "filelists").exists()
 
 
 def test_an_empty_index_can_be_asked_and_kept(storage):
@@ -405,7 +482,7 @@ def test_an_empty_index_can_be_asked_and_kept(storage):
 def test_the_catalog_knows_indexes_and_nothing_else(storage):
     assert IndexCatalog.list() == []
     assert IndexCatalog.to_df().count() == 0
-    Index("empty", DDL)
+    Index("empty", DDL).refresh_metadata()
     assert IndexCatalog.describe("empty").file_count == 0
     Index.remove("empty")
     two, one = Index("two", DDL, "csv"), Index("one", DDL)
@@ -417,10 +494,7 @@ def test_the_catalog_knows_indexes_and_nothing_else(storage):
     Index("orphan", DDL).add_file("/d/z.csv")
     metadata_of(storage, "orphan").unlink()
     assert IndexCatalog.list() == ["one", "two"]
-    assert IndexCatalog.exists("one")
-    assert not IndexCatalog.exists("partial")
-    assert Index.exists("partial")
-    assert Index.exists("orphan")
+    assert [n for n in ("one", "two", "partial", "orphan") if Index.exists(n)] == ["one", "two"]
     assert IndexCatalog.find_indexes("/d/x.csv") == ["one", "two"]
     assert IndexCatalog.find_indexes("/d/z.csv") == ["one"]
     found = IndexCatalog.describe("two")
@@ -448,8 +522,8 @@ def test_the_catalog_knows_indexes_and_nothing_else(storage):
 
 
 def test_an_unreadable_index_does_not_hide_the_others(storage):
-    Index("good", DDL)
-    Index("bad", DDL)
+    Index("good", DDL).refresh_metadata()
+    Index("bad", DDL).refresh_metadata()
     metadata_of(storage, "bad").write_text("{}")
     assert [s.name for s in IndexCatalog.describe_all()] == ["good"]
 
@@ -465,7 +539,7 @@ def test_removing_an_index_leaves_its_files(storage, tmp_path):
 
 def test_every_error_is_ariadnes(storage):
     with pytest.raises(AriadneError):
-        Index("t")
+        Index("t").refresh_metadata()
 
 
 def test_removing_an_index_leaves_nothing_of_it(storage, tmp_path):
@@ -482,11 +556,11 @@ def test_removing_an_index_leaves_nothing_of_it(storage, tmp_path):
 
 
 def test_the_factory_takes_its_arguments_by_position(storage):
-    Index("t", DDL, "csv", {"header": "true"})
+    Index("t", DDL, "csv", {"header": "true"}).refresh_metadata()
     assert Index("t").read_options == {"header": "true"}
     shorter = DDL.rpartition(", items")[0]
     with pytest.raises(SchemaMismatchError):
-        Index("t", shorter, "csv", False)
+        Index("t", shorter, "csv", False).refresh_metadata()
     assert len(Index("t", shorter, "csv", True, {"sep": ";"}).stored_schema) == 4
     assert Index("t").read_options == {"header": "true", "sep": ";"}
     for wrong in ("yes", 1, None):

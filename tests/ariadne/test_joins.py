@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from indextables.ariadne.query import located_by_keys
+from indextables.ariadne.lookup.view import cached_keys
 from indextables.config import (
     ARIADNE_DEBUG,
     ARIADNE_DRIVER_READ_LIMIT,
@@ -176,19 +176,19 @@ def test_keys_of_another_type_match_as_in_sparks_join(spark, index, whole):
 def test_repeated_joins_reuse_what_was_located(index, keys, files):
     index.add_index("id")
     index.update()
-    located_by_keys.clear()
+    cached_keys.cache_clear()
     index.join(keys, "id")
     index.join(keys.orderBy("k"), "id", "left_semi")
-    assert (located_by_keys.hits, located_by_keys.misses) == (1, 1)
+    assert cached_keys.cache_info()[:2] == (1, 1)
     index.join(keys.where("id = 1"), "id")
-    assert (located_by_keys.hits, located_by_keys.misses) == (1, 2)
+    assert cached_keys.cache_info()[:2] == (1, 2)
     index.delete_files(str(files / "jan #1.parquet"))
     assert read(index.join(keys, "id")) == ["jun %41"]
-    assert (located_by_keys.hits, located_by_keys.misses) == (1, 3)
+    assert cached_keys.cache_info()[:2] == (1, 3)
 
 
 def test_too_many_keys_are_looked_up_by_their_bounds(index, whole, keys, monkeypatch):
-    monkeypatch.setattr("indextables.ariadne.collected_keys.MOST_KEYS", 1)
+    monkeypatch.setattr("indextables.ariadne.lookup.join_keys.MOST_KEYS", 1)
     index.add_index("id")
     index.update()
     two = keys.where("id IN (4, 9)")
@@ -198,7 +198,7 @@ def test_too_many_keys_are_looked_up_by_their_bounds(index, whole, keys, monkeyp
 
 
 def test_bounds_of_texts_are_none_of_numbers(spark, index, whole, monkeypatch):
-    monkeypatch.setattr("indextables.ariadne.collected_keys.MOST_KEYS", 1)
+    monkeypatch.setattr("indextables.ariadne.lookup.join_keys.MOST_KEYS", 1)
     index.add_index("id")
     index.update()
     texts = spark.createDataFrame([("10",), ("3",), ("4",)], "id STRING")
@@ -213,7 +213,7 @@ def test_keys_may_be_days_that_python_does_not_know(
 ):
     from indextables.ariadne import Index
 
-    monkeypatch.setattr("indextables.ariadne.collected_keys.MOST_KEYS", most)
+    monkeypatch.setattr("indextables.ariadne.lookup.join_keys.MOST_KEYS", most)
     spark.conf.set(ARIADNE_DRIVER_READ_LIMIT.name, "0")
     days = spark.sql(
         f"SELECT CAST(d AS {kind}) AS day FROM VALUES ('2024-01-01'), ('+12024-01-01') t(d)"
@@ -230,8 +230,8 @@ def test_keys_may_be_days_that_python_does_not_know(
 
 
 def test_null_keys_do_not_hide_that_others_were_cut_off(index, whole, keys, monkeypatch):
-    monkeypatch.setattr("indextables.ariadne.collected_keys.MOST_KEYS", 2)
-    monkeypatch.setattr("indextables.ariadne.collected_keys._SMALL", -1)
+    monkeypatch.setattr("indextables.ariadne.lookup.join_keys.MOST_KEYS", 2)
+    monkeypatch.setattr("indextables.ariadne.lookup.join_keys._SMALL", -1)
     index.add_index("id")
     index.add_index("name")
     index.update()
@@ -453,16 +453,16 @@ def test_bad_joins_are_refused_with_all_that_is_wrong(spark, index, keys):
         index.join(keys, ["k", "at"])
     with pytest.raises(ColumnNotFoundError, match="not among the selected"):
         index.select("name").join(keys, "id")
-    with pytest.raises(AriadneArgumentError, match="'sideways' is none of"):
+    with pytest.raises(AriadneArgumentError, match="'sideways' is not one of"):
         index.join(keys, "id", "sideways")
     with pytest.raises(AriadneArgumentError, match="no column to join on"):
         index.join(keys, [])
     for using in ({"id": "other"}, None, keys.id == 1):
-        with pytest.raises(AriadneArgumentError, match="no list of columns"):
+        with pytest.raises(AriadneArgumentError, match="not a list of columns"):
             index.join(keys, using)
-    with pytest.raises(AriadneArgumentError, match="None is none of"):
+    with pytest.raises(AriadneArgumentError, match="None is not one of"):
         index.join(keys, "id", None)
-    with pytest.raises(AriadneArgumentError, match="str is no DataFrame"):
+    with pytest.raises(AriadneArgumentError, match="str is not a Spark DataFrame"):
         index.join("keys", "id")
 
 

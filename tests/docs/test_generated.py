@@ -1,15 +1,61 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from indextables import ariadne
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_generated_pages_are_current():
+@pytest.fixture(scope="module")
+def generate():
     spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages_are_current(generate):
     assert generate.PAGES
     for name, page in generate.PAGES.items():
         assert (DOCS / name).read_text() == page(), f"{name} is old: run `make docs`"
+
+
+def test_signatures_are_printed_as_they_are_written(generate):
+    def one(self, a: str = "UTC", *b: int, c: Literal["x", "y"] = "x", **d: object) -> str: ...
+    def two(a, *, b=None, c: "dict[str, int]" = {}) -> None: ...  # noqa: B006, UP037
+    def three(a: str, b: float = 0.01): ...
+
+    printed = [generate._signature(f.__name__, inspect.signature(f)) for f in (one, two, three)]
+    assert printed == [
+        'one(a: str = "UTC", *b: int, c: Literal["x", "y"] = "x", **d: object) -> str',
+        "two(a, *, b=None, c: dict[str, int] = {}) -> None",
+        "three(a: str, b: float = 0.01)",
+    ]
+
+
+def public_functions():
+    for name in ariadne.__all__:
+        member = getattr(ariadne, name)
+        if inspect.isfunction(member):
+            yield name, member
+        for method, found in vars(member).items() if inspect.isclass(member) else ():
+            function = getattr(found, "__func__", found)
+            if not method.startswith("_") and inspect.isfunction(function):
+                yield f"{name}.{method}", function
+
+
+def test_public_functions_of_ariadne_are_documented():
+    page = (DOCS / "python.md").read_text()
+    for name, function in public_functions():
+        text, signature = inspect.getdoc(function), inspect.signature(function)
+        assert text.split("\n")[0].endswith("."), name
+        assert "```py\n" in text, f"{name}: an example that the tests of the docs run"
+        assert all(f"    {p}: " in text for p in signature.parameters if p != "self"), name
+        assert ("Returns:" in text) == (signature.return_annotation != "None"), name
+        assert f"# {name}\n" in page, name

@@ -27,5 +27,8 @@ def test_the_quick_start_with_spark_runs_as_printed(spark, tmp_path, capsys):
 def test_the_blocks_of_a_page_run(spark, page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"spark": spark, "path": str(tmp_path / "docs")}
-    for block in blocks(page):
-        exec(compile(block, page.name, "exec"), names)
+    try:
+        for block in blocks(page):
+            exec(compile(block, page.name, "exec"), names)
+    finally:
+        spark.conf.unset("spark.ariadne.storagePath")

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne import bloom, text
-from indextables.ariadne.declarations import (
+from indextables.ariadne.model.declarations import (
     Bloom,
     Declaration,
     Declarations,
@@ -21,8 +20,9 @@ from indextables.ariadne.declarations import (
     storage_column,
     types_of,
 )
-from indextables.ariadne.layout import IndexData, row_schema
-from indextables.ariadne.typed_hash import hash_values
+from indextables.ariadne.model.rows import FIXED_SCHEMA, IndexData, columns_of
+from indextables.ariadne.values import bloom, words
+from indextables.ariadne.values.hashing import hash_values
 
 
 def index_data(
@@ -39,6 +39,7 @@ def index_data(
     schema = next(iter(files.values())).schema
     types = types_of(declared, schema, {})
     times = {d.name: schema.field(d.timestamp_column).type for d in declared.of_kind("temporal")}
+    cells = [f for d in declared for f in columns_of(d, types[d.name], times.get(d.name))]
     rows = []
     for name, table in files.items():
         missing = (unbuilt or {}).get(name, ())
@@ -52,7 +53,7 @@ def index_data(
             row |= _cells(d, table, is_large=d.name in (large or {}).get(name, ()))
         rows.append(row)
     return IndexData(
-        files=pa.Table.from_pylist(rows, row_schema(declared, types, times)),
+        files=pa.Table.from_pylist(rows, pa.schema([*FIXED_SCHEMA, *cells])),
         pending=tuple(pending),
         missing=(),
         declarations=declared,
@@ -79,7 +80,7 @@ def _cells(declaration: Declaration, table: pa.Table, *, is_large: bool) -> dict
         case Range():
             cell = pc.min_max(values).as_py()
         case Text():
-            cell = text.build(values)
+            cell = words.build(values)
         case Temporal(timestamp_column=stamp):
             times = table.column(stamp).to_pylist()
             newest: dict[Any, Any] = {}

@@ -12,8 +12,9 @@ import sys
 from typing import Any
 
 import indextables
-from indextables.ariadne import Index, update_plan
-from indextables.ariadne.delta import DeltaPlace
+from indextables.ariadne import Index
+from indextables.ariadne.build import plan
+from indextables.ariadne.store.delta import DeltaPlace
 
 SETTINGS = {
     "spark.master": "local[1]",
@@ -39,7 +40,7 @@ def telling(method: Any) -> Any:
 
 def main(storage: str, name: str, temporary: str) -> None:
     """Update the index until killed, or done."""
-    update_plan._BATCH_FILES = 1
+    plan._BATCH_FILES = 1
     for method in ("commit", "upsert"):
         setattr(DeltaPlace, method, telling(getattr(DeltaPlace, method)))
     spark = indextables.session(

@@ -1,4 +1,4 @@
-"""Ariadne: indexes over parquet, csv and json files that somebody else keeps.
+"""Ariadne: indexes over external parquet, csv and json files, on Spark.
 
 ::
 
@@ -13,8 +13,12 @@
     events.locate_files({"user_id": [42]})
     events.join(users, ["user_id"])
 
-An index knows, for each file, which values its columns hold. Queries and joins then read only files
-that can contribute. What an index does not know, it keeps: answers are those of all files.
+An index keeps, for each file, which values its columns hold. Queries and joins then read only files
+that can contribute. What an index does not know keeps the file: the result is that of all files.
+
+The parts, from the ground up: `values` (hashes, filters, words), `model` (declarations, metadata),
+`store` (where an index is stored), `files` (the external files), `lookup` (which files a query
+needs) and `build` (updating an index). `index`, `catalog`, `joins` and `sql` are what users call.
 """
 
 from __future__ import annotations
@@ -22,19 +26,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from indextables.ariadne.build import UpdateResult
     from indextables.ariadne.catalog import IndexCatalog, IndexSummary
     from indextables.ariadne.index import Index
-    from indextables.ariadne.joining import join
-    from indextables.ariadne.update import UpdateResult
+    from indextables.ariadne.joins import join
+    from indextables.ariadne.lookup import Located, Step
 
-__all__ = ["Index", "IndexCatalog", "IndexSummary", "UpdateResult", "join"]
+__all__ = [
+    "Index",
+    "IndexCatalog",
+    "IndexSummary",
+    "Located",
+    "Step",
+    "UpdateResult",
+    "join",
+]
 
+# Loaded when first used: Spark and Delta take a second.
 _LAZY = {
     "Index": "indextables.ariadne.index",
     "IndexCatalog": "indextables.ariadne.catalog",
     "IndexSummary": "indextables.ariadne.catalog",
-    "UpdateResult": "indextables.ariadne.update",
-    "join": "indextables.ariadne.joining",
+    "Located": "indextables.ariadne.lookup",
+    "Step": "indextables.ariadne.lookup",
+    "UpdateResult": "indextables.ariadne.build",
+    "join": "indextables.ariadne.joins",
 }
 
 

@@ -1,4 +1,4 @@
-"""All indexes of a storage path: listing, describing, finding them."""
+"""`IndexCatalog`: the indexes below a storage path."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from indextables.ariadne.context import Context
-from indextables.ariadne.declarations import Kind
+from indextables.ariadne.files import canonical, expand, registered, spark_schema
 from indextables.ariadne.index import Index
-from indextables.ariadne.paths import canonical, expand
-from indextables.ariadne.place import FOLDER, IndexPlace, check_name
-from indextables.ariadne.source import spark_schema
-from indextables.ariadne.states import registered
+from indextables.ariadne.model import Kind
+from indextables.ariadne.store import Context, IndexPlace, check_name, index_names
 from indextables.errors import (
     AriadneError,
     IndexNotFoundError,
@@ -27,10 +24,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_KINDS: dict[str, Kind] = {
+    "indexes": "regular",
+    "bloom_indexes": "bloom",
+    "computed_indexes": "computed",
+    "temporal_indexes": "temporal",
+    "range_indexes": "range",
+    "exploded_field_indexes": "exploded",
+    "text_indexes": "text",
+}
+"""The fields of `IndexSummary` that name index columns, and the kind of each."""
 _COLUMNS = (
-    "name string, format string, indexes string, bloom_indexes string, computed_indexes string, "
-    "temporal_indexes string, range_indexes string, exploded_field_indexes string, "
-    "text_indexes string, file_count bigint, total_indexed_file_size bigint"
+    f"name string, format string, {', '.join(f'{field} string' for field in _KINDS)}, "
+    "file_count bigint, total_indexed_file_size bigint"
 )
 _VERSION_ERRORS = (
     UnsupportedMetadataVersionError,
@@ -41,7 +47,22 @@ _VERSION_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """What an index is over and what it keeps."""
+    """What an index is over, and the names of its index columns by kind.
+
+    Args:
+        name: The name of the index.
+        format: The format of the files.
+        columns: The columns of the files.
+        indexes: Columns with an index of their distinct values.
+        bloom_indexes: Columns with bloom filters.
+        computed_indexes: Names of expressions.
+        temporal_indexes: Columns of which only the newest row counts.
+        range_indexes: Columns with their least and greatest values.
+        exploded_field_indexes: Names of fields of structs in arrays.
+        text_indexes: Columns with their words.
+        file_count: Registered files. A folder or pattern counts as the files that it means now.
+        total_indexed_file_size: Bytes of the indexed files; -1 before the first update.
+    """
 
     name: str
     format: str
@@ -55,84 +76,124 @@ class IndexSummary:
     text_indexes: frozenset[str]
     file_count: int
     total_indexed_file_size: int
-    """Bytes of the indexed files; -1 before the first update."""
 
 
 class IndexCatalog:
-    """The indexes of the active session's storage path."""
+    """The indexes below the active session's `spark.ariadne.storagePath`.
+
+    ```py
+    from indextables.ariadne import IndexCatalog
+    ```
+    """
 
     @staticmethod
     def list() -> builtins.list[str]:
-        """The names of all indexes, sorted. A folder without metadata is none."""
-        context = Context.current()
-        names = context.store(context.root).list_directory(FOLDER)[1]
-        return [name for name in sorted(names) if _is_index(context, name)]
+        """The names of all indexes, sorted.
+
+        Returns:
+            Names of indexes. A folder without metadata is not an index.
+
+        ```py
+        assert IndexCatalog.list() == ["events", "newest"]
+        ```
+        """
+        return index_names(Context.current())
 
     @staticmethod
     def exists(name: str) -> bool:
-        """Whether there is an index; what is left of one does not count."""
-        return _is_index(Context.current(), check_name(name))
+        """Whether there is an index of this name, as `Index.exists`.
+
+        Args:
+            name: The name of the index.
+
+        Returns:
+            True from the first use of a new index until its removal.
+
+        Raises:
+            AriadneArgumentError: The name cannot be the name of an index.
+
+        ```py
+        assert IndexCatalog.exists("events")
+        ```
+        """
+        return Index.exists(name)
 
     @staticmethod
     def describe(name: str) -> IndexSummary:
-        """One index. `IndexNotFoundError` if there is none."""
-        place = IndexPlace(Context.current(), check_name(name))
-        if not place.metadata.exists():
-            raise IndexNotFoundError(name, root=place.context.root)
+        """What one index is over and what it keeps.
+
+        Args:
+            name: The name of the index.
+
+        Returns:
+            Its format, columns, index columns, and how many files it has.
+
+        Raises:
+            IndexNotFoundError: There is no such index.
+
+        ```py
+        summary = IndexCatalog.describe("events")
+        assert (summary.format, summary.file_count) == ("parquet", 2)
+        assert summary.range_indexes == {"user"}
+        ```
+        """
+        place = _existing(name)
         metadata = place.metadata.load()
-        # A folder or pattern is as many files as it means now; one that means none counts as one.
-        found = expand(place.files.files(), place.context.store)
-
-        def of(kind: Kind) -> frozenset[str]:
-            return frozenset(d.name for d in metadata.declarations.of_kind(kind))
-
+        expansion = expand(place.files.files(), place.context.store)
+        names = {
+            field: frozenset(d.name for d in metadata.declarations.of_kind(kind))
+            for field, kind in _KINDS.items()
+        }
         return IndexSummary(
             name=name,
             format=metadata.format,
             columns=tuple(spark_schema(metadata, name=name).names),
-            indexes=of("regular"),
-            bloom_indexes=of("bloom"),
-            computed_indexes=of("computed"),
-            temporal_indexes=of("temporal"),
-            range_indexes=of("range"),
-            exploded_field_indexes=of("exploded"),
-            text_indexes=of("text"),
-            file_count=len(found.files) + len(found.missing),
+            **names,
+            # A folder or pattern that means no file counts as one.
+            file_count=len(expansion.files) + len(expansion.missing),
             total_indexed_file_size=metadata.total_indexed_file_size,
         )
 
     @staticmethod
     def describe_all() -> builtins.list[IndexSummary]:
-        """Every index. One that cannot be read is left out with a warning, a newer one raises."""
-        found = []
+        """What every index is over and what it keeps.
+
+        Returns:
+            Summaries by name. An index that cannot be read is left out with a warning.
+
+        Raises:
+            UnsupportedMetadataVersionError: A newer version of this library wrote an index.
+
+        ```py
+        assert [summary.name for summary in IndexCatalog.describe_all()] == ["events", "newest"]
+        ```
+        """
+        summaries = []
         for name in IndexCatalog.list():
             try:
-                found.append(IndexCatalog.describe(name))
+                summaries.append(IndexCatalog.describe(name))
             except _VERSION_ERRORS:
                 raise
             except AriadneError as error:
                 logger.warning("Left out the index %s: %s", name, error)
-        return found
+        return summaries
 
     @staticmethod
     def to_df() -> DataFrame:
-        """Every index, as a DataFrame; names of index columns are joined by commas."""
+        """`describe_all` as a DataFrame.
+
+        Returns:
+            One row for each index; the names of index columns are joined by commas.
+
+        ```py
+        assert IndexCatalog.to_df().count() == 2
+        ```
+        """
         rows = [
             (
                 s.name,
                 s.format,
-                *(
-                    ",".join(sorted(names))
-                    for names in (
-                        s.indexes,
-                        s.bloom_indexes,
-                        s.computed_indexes,
-                        s.temporal_indexes,
-                        s.range_indexes,
-                        s.exploded_field_indexes,
-                        s.text_indexes,
-                    )
-                ),
+                *(",".join(sorted(getattr(s, field))) for field in _KINDS),
                 s.file_count,
                 s.total_indexed_file_size,
             )
@@ -142,28 +203,70 @@ class IndexCatalog:
 
     @staticmethod
     def get(name: str) -> Index:
-        """Reconnect to an index. `IndexNotFoundError` if there is none."""
-        context = Context.current()
-        if not _is_index(context, check_name(name)):
-            raise IndexNotFoundError(name, root=context.root)
-        return Index(name)
+        """A handle of an index that exists.
+
+        Args:
+            name: The name of the index.
+
+        Returns:
+            The same as `Index(name)`.
+
+        Raises:
+            IndexNotFoundError: There is no such index.
+
+        ```py
+        assert IndexCatalog.get("events") == events
+        ```
+        """
+        return Index(_existing(name).name)
 
     @staticmethod
     def remove(name: str) -> bool:
-        """Delete an index, or what is left of one."""
+        """Delete an index, as `Index.remove`.
+
+        Args:
+            name: The name of the index.
+
+        Returns:
+            True.
+
+        Raises:
+            IndexNotFoundError: There is nothing of an index of this name.
+
+        ```py
+        assert IndexCatalog.remove("newest")
+        ```
+        """
         return Index.remove(name)
 
     @staticmethod
     def find_indexes(file: str) -> builtins.list[str]:
-        """The names of the indexes that a file is registered with, sorted."""
+        """The names of the indexes that a file is registered with, sorted.
+
+        Args:
+            file: A path or URI.
+
+        Returns:
+            Names of indexes.
+
+        Raises:
+            AriadneArgumentError: The path cannot be used.
+
+        ```py
+        assert IndexCatalog.find_indexes(f"{path}/events/a/x.parquet") == ["events"]
+        ```
+        """
         path = canonical(file)
         context = Context.current()
         return [
             name
-            for name in IndexCatalog.list()
+            for name in index_names(context)
             if registered(IndexPlace(context, name).files.files(), [path])
         ]
 
 
-def _is_index(context: Context, name: str) -> bool:
-    return IndexPlace(context, name).metadata.exists()
+def _existing(name: str) -> IndexPlace:
+    place = IndexPlace(Context.current(), check_name(name))
+    if not place.exists():
+        raise IndexNotFoundError(name, root=place.context.root)
+    return place

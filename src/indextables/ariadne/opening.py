@@ -1,17 +1,16 @@
-"""Making an index, or reconnecting to one: schema, format and read options must agree."""
+"""Opening an index: it is created or found, and schema, format and read options must agree."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from indextables.ariadne.declarations import Computed, Declarations, needed_columns, types_of
-from indextables.ariadne.declarations import field_type as type_at
-from indextables.ariadne.metadata import Metadata
-from indextables.ariadne.place import IndexPlace
-from indextables.ariadne.source import FORMATS, arrow_schema, computed_types
+from indextables.ariadne.files import FORMATS, arrow_schema, computed_types
+from indextables.ariadne.model import Computed, Declarations, Metadata, needed_columns, types_of
+from indextables.ariadne.model import field_type as type_at
+from indextables.ariadne.store import IndexPlace
 from indextables.errors import (
     AriadneArgumentError,
     FormatMismatchError,
@@ -28,57 +27,71 @@ if TYPE_CHECKING:
     SchemaLike = StructType | pa.Schema | str
 
 
-def connect(
-    place: IndexPlace,
-    schema: SchemaLike | None,
-    format: str | None,  # noqa: A002
-    *,
-    allow_schema_mismatch: bool,
-    read_options: Mapping[str, str] | None,
-) -> Metadata:
-    """The metadata of an index, which is made if it does not exist."""
-    wanted = None if schema is None else schema_json(schema)
-    if unset := [
-        f"'{n}' is None; leave it out" for n, v in (read_options or {}).items() if v is None
-    ]:
-        raise AriadneArgumentError("Cannot use the read options", unset)
-    options = {str(n): str(v) for n, v in (read_options or {}).items()}
-    chosen = None if format is None else str(format).strip().lower()
-    if not place.metadata.exists():
-        if wanted is None:
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What an index is opened with, checked without any I/O. None leaves what is stored."""
+
+    schema: str | None
+    """Spark's JSON."""
+    format: str | None
+    read_options: Mapping[str, str]
+    allow_schema_mismatch: bool
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        schema: SchemaLike | None,
+        format: str | None,  # noqa: A002
+        *,
+        allow_schema_mismatch: bool,
+        read_options: Mapping[str, str] | None,
+    ) -> Opening:
+        """Check the arguments of `Index`."""
+        options = read_options or {}
+        if unset := [f"'{n}' is None; leave it out" for n, v in options.items() if v is None]:
+            raise AriadneArgumentError("Cannot use the read options", unset)
+        chosen = None if format is None else str(format).strip().lower()
+        if chosen is not None and chosen not in FORMATS:
+            raise MissingFormatError(name, format, supported=FORMATS)
+        return cls(
+            schema=None if schema is None else schema_json(schema),
+            format=chosen,
+            read_options={str(n): str(v) for n, v in options.items()},
+            allow_schema_mismatch=allow_schema_mismatch,
+        )
+
+
+def connect(place: IndexPlace, opening: Opening) -> Metadata:
+    """The metadata of an index, which is created if it does not exist."""
+    if not place.exists():
+        if opening.schema is None:
             raise SchemaNotProvidedError(place.name)
-        if (chosen or "parquet") not in FORMATS:
-            raise MissingFormatError(place.name, format, supported=FORMATS)
-        new = Metadata(chosen or "parquet", wanted, read_options=options)
+        new = Metadata(
+            opening.format or "parquet", opening.schema, read_options=opening.read_options
+        )
         arrow_schema(new, name=place.name)
         if place.metadata.create(new):
             return new
-    return _reconnect(place, wanted, chosen, options, allow_schema_mismatch)
+    return place.metadata.change(lambda stored: _agreed(place, stored, opening))
 
 
-def _reconnect(
-    place: IndexPlace,
-    schema: str | None,
-    format: str | None,  # noqa: A002
-    options: Mapping[str, str],
-    allow_schema_mismatch: bool,
-) -> Metadata:
-    def change(found: Metadata) -> Metadata:
-        if format is not None and format != found.format:
-            raise FormatMismatchError(place.name, stored=found.format, given=format)
-        if schema is not None and json.loads(schema) != _loaded(found.schema):
-            if not allow_schema_mismatch:
-                raise SchemaMismatchError(place.name, _differences(found.schema, schema))
-            found = _with_schema(place, found, schema)
-        if any(found.read_options.get(n) != v for n, v in options.items()):
-            found = replace(found, read_options={**found.read_options, **options})
-        return found
-
-    return place.metadata.change(change)
+def _agreed(place: IndexPlace, stored: Metadata, opening: Opening) -> Metadata:
+    """The stored metadata with what the opening changes, which is refused if they disagree."""
+    if opening.format is not None and opening.format != stored.format:
+        raise FormatMismatchError(place.name, stored=stored.format, given=opening.format)
+    if opening.schema is not None and json.loads(opening.schema) != _loaded(stored.schema):
+        if not opening.allow_schema_mismatch:
+            raise SchemaMismatchError(place.name, _differences(stored.schema, opening.schema))
+        stored = _with_schema(place, stored, opening.schema)
+    options = opening.read_options
+    if any(stored.read_options.get(n) != v for n, v in options.items()):
+        stored = replace(stored, read_options={**stored.read_options, **options})
+    return stored
 
 
 def schema_json(schema: SchemaLike) -> str:
-    """A schema, given as Spark's, as Arrow's or as DDL, as Spark's JSON."""
+    """The JSON of a schema that is Spark's, Arrow's or DDL."""
     import pyarrow as pa
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
@@ -98,7 +111,7 @@ def schema_json(schema: SchemaLike) -> str:
         return str(parsed.json())
     raise AriadneArgumentError(
         "Cannot use the schema",
-        [f"{type(schema).__name__} is none; give a StructType, a pyarrow.Schema or DDL"],
+        [f"{type(schema).__name__} is not a schema; pass a StructType, a pyarrow.Schema or DDL"],
     )
 
 
@@ -113,8 +126,8 @@ def _differences(stored: str, given: str) -> list[str]:
     old, new = (
         {f["name"]: f for f in (_loaded(t) or {}).get("fields", ())} for t in (stored, given)
     )
-    found = [f"'{n}' is not in the schema given" for n in old if n not in new]
-    found += [f"'{n}' is new" for n in new if n not in old]
+    differences = [f"'{n}' is not in the schema given" for n in old if n not in new]
+    differences += [f"'{n}' is new" for n in new if n not in old]
     for name in (n for n in old if n in new and old[n] != new[n]):
         parts = [
             p for p in ("type", "nullable", "metadata") if old[name].get(p) != new[name].get(p)
@@ -122,17 +135,17 @@ def _differences(stored: str, given: str) -> list[str]:
         shown = (
             f"{p} {json.dumps(old[name].get(p))} → {json.dumps(new[name].get(p))}" for p in parts
         )
-        found.append(f"'{name}' differs in {', '.join(shown)}")
-    return found or ["the columns are in another order"]
+        differences.append(f"'{name}' differs in {', '.join(shown)}")
+    return differences or ["the columns are in another order"]
 
 
-def _with_schema(place: IndexPlace, found: Metadata, schema: str) -> Metadata:
+def _with_schema(place: IndexPlace, stored: Metadata, schema: str) -> Metadata:
     """The metadata with another schema, if every index column means the same in it."""
-    new = replace(found, schema=schema)
-    before, after = (arrow_schema(m, name=place.name) for m in (found, new))
+    new = replace(stored, schema=schema)
+    before, after = (arrow_schema(m, name=place.name) for m in (stored, new))
     missing = []
     plain = []
-    for d in found.declarations:
+    for d in stored.declarations:
         lacking = [c for c in needed_columns(d) if type_at(after, c) is None]
         if isinstance(d, Computed):
             try:
@@ -147,7 +160,7 @@ def _with_schema(place: IndexPlace, found: Metadata, schema: str) -> Metadata:
     declared = Declarations(tuple(plain))
     old_types, new_types = (
         types_of(declared, s, computed_types(place.context.spark, m, declared.all, name=place.name))
-        for s, m in ((before, found), (after, new))
+        for s, m in ((before, stored), (after, new))
     )
     changed = [
         f"'{n}' was {old_types[n]} and would be {new_types[n]}"

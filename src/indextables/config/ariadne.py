@@ -10,7 +10,7 @@ ARIADNE_STORAGE_PATH = (
     _ariadne.text(
         ARIADNE_PREFIX + "storagePath",
         "",
-        "Where indexes over other people's files are kept: a folder or a bucket prefix.",
+        "Where indexes over external files are stored: a folder or a bucket prefix.",
     )
     .optional()
     .of_process()
@@ -77,7 +77,7 @@ ARIADNE_DRIVER_READ_LIMIT = _ariadne.size(
     ARIADNE_PREFIX + "driverReadLimit",
     "16M",
     "Parquet files that a join located and that are no larger than this together are read by the "
-    "driver, which is quicker than a Spark job. Their rows know no `_metadata`, and `inputFiles()` "
+    "driver, which is faster than a Spark job. Their rows have no `_metadata`, and `inputFiles()` "
     "is empty. 0: Spark reads every file.",
     low=0,
 ).of_process()

@@ -71,7 +71,7 @@ def join(spark: SparkSession, files: list[str]) -> None:
     """A join that reads only the files that can match."""
     from indextables.ariadne import Index
 
-    heading("Join files of somebody else", "index.join(keys, ['name'])")
+    heading("Join external files", "index.join(keys, ['name'])")
     first: Any = spark.read.parquet(files[0])
     index = Index("definitions", first.schema, "parquet")
     index.add_file(*files)

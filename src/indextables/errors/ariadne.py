@@ -1,4 +1,4 @@
-"""Ariadne: indexes over files that somebody else keeps."""
+"""Errors of Ariadne: indexes over external files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from indextables.errors.base import IndexTablesError
 
 
 class AriadneError(IndexTablesError):
-    """Something about an index over files that somebody else keeps."""
+    """An error about an index over external files."""
 
 
 class AriadneArgumentError(AriadneError, ValueError):
@@ -30,11 +30,11 @@ class NoSessionError(AriadneError, RuntimeError):
 
 
 class StoragePathNotSetError(AriadneError, ValueError):
-    """Nobody said where indexes are kept."""
+    """The session does not say where indexes are stored."""
 
     def __init__(self) -> None:
         super().__init__(
-            "spark.ariadne.storagePath is not set. Say where indexes are kept: "
+            "spark.ariadne.storagePath is not set. Set the folder where indexes are stored: "
             "spark.conf.set('spark.ariadne.storagePath', '/data/ariadne')."
         )
 
@@ -47,7 +47,7 @@ class IndexNotFoundError(AriadneError, KeyError):
         self.root = root
         super().__init__(
             f"There is no index '{name}' under {root}. IndexCatalog.list() names those that exist; "
-            "Index(name, schema, format) makes a new one."
+            "Index(name, schema, format) creates a new one."
         )
 
 
@@ -63,7 +63,7 @@ class SchemaNotProvidedError(AriadneError, ValueError):
 
 
 class MissingFormatError(AriadneError, ValueError):
-    """A format that Ariadne does not read, or none at all."""
+    """A format that Ariadne does not read."""
 
     def __init__(self, name: str, found: object, *, supported: Sequence[str]) -> None:
         self.name = name
@@ -111,7 +111,7 @@ class IndexNotFoundInNewSchemaError(AriadneError, ValueError):
         self.missing = tuple(missing)
         super().__init__(
             f"The new schema for the index '{name}' lacks what its index columns need: "
-            f"{', '.join(missing)}. Keep those columns, or remove the index and make a new one."
+            f"{', '.join(missing)}. Keep those columns, or remove the index and create a new one."
         )
 
 
@@ -125,14 +125,14 @@ class ColumnNotFoundError(AriadneError, KeyError):
 
 
 class MetadataMissingOrCorruptError(AriadneError, ValueError):
-    """metadata.json is not there or is not what it should be."""
+    """metadata.json does not exist or is damaged."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
         super().__init__(
             f"The metadata {path} cannot be used: {reason}. Restore the file, or remove the index "
-            "and make it again."
+            "and create it again."
         )
 
 
@@ -149,17 +149,6 @@ class UnsupportedMetadataVersionError(AriadneError):
         )
 
 
-class MissingSchemaError(AriadneError, ValueError):
-    """The metadata of an index names no schema."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(
-            f"The metadata of the index '{name}' holds no schema. Restore metadata.json, or remove "
-            "the index and make it again."
-        )
-
-
 class SchemaParseError(AriadneError, ValueError):
     """The schema in the metadata of an index cannot be read."""
 
@@ -167,8 +156,8 @@ class SchemaParseError(AriadneError, ValueError):
         self.name = name
         self.reason = reason
         super().__init__(
-            f"The stored schema of the index '{name}' is no Spark schema: {reason} Restore "
-            "metadata.json, or remove the index and make it again."
+            f"The stored schema of the index '{name}' is not a Spark schema: {reason} Restore "
+            "metadata.json, or remove the index and create it again."
         )
 
 
@@ -193,12 +182,12 @@ class StorageMigrationError(AriadneError):
         self.reason = reason
         super().__init__(
             f"The index table {path} cannot be brought to the current layout: {reason}. It was "
-            "left as it is; remove the index and make it again."
+            "left as it is; remove the index and create it again."
         )
 
 
 class FileListNotFoundError(AriadneError, FileNotFoundError):
-    """There is no list of files to remove."""
+    """There is no file list to remove."""
 
     def __init__(self, name: str, *, root: str) -> None:
         self.name = name
@@ -206,25 +195,25 @@ class FileListNotFoundError(AriadneError, FileNotFoundError):
 
 
 class SourceFileMissingError(AriadneError, FileNotFoundError):
-    """Registered files that are not there any more."""
+    """Registered files that do not exist any more."""
 
     def __init__(self, name: str, files: Sequence[str]) -> None:
         self.name = name
         self.files = tuple(files)
         shown = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
         super().__init__(
-            f"Files of the index '{name}' are not there: {shown}. Put them back, or take them out "
-            "of the index with delete_files."
+            f"Files of the index '{name}' do not exist: {shown}. Put them back, or remove them "
+            "from the index with delete_files."
         )
 
 
 class ConcurrentUpdateError(AriadneError):
-    """Every attempt to commit lost to another writer. (The origin's lock exception.)"""
+    """Every attempt to commit lost to another writer."""
 
     def __init__(self, path: str, *, attempts: int) -> None:
         self.path = path
         self.attempts = attempts
         super().__init__(
-            f"Gave up writing {path} after {attempts} attempts: others changed it every time. "
+            f"Gave up writing {path} after {attempts} attempts: other writers were faster. "
             "What they wrote is intact; run the operation again."
         )

@@ -44,6 +44,15 @@ def sql_name(name: str) -> str:
     """
     if _PLAIN_NAME.fullmatch(name) and name.lower() not in _WORDS:
         return name
+    return quoted_name(name)
+
+
+def quoted_name(name: str) -> str:
+    """One part of a name in back-ticks, whether or not it needs them.
+
+    >>> quoted_name("tick`s")
+    '`tick``s`'
+    """
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -6,8 +6,7 @@ filters of an XRef have one size and are stored *block by block*: row `i` holds 
 split. A value is looked up in one block, so one range read answers for all splits, however large
 the filters are. Every row has a checksum of its own, because it may be read alone.
 
-The filters are split-block filters of 256 bits a block: a value sets one bit in each of a block's
-eight words.
+`indextables.bloom` says which bits of a block a value sets.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from indextables.bloom import BLOCK_BYTES, WORDS, Hashes, blocks_of, filled_blocks, masks_of
 from indextables.errors import UnusableXRefError
 from indextables.split.container import ReadRange, Section, Sink
 
@@ -30,20 +30,9 @@ BLOOM = "bloom"
 MAX_LOOKUPS = 64
 """A longer list of values is not looked up: each is a read."""
 
-_WORDS = 8
-_BLOCK_BITS = 32 * _WORDS
 _CHECKSUM = 4
 _LONGEST = 1_024
 """Of longer texts only the beginning and the length are hashed."""
-_SALTS = np.array(
-    [
-        0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D,
-        0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31,
-    ],
-    dtype=np.uint32,
-)  # fmt: skip
-
-Hashes = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -64,12 +53,12 @@ class BloomFilters:
     @property
     def row_bytes(self) -> int:
         """How long a row is, checksum included."""
-        return self.splits * _BLOCK_BITS // 8 + _CHECKSUM
+        return self.splits * BLOCK_BYTES + _CHECKSUM
 
 
 def blocks_for(values: int, bits_per_value: int) -> int:
     """How many blocks a filter needs for so many values."""
-    return max(1, -(-values * bits_per_value // _BLOCK_BITS))
+    return max(1, -(-values * bits_per_value // (8 * BLOCK_BYTES)))
 
 
 def hashes(texts: Any) -> Hashes:
@@ -99,16 +88,6 @@ def hashes(texts: Any) -> Hashes:
         return found ^ (found >> np.uint64(33))
 
 
-def _places(values: Hashes, blocks: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-    """The block of each value, and its bit in each word of the block."""
-    high = values >> np.uint64(32)
-    block = ((high * np.uint64(blocks)) >> np.uint64(32)).astype(np.int64)
-    low = (values & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    with np.errstate(over="ignore"):
-        bits = (low[:, None] * _SALTS) >> np.uint32(27)
-    return block, np.uint32(1) << bits
-
-
 class BloomWriter:
     """Gathers the filters of one field in a temporary file, in the layout that is stored."""
 
@@ -117,18 +96,12 @@ class BloomWriter:
         self._missing = set(range(splits))
         self._blocks = blocks_for(values, bits)
         self._filters = np.memmap(
-            file, dtype=np.uint32, mode="w+", shape=(self._blocks, splits, _WORDS)
+            file, dtype=np.uint32, mode="w+", shape=(self._blocks, splits, WORDS)
         )
 
     def add(self, document: int, values: Hashes) -> None:
         """The filter of one split."""
-        block, bits = _places(values, self._blocks)
-        mine = np.zeros((self._blocks, _WORDS), dtype=np.uint32)
-        if len(values):
-            order = np.argsort(block, kind="stable")
-            used, first = np.unique(block[order], return_index=True)
-            mine[used] = np.bitwise_or.reduceat(bits[order], first, axis=0)
-        self._filters[:, document, :] = mine
+        self._filters[:, document, :] = filled_blocks(values, self._blocks)
         self._missing.discard(document)
 
     def write(self, sink: Sink, *, documents: int) -> tuple[Section, BloomFilters]:
@@ -163,8 +136,8 @@ def possible(
     wanted = hashes(pa.array(terms, pa.string()))
     for some in filters:
         found = np.zeros(some.splits, dtype=np.bool_)
-        block, bits = _places(wanted, some.blocks)
-        for number, word_bits in zip(block.tolist(), bits, strict=True):
+        blocks = blocks_of(wanted, some.blocks).tolist()
+        for number, word_bits in zip(blocks, masks_of(wanted), strict=True):
             row = _row(some, sections[some.section], read, number, path)
             found |= ((row & word_bits) == word_bits).all(axis=1)
         mask[some.base : some.base + some.splits] = found
@@ -179,7 +152,7 @@ def _row(
     content, checksum = data[:-_CHECKSUM], data[-_CHECKSUM:]
     if zlib.crc32(content) != int.from_bytes(checksum, "little"):
         raise UnusableXRefError(path, f"the checksum of a block of {section.name} is wrong")
-    return np.frombuffer(content, dtype=np.uint32).reshape(filters.splits, _WORDS)
+    return np.frombuffer(content, dtype=np.uint32).reshape(filters.splits, WORDS)
 
 
 def read_filters(

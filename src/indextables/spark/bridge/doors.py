@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ARIADNE = "ariadne"
-_ARIADNE_MODULE = "indextables.ariadne.sql_catalog"
+_ARIADNE_MODULE = "indextables.ariadne.sql"
 _RELATION = "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
 
 

@@ -1,0 +1,241 @@
+"""metadata.json: what an index is over and which columns it keeps.
+
+One JSON object with the field names of the Scala project Ariadne, whose files of the versions 1 to
+10 can be read: a field that an older version lacks has its default. Newer versions are refused.
+Unknown fields are kept when the file is written again. Opening an index that exists does not write
+it, unless the arguments change it.
+
+Every change reads the newest file, changes it and replaces exactly that one (`put_if_match`); who
+loses the race does it again on what won, so no declaration is ever overwritten by another.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from indextables.ariadne.model.declarations import (
+    Bloom,
+    Computed,
+    Declaration,
+    Declarations,
+    Exploded,
+    Range,
+    Regular,
+    Temporal,
+    Text,
+)
+from indextables.errors import (
+    ConcurrentUpdateError,
+    MetadataMissingOrCorruptError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    UnsupportedMetadataVersionError,
+    UnsupportedStorageFormatVersionError,
+)
+from indextables.storage import Store
+
+METADATA_VERSION = 10
+STORAGE_FORMAT_VERSION = 3
+FILE = "metadata.json"
+_ATTEMPTS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The content of metadata.json. `schema` is Spark's JSON of the files' schema."""
+
+    format: str
+    schema: str
+    declarations: Declarations = field(default_factory=Declarations)
+    read_options: Mapping[str, str] = field(default_factory=dict)
+    auto_bloom: tuple[str, ...] = ()
+    """Value columns of which some file has needed a large table."""
+    total_indexed_file_size: int = -1
+    batches_since_compact: int = 0
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    def read_option(self, name: str, default: str = "") -> str:
+        """An option of Spark's reader, whatever the case of its name."""
+        values = (v for n, v in self.read_options.items() if n.lower() == name.lower())
+        return next(values, default)
+
+    def declaring(self, declaration: Declaration) -> Metadata:
+        """With one more index column."""
+        return replace(self, declarations=self.declarations.with_(declaration))
+
+
+def parse_metadata(data: bytes, *, path: str) -> Metadata:
+    """Parse metadata.json of any supported version."""
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise MetadataMissingOrCorruptError(path, f"it is not JSON ({error})") from None
+    if not isinstance(document, dict):
+        raise MetadataMissingOrCorruptError(path, "it is not a JSON object")
+    _check_versions(document, path)
+    problems = [f"it has no {name}" for name in ("format", "schema") if not document.get(name)]
+    if problems:
+        raise MetadataMissingOrCorruptError(path, " and ".join(problems))
+    rest = {n: v for n, v in document.items() if n not in _FIELDS}
+    try:
+        return Metadata(
+            format=str(document["format"]),
+            schema=_text(document["schema"]),
+            declarations=Declarations(tuple(_declarations(document))),
+            read_options={str(n): str(v) for n, v in (document.get("read_options") or {}).items()},
+            auto_bloom=tuple(map(str, document.get("auto_bloom_indexes") or ())),
+            total_indexed_file_size=_number(document, "total_indexed_file_size", -1),
+            batches_since_compact=_number(document, "batches_since_compact", 0),
+            unknown=rest,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"a field has the wrong shape ({type(error).__name__}: {error})"
+        raise MetadataMissingOrCorruptError(path, reason) from None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _number(document: Mapping[str, Any], name: str, default: int) -> int:
+    value = document.get(name)
+    return default if value is None else int(value)
+
+
+def _check_versions(document: Mapping[str, Any], path: str) -> None:
+    for name, supported, error in (
+        ("metadata_version", METADATA_VERSION, UnsupportedMetadataVersionError),
+        ("storage_format_version", STORAGE_FORMAT_VERSION, UnsupportedStorageFormatVersionError),
+    ):
+        version = document.get(name)
+        if isinstance(version, int) and version > supported:
+            raise error(path, found=version, supported=supported)
+
+
+def _declarations(document: Mapping[str, Any]) -> Iterator[Declaration]:
+    def entries(name: str) -> list[Any]:
+        return document.get(name) or []
+
+    yield from (Regular(c) for c in entries("indexes"))
+    yield from (Computed(n, e) for n, e in (document.get("computed_indexes") or {}).items())
+    yield from (
+        Exploded(e["array_column"], e["field_path"], e["as_column"])
+        for e in entries("exploded_field_indexes")
+    )
+    yield from (Bloom(e["column"], float(e.get("fpr", 0.01))) for e in entries("bloom_indexes"))
+    yield from (Temporal(e["column"], e["timestamp_column"]) for e in entries("temporal_indexes"))
+    yield from (Range(e["column"]) for e in entries("range_indexes"))
+    yield from (Text(e["column"]) for e in entries("text_indexes"))
+
+
+_FIELDS = frozenset(
+    (
+        "format",
+        "schema",
+        "indexes",
+        "computed_indexes",
+        "exploded_field_indexes",
+        "bloom_indexes",
+        "temporal_indexes",
+        "range_indexes",
+        "text_indexes",
+        "read_options",
+        "auto_bloom_indexes",
+        "total_indexed_file_size",
+        "batches_since_compact",
+        "metadata_version",
+        "storage_format_version",
+    )
+)
+
+
+def metadata_json(metadata: Metadata) -> bytes:
+    """The file's content, in the current version."""
+    every = metadata.declarations.all
+    document: dict[str, Any] = {
+        "format": metadata.format,
+        "schema": metadata.schema,
+        "indexes": [d.column for d in every if isinstance(d, Regular)],
+        "computed_indexes": {d.name: d.expression for d in every if isinstance(d, Computed)},
+        "exploded_field_indexes": [
+            {"array_column": d.array_column, "field_path": d.field_path, "as_column": d.as_column}
+            for d in every
+            if isinstance(d, Exploded)
+        ],
+        "bloom_indexes": [
+            {"column": d.column, "fpr": d.fpr} for d in every if isinstance(d, Bloom)
+        ],
+        "temporal_indexes": [
+            {"column": d.column, "timestamp_column": d.timestamp_column}
+            for d in every
+            if isinstance(d, Temporal)
+        ],
+        "range_indexes": [{"column": d.column} for d in every if isinstance(d, Range)],
+        "text_indexes": [{"column": d.column} for d in every if isinstance(d, Text)],
+        "read_options": dict(metadata.read_options),
+        "auto_bloom_indexes": list(metadata.auto_bloom),
+        "total_indexed_file_size": metadata.total_indexed_file_size,
+        "batches_since_compact": metadata.batches_since_compact,
+        "metadata_version": METADATA_VERSION,
+        "storage_format_version": STORAGE_FORMAT_VERSION,
+    }
+    return orjson.dumps({**metadata.unknown, **document}, option=orjson.OPT_INDENT_2)
+
+
+class MetadataFile:
+    """metadata.json of one index, in the store of the index."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.path = f"{store.uri}/{FILE}"
+
+    def exists(self) -> bool:
+        """Whether it exists."""
+        try:
+            self._store.head(FILE)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def load(self) -> Metadata:
+        """Read it. `MetadataMissingOrCorruptError` if it does not exist or is damaged."""
+        return self._load()[0]
+
+    def create(self, metadata: Metadata) -> bool:
+        """Write it if it does not exist; False if another writer was first."""
+        try:
+            self._store.put_if_absent(FILE, metadata_json(metadata))
+        except ObjectExistsError:
+            return False
+        return True
+
+    def change(self, how: Callable[[Metadata], Metadata]) -> Metadata:
+        """Apply a change to the newest content, again if another writer was faster.
+
+        `how` may refuse with an error; nothing is written then, nor if it changes nothing.
+        """
+        for attempt in range(_ATTEMPTS):
+            stored, etag = self._load()
+            changed = how(stored)
+            if changed == stored:
+                return stored
+            try:
+                self._store.put_if_match(FILE, metadata_json(changed), etag)
+            except ObjectExistsError:
+                time.sleep(random.uniform(0, min(0.01 * 2**attempt, 1)))
+                continue
+            return changed
+        raise ConcurrentUpdateError(self.path, attempts=_ATTEMPTS)
+
+    def _load(self) -> tuple[Metadata, str | None]:
+        try:
+            data, etag = self._store.get_with_etag(FILE)
+        except ObjectNotFoundError:
+            raise MetadataMissingOrCorruptError(self.path, "it does not exist") from None
+        return parse_metadata(data, path=self.path), etag
