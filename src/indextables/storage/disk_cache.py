@@ -208,7 +208,7 @@ class DiskCache:
                     fcntl.flock(file, fcntl.LOCK_SH)
                     wanted.copy_to(file)
                     wanted.check(file)
-                    # Nobody writes to a copy again: cutting off one that is mapped ends the process.
+                    # Nobody writes to it again: cutting off a mapped file ends the process.
                     os.fchmod(file.fileno(), stat.S_IRUSR)
                     if wanted.checksum is None:
                         os.fsync(file.fileno())  # otherwise a torn copy is found at its next use
