@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -12,6 +13,7 @@ from indextables.jobs.purge import purge
 from indextables.log.names import PURGE_LOCK
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
+from indextables.storage.local import LocalStore
 from indextables.table import Table
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "body": pa.string()})
@@ -395,6 +397,41 @@ def test_a_purge_waits_for_a_commit_and_a_commit_for_a_purge(table, tmp_path):
     thread.join()
     assert order == ["commits", "purge"]
     assert not list((tmp_path / "t" / "_transaction_log").glob(".lock*"))
+
+
+def test_commits_and_purges_do_their_work_while_they_hold_the_lock(table, tmp_path, monkeypatch):
+    done = []
+
+    def recorded(name, label):
+        original = getattr(LocalStore, name)
+
+        def call(self, *arguments, **options):
+            done.append(label)
+            return original(self, *arguments, **options)
+
+        monkeypatch.setattr(LocalStore, name, call)
+
+    held = LocalStore.commits_held
+
+    @contextlib.contextmanager
+    def holding(self, path, *, alone):
+        with held(self, path, alone=alone) as yes:
+            done.append(f"alone {alone}")
+            yield yes
+            done.append("released")
+
+    monkeypatch.setattr(LocalStore, "commits_held", holding)
+    recorded("put_if_absent", "commit")
+    Table.open(tmp_path / "t").append(rows(4))
+    assert done == ["alone False", "commit", "released"]
+    (tmp_path / "t" / "splits").mkdir(exist_ok=True)
+    (tmp_path / "t" / "splits" / "split-old.split").write_text("x")
+    age(tmp_path / "t", 8)
+    done.clear()
+    recorded("delete", "delete")
+    assert run(tmp_path).files_deleted == 1
+    start = done.index("alone True")
+    assert "delete" in done[start : done.index("released", start)]
 
 
 def test_a_commit_of_the_future_does_not_hide_the_table_of_now(table, tmp_path):

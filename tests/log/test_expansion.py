@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 import tracemalloc
 
 import pytest
@@ -38,3 +40,73 @@ def test_lines_take_no_more_memory_than_their_text(text, decode):
 def test_blank_lines_are_passed_over():
     lines = decode_lines(b'\n \n{"a":{}}\n\n\t\n{"b":{}}\n', where="v1", limit=100)
     assert lines == [b'{"a":{}}', b'{"b":{}}']
+
+
+CRAFTED_AVRO = """
+import resource, sys, zlib
+import datafusion, fastavro, orjson, pyarrow as pa
+from indextables.errors import LogError
+from indextables.log.avro_container import _encode_header, _encode_long, read_container
+from indextables.log.manifest_entries import decode_manifest, tables_of
+from indextables.log.state_schema import FILE_ENTRY
+
+def record(kind):
+    fields = [{"name": "path", "type": kind}]
+    return {"type": "record", "name": "R", "fields": fields}
+
+def deflate(raw):
+    packer = zlib.compressobj(9, wbits=-15)
+    return packer.compress(raw) + packer.flush()
+
+PACK = {
+    b"zstandard": lambda raw: pa.Codec("zstd").compress(raw, asbytes=True),
+    b"deflate": deflate,
+    b"null": bytes,
+}
+HUGE = _encode_long(1 << 40)
+LARGE = 48 << 20
+strings, texts = {"type": "array", "items": "string"}, {"type": "map", "values": "string"}
+FILES = {
+    "very short records": (record("boolean"), LARGE, bytes(LARGE)),
+    "short entries": (FILE_ENTRY, LARGE // 30, bytes(LARGE)),
+    "one long text": (record("string"), 1, _encode_long(LARGE) + bytes(LARGE)),
+    "empty items": (record(strings), 1, _encode_long(LARGE) + bytes(LARGE + 1)),
+    "empty items of many": (record(strings), 301, bytes(300) + _encode_long(LARGE) + bytes(LARGE)),
+    "claimed array": (record(strings), 300, (HUGE + bytes(99)) * 300),
+    "claimed map": (record(texts), 300, (HUGE + bytes(99)) * 300),
+    "claimed text": (record("string"), 300, (HUGE + bytes(99)) * 300),
+    "claimed text of one": (record("string"), 1, HUGE + bytes(99)),
+    "claimed bytes": (record({"type": "fixed", "name": "F", "size": 1 << 40}), 300, bytes(999)),
+    "negative text": (record("string"), 300, (_encode_long(-5) + bytes(99)) * 300),
+    "negative array": (record(strings), 300, (_encode_long(-(1 << 40)) + bytes(99)) * 300),
+    "a record within itself": (record(["null", "R"]), 1, bytes([2]) * (15 << 20) + bytes(1)),
+    "within itself by a full name": (
+        record({"type": "array", "items": "x.R"}), 1, bytes([2]) * (15 << 20)
+    ),
+}
+
+for name, (schema, count, raw) in FILES.items():
+    for codec, pack in PACK.items():
+        block = pack(raw)
+        header = {"avro.schema": orjson.dumps(schema), "avro.codec": codec}
+        size = _encode_long(count) + _encode_long(len(block))
+        data = _encode_header(header, bytes(16)) + size + block + bytes(16)
+        if len(data) > 1 << 20:
+            continue  # it is as large as it says
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            tables_of([decode_manifest(read_container(data, where="x", limit=1 << 30), where="x")])
+        except LogError as error:
+            assert "x is damaged" in str(error), error
+        else:
+            raise SystemExit(f"{name}, {codec}: not refused")
+        taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        if taken > 300 << 10:
+            raise SystemExit(f"{name}, {codec}: {taken >> 10} MB")
+"""
+
+
+def test_crafted_avro_files_take_little_memory_and_never_end_the_process():
+    command = [sys.executable, "-c", CRAFTED_AVRO]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr or done.returncode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 
 import pytest
 
@@ -92,6 +93,31 @@ def test_a_program_without_the_token_calls_nothing(gateway, recorder, connect, g
     collected = connect()  # nor lets it go of the object
     assert collected.say("g", recorder.id, "e") == ""
     assert recorder.id in gateway.gateway_property.pool
+
+
+@pytest.mark.parametrize("start", [b"", b"A\n", b"A\nx\n"])
+def test_a_program_that_never_ends_its_line_is_cut_off(connect, start):
+    stranger = connect()
+    sent = 0
+    with pytest.raises(ConnectionError):
+        stranger.socket.sendall(start)
+        while sent < 64 << 20:  # far more than the buffers of both ends
+            stranger.socket.sendall(b"x" * 65_536)
+            sent += 65_536
+
+
+def test_a_program_that_says_nothing_is_cut_off(monkeypatch, connect, gateway):
+    monkeypatch.setattr(callbacks, "GREETING_SECONDS", 0.2)
+    silent = connect()
+    assert silent.say("A") == ""
+    slow = connect()
+    with pytest.raises(ConnectionError):
+        while True:  # a byte now and then is no greeting either
+            slow.socket.sendall(b"x")
+            time.sleep(0.05)
+    monkeypatch.undo()
+    friend = connect()
+    assert friend.say("A", gateway.callback_server_parameters.auth_token, "e") == "!yv"
 
 
 def test_the_port_is_on_this_machine_alone(gateway):

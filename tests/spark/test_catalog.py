@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -328,3 +329,38 @@ def test_options_of_a_table_reach_its_store(spark, s3):
         spark.sql("DROP TABLE IF EXISTS optioned")
     with pytest.raises(IllegalArgumentException, match="does not keep the OPTIONS"):
         spark.sql(f"CREATE TABLE indextables.x {columns} OPTIONS ({given}) LOCATION '{place}'")
+
+
+def test_statements_that_delete_leave_alone_what_lies_behind_a_link(spark, name, tmp_path):
+    """A folder of the table and one of its log lead into another table."""
+    other = Table.create(tmp_path / "other", pa.schema([("id", pa.int64())]))
+    for number in range(3):
+        other.append(pa.table({"id": [number]}))
+    other.checkpoint()
+    for number in range(2):
+        spark.sql(f"INSERT INTO {name} VALUES ({number}, 'a', DATE '2024-01-01')")
+    described = {row[0]: row[1] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()}
+    place = Path(described["Location"].removeprefix("file:"))
+    before = {file: file.read_bytes() for file in other_files(tmp_path)}
+    (place / "day=2024-01-09").symlink_to(tmp_path / "other", target_is_directory=True)
+    (place / "_transaction_log" / "state-v00000000000000000000").symlink_to(
+        tmp_path / "other" / "_transaction_log", target_is_directory=True
+    )
+    (place / "_transaction_log" / "manifests").symlink_to(
+        tmp_path / "other" / "_transaction_log", target_is_directory=True
+    )
+    spark.sql(
+        f"REPAIR INDEXFILES TRANSACTION LOG '{place}/_transaction_log' "
+        f"AT LOCATION '{tmp_path}/repaired/_transaction_log'"
+    )
+    spark.sql(f"TRUNCATE INDEXTABLES TIME TRAVEL {name}")
+    spark.sql(f"TRUNCATE TABLE {name}")
+    spark.sql(f"PURGE INDEXTABLE {name} OLDER THAN 1 DAYS")
+    spark.sql(f"DROP TABLE {name}")
+    # A new manifest may lie there: links are followed to write, as they are to read.
+    assert before.items() <= {f: f.read_bytes() for f in other_files(tmp_path)}.items()
+    assert other.count() == 3
+
+
+def other_files(folder):
+    return [file for file in sorted((folder / "other").rglob("*")) if file.is_file()]

@@ -182,6 +182,12 @@ def test_an_evicted_copy_stays_readable_where_it_is_mapped(
         assert mapped[:] == DATA
 
 
+def test_nobody_writes_to_a_copy(store: FaultyStore, cache: DiskCache) -> None:
+    copy = cache.fetch(store, "a", 1000)
+    assert copy.stat().st_mode & 0o777 == 0o400
+    assert copy.parent.stat().st_mode & 0o777 == 0o700
+
+
 def test_open_copes_with_a_copy_that_vanishes(
     store: FaultyStore, cache: DiskCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -24,7 +25,7 @@ from indextables.errors import IndexTablesError
 from indextables.predicate import Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.split import writer as split_writer
-from indextables.split.container import _SEAL, read_footer
+from indextables.split.container import _SEAL, INFO_KEY, read_footer
 from indextables.split.flat import search_rows
 from indextables.split.mapping_options import build_mapping
 from indextables.split.merge import merge_splits
@@ -33,6 +34,7 @@ from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitS
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.local import LocalStore
 from indextables.xref import build as xref_build
+from indextables.xref.container import XREF_KEY
 from indextables.xref.pool import close_xrefs
 
 PREFIX = "spark.indextables."
@@ -49,6 +51,7 @@ QUERIES = [
 
 FILES, XREFS = 175, 75
 """For each of the two kinds: 500 files in all."""
+FOOTERS = 40
 
 ROWS = pa.table(
     {
@@ -128,9 +131,47 @@ def crafted(file: bytes, chance: random.Random, *, inner: bool) -> bytes:
     data = bytearray(file)
     data[place] = content
     data = bytearray(bytes(data).replace(marker, marker.replace(old.encode(), new.encode())))
-    seal = footer.start
+    return sealed(data, footer.start)
+
+
+def sealed(data: bytearray, seal: int) -> bytes:
+    """The file with the checksum of the footer that it has now."""
     magic, _, length = _SEAL.unpack_from(data, seal)
     _SEAL.pack_into(data, seal, magic, zlib.crc32(data[seal + _SEAL.size :]), length)
+    return bytes(data)
+
+
+JSON_TOKEN = re.compile(rb'"[^"]*"|-?\d+|null|true|false|[\[\]{},:]')
+
+
+def crafted_footer(file: bytes, chance: random.Random) -> bytes:
+    """A split or XRef with other words, numbers or signs in the documents of its footer."""
+    footer = read_footer(lambda start, end: file[start:end], len(file), path="template")
+    keys = [key for key in (INFO_KEY, XREF_KEY) if key in footer.parquet.metadata]
+    text = footer.parquet.metadata[chance.choice(keys)]
+    start = file.index(text, footer.start)
+    data = bytearray(file)
+    for _ in range(chance.randrange(1, 4)):
+        token = chance.choice(list(JSON_TOKEN.finditer(text)))
+        old, place = token[0], slice(start + token.start(), start + token.end())
+        others = [b"-1", b"9" * len(old), b"0", b"null", b"[]", b"{}", b'""', b"1e999", b"true"]
+        new = chance.choice([o for o in others if len(o) <= len(old)] or [b" ", b"1"])
+        data[place] = new.ljust(len(old))
+    return sealed(data, footer.start)
+
+
+def crafted_bloom(file: bytes, chance: random.Random) -> bytes:
+    """An XRef with a bloom filter in which some rows have other bits and a fitting checksum."""
+    footer = read_footer(lambda start, end: file[start:end], len(file), path="template")
+    section = chance.choice([s for s in footer.info.sections if s.kind == "bloom"])
+    document = orjson.loads(footer.parquet.metadata[XREF_KEY])
+    (filters,) = (f for f in document["filters"] if f["section"] == section.name)
+    row = section.length // filters["blocks"]
+    data = bytearray(file)
+    for number in range(filters["blocks"]):
+        start = section.offset + number * row
+        bits = changed(bytes(data[start : start + row - 4]), chance)
+        data[start : start + row] = bits + zlib.crc32(bits).to_bytes(4, "little")
     return bytes(data)
 
 
@@ -187,6 +228,22 @@ def test_crafted_splits(template, tmp_path, inner):
             assert inner or found == expected(queries), number
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_splits_with_a_crafted_footer(template, tmp_path):
+    file, mapping = template
+    chance = random.Random(17)
+    for number in range(2 * FOOTERS):
+        (tmp_path / "one.split").write_bytes(crafted_footer(file, chance))
+        pool = IndexPool(DiskCache(tmp_path / "cache", 1 << 28))
+        try:
+            searcher = searcher_of(tmp_path, "one.split", pool, mapping)
+            answers(searcher, [QUERIES[number % len(QUERIES)]])
+            if number % 10 == 0:
+                merge_and_search(searcher, pool, mapping, check=False)
+        except IndexTablesError as error:
+            assert "one.split" in str(error)
+
+
 def merge_and_search(searcher: SplitSearcher, pool: IndexPool, mapping, *, check: bool) -> None:
     merged = merge_splits(
         [searcher.split], schema=ROWS.schema, mapping=mapping, config=Config(), partition_values={}
@@ -238,3 +295,37 @@ def test_crafted_xrefs_are_passed_over(tmp_path, config, monkeypatch, inner):
         else:
             # One that Tantivy takes for honest may lose splits, as one that was built to would.
             assert inner or count == len(EXPECTED[query]), number
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("craft", [crafted_footer, crafted_bloom])
+def test_an_xref_with_a_crafted_footer_or_bloom_filter_fails_no_query(tmp_path, config, craft):
+    options = {
+        **config,
+        f"{PREFIX}xref.query.minSplitsForXRef": 1,
+        f"{PREFIX}xref.build.bloomFields": "id",
+        f"{PREFIX}indexing.typemap.id": "string",
+    }
+    table = it.Table.create(str(tmp_path / "table"), ROWS.schema, config=options)
+    for start in range(0, 120, 40):
+        table.append(ROWS.slice(start, 40))
+    table.index_crossreferences()
+    (file,) = (tmp_path / "table" / "_xrefsplits").rglob("*.split")
+    honest = file.read_bytes()
+    chance, right = random.Random(8), 0
+    for number in range(FOOTERS):
+        file.write_bytes(craft(honest, chance))
+        close_xrefs()
+        # One that says the opposite of the truth may lose splits; it must not fail a query.
+        right += table.count(where="id = 'x9'") == 1
+        right += table.count(where="t indexquery 'w3'") == len(EXPECTED["w3"])
+        if number % 15 == 0:
+            try:
+                table.verify()
+                table.index_crossreferences(dry_run=True)
+            except IndexTablesError as error:
+                assert file.name in str(error)
+    assert right > FOOTERS
+    table.append(ROWS.slice(0, 1))  # links or reads again what was crafted last
+    table.index_crossreferences()
+    close_xrefs()

@@ -30,6 +30,12 @@ _CODEC_NAMES: dict[str, bytes] = {"zstd": b"zstandard", "snappy": b"snappy", "no
 # Large blocks compress better; a decoder holds one at a time.
 _BLOCK_SIZE = 1 << 20
 _MAX_DEPTH = 32
+_ANY_SIZE = 16 << 20
+_MOST_EXPANSION = 256
+"""What a file larger than `_ANY_SIZE` may grow to; entries have random names and compress badly."""
+_ANY_RECORDS = 1_000
+_SHORT_RECORD = 32
+"""More records than these must have so many bytes each; an entry becomes 30 columns."""
 _ONE_BYTE_AT_LEAST = frozenset(
     {"boolean", "int", "long", "float", "double", "bytes", "string", "enum"}
 )
@@ -76,14 +82,18 @@ def _read(data: bytes, *, where: str, limit: int) -> Container:
     sync = data[start - _SYNC_SIZE : start]
     pieces = [_encode_header({"avro.schema": metadata["avro.schema"]}, sync)]
     count, size = 0, len(pieces[0])
+    most = min(limit, max(_ANY_SIZE, _MOST_EXPANSION * len(data)))
     for records, block in _blocks(data, start, sync):
-        raw = decompress(block, codec, room=limit - size)
+        raw = decompress(block, codec, room=most - size)
+        if raw is None and most < limit:
+            raise DamageError(f"its {len(data):,} bytes grow to more than {most:,}")
         if raw is None:
             raise LogTooLargeError(where, limit=limit)
-        if records > len(raw):  # a record of ours has bytes; without them, a count is a bomb
-            raise DamageError(f"a block of {len(raw)} bytes cannot hold {records} records")
         count += records
         size += len(raw)
+        # A record of ours has bytes; without them, a count is a bomb.
+        if records > len(raw) or count > _ANY_RECORDS + size // _SHORT_RECORD:
+            raise DamageError(f"{size:,} bytes cannot hold {count:,} records")
         if codec != b"null":
             pieces += [_encode_long(records), _encode_long(len(raw)), raw, sync]
     plain = data if codec == b"null" else b"".join(pieces)
@@ -177,15 +187,21 @@ def _schema(metadata: Mapping[str, bytes]) -> Mapping[str, Any]:
     return schema
 
 
-def _least_size(schema: Any, depth: int) -> int:
-    """The fewest bytes of a value. Refuses arrays of values without bytes: any count fits them."""
+def _least_size(schema: Any, depth: int, inside: tuple[str, ...] = ()) -> int:
+    """The fewest bytes of a value. Refuses arrays of values without bytes: any count fits them.
+
+    Refuses records within themselves, too: a decoder follows them until its stack overflows.
+    `inside` are the names of the records around.
+    """
     if depth > _MAX_DEPTH:
         raise DamageError("its schema is nested too deeply")
     if isinstance(schema, list):
         for branch in schema:
-            _least_size(branch, depth + 1)
+            _least_size(branch, depth + 1, inside)
         return 1
     if isinstance(schema, str):
+        if schema.rpartition(".")[2] in inside:
+            raise DamageError("its schema has a record within itself")
         # A name refers to a record met before; ours refer to none, so it may be empty.
         return 1 if schema in _ONE_BYTE_AT_LEAST else 0
     if not isinstance(schema, dict):
@@ -195,18 +211,19 @@ def _least_size(schema: Any, depth: int) -> int:
         fields = schema.get("fields")
         if not isinstance(fields, list) or not all(isinstance(f, dict) for f in fields):
             raise DamageError("its schema has a record without fields")
-        return sum(_least_size(f.get("type"), depth + 1) for f in fields)
+        inside = (*inside, str(schema.get("name", "")).rpartition(".")[2])
+        return sum(_least_size(f.get("type"), depth + 1, inside) for f in fields)
     if kind == "array":
-        if _least_size(schema.get("items"), depth + 1) == 0:
+        if _least_size(schema.get("items"), depth + 1, inside) == 0:
             raise DamageError("its schema has an array of empty values")
         return 1
     if kind == "map":
-        _least_size(schema.get("values"), depth + 1)
+        _least_size(schema.get("values"), depth + 1, inside)
         return 1
     if kind == "fixed":
         size = schema.get("size")
         return size if isinstance(size, int) else 0
-    return _least_size(kind, depth + 1)
+    return _least_size(kind, depth + 1, inside)
 
 
 # --- writing ---------------------------------------------------------------------------------

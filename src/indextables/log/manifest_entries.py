@@ -7,10 +7,8 @@ records of all small manifests of a state become one table, which is then cut in
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from indextables.errors import CorruptLogError
 from indextables.log.avro_container import Container, decode_records
 from indextables.log.files import FILES_SCHEMA, conform_files
 from indextables.log.names import check_path_column
+from indextables.storage.scratch import temporary_folder
 
 INLINE = "docMappingJson"
 _REQUIRED = ("path", "partitionValues", "size", "modificationTime", "dataChange")
@@ -91,8 +90,8 @@ def _decode_to_arrow(plain: bytes) -> pa.Table:
     """Decode with DataFusion, 20 times faster than record by record; it reads files only."""
     import datafusion
 
-    with tempfile.TemporaryDirectory(prefix="indextables-") as folder:
-        file = Path(folder, "manifest.avro")
+    with temporary_folder("manifest") as folder:
+        file = folder / "manifest.avro"
         file.write_bytes(plain)
         # One partition keeps the order of the entries.
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +53,10 @@ class Bridge(Protocol):
 
     def remember_names(self) -> None:
         """Tell Spark the tables of the warehouse whose names it forgot."""
+        ...
+
+    def options_of(self, database: str, table: str) -> Mapping[str, str]:
+        """The OPTIONS that a table of Spark's own catalog was created with."""
         ...
 
     def install_search(self, name: str, *, everywhere: bool) -> None:

@@ -21,9 +21,9 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Map
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,8 @@ _MOST_EXPANSION = 256
 """What a section may claim that is larger than `_ANY_SECTION`; those of an index are dense."""
 _MAX_WINDOW = 128 << 20
 _WORTH_COMPRESSING = 0.9
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +154,44 @@ class SplitInfo:
             return cls(
                 rows=int(document["rows"]),
                 mapping=Mapping.from_json(orjson.dumps(document["mapping"])),
-                sections=tuple(Section(**s) for s in document["sections"]),
-                segments=tuple(Segment(**s) for s in document["segments"]),
-                partition_values=document["partitionValues"],
-                statistics=Statistics(**document["statistics"]),
+                sections=tuple(exactly(Section, s) for s in document["sections"]),
+                segments=tuple(exactly(Segment, s) for s in document["segments"]),
+                partition_values=_values(document["partitionValues"], str | None),
+                statistics=_statistics(document["statistics"]),
                 uncompressed_size=int(document["uncompressedSize"]),
-                term_counts=document["termCounts"],
-                too_long=tuple(document["tooLong"]),
+                term_counts=_values(document["termCounts"], int),
+                too_long=tuple(map(str, document["tooLong"])),
                 row_tags=tuple((int(t), int(r)) for t, r in document.get("rowTags", UNTAGGED)),
-                partition_kinds=document.get("partitionKinds", {}),
+                partition_kinds=_values(document.get("partitionKinds", {}), str),
                 page_headers=str(document.get("pageHeaders", "")),
             )
-        except (KeyError, TypeError, ValueError, SchemaError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
             raise DamagedSplitError(path, f"its description cannot be read ({error})") from None
+
+
+def exactly(kind: type[Record], document: dict[str, Any]) -> Record:
+    """A dataclass of texts and numbers from JSON, whose values have the types of its fields."""
+    record = kind(**document)
+    for member in fields(record):  # type: ignore[arg-type]
+        if type(getattr(record, member.name)).__name__ != member.type:
+            raise TypeError(f"{member.name!r} of a {kind.__name__} is not of type {member.type}")
+    return record
+
+
+def _values(document: Any, kind: Any) -> dict[str, Any]:
+    """An object of JSON whose values have one type."""
+    if not isinstance(document, dict) or not all(isinstance(v, kind) for v in document.values()):
+        raise TypeError("an object is missing, or has values of another type")
+    return document
+
+
+def _statistics(document: dict[str, Any]) -> Statistics:
+    found = Statistics(**document)
+    for texts in (found.min_values, found.max_values):
+        _values(texts, str)
+    for counts in (found.null_counts, found.nan_counts):
+        _values(counts, int)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

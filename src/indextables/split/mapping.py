@@ -25,7 +25,12 @@ import pyarrow as pa
 import tantivy
 
 from indextables.errors import SchemaError
-from indextables.split.analyzer import MAX_TOKEN_LENGTH, PIPELINE_VERSION, Analyzer
+from indextables.split.analyzer import (
+    MAX_TOKEN_LENGTH,
+    PIPELINE_VERSION,
+    Analyzer,
+    check_tokenizer,
+)
 
 Kind = Literal[
     "text", "string", "json", "ip", "i64", "f64", "bool", "date", "timestamp", "decimal", "bytes"
@@ -159,10 +164,14 @@ class Mapping:
             document = orjson.loads(text)
             entries = document["field_mappings"] if isinstance(document, dict) else document
             both = [(_field_from_document(entry), "retired" in entry) for entry in entries]
-            return cls(
+            mapping = cls(
                 tuple(field for field, is_retired in both if not is_retired),
                 tuple(field for field, is_retired in both if is_retired),
             )
+            names = [f.name for f in mapping.fields], [f.field for f in mapping.indexed]
+            if any(len(set(some)) < len(some) for some in names):
+                raise ValueError("a column or a field of the index occurs twice")
+            return mapping
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"The mapping in the log cannot be read: {error!r}.") from None
 
@@ -240,15 +249,27 @@ def _field_from_document(entry: Map[str, Any]) -> FieldMapping:
     if kind not in KINDS:
         raise ValueError(f"no such kind of field: {kind}")
     words = kind in WORDS
+    name, record = entry["name"], entry.get("record", "position")
+    length = int(entry.get("tokenLength", MAX_TOKEN_LENGTH))
+    known = (name, tokenizer or "") if words else (name,)
+    if not all(isinstance(text, str) for text in known) or record not in RECORDS:
+        raise ValueError(f"the field {name!r} has values of other types")
+    if not 1 <= length <= MAX_TOKEN_LENGTH:
+        raise ValueError(f"the field {name!r} has words of at most {length} bytes")
+    # Names of other writers that are none of ours mean the default.
+    if words and (str(tokenizer).startswith("ngram(") or str(tokenizer).endswith("_stem")):
+        reason = check_tokenizer(str(tokenizer))
+        if reason is not None:
+            raise ValueError(reason)
     return FieldMapping(
-        name=entry["name"],
+        name=name,
         kind=kind,
         field=_checked(entry.get("field", "")),
         indexed=bool(entry.get("indexed", True)),
         fast=bool(entry.get("fast", False)),
         tokenizer=(tokenizer or "default") if words else "",
-        token_length=int(entry.get("tokenLength", MAX_TOKEN_LENGTH)),
-        record=entry.get("record", "position") if words else "basic",
+        token_length=length,
+        record=record if words else "basic",
         partition=bool(entry.get("partition", False)),
     )
 

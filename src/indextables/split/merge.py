@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,9 +34,9 @@ from indextables.split.adopted import (
 from indextables.split.index_searcher import tantivy_errors
 from indextables.split.mapping import Mapping as FieldMappings
 from indextables.split.open_index import empty_meta, schema_document
-from indextables.split.scratch import sweep_once
 from indextables.split.search import SplitFile
 from indextables.split.writer import SplitWriter, WrittenSplit
+from indextables.storage.scratch import new_folder, remove_folder
 
 logger = logging.getLogger(__name__)
 
@@ -80,16 +79,16 @@ def _merged(
     stored = pa.schema([f for f in schema if f.name not in partition_values])
     parent = config[WRITER_TEMP_DIRECTORY] or None
     try:
-        sweep_once(parent or tempfile.gettempdir(), os.getpid())
-        # A thread of Tantivy may still release a lock file in it when it goes.
-        folder = tempfile.TemporaryDirectory(
-            prefix="indextables-merge-", dir=parent, ignore_cleanup_errors=True
-        )
+        folder = new_folder("merge", parent)
     except OSError as error:
         raise SplitWriteError(parent or tempfile.gettempdir(), str(error)) from error
-    with folder as name, tantivy_errors(sources[0].path) if adopt else contextlib.nullcontext():
+    with (
+        contextlib.ExitStack() as stack,
+        tantivy_errors(sources[0].path) if adopt else contextlib.nullcontext(),
+    ):
+        stack.callback(remove_folder, folder)
         adopted, first = _adopted(
-            sources if adopt else (), mapping.select(stored.names), stored, Path(name)
+            sources if adopt else (), mapping.select(stored.names), stored, folder
         )
         ordered = [*first, *(s for s in sources if s not in first)]
         with SplitWriter(

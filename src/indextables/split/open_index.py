@@ -12,7 +12,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,8 @@ from indextables.split.index_searcher import (
     tantivy_errors,
 )
 from indextables.split.mapping import Mapping
-from indextables.split.scratch import new_folder, remove_folder
 from indextables.storage.disk_cache import DiskCache
+from indextables.storage.scratch import temporary_folder
 from indextables.storage.store import ObjectMeta, Store
 
 _ATTEMPTS = 3
@@ -127,7 +127,7 @@ def open_index(
     if schema is not None:
         description["schema"] = schema
     for attempt in range(_ATTEMPTS):
-        with _temporary_folder() as place:
+        with temporary_folder("index", _links_parent()) as place:
             for folder in folders:
                 folder.link(place)
             (place / META).write_bytes(orjson.dumps(description))
@@ -152,7 +152,7 @@ def empty_meta(mapping: Mapping) -> bytes:
 
 
 def _empty_meta(schema: tantivy.Schema) -> bytes:
-    with _temporary_folder() as place:
+    with temporary_folder("index", _links_parent()) as place:
         tantivy.Index(schema, path=str(place))
         return (place / META).read_bytes()
 
@@ -181,15 +181,6 @@ def _links_parent() -> str | None:
     """Links are made and removed by the hundred: in memory, where the system has such a folder."""
     usable = sys.platform == "linux" and os.access("/dev/shm", os.W_OK | os.X_OK)
     return "/dev/shm" if usable else None
-
-
-@contextlib.contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    place = new_folder("indextables-index-", _links_parent())
-    try:
-        yield place
-    finally:
-        remove_folder(place)
 
 
 class _SectionStore(Store):

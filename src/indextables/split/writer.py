@@ -41,10 +41,10 @@ from indextables.split.indexer import Indexer
 from indextables.split.mapping import Mapping
 from indextables.split.page_headers import FIRST_PAGE, record_text, walk_pages
 from indextables.split.path_lists import PATH_LIST, PathCollector
-from indextables.split.scratch import new_folder, remove_folder
 from indextables.split.statistics import StatisticsCollector
 from indextables.split.term_lists import WORD_LIST, word_lists, write_terms
 from indextables.split.value_lists import VALUE_LIST, ValueCollector
+from indextables.storage.scratch import new_folder, remove_folder
 
 ROW_GROUP_ROWS = 8_192
 ROW_GROUP_BYTES = 32 << 20
@@ -115,7 +115,7 @@ class SplitWriter:
         self._parent = config[WRITER_TEMP_DIRECTORY] or tempfile.gettempdir()
         self._finished = False
         with self._failures(), contextlib.ExitStack() as undo:
-            self._folder = new_folder("indextables-split-", self._parent)
+            self._folder = new_folder("split", self._parent)
             undo.callback(remove_folder, self._folder)
             self._file = self._folder / f"split-{uuid.uuid4()}.split"
             self._sink = pa.OSFile(str(self._file), "wb")

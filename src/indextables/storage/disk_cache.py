@@ -35,6 +35,7 @@ from typing import BinaryIO
 from indextables.config import CACHE_DISK_MAX_SIZE, CACHE_DISK_PATH, Config
 from indextables.errors import StorageError
 from indextables.storage.download import Download, checksum_like
+from indextables.storage.scratch import new_folder
 from indextables.storage.store import Store
 
 _ATTEMPTS = 5
@@ -208,6 +209,8 @@ class DiskCache:
                     fcntl.flock(file, fcntl.LOCK_SH)
                     wanted.copy_to(file)
                     wanted.check(file)
+                    # Nobody writes to it again: cutting off a mapped file ends the process.
+                    os.fchmod(file.fileno(), stat.S_IRUSR)
                     if wanted.checksum is None:
                         os.fsync(file.fileno())  # otherwise a torn copy is found at its next use
                     temporary.replace(entry)
@@ -335,7 +338,7 @@ class DiskCache:
         with self._mutex:
             if self._private:
                 return
-            unusable, self.folder = self.folder, Path(tempfile.mkdtemp(prefix="indextables-cache-"))
+            unusable, self.folder = self.folder, new_folder("cache")
             self._private = True
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         warnings.warn(
@@ -368,7 +371,7 @@ def default_folder() -> Path:
     with contextlib.suppress(FileExistsError):
         shared.mkdir(mode=0o700)
     trusted = not shared.is_symlink() and reason_against(shared) is None
-    return shared if trusted else Path(tempfile.mkdtemp(prefix="indextables-"))
+    return shared if trusted else new_folder("cache")
 
 
 def reason_against(folder: Path) -> str | None:

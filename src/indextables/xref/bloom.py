@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from indextables.bloom import BLOCK_BYTES, WORDS, Hashes, blocks_of, filled_blocks, masks_of
 from indextables.errors import UnusableXRefError
-from indextables.split.container import ReadRange, Section, Sink
+from indextables.split.container import ReadRange, Section, Sink, exactly
 
 BLOOM = "bloom"
 """The kind of sections that hold filters."""
@@ -160,12 +160,14 @@ def read_filters(
 ) -> Iterator[BloomFilters]:
     """The filters that a description names, checked against the sections that are there."""
     for document in documents:
-        filters = BloomFilters(**document)
+        filters = exactly(BloomFilters, document)
         section = sections.get(filters.section)
         if (
             section is None
             or section.length != filters.blocks * filters.row_bytes
             or filters.base < 0
+            or filters.splits < 0
+            or filters.blocks < 1
             or filters.base + filters.splits > total
         ):
             raise UnusableXRefError(path, f"its filters {filters.section} are impossible")

@@ -35,8 +35,8 @@ from indextables.split.container import (
 from indextables.split.indexer import MAX_HEAP, MIN_HEAP
 from indextables.split.mapping import ROW_FIELD
 from indextables.split.open_index import META, read_meta
-from indextables.split.scratch import new_folder, remove_folder
 from indextables.storage import Store
+from indextables.storage.scratch import new_folder, remove_folder
 from indextables.xref.bloom import BLOOM, BloomFilters, BloomWriter, hashes
 from indextables.xref.container import Described, FieldSet, SourceSplit, XRefFile
 from indextables.xref.fields import RAW_FIELD, WORDS_FIELD, TermField, index_schema
@@ -329,7 +329,7 @@ def _heap(config: Config) -> int:
 def _workplace(config: Config) -> Iterator[Path]:
     parent = config[keys.XREF_TEMP_DIRECTORY] or config[keys.WRITER_TEMP_DIRECTORY] or None
     try:
-        place = new_folder("indextables-xref-", parent)
+        place = new_folder("xref", parent)
     except OSError as error:
         raise XRefError(f"Cannot build an XRef under {parent}: {error}.") from error
     try:

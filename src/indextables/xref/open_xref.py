@@ -37,8 +37,8 @@ from indextables.split.index_searcher import (
     tantivy_errors,
 )
 from indextables.split.open_index import META, read_meta
-from indextables.split.scratch import new_folder, remove_folder
 from indextables.storage import Store
+from indextables.storage.scratch import new_folder, remove_folder
 from indextables.xref.bloom import BLOOM, BloomFilters, possible
 from indextables.xref.container import Coverage, Described, Mask, read_description
 from indextables.xref.fields import TermField, index_document
@@ -177,7 +177,7 @@ class OpenXRef:
         meta = _checked(path, lambda: read_meta(found.read, found.info, path=path))
         if meta["schema"] != index_document():
             raise UnusableXRefError(path, "its index has other fields than an XRef")
-        place = new_folder("indextables-xref-")
+        place = new_folder("xref")
         try:
             taken = 0
             for section in sections:

@@ -14,7 +14,7 @@ which is the order of a value table.
 
 from __future__ import annotations
 
-import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.ariadne.values.hashing import Hashes, distinct_hashes, hash_values
+from indextables.storage.scratch import new_folder, remove_folder
 
 _WAIT = 1 << 16
 _MAX_ROWS = 1 << 20
@@ -115,7 +116,8 @@ class _Spill:
 
     def __init__(self, data_type: pa.DataType) -> None:
         self._schema = pa.schema([pa.field("value", data_type)])
-        self._folder = tempfile.TemporaryDirectory(prefix="ariadne-")
+        self._folder = new_folder("values")
+        self._remove = weakref.finalize(self, remove_folder, self._folder)
         self._writers: dict[int, Any] = {}
 
     def add(self, values: Any) -> None:
@@ -140,10 +142,10 @@ class _Spill:
             yield unique(table.column("value").combine_chunks())
 
     def close(self) -> None:
-        self._folder.cleanup()
+        self._remove()
 
     def _path(self, number: int) -> Path:
-        return Path(self._folder.name) / f"{number}.arrows"
+        return self._folder / f"{number}.arrows"
 
     def _writer(self, number: int) -> Any:
         if number not in self._writers:

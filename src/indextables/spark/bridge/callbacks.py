@@ -3,8 +3,8 @@
 PySpark opens it for streams without authentication: another user of the machine could call every
 object behind it, and answer the questions that a call asks the JVM. So callbacks have a secret of
 their own, which both ends hold before the first object can be called: the JVM sends it on each new
-connection, and py4j's server here ends a connection that does not begin with it. It is not the
-gateway's own token, which would then be sent to whatever listens on that port.
+connection, and py4j's server here ends a connection that does not begin with it, in few bytes and
+soon. It is not the gateway's own token, which would then be sent to whatever listens on that port.
 
 What may be called is what an object's interfaces declare, as the JVM knows them.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import re
 import secrets
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,6 +28,9 @@ from indextables.spark.bridge.sockets import close_idle_connections
 _LOOPBACK = "127.0.0.1"
 _OF_EVERY_OBJECT = frozenset(("equals", "hashCode", "toString"))
 _METHOD = re.compile(r"\.([\w$]+)\(")
+GREETING_BYTES = 256
+"""A connection begins with three lines: a command, the secret of 64 letters, an end."""
+GREETING_SECONDS = 10.0
 
 
 def start(spark: SparkSession) -> None:
@@ -37,6 +41,7 @@ def start(spark: SparkSession) -> None:
     """
     gateway: Any = spark.sparkContext._gateway
     _allow_declared_methods_only()
+    _limit_greetings()
     close_idle_connections()
     parameters = gateway.callback_server_parameters
     # Looked up in the dictionary: py4j asks the JVM for an attribute that it does not find.
@@ -80,6 +85,60 @@ def _allow_declared_methods_only() -> None:
         original = owner._call_proxy
         if not getattr(original, "_checks_method", False):
             owner._call_proxy = _checked(original)
+
+
+def _limit_greetings() -> None:
+    for owner, name, stream in (
+        (clientserver.ClientServerConnection, "wait_for_commands", "stream"),
+        (java_gateway.CallbackConnection, "run", "input"),
+    ):
+        original = getattr(owner, name)
+        if not getattr(original, "_limits_greeting", False):
+            setattr(owner, name, _greeted(original, stream))
+
+
+def _greeted(original: Any, stream: str) -> Any:
+    @functools.wraps(original)
+    def listen(self: Any) -> Any:
+        parameters = getattr(self, "python_parameters", None) or self.callback_server_parameters
+        if parameters.auth_token is not None:
+            setattr(self, stream, _Greeting(self.socket, getattr(self, stream)))
+        return original(self)
+
+    listen._limits_greeting = True  # type: ignore[attr-defined]
+    return listen
+
+
+class _Greeting:
+    """A stream whose first three lines are short and arrive soon; py4j would read for ever."""
+
+    def __init__(self, socket: Any, stream: Any) -> None:
+        self._socket, self._stream = socket, stream
+        self._timeout = socket.gettimeout()
+        self._until = time.monotonic() + GREETING_SECONDS
+        self._bytes, self._lines = GREETING_BYTES, 3
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def readline(self) -> bytes:
+        if not self._lines:
+            line: bytes = self._stream.readline()
+            return line
+        greeting = bytearray()
+        while not greeting.endswith(b"\n"):
+            left = self._until - time.monotonic()
+            if left <= 0 or len(greeting) >= self._bytes:
+                raise protocol.Py4JAuthenticationError("A connection did not begin with a token.")
+            self._socket.settimeout(left)
+            byte = self._stream.read(1)
+            if not byte:
+                break
+            greeting += byte
+        self._bytes -= len(greeting)
+        self._lines -= 1
+        self._socket.settimeout(self._timeout)
+        return bytes(greeting)
 
 
 def _checked(original: Any) -> Any:

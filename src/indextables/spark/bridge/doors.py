@@ -55,6 +55,10 @@ class SessionBridge:
         """Tell Spark the tables of the warehouse whose names it forgot, before it lists tables."""
         self._bare_names.remember()
 
+    def options_of(self, database: str, table: str) -> dict[str, str]:
+        """The OPTIONS that a table of Spark's own catalog was created with."""
+        return self._bare_names.options_of(database, table)
+
     def install_search(self, name: str, *, everywhere: bool) -> None:
         """Let a search function have the mappings of its columns; in all sessions, if wanted."""
         install_search(self.java, name, everywhere=everywhere)

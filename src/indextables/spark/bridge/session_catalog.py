@@ -32,10 +32,10 @@ from indextables.spark.bridge.replacement import check_replacement
 from indextables.spark.bridge.table_changes import options_in
 from indextables.spark.data_source import ALIASES, NAME
 from indextables.spark.schemas import spark_schema
+from indextables.spark.table_names import SPARK_CATALOG
 
 logger = logging.getLogger(__name__)
 
-SPARK_CATALOG = "spark_catalog"
 _PLAIN_NAME = re.compile(r"\w+")  # what Spark takes for the name of a table
 _OURS = frozenset(name.lower() for name in (NAME, *ALIASES))
 
@@ -226,10 +226,18 @@ class SessionCatalog(Comparable):
             return None
         location = entry.storage().locationUri()
         place = location.get().toString() if location.isDefined() else None
+        return self._tables.at(place or self._default_place(identifier), self._options(entry))
+
+    def options_of(self, database: str, table: str) -> dict[str, str]:
+        """The OPTIONS that a table was created with, secrets included."""
+        make = self.java.find(V2 + "catalog.Identifier")
+        entry = self._entry(make.of(self.java.strings([database]), table))
+        return {} if entry is None else self._options(entry)
+
+    def _options(self, entry: JavaObject) -> dict[str, str]:
         as_java = self.java.find("scala.jdk.javaapi.CollectionConverters").asJava
         kept = dict(as_java(entry.storage().properties()))
-        options = {k: v for k, v in kept.items() if k not in _OF_SPARK}
-        return self._tables.at(place or self._default_place(identifier), options)
+        return {name: value for name, value in kept.items() if name not in _OF_SPARK}
 
     def _forgotten(self, identifier: JavaObject) -> TableAccess | None:
         """A table of an earlier session: Spark lost its name, the warehouse has it still."""

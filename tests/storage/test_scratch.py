@@ -1,18 +1,21 @@
-"""Folders of Tantivy's go, whatever it does in them meanwhile."""
+"""Temporary folders go: with their work, or a day after their process was killed."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+import indextables
 from indextables import Table
 from indextables.split import open_index
-from indextables.split.scratch import PREFIXES, new_folder, remove_folder, sweep_once
+from indextables.storage.scratch import PREFIXES, new_folder, remove_folder, sweep_once
 
 
 def test_a_lock_that_is_taken_during_the_removal_goes_as_well(tmp_path, monkeypatch):
@@ -50,6 +53,8 @@ def test_folders_of_killed_processes_go_and_others_stay(tmp_path, monkeypatch):
         return place
 
     left = [folder(f"{prefix}abc") for prefix in PREFIXES]
+    left += [folder("indextables-k3_x9abz"), folder("ariadne-k3_x9abz")]  # of earlier releases
+    cache = folder("indextables-10000001")
     young = folder("indextables-split-young", age=False)
     busy = folder("indextables-split-busy", inside=False)
     foreign = folder("somebody-split-old")
@@ -61,16 +66,30 @@ def test_folders_of_killed_processes_go_and_others_stay(tmp_path, monkeypatch):
     (inner / "copy").symlink_to(letters / "index" / "file")
     os.utime(inner / "copy", (old, old), follow_symlinks=False)
     os.utime(inner, (old, old))
-    made = new_folder("indextables-split-", str(tmp_path))
+    made = new_folder("split", str(tmp_path))
     assert not [place for place in (*left, inner) if place.exists()]
-    assert all(p.exists() for p in (young, busy, foreign, made, link, letters / "index" / "file"))
+    assert all(
+        p.exists() for p in (young, busy, foreign, made, link, cache, letters / "index" / "file")
+    )
 
     others = folder("indextables-split-others")
     sweep_once.cache_clear()
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    new_folder("indextables-split-", str(tmp_path))
+    new_folder("split", str(tmp_path))
     assert others.exists()
+
+
+def test_every_temporary_folder_is_made_in_one_place():
+    """What another name had would stay for ever after a kill."""
+    package = Path(indextables.__file__).parent
+    makers = re.compile(r"mkdtemp|mkstemp|TemporaryDirectory|TemporaryFile")
+    found = [
+        file.relative_to(package).as_posix()
+        for file in package.rglob("*.py")
+        if makers.search(file.read_text())
+    ]
+    assert found == ["storage/scratch.py"]
 
 
 @pytest.mark.parametrize("work", ["write", "search", "merge"])

@@ -1,4 +1,4 @@
-"""Folders that writers and Tantivy work in for a while.
+"""Temporary folders of this package, all made here.
 
 A process that is killed leaves its folder behind. Whoever makes another one in the same place first
 removes what is old there and its own; once for each process, because it takes a listing.
@@ -9,23 +9,39 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, get_args
 
-PREFIXES = ("indextables-split-", "indextables-merge-", "indextables-index-", "indextables-xref-",
-            "indextables-cache-")  # fmt: skip
+Purpose = Literal["split", "merge", "index", "xref", "cache", "manifest", "values"]
+"""What a folder is for; its name begins with `indextables-` and this."""
+PREFIXES = tuple(f"indextables-{purpose}-" for purpose in get_args(Purpose))
+_OLDER_NAME = re.compile(r"(indextables|ariadne)-(?!\d+$)[a-z0-9_]{8}")
+"""Folders of earlier releases. With digits alone it would be the cache of a user without a home."""
 _OLD_S = 24 * 3600
 """Nothing was written in a folder for so long: its process is dead, or does not need it."""
 
 
-def new_folder(prefix: str, parent: str | None = None) -> Path:
-    """A new private folder, once those of killed processes are gone; `prefix` is of `PREFIXES`."""
+def new_folder(purpose: Purpose, parent: str | None = None) -> Path:
+    """A new private folder, once those of killed processes are gone."""
     place = parent or tempfile.gettempdir()
     sweep_once(place, os.getpid())
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    return Path(tempfile.mkdtemp(prefix=f"indextables-{purpose}-", dir=place))
+
+
+@contextlib.contextmanager
+def temporary_folder(purpose: Purpose, parent: str | None = None) -> Iterator[Path]:
+    """A new private folder that is removed at the end."""
+    folder = new_folder(purpose, parent)
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
 
 
 @functools.cache
@@ -33,7 +49,8 @@ def sweep_once(place: str, process: int) -> None:  # noqa: ARG001 - a forked pro
     """Remove folders that killed processes of this user left in a place."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
-            if entry.name.startswith(PREFIXES) and _is_abandoned(entry):
+            ours = entry.name.startswith(PREFIXES) or _OLDER_NAME.fullmatch(entry.name)
+            if ours and _is_abandoned(entry):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 

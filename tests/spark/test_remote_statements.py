@@ -1,0 +1,140 @@
+"""Statements whose parts have tests of their own, together: on S3, with XRefs, in old versions."""
+
+from __future__ import annotations
+
+import decimal
+import uuid
+
+import pytest
+from pyspark.errors import PySparkException
+
+from indextables import Table
+
+
+@pytest.fixture
+def made(spark, s3):
+    """Makes tables on the S3 server, in Spark's own catalog."""
+    names = []
+
+    def make(columns, rest=""):
+        name = f"remote_{len(names)}"
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+        options = ", ".join(f"'{key}' '{value}'" for key, value in s3.options.items())
+        place = f"{s3.uri}/{uuid.uuid4().hex}"
+        spark.sql(f"CREATE TABLE {name} ({columns}) USING indextables OPTIONS ({options}) "
+                  f"{rest} LOCATION '{place}'")  # fmt: skip
+        names.append(name)
+        return name, place
+
+    yield make
+    for name in names:
+        spark.sql(f"DROP TABLE {name}")
+
+
+def rows(spark, query):
+    return sorted((tuple(row) for row in spark.sql(query).collect()), key=repr)
+
+
+CHANGES = (
+    "ALTER COLUMN id TYPE BIGINT",
+    "ALTER COLUMN x TYPE DOUBLE",
+    "ALTER COLUMN d TYPE DECIMAL(12,2)",
+    "ADD COLUMN extra STRING COMMENT 'new'",
+    "ALTER COLUMN id COMMENT 'key'",
+)
+LARGE = 3_000_000_000
+QUESTIONS = {
+    "SELECT id, extra FROM {} WHERE id > 1": [(2, None), (LARGE, "e")],
+    "SELECT id FROM {} WHERE x = 1.5D OR x IS NULL OR d > 100": [(1,), (2,), (LARGE,)],
+    "SELECT id FROM {} WHERE x > 1.25 AND d = 1.25": [(1,)],
+    "SELECT count(*), min(id), max(id), max(x), sum(d) FROM {}": [
+        (3, 1, LARGE, 1e300, decimal.Decimal("1234567898.37"))
+    ],
+}
+ON_DRIVER = "spark.indextables.read.driver.maxRows"
+
+
+def changed_columns(spark, name):
+    """Two rows, wider columns, and one row that only those hold."""
+    spark.sql(f"INSERT INTO {name} (id, x, d) VALUES (1, 1.5, 1.25), (2, NULL, 7.00)")
+    for change in CHANGES:
+        spark.sql(f"ALTER TABLE {name} {change}")
+    spark.sql(f"INSERT INTO {name} (id, x, d, extra) VALUES ({LARGE}, 1e300, 1234567890.12, 'e')")
+    comments = {row[0]: row[2] for row in spark.sql(f"DESCRIBE {name}").collect()}
+    assert (comments["id"], comments["extra"]) == ("key", "new")
+
+
+def test_columns_of_a_table_on_s3_change(spark, s3, made):
+    name, place = made("id INT, x FLOAT, d DECIMAL(5,2), v VARCHAR(4), c CHAR(3), "
+                       "s STRING COLLATE UTF8_LCASE")  # fmt: skip
+    changed_columns(spark, name)
+    spark.sql(f"INSERT INTO {name} (id, v, c, s) VALUES (0, 'ab', 'x', 'Abc')")
+    with pytest.raises(PySparkException, match="EXCEED_LIMIT_LENGTH"):
+        spark.sql(f"INSERT INTO {name} (id, v) VALUES (9, 'abcde')")
+    for question, answer in QUESTIONS.items():
+        assert rows(spark, question.format(f"(SELECT * FROM {name} WHERE id > 0)")) == answer
+    assert rows(
+        spark, f"SELECT id, length(c) FROM {name} WHERE c = 'x  ' AND s = 'aBC' AND extra IS NULL"
+    ) == [(0, 3)]
+    assert rows(spark, f"SELECT id FROM {name} WHERE s indexquery 'abc'") == [(0,)]
+    table = Table.open(place, storage_options=s3.options)
+    assert table.count(where="id >= 2 AND d > 1.25") == 2
+    assert table.count(where="x > 1e200 OR s IS NOT NULL") == 2
+
+
+def test_native_scans_of_splits_from_before_a_column_was_widened(spark, tmp_path):
+    name = f"indextables.`{tmp_path}/t`"
+    spark.sql(f"CREATE TABLE {name} (id INT, x FLOAT, d DECIMAL(5,2))")
+    changed_columns(spark, name)
+    spark.conf.set(ON_DRIVER, "0")
+    try:
+        for question, answer in QUESTIONS.items():
+            assert rows(spark, question.format(name)) == answer, question
+    finally:
+        spark.conf.unset(ON_DRIVER)
+
+
+def test_partitions_and_rows_change_on_s3_with_xrefs(spark, s3, made):
+    mapping = "TBLPROPERTIES ('spark.indextables.indexing.typemap.name' = 'string')"
+    name, place = made("id BIGINT, name STRING, p INT", f"PARTITIONED BY (p) {mapping}")
+    spark.sql(f"INSERT INTO {name} SELECT id, if(id % 10 = 0, 'a', 'b'), int(id / 10) "
+              "FROM VALUES (0), (1), (10), (11), (20), (21), (30), (31) AS v(id)")  # fmt: skip
+    table = Table.open(place, storage_options=s3.options)
+    spark.sql(f"INDEX CROSSREFERENCES FOR {name}")
+    spark.conf.set("spark.indextables.xref.query.minSplitsForXRef", "1")
+    try:
+        spark.sql(f"UPDATE {name} SET name = concat(name, '!') WHERE upper(name) = 'A' AND p > 1")
+        assert rows(spark, f"SELECT id FROM {name} WHERE name = 'a!'") == [(20,), (30,)]
+        assert rows(spark, f"SELECT id FROM {name} WHERE name = 'a'") == [(0,), (10,)]
+        spark.sql(f"DELETE FROM {name} WHERE length(name) = 2 AND id % 20 = 0")
+        assert rows(spark, f"SELECT id FROM {name} WHERE name indexquery '\"a!\"'") == [(30,)]
+        assert rows(spark, f"SHOW PARTITIONS {name}") == [(f"p={p}",) for p in range(4)]
+        spark.sql(f"ALTER TABLE {name} DROP PARTITION (p = 3)")
+        spark.sql(f"TRUNCATE TABLE {name} PARTITION (p = 2)")
+        assert rows(spark, f"SELECT id FROM {name}") == [(0,), (1,), (10,), (11,)]
+        assert rows(spark, f"SELECT id FROM {name} WHERE name = 'b'") == [(1,), (11,)]
+        assert table.count(where="name = 'a!'") == 0
+        assert not [check for check in table.verify() if check.problems]
+    finally:
+        spark.conf.unset("spark.indextables.xref.query.minSplitsForXRef")
+
+
+def test_where_rows_lie_after_a_merge_and_before_it_in_one_query(spark, tmp_path):
+    place = f"{tmp_path}/t"
+    spark.sql(f"CREATE TABLE indextables.`{place}` (id BIGINT, name STRING)")
+    for number in range(3):
+        spark.sql(f"INSERT INTO indextables.`{place}` VALUES ({number}, 'n{number}')")
+    spark.sql(f"MERGE SPLITS '{place}'")
+    now, then = f"indextables.`{place}`", f"indextables.`{place}` VERSION AS OF 3"
+    (answer,) = rows(
+        spark,
+        f"SELECT count(DISTINCT n._split), count(DISTINCT o._split), max(n._row), max(o._row), "
+        f"count(*), sum(int(n._split = o._split)) FROM {now} n JOIN {then} o ON n.id = o.id",
+    )
+    assert answer == (1, 3, 2, 0, 3, 0)
+    ((split, row),) = rows(spark, f"SELECT _split, _row FROM {now} WHERE name indexquery 'n2'")
+    assert rows(spark, f"SELECT id FROM {now} WHERE _split = '{split}' AND _row = {row}") == [(2,)]
+    ((old, first),) = rows(spark, f"SELECT _split, _row FROM {then} WHERE id = 2")
+    assert (old != split, first) == (True, 0)
+    assert rows(spark, f"SELECT id FROM {then} WHERE _split = '{old}'") == [(2,)]
+    assert rows(spark, f"SELECT id FROM {now} WHERE _split = '{old}'") == []
