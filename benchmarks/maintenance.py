@@ -55,7 +55,7 @@ def _merge(root: Path, per_split: int) -> Iterator[Result]:
         merged = table.merge_splits()
         seconds.append(time.perf_counter() - start)
         processor.append(time.process_time() - cpu)
-        assert (merged.merged_files, merged.merge_groups) == (SPLITS, 1)
+        assert (merged.files_removed, merged.files_added) == (SPLITS, 1)
     assert _found(table) == before
     yield Result(
         f"Merging {SPLITS} splits of {per_split:,} rows is quicker than it was to append them",

@@ -88,10 +88,10 @@ def no_leftovers(table, config):
 def test_each_partition_becomes_one_split(table, config):
     before = {r["path"]: r for r in files(table).to_pylist(maps_as_pydicts="strict")}
     merged = table.merge_splits()
-    assert (merged.status, merged.merged_files, merged.merge_groups) == ("success", 8, 2)
-    assert merged.original_size_bytes == sum(r["size"] for r in before.values())
+    assert (merged.status, merged.files_removed, merged.files_added) == ("success", 8, 2)
+    assert merged.bytes_removed == sum(r["size"] for r in before.values())
     after = files(table).to_pylist(maps_as_pydicts="strict")
-    assert merged.merged_size_bytes == sum(r["size"] for r in after)
+    assert merged.bytes_added == sum(r["size"] for r in after)
     assert merged.version == table.version
     for row in after:
         day = row["partitionValues"]["day"]
@@ -121,10 +121,10 @@ def test_each_group_is_a_commit_that_changes_no_data(table):
 def test_merging_again_finds_nothing_or_what_is_new(table):
     table.merge_splits()
     again = table.merge_splits()
-    assert (again.status, again.message, again.merged_files) == ("no_action", OPTIMAL, 0)
+    assert (again.status, again.message, again.files_removed) == ("no_action", OPTIMAL, 0)
     table.append(rows(99, day=1))
     third = table.merge_splits()
-    assert (third.merged_files, third.merge_groups) == (2, 1)
+    assert (third.files_removed, third.files_added) == (2, 1)
     assert max(files(table)["numMergeOps"].to_pylist()) == 2
     assert ids(table) == [*IDS, 99]
 
@@ -146,24 +146,24 @@ def test_an_empty_table_and_a_single_split(tmp_path, config):
 
 def test_a_condition_chooses_partitions(table):
     merged = table.merge_splits(where="day = 1")
-    assert merged.merged_files == 4
+    assert merged.files_removed == 4
     days = [r["day"] for r in files(table)["partitionValues"].to_pylist(maps_as_pydicts="strict")]
     assert sorted(days) == ["0", "0", "0", "0", "1"]
     assert table.merge_splits(where="day > 5").status == "no_action"
 
 
 def test_limits(table):
-    assert table.merge_splits(max_groups=1).merge_groups == 1
+    assert table.merge_splits(max_groups=1).files_added == 1
     days = [r["day"] for r in files(table)["partitionValues"].to_pylist(maps_as_pydicts="strict")]
     assert days.count("0") == 1, "the oldest group comes first"
     merged = table.merge_splits(max_source_splits=2)
-    assert (merged.merge_groups, merged.merged_files) == (2, 4)
+    assert (merged.files_added, merged.files_removed) == (2, 4)
     assert ids(table) == IDS
 
 
 def test_limits_of_the_configuration(table):
     few = {keys.MERGE_MAX_SOURCE_SPLITS.name: 2}
-    assert table.merge_splits(config=few).merge_groups == 4
+    assert table.merge_splits(config=few).files_added == 4
     assert table.merge_splits(config={keys.MERGE_SKIP_THRESHOLD.name: 0.0}).status == "no_action"
     largest = max(files(table)["size"].to_pylist())
     assert largest < 1 << 20
@@ -179,7 +179,7 @@ def test_a_group_is_never_larger_than_the_target(tmp_path, config):
     sizes = files(table)["size"].to_pylist()
     target = max(1 << 20, int(2.5 * max(sizes)))
     expected = sum(sizes) > target
-    assert table.merge_splits(target_size=target).merge_groups == (2 if expected else 1)
+    assert table.merge_splits(target_size=target).files_added == (2 if expected else 1)
     assert max(files(table)["size"].to_pylist()) <= target
     assert table.count() == 20_000
 
@@ -234,7 +234,7 @@ def test_a_source_that_cannot_be_read_costs_its_group_and_is_left_alone(
     log = TransactionLog(open_store(tmp_path / "t"), config=Config(config), now_ms=lambda: now[0])
     mine = Table.of_log(log)
     merged = mine.merge_splits()
-    assert (merged.status, merged.merge_groups, merged.skipped) == ("partial_success", 1, (bad,))
+    assert (merged.status, merged.files_added, merged.skipped) == ("partial_success", 1, (bad,))
     assert "1 groups failed" in merged.message
     assert bad in merged.message
     assert files(mine).num_rows == 5
@@ -244,7 +244,7 @@ def test_a_source_that_cannot_be_read_costs_its_group_and_is_left_alone(
     no_leftovers(mine, config)
     # The others of its group are merged without it, and it stays in the table.
     again = mine.merge_splits()
-    assert (again.status, again.merged_files) == ("success", 3)
+    assert (again.status, again.files_removed) == ("success", 3)
     assert bad in files(mine)["path"].to_pylist()
     assert mine.merge_splits().status == "no_action"
     # When the cooldown is over it is tried again, and counted.
@@ -269,7 +269,7 @@ def test_a_source_that_is_gone_or_short(table, tmp_path):
     merged = table.merge_splits()
     assert merged.status == "error"
     assert merged.skipped == tuple(sorted((gone, short)))
-    assert table.merge_splits().merged_files == 6
+    assert table.merge_splits().files_removed == 6
 
 
 def test_a_crash_of_one_group_costs_that_group(table, config, monkeypatch):
@@ -282,13 +282,13 @@ def test_a_crash_of_one_group_costs_that_group(table, config, monkeypatch):
 
     monkeypatch.setattr(merge_task, "_merged", sometimes)
     merged = table.merge_splits()
-    assert (merged.status, merged.merge_groups) == ("partial_success", 1)
+    assert (merged.status, merged.files_added) == ("partial_success", 1)
     assert merged.failures == ("RuntimeError: out of luck",)
     assert merged.skipped == ()
     assert ids(table) == IDS
     no_leftovers(table, config)
     monkeypatch.setattr(merge_task, "_merged", merge)
-    assert table.merge_splits().merged_files == 4
+    assert table.merge_splits().files_removed == 4
 
 
 def test_a_runner_that_fails_costs_its_batch(table):
@@ -300,7 +300,7 @@ def test_a_runner_that_fails_costs_its_batch(table):
 
     one = {keys.MERGE_BATCH_SIZE.name: 1}
     merged = table.merge_splits(runner=Broken(2), config=one)
-    assert (merged.status, merged.merge_groups) == ("partial_success", 1)
+    assert (merged.status, merged.files_added) == ("partial_success", 1)
     assert "OSError: the cluster is gone" in merged.message
     assert ids(table) == IDS
 
@@ -340,7 +340,7 @@ def test_a_group_that_changed_meanwhile_is_dropped(table, config, act, groups, e
             act(other)
 
     merged = table.merge_splits(runner=Meanwhile(once))
-    assert merged.merge_groups == groups
+    assert merged.files_added == groups
     assert len(merged.conflicts) == 2 - groups
     assert merged.status == {0: "no_action", 1: "partial_success", 2: "success"}[groups]
     assert ids(table) == expected
@@ -361,7 +361,7 @@ def test_later_batches_look_at_the_table_again(table, config):
 
     merged = table.merge_splits(runner=Counting(1), config={keys.MERGE_BATCH_SIZE.name: 1})
     assert turns == [1, 0], "nothing was merged that was gone before"
-    assert (merged.merge_groups, len(merged.conflicts)) == (1, 1)
+    assert (merged.files_added, len(merged.conflicts)) == (1, 1)
     assert ids(table) == list(range(8))
 
 
@@ -388,7 +388,7 @@ def test_a_store_that_fails_while_storing(tmp_path, config):
     assert merged.status == "error"
     assert merged.skipped == (), "no source is to blame"
     assert ids(table) == [0, 1, 2]
-    assert table.merge_splits().merged_files == 3
+    assert table.merge_splits().files_removed == 3
 
 
 @pytest.mark.parametrize("after_effect", [False, True], ids=["before", "after"])

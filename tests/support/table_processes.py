@@ -88,7 +88,7 @@ def merge_many(uri: str, config: dict[str, Any], start: int, times: int) -> list
         merged = table.merge_splits()
         if merged.failures:
             raise AssertionError(merged.failures)
-        done += [("merge", -1, [], 0)] * merged.merge_groups
+        done += [("merge", -1, [], 0)] * merged.files_added
     return done
 
 

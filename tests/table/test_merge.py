@@ -76,8 +76,8 @@ def test_nothing_changes_but_the_files(data, config):
         expected = answers()
         limit = data.draw(st.sampled_from([2, 3, 1000]))
         merged = table.merge_splits(max_source_splits=limit)
-        assert merged.status == ("success" if merged.merge_groups else "no_action")
-        assert merged.merged_files - merged.merge_groups == sum(before.values()) - len(
+        assert merged.status == ("success" if merged.files_added else "no_action")
+        assert merged.files_removed - merged.files_added == sum(before.values()) - len(
             list(partitions(table))
         )
         assert answers() == expected
@@ -102,7 +102,7 @@ def test_scores_do_not_change_when_some_splits_are_merged(tmp_path, config):
     queries = ["red", "red fox", '"red fox"', "+lazy -dog", "fo* OR blue^2", "rid:[5 TO 50] dog"]
     expected = [best(table, q) for q in queries]
     for where in ("p = 1", "p = 0"):
-        assert table.merge_splits(where=where).merged_files == 4
+        assert table.merge_splits(where=where).files_removed == 4
         assert [best(table, q) for q in queries] == expected
 
 
@@ -116,7 +116,7 @@ def test_snippets_and_deletes_after_a_merge(tmp_path, config):
     table.delete(where="text indexquery 'word3'")
     assert sorted(table.scan()["id"].to_pylist()) == [0, 1, 2, 4]
     table.append(rows([7], 0))
-    assert table.merge_splits().merged_files == 2
+    assert table.merge_splits().files_removed == 2
     assert sorted(table.scan(where="text indexquery 'word*'")["id"].to_pylist()) == [0, 1, 2, 4, 7]
 
 
@@ -126,7 +126,7 @@ def test_a_mapping_that_changed_between_writes(tmp_path, config):
     fast = {"spark.indextables.indexing.fastfields": "id"}
     table.append(rows([3, 4], 0), config=fast)
     table.append(rows([5, 6], 1))
-    assert table.merge_splits().merged_files == 3
+    assert table.merge_splits().files_removed == 3
     for i in range(1, 7):
         assert table.scan(where=f"_indexall indexquery 'id:{i}'")["id"].to_pylist() == [i]
 

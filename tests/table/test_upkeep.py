@@ -113,5 +113,5 @@ def test_drop_partitions_takes_along_what_others_added_meanwhile(tmp_path, confi
 
     monkeypatch.setattr(mine.log, "commit", late)
     dropped = mine.drop_partitions(where="day = 1")
-    assert (dropped.partitions, dropped.splits) == (1, 1)
+    assert (dropped.partitions, dropped.files_removed) == (1, 1)
     assert Table.open(folder, config=config).scan()["id"].to_pylist() == [3]

@@ -71,7 +71,7 @@ def _merge(log: TransactionLog, view: TableView, runner: Runner | None) -> bool:
     batch = max(1, int(cores * config[keys.MERGE_ON_WRITE_CPU_FRACTION]))
     if len(groups) < batch * config[keys.MERGE_ON_WRITE_MIN_BATCHES]:
         return False
-    return merge_groups(log, view, groups, runner=runner).merge_groups > 0
+    return merge_groups(log, view, groups, runner=runner).files_added > 0
 
 
 def _purge(log: TransactionLog, config: Config, *, merged: bool) -> None:

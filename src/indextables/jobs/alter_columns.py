@@ -1,4 +1,4 @@
-"""Renaming and dropping columns: a change of the metadata, which rewrites no split.
+"""Changing columns and properties of a table: its metadata, which rewrites no split.
 
 A renamed column keeps the name that it is stored under. A dropped one leaves the schema and the
 mapping; splits keep its values until they are merged or rewritten, and nothing reads them. Options
@@ -13,18 +13,18 @@ from dataclasses import replace
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.config import Config, known_keys
+from indextables.config import Config, is_own_key, known_keys
 from indextables.config.registry import canonical
-from indextables.errors import SchemaError, UnsupportedFeatureError
+from indextables.errors import ConfigError, SchemaError, UnsupportedFeatureError
 from indextables.log.actions import Action, Metadata, Protocol
 from indextables.log.protocol import COLUMN_NAMES, DEFAULT_PROTOCOL
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import names_of, stored_mapping
-from indextables.plan.view import TableView
+from indextables.plan.view import INTERNAL_PROPERTIES, TableView
 from indextables.predicate.names import resolve_column
-from indextables.schema import refuse_hidden, to_json
+from indextables.schema import normalize, refuse_hidden, to_json
 from indextables.schema.column_names import new_stored_name, stored_schema
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.mapping_options import build_mapping
@@ -75,6 +75,54 @@ def drop_columns(log: TransactionLog, columns: Iterable[str], *, settings: Confi
         return actions_for(TableView(log.store, newest, settings), pa.schema(left), stored)
 
     return log.commit(Transaction(operation=Operation.METADATA, transform=plan)).version
+
+
+def add_columns(log: TransactionLog, columns: pa.Schema, *, settings: Config) -> int:
+    """Add columns, null in the rows that are there; returns the version that has them."""
+    new = normalize(columns)
+
+    def plan(newest: Snapshot) -> Sequence[Action]:
+        names = names_of(newest)
+        known = list(names.shown)
+        for field in new:
+            _check_new(field.name, [f.name for f in known])
+            if not field.nullable and newest.num_files:
+                raise SchemaError(
+                    f"The new column '{field.name}' is null in the rows that are there: make it "
+                    "nullable."
+                )
+            known.append(field)
+        stored = {name: names.stored_name(name) for name in names.shown.names}
+        return actions_for(TableView(log.store, newest, settings), pa.schema(known), stored)
+
+    return log.commit(Transaction(operation=Operation.METADATA, transform=plan)).version
+
+
+def set_properties(log: TransactionLog, properties: Mapping[str, str | None]) -> int:
+    """Set properties of a table, and unset those whose value is None; returns the version."""
+
+    def plan(newest: Snapshot) -> Sequence[Action]:
+        changed = with_properties(newest.metadata, properties)
+        return [] if changed == newest.metadata else [changed]
+
+    return log.commit(Transaction(operation=Operation.METADATA, transform=plan)).version
+
+
+def with_properties(metadata: Metadata, properties: Mapping[str, str | None]) -> Metadata:
+    """Metadata with some properties set, or unset where the value is None."""
+    for name, value in properties.items():
+        if name == "location":
+            raise ConfigError(
+                "An index table stays where it is. Give its name to another one: DROP TABLE, then "
+                "CREATE TABLE … USING indextables LOCATION '…'."
+            )
+        if name.startswith(INTERNAL_PROPERTIES):
+            raise ConfigError(f"The property {name} says how the index is laid out; leave it.")
+        if value is not None and is_own_key(name):
+            Config({name: value})  # what does not parse is refused now
+    kept = {k: v for k, v in metadata.configuration.items() if k not in properties}
+    given = {name: str(value) for name, value in properties.items() if value is not None}
+    return replace(metadata, configuration={**kept, **given})
 
 
 def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) -> list[Action]:

@@ -103,10 +103,12 @@ class Merged:
     message: str
     version: int
     """The table's version after it."""
-    merged_files: int = 0
-    merge_groups: int = 0
-    original_size_bytes: int = 0
-    merged_size_bytes: int = 0
+    files_removed: int = 0
+    """The splits that were merged."""
+    files_added: int = 0
+    """The splits that they became, one for each group."""
+    bytes_removed: int = 0
+    bytes_added: int = 0
     conflicts: tuple[str, ...] = ()
     """Groups that were dropped because somebody else changed their splits meanwhile."""
     failures: tuple[str, ...] = ()
@@ -147,10 +149,10 @@ class _Tally:
             status=status,
             message="; ".join(parts),
             version=version,
-            merged_files=self.files,
-            merge_groups=self.groups,
-            original_size_bytes=self.bytes_before,
-            merged_size_bytes=self.bytes_after,
+            files_removed=self.files,
+            files_added=self.groups,
+            bytes_removed=self.bytes_before,
+            bytes_added=self.bytes_after,
             conflicts=tuple(self.conflicts),
             failures=tuple(self.failures),
             skipped=tuple(sorted(self.bad_sources)),

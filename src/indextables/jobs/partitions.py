@@ -31,8 +31,8 @@ class Dropped:
 
     version: int
     partitions: int
-    splits: int
-    bytes: int
+    files_removed: int
+    bytes_removed: int
 
 
 def check_partition_condition(predicate: Predicate, snapshot: Snapshot) -> None:
@@ -93,6 +93,6 @@ def drop_partitions(log: TransactionLog, predicate: Predicate) -> Dropped:
     return Dropped(
         version=committed.version,
         partitions=len({tuple(sorted(pairs or ())) for pairs in values}),
-        splits=gone.num_rows,
-        bytes=pc.sum(gone["size"]).as_py() or 0,
+        files_removed=gone.num_rows,
+        bytes_removed=pc.sum(gone["size"]).as_py() or 0,
     )

@@ -141,14 +141,14 @@ def drop_partitions(statement: s.DropPartitions, session: Session) -> pa.Table:
     dropped = table.drop_partitions(where=statement.where, timezone=session.timezone)
     row = {
         "table_path": table.uri,
-        "status": "success" if dropped.splits else "no_action",
+        "status": "success" if dropped.files_removed else "no_action",
         "partitions_dropped": dropped.partitions,
-        "splits_removed": dropped.splits,
-        "total_size_bytes": dropped.bytes,
+        "splits_removed": dropped.files_removed,
+        "total_size_bytes": dropped.bytes_removed,
         "message": (
-            f"Dropped {dropped.partitions:,} partitions with {dropped.splits:,} splits. Run PURGE "
-            "INDEXTABLE to free their space once no retained version names them"
-            if dropped.splits
+            f"Dropped {dropped.partitions:,} partitions with {dropped.files_removed:,} splits. Run "
+            "PURGE INDEXTABLE to free their space once no retained version names them"
+            if dropped.files_removed
             else "No partitions match the condition"
         ),
     }

@@ -72,7 +72,14 @@ def _row(path: str, merged: Merged, config: Config) -> dict[str, object]:
     folder = config[keys.MERGE_TEMP_DIRECTORY] or config[keys.WRITER_TEMP_DIRECTORY]
     return {
         "table_path": path,
-        "metrics": {name: getattr(merged, name) for name in MERGE.field("metrics").type.names},
+        "metrics": {
+            "status": merged.status,
+            "merged_files": merged.files_removed,
+            "merge_groups": merged.files_added,
+            "original_size_bytes": merged.bytes_removed,
+            "merged_size_bytes": merged.bytes_added,
+            "message": merged.message,
+        },
         "temp_directory_path": folder or tempfile.gettempdir(),
         "heap_size_bytes": config[keys.MERGE_HEAP_SIZE],
     }

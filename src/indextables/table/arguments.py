@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables import config as keys
 from indextables.errors import (
@@ -24,13 +25,15 @@ from indextables.log.history import HistoryEntry
 from indextables.plan.column_names import names_in
 from indextables.plan.skipping import bounds_may_match
 from indextables.plan.view import TableView
-from indextables.predicate import FieldNode, Search
+from indextables.predicate import FieldNode, Predicate, Search, columns
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import over_fields
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
 
 Timestamp = datetime.datetime | str | int
+Where = str | pc.Expression | Predicate
+"""A condition: SQL, an Arrow expression, or a predicate of ours."""
 
 
 def check_limit(limit: int | None) -> int | None:
@@ -56,6 +59,13 @@ def check_where(where: object) -> None:
     """A condition that somebody failed to make must not stand for all rows."""
     if where is None:
         raise ConfigError("where is None. Write the condition, or where='true' for everything.")
+
+
+def check_columns(predicate: Predicate, schema: pa.Schema) -> None:
+    """A predicate that a caller built has the columns of the table."""
+    for column in columns(predicate):
+        if column.root not in schema.names:
+            raise UnknownColumnError(column.root, available=schema.names)
 
 
 def check_assignments(assignments: str | Mapping[str, object]) -> None:

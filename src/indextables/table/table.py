@@ -9,11 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import ConfigError, IndexTablesError, SchemaError
-from indextables.jobs.alter_columns import drop_columns, rename_column
+from indextables.errors import ConfigError, IndexTablesError, SchemaError, UnsupportedPredicateError
+from indextables.jobs.alter_columns import (
+    add_columns,
+    drop_columns,
+    rename_column,
+    set_properties,
+)
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
 from indextables.jobs.component_sizes import component_sizes
@@ -47,7 +53,9 @@ from indextables.schema import from_json
 from indextables.storage import canonical_uri, open_store
 from indextables.table.arguments import (
     Timestamp,
+    Where,
     check_assignments,
+    check_columns,
     check_limit,
     check_names,
     check_version,
@@ -58,6 +66,7 @@ from indextables.table.arguments import (
     names_of,
     search_of,
 )
+from indextables.table.expressions import columns_of, filtered
 from indextables.table.html import table_html
 
 if TYPE_CHECKING:
@@ -177,9 +186,11 @@ class Table:
             NotATableError: There is no table at the URI.
             VersionNotFoundError: The log does not have that version.
 
-        >>> Table.open("memory://nothing-here")
-        Traceback (most recent call last):
-        indextables.errors.log.NotATableError: 'memory://nothing-here' is not an index table: ...
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> _ = Table.create("memory://open-example", data=pa.table({"n": [1, 2]}))
+        >>> Table.open("memory://open-example").count(where="n > 1")
+        1
         """
         log = TransactionLog(open_store(uri, storage_options), config=Config(config))
         return cls.of_log(log, version=version, timestamp=timestamp)
@@ -318,7 +329,7 @@ class Table:
         self,
         *,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> pa.Table:
@@ -327,7 +338,8 @@ class Table:
         Args:
             columns: The columns to return; all if it is left out.
             where: A SQL condition in Spark's dialect; `column indexquery '…'`, `_indexall
-                indexquery '…'` and `indexqueryall('…')` search.
+                indexquery '…'` and `indexqueryall('…')` search. Or an Arrow expression
+                (`pyarrow.compute.field("n") > 3`), which no index narrows, or a predicate.
             limit: The most rows to return.
             timezone: The zone of times in `where` that name none.
 
@@ -343,11 +355,13 @@ class Table:
         self,
         *,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> pa.RecordBatchReader:
         """The same rows as a stream, for results larger than memory."""
+        if isinstance(where, pc.Expression):
+            return self._filtered(where, columns, check_limit(limit))
         view = self._view_for(where, timezone)
         plan = self._plan(view, where, columns, limit, timezone)
         schema = view.names.shown_result(result_schema(plan))
@@ -360,7 +374,7 @@ class Table:
         self,
         *,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> pa.Table:
@@ -371,7 +385,7 @@ class Table:
         self,
         *,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> pandas.DataFrame:
@@ -382,7 +396,7 @@ class Table:
         self,
         *,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> polars.DataFrame:
@@ -405,7 +419,7 @@ class Table:
         query: str,
         *,
         fields: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         columns: Sequence[str] | None = None,
         limit: int | None = 10,
         snippets: Sequence[str] = (),
@@ -453,15 +467,18 @@ class Table:
         renamed = [*needed, SCORE, *(f"_snippet_{name}" for name in snippets)]
         return names.shown_rows(marked).rename_columns(renamed).select(result)
 
-    def count(self, *, where: str | None = None, timezone: str = "UTC") -> int:
+    def count(self, *, where: Where | None = None, timezone: str = "UTC") -> int:
         """How many rows meet a condition; from the log alone where it knows."""
+        if isinstance(where, pc.Expression):
+            needed = columns_of(where, self.schema) or self.schema.names[:1]
+            return sum(b.num_rows for b in self._filtered(where, needed, None))
         view = self._view_for(where, timezone)
         return count_rows(view, self._predicate(where, view, timezone=timezone))
 
     def explain(
         self,
         *,
-        where: str | None = None,
+        where: Where | None = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         timezone: str = "UTC",
@@ -490,7 +507,7 @@ class Table:
         self,
         data: Any,
         *,
-        where: str | None = None,
+        where: Where | None = None,
         partitions: Literal["all", "dynamic"] = "all",
         merge_schema: bool = False,
         config: Mapping[str, object] | None = None,
@@ -509,7 +526,7 @@ class Table:
         predicate = view.names.shown_predicate(self._predicate(where, view, timezone=timezone))
         return self._write(data, config, kind="where", where=predicate, merge_schema=merge_schema)
 
-    def delete(self, *, where: str, timezone: str = "UTC") -> Written:
+    def delete(self, *, where: Where, timezone: str = "UTC") -> Written:
         """Delete the rows that meet a condition, searches included.
 
         Times in `where` that name no time zone are meant in `timezone`.
@@ -524,7 +541,7 @@ class Table:
         self,
         assignments: str | Mapping[str, str],
         *,
-        where: str | None = None,
+        where: Where | None = None,
         timezone: str = "UTC",
     ) -> Written:
         """Change the rows that meet a condition, or all rows.
@@ -547,7 +564,7 @@ class Table:
         changes = parse_assignments(assignments, view.names.shown, timezone=timezone)
         return self._written(update_rows(self._log, view, predicate, changes))
 
-    def drop_partitions(self, *, where: str, timezone: str = "UTC") -> Dropped:
+    def drop_partitions(self, *, where: Where, timezone: str = "UTC") -> Dropped:
         """Remove the partitions that meet a condition on partition columns."""
         self._check_writable()
         check_where(where)
@@ -555,6 +572,60 @@ class Table:
         dropped = drop_partitions(self._log, predicate)
         self._move_to(dropped.version)
         return dropped
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> int:
+        """Set properties that are kept with the table, and unset those whose value is None.
+
+        Args:
+            properties: Any names; `spark.indextables.*` keys configure everybody who uses the
+                table.
+
+        Returns:
+            The version of the table that has them.
+
+        Raises:
+            ConfigError: A value does not fit its key.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://properties-example", pa.schema([("n", pa.int64())]))
+        >>> size = "spark.indextables.merge.targetSize"
+        >>> table.set_properties({"owner": "search team", size: "1G"})
+        1
+        >>> table.set_properties({"owner": None})
+        2
+        >>> table.properties
+        {'spark.indextables.merge.targetSize': '1G'}
+        """
+        self._check_writable()
+        version = set_properties(self._log, properties)
+        self._move_to(version)
+        return version
+
+    def add_columns(self, columns: pa.Schema) -> int:
+        """Add columns. They are null in the rows that are there.
+
+        Args:
+            columns: The new columns, as an Arrow schema.
+
+        Returns:
+            The version of the table that has them.
+
+        Raises:
+            SchemaError: There is a column of that name, or its type cannot be stored.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://add-example", data=pa.table({"n": [1]}))
+        >>> table.add_columns(pa.schema([("tag", pa.string())]))
+        1
+        >>> table.scan().to_pylist()
+        [{'n': 1, 'tag': None}]
+        """
+        self._check_writable()
+        version = add_columns(self._log, columns, settings=self._view.settings)
+        self._move_to(version)
+        return version
 
     def rename_column(self, old: str, new: str) -> int:
         """Rename a column. No split is rewritten, and older versions keep the older name.
@@ -638,7 +709,7 @@ class Table:
     def merge_splits(
         self,
         *,
-        where: str | None = None,
+        where: Where | None = None,
         target_size: int | str | None = None,
         max_groups: int | None = None,
         max_source_splits: int | None = None,
@@ -657,7 +728,7 @@ class Table:
         >>> table = Table.create("memory://merge-example", pa.schema([("n", pa.int64())]))
         >>> for n in range(3):
         ...     _ = table.append(pa.table({"n": [n]}))
-        >>> table.merge_splits().merged_files, table.snapshot().num_files, table.count()
+        >>> table.merge_splits().files_removed, table.snapshot().num_files, table.count()
         (3, 1, 3)
         """
         self._check_writable()
@@ -733,7 +804,7 @@ class Table:
         return verify(self._log, self._newest(), runner=runner)
 
     def component_sizes(
-        self, *, where: str | None = None, timezone: str = "UTC", runner: Runner | None = None
+        self, *, where: Where | None = None, timezone: str = "UTC", runner: Runner | None = None
     ) -> pa.Table:
         """What the bytes of the splits are; `where` chooses partitions."""
         view = self.view
@@ -741,7 +812,7 @@ class Table:
         return component_sizes(view, predicate, runner=runner)
 
     def plan_prewarm(
-        self, *, fields: Sequence[str] = (), where: str | None = None, timezone: str = "UTC"
+        self, *, fields: Sequence[str] = (), where: Where | None = None, timezone: str = "UTC"
     ) -> PrewarmPlan:
         """The indexes to open before the first search; call the plan on every host."""
         view = self.view
@@ -749,7 +820,7 @@ class Table:
         return plan_prewarm(view, predicate, fields=fields)
 
     def prewarm(
-        self, *, fields: Sequence[str] = (), where: str | None = None, timezone: str = "UTC"
+        self, *, fields: Sequence[str] = (), where: Where | None = None, timezone: str = "UTC"
     ) -> Prewarmed:
         """Open the indexes of the table's splits in this process."""
         return self.plan_prewarm(fields=fields, where=where, timezone=timezone)()
@@ -763,7 +834,7 @@ class Table:
     def index_crossreferences(
         self,
         *,
-        where: str | None = None,
+        where: Where | None = None,
         timezone: str = "UTC",
         force_rebuild: bool = False,
         dry_run: bool = False,
@@ -796,7 +867,7 @@ class Table:
             runner=runner,
         )
         self.refresh()
-        return indexed_rows(found, table_path=self.uri, where=where)
+        return indexed_rows(found, table_path=self.uri, where=None if where is None else str(where))
 
     def drop_crossreferences(self) -> int:
         """Remove all XRefs; their files stay until a purge.
@@ -815,23 +886,32 @@ class Table:
         """The newest version, for what is about the table and not about its rows."""
         return self._view.at(self._log.snapshot())
 
-    def _view_for(self, where: str | None, timezone: str) -> TableView:
+    def _view_for(self, where: Where | None, timezone: str) -> TableView:
         """The view as a condition needs it: files of partitions that it denies may be missing.
 
         Only the first question of a handle is answered from a part of the log. The next one will
         ask for other partitions, and the whole snapshot is kept.
         """
         view = self._view
-        if where is None or not view.snapshot.partial or self._was_read_in_part:
+        if not isinstance(where, str) or not view.snapshot.partial or self._was_read_in_part:
             return self.view
         self._was_read_in_part = True
         keep = functools.partial(may_hold, where, timezone)
         return view.at(self._log.completed(view.snapshot, keep_manifest=keep))
 
+    def _filtered(
+        self, where: pc.Expression, columns: Sequence[str] | None, limit: int | None
+    ) -> pa.RecordBatchReader:
+        chosen = checked_columns(self._view.shown.snapshot, check_names(columns, "columns"))
+        needed = list(dict.fromkeys([*chosen, *columns_of(where, self.schema)]))
+        rows = self.scan_batches(columns=needed)
+        schema = pa.schema([rows.schema.field(name) for name in chosen])
+        return pa.RecordBatchReader.from_batches(schema, filtered(rows, where, chosen, limit))
+
     def _plan(
         self,
         view: TableView,
-        where: str | None,
+        where: Where | None,
         columns: Sequence[str] | None,
         limit: int | None,
         timezone: str,
@@ -844,16 +924,27 @@ class Table:
             limit=check_limit(limit),
         )
 
-    def _predicate(self, where: str | None, view: TableView, *, timezone: str = "UTC") -> Predicate:
+    def _predicate(
+        self, where: Where | None, view: TableView, *, timezone: str = "UTC"
+    ) -> Predicate:
         if where is None:
             return TRUE
-        predicate = parse_predicate(
-            where,
-            view.names.shown,
-            timezone=timezone,
-            max_query_length=view.config[keys.INDEXQUERY_MAX_LENGTH],
-            max_query_depth=view.config[keys.INDEXQUERY_MAX_DEPTH],
+        predicate = (
+            where
+            if not isinstance(where, str)
+            else parse_predicate(
+                where,
+                view.names.shown,
+                timezone=timezone,
+                max_query_length=view.config[keys.INDEXQUERY_MAX_LENGTH],
+                max_query_depth=view.config[keys.INDEXQUERY_MAX_DEPTH],
+            )
         )
+        if isinstance(predicate, pc.Expression):
+            raise UnsupportedPredicateError(
+                str(where), "an Arrow expression chooses rows of scan and count; write SQL here"
+            )
+        check_columns(predicate, view.names.shown)
         view.shown.check_searches(predicate)
         return view.names.stored_predicate(predicate)
 

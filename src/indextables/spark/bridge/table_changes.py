@@ -8,14 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.config import Config, is_own_key
 from indextables.errors import ConfigError, SchemaError, UnsupportedProtocolError
-from indextables.jobs.alter_columns import actions_for
+from indextables.jobs.alter_columns import actions_for, with_properties
 from indextables.log.actions import Action, Protocol
 from indextables.log.protocol import SUPPORTED_VERSION
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.view import INTERNAL_PROPERTIES, TableView
+from indextables.plan.view import TableView
 from indextables.spark.bridge.column_changes import changed_columns
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
 from indextables.spark.schemas import table_schema
@@ -141,16 +140,6 @@ def wanted_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
     return replace(lowest, min_writer_version=version)
 
 
-def _check_property(name: str) -> None:
-    if name == "location":
-        raise ConfigError(
-            "An index table stays where it is. Give its name to another one: DROP TABLE, then "
-            "CREATE TABLE … USING indextables LOCATION '…'."
-        )
-    if name.startswith(INTERNAL_PROPERTIES):
-        raise ConfigError(f"The property {name} is how the table knows its index; it is not yours.")
-
-
 def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[Action]:
     """What the changes of one ALTER TABLE make of a table's metadata, and of its protocol."""
     metadata = view.snapshot.metadata
@@ -160,17 +149,11 @@ def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[A
         if kind not in ("SetProperty", "RemoveProperty"):
             columns.append(change)
             continue
-        _check_property(change.property())
+        value = change.value() if kind == "SetProperty" else None
         if change.property() == "comment":
-            description = change.value() if kind == "SetProperty" else None
-            metadata = replace(metadata, description=description)
-            continue
-        left = {k: v for k, v in metadata.configuration.items() if k != change.property()}
-        if kind == "SetProperty":
-            left[change.property()] = change.value()
-            if is_own_key(change.property()):
-                Config({change.property(): change.value()})  # what does not parse is refused now
-        metadata = replace(metadata, configuration=left)
+            metadata = replace(metadata, description=value)
+        else:
+            metadata = with_properties(metadata, {change.property(): value})
     if not columns:
         return [metadata]
     schema, stored = changed_columns(view.snapshot, columns, java)
