@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from indextables import Table
+from indextables.spark.data_source import IndexTablesSource
 
 TABLE = "renamed_columns"
 
@@ -179,6 +180,22 @@ def test_a_dropped_column_is_gone_and_its_name_is_free(spark, path):
     ):
         with pytest.raises(PySparkException, match=reason):
             spark.sql(f"ALTER TABLE {TABLE} {change}")
+
+
+def test_the_public_data_source_has_the_new_names(spark, path):
+    for change in ("a TO x", "b TO a", "x TO b", "p TO part"):
+        spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN {change}")
+    spark.sql(f"ALTER TABLE {TABLE} ALTER COLUMN n TYPE BIGINT")
+    source = IndexTablesSource({"path": path})
+    schema = source.schema()
+    reader = source.reader(schema)
+    read = [b for part in reader.partitions() for b in reader.read(part)]
+    found = pa.Table.from_batches(read)
+    assert found.num_rows == 6000
+    assert set(found["b"].unique().to_pylist()) == {f"word{n}" for n in range(10)}
+    writer = source.writer(schema, overwrite=True)
+    writer.commit([writer.write(iter(read[:1]))])
+    assert one(spark, f"SELECT count(DISTINCT b) FROM {TABLE} WHERE a LIKE 'tag%'") == 10
 
 
 def test_fields_inside_columns_stay(spark, path):

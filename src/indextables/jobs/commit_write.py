@@ -22,6 +22,7 @@ from indextables.errors import (
     SchemaError,
 )
 from indextables.jobs.auto_index import commit_indexed
+from indextables.jobs.constraints import CheckConstraint, constraints_of
 from indextables.jobs.rewrite import Removal
 from indextables.jobs.write_splits import discard
 from indextables.log.actions import Add, Metadata
@@ -65,15 +66,24 @@ class Target:
     mapping: Mapping
     metadata: Metadata | None
     shown: pa.Schema
+    constraints: tuple[CheckConstraint, ...] = ()
+    """What rows have to meet, unless somebody checked them before."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Target:
         """A table that stays as it is."""
-        return cls(snapshot.schema, mapping_of(snapshot), None, names_of(snapshot).shown)
+        shown, constraints = names_of(snapshot).shown, constraints_of(snapshot.metadata)
+        return cls(snapshot.schema, mapping_of(snapshot), None, shown, constraints)
+
+    def checked(self, rows: Rows) -> Rows:
+        """Rows with the names that users see, if they meet the table's constraints."""
+        for constraint in self.constraints:
+            constraint.check(rows, self.shown)
+        return rows
 
     def stored(self, rows: Rows) -> Rows:
         """Rows that users hand over, in the schema of the table's splits."""
-        fitting = conform(rows, self.shown)
+        fitting = self.checked(conform(rows, self.shown))
         if self.shown.names == self.schema.names:
             return fitting
         return fitting.rename_columns(self.schema.names)

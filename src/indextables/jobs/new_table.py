@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from indextables.config import Config, is_own_key
 from indextables.jobs.commit_write import Target
+from indextables.jobs.constraints import constraints_of, refuse_named_columns
 from indextables.log.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import names_of, shown, stored_mapping
 from indextables.plan.execute import MAPPING_PROPERTY, mapping_of
 from indextables.schema import normalize, refuse_hidden, to_json
-from indextables.schema.column_names import shown_name, shown_schema
+from indextables.schema.column_names import shown_name, stored_schema
 from indextables.split.mapping_options import build_mapping
 from indextables.split.partitioning import check_partition_columns
 
@@ -43,7 +44,7 @@ def new_table(
         configuration={**properties, MAPPING_PROPERTY: mapping.to_json()},
         created_time=time.time_ns() // 1_000_000,
     )
-    return metadata, Target(columns, mapping, metadata, columns)
+    return metadata, Target(columns, mapping, metadata, columns, constraints_of(metadata))
 
 
 def replaced_table(
@@ -58,6 +59,8 @@ def replaced_table(
     seen = shown(snapshot)
     old = seen.schema
     same = {f.name for f in columns if f.name in old.names and old.field(f.name).type == f.type}
+    gone = [name for name in old.names if name not in same]
+    refuse_named_columns(snapshot.metadata, gone, "replaced")
     base = mapping_of(seen)
     base = replace(base, fields=tuple(f for f in base.fields if f.name in same))
     mapping = build_mapping(columns, config, partition_by=partition_by, base=base)
@@ -71,12 +74,13 @@ def replaced_table(
         partition_columns=tuple(by_name[name] for name in partition_by),
         configuration={**kept, MAPPING_PROPERTY: mapping.to_json()},
     )
-    return Target(stored, mapping, metadata, columns)
+    return Target(stored, mapping, metadata, columns, constraints_of(metadata))
 
 
 def _declared(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
     """Checked columns under the names that they are given, whatever table they were read from."""
-    columns = shown_schema(normalize(schema))
+    columns = normalize(schema)
+    columns = stored_schema(columns, {name: name for name in columns.names})
     refuse_hidden(columns.names)
     check_partition_columns(partition_by, columns)
     return columns

@@ -30,14 +30,16 @@ def update_rows(
 ) -> Written:
     """Give the rows of a condition new values."""
 
+    target = Target.of(snapshot)
+
     def write(rows: SplitRows, matching: Rows, sink: SplitSink) -> None:
-        _rewrite(rows, matching, sink, snapshot, assignments)
+        _rewrite(rows, matching, sink, target, assignments)
 
     removal = rewrite_splits(log, snapshot, predicate, write, config=config)
     return commit_replacement(
         log,
         snapshot,
-        target=Target.of(snapshot),
+        target=target,
         adds=[],
         removal=removal,
         rows=removal.rows,
@@ -51,7 +53,7 @@ def update_rows(
 
 
 def _rewrite(
-    rows: SplitRows, matching: Rows, sink: SplitSink, snapshot: Snapshot, assignments: Assignments
+    rows: SplitRows, matching: Rows, sink: SplitSink, target: Target, assignments: Assignments
 ) -> None:
     """Write all rows of a split, those that match with new values."""
     chosen = np.zeros(rows.total, dtype=np.bool_)
@@ -61,9 +63,9 @@ def _rewrite(
         mask = chosen[start : start + PIECE]
         for some, is_changed in ((numbers[~mask], False), (numbers[mask], True)):
             if len(some):
-                piece = rows.searcher.read_rows(some, snapshot.schema.names)
+                piece = rows.searcher.read_rows(some, target.schema.names)
                 if is_changed:  # by an expression that has the names of users
-                    shown = piece.rename_columns(assignments.schema.names)
-                    piece = assignments.apply(shown).rename_columns(snapshot.schema.names)
+                    changed = assignments.apply(piece.rename_columns(target.shown.names))
+                    piece = target.checked(changed).rename_columns(target.schema.names)
                 for batch in piece.to_batches():
                     sink.write(batch)

@@ -26,6 +26,7 @@ from indextables.jobs.commit_write import (
     scope_of,
     undone_on_error,
 )
+from indextables.jobs.constraints import constraints_of
 from indextables.jobs.merge_before_commit import merged_before_commit
 from indextables.jobs.progress import progress
 from indextables.jobs.rewrite import remove_rows
@@ -65,7 +66,7 @@ def target_of(
     metadata = replace(
         snapshot.metadata, schema_string=to_json(schema), configuration=configuration
     )
-    return Target(schema, mapping, metadata, columns)
+    return Target(schema, mapping, metadata, columns, constraints_of(metadata))
 
 
 def _refuse_other_mapping(table: Mapping, wanted: Mapping) -> None:

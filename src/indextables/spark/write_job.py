@@ -349,10 +349,12 @@ def plan_write(
     overwrite_schema: bool = False,
     properties: Mapping[str, str] | None = None,
     exclusive: Exclusive = None,
+    checked_by_spark: bool = False,
 ) -> WriteJob:
     """Plan a write of rows with these columns; everything that can be refused is refused here.
 
-    `where` and `partition_by` have the names that users see.
+    `where` and `partition_by` have the names that users see. Rows that are `checked_by_spark` meet
+    the constraints of the table.
     """
     settings = access.settings
     log = access.log()
@@ -373,6 +375,8 @@ def plan_write(
         target = replaced_table(snapshot, incoming, partition_by or (), config=settings)
     else:
         target = target_of(snapshot, incoming, config=settings, merge_schema=merge_schema)
+    if checked_by_spark:
+        target = replace(target, constraints=())
     target.stored(incoming.empty_table())  # types that no value of theirs could pass
     if isinstance(where, str):
         where = parse_predicate(where, names_of(snapshot).shown)
@@ -397,7 +401,7 @@ def plan_row_change(access: TableAccess, change: RowChange) -> WriteJob:
         access=access,
         kind="rows",
         snapshot=snapshot,
-        target=Target.of(snapshot),
+        target=replace(Target.of(snapshot), constraints=()),  # Spark checks them
         partition_columns=snapshot.partition_columns,
         change=change,
         settings=access.settings.over(known_keys(snapshot.metadata.configuration)).as_options(),

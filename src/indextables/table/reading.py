@@ -53,8 +53,10 @@ class Reading(OpenTable):
         plan = self._plan(snapshot, where, columns, limit)
         schema = names_of(snapshot).shown_result(result_schema(plan))
         pieces = run_scan(plan, self._environment(snapshot))
-        named = (p.rename_columns(schema.names) for p in pieces)
-        fitting = (p if p.schema.equals(schema) else p.cast(schema) for p in named)
+        fitting = (
+            p if p.schema.equals(schema) else p.rename_columns(schema.names).cast(schema)
+            for p in pieces
+        )
         batches = (batch for piece in fitting for batch in piece.to_batches())
         return pa.RecordBatchReader.from_batches(schema, batches)
 

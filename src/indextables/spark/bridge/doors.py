@@ -7,11 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.functions import lit
+
 from indextables.config import ARIADNE_STORAGE_PATH
 from indextables.errors import ExpressionError, IndexTablesError, NotATableError
 from indextables.jobs.commit_write import Written
+from indextables.jobs.constraints import constraints_of, names_columns
 from indextables.jobs.new_table import new_table
-from indextables.log.snapshot import empty_snapshot
+from indextables.log.snapshot import Snapshot, empty_snapshot
+from indextables.plan.column_names import names_of
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge import session_catalog
 from indextables.spark.bridge.catalog import Catalog
@@ -22,7 +26,7 @@ from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.table import BridgedTable, WriteSettings
 from indextables.spark.data_source import NAME, snapshot_of
 from indextables.spark.options import SourceOptions
-from indextables.spark.schemas import table_schema
+from indextables.spark.schemas import spark_schema, table_schema
 from indextables.spark.write_job import Exclusive, Kind, RowChange
 
 if TYPE_CHECKING:
@@ -108,6 +112,8 @@ class SessionBridge:
                 config=access.settings,
             )
             snapshot = replace(empty_snapshot(access.uri), metadata=metadata)
+        if not options.overwrite_schema:
+            frame = _with_checked_columns(frame, snapshot)
         self._append(BridgedTable(self.java, access, snapshot, writing=settings), frame)
 
     def change_rows(self, frame: DataFrame, access: TableAccess, change: RowChange) -> Written:
@@ -153,3 +159,15 @@ class SessionBridge:
 
         dataset = self.java.module("org.apache.spark.sql.classic.Dataset")
         return DataFrame(dataset.ofRows(self.java.session, plan), self.java.spark)
+
+
+def _with_checked_columns(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
+    """The rows with null in columns that constraints name and they lack: Spark looks for them."""
+    there = {name.lower() for name in frame.columns}
+    columns = spark_schema(names_of(snapshot).shown)
+    for constraint in constraints_of(snapshot.metadata):
+        for name in names_columns(constraint.sql, columns.names):
+            if name.lower() not in there:
+                there.add(name.lower())
+                frame = frame.withColumn(name, lit(None).cast(columns[name].dataType))
+    return frame

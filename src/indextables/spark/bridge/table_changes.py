@@ -13,18 +13,21 @@ from indextables.errors import ConfigError, SchemaError, UnsupportedProtocolErro
 from indextables.jobs.alter_columns import actions_for
 from indextables.log.actions import Action, Protocol
 from indextables.log.mapping_registry import REGISTRY_PREFIX
-from indextables.log.protocol import SUPPORTED_VERSION
+from indextables.log.protocol import CONSTRAINT_PREFIX, SUPPORTED_VERSION
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.execute import MAPPING_PROPERTY
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.column_changes import changed_columns
+from indextables.spark.bridge.constraints import CHANGES, changed_constraints
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
+from indextables.spark.readwriter import PROVIDERS
 from indextables.spark.schemas import table_schema
 
 _NOW = "timeTravel=null"
 _OPTION = "option."
-INTERNAL = (MAPPING_PROPERTY, REGISTRY_PREFIX)
+_OF_ONE_TABLE = ("location", "owner", "external", "is_managed_location", "table_type")
+INTERNAL = (MAPPING_PROPERTY, REGISTRY_PREFIX, CONSTRAINT_PREFIX)
 """Properties that no user sets or sees begin like this."""
 
 
@@ -106,6 +109,28 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
     return table_schema(stored, declared=True), tuple(names), dict(properties)
 
 
+def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
+    """What CREATE TABLE … LIKE says of a table, with the format and the properties of its source.
+
+    Spark leaves those to the catalog. What the statement says itself wins.
+    """
+    given, theirs = dict(info.properties()), dict(source.properties())
+    provider = str(theirs.get("provider", "")).lower()
+    if provider not in PROVIDERS or given.get("provider", provider).lower() not in PROVIDERS:
+        return info
+    copied = {
+        k: v for k, v in theirs.items() if k not in _OF_ONE_TABLE and not k.startswith(_OPTION)
+    }
+    builder = java.find(V2 + "catalog.TableInfo$Builder")()
+    return (
+        builder.withColumns(info.columns())
+        .withPartitions(info.partitions())
+        .withConstraints(info.constraints())
+        .withProperties(java.hash_map({**copied, **given}))
+        .build()
+    )
+
+
 def options_in(properties: Mapping[str, str]) -> dict[str, str]:
     """What OPTIONS of CREATE TABLE says, which Spark puts among the properties."""
     return {k.removeprefix(_OPTION): v for k, v in properties.items() if k.startswith(_OPTION)}
@@ -159,6 +184,9 @@ def changed(
     snapshot: Snapshot, changes: Sequence[JavaObject], access: TableAccess, java: Jvm
 ) -> list[Action]:
     """What the changes of one ALTER TABLE make of a table's metadata, and of its protocol."""
+    constraints = [one for one in changes if one.getClass().getSimpleName() in CHANGES]
+    if constraints:  # a statement of its own
+        return changed_constraints(snapshot, constraints, config=access.settings)
     metadata = snapshot.metadata
     columns = []
     for change in changes:

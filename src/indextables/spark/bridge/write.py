@@ -67,7 +67,9 @@ class WriteBuilder:
             return TableWrite(self.java, self._schema, job, settings.report)
         incoming = table_schema(self.java.schema_of(self._schema))
         if settings is None:
-            job = plan_write(self._access, incoming, kind=self._kind, where=self._where)
+            job = plan_write(
+                self._access, incoming, kind=self._kind, where=self._where, checked_by_spark=True
+            )
         else:
             job = plan_write(
                 self._access,
@@ -78,6 +80,7 @@ class WriteBuilder:
                 merge_schema=settings.merge_schema,
                 overwrite_schema=settings.overwrite_schema,
                 exclusive=settings.exclusive,
+                checked_by_spark=True,
             )
         return TableWrite(self.java, self._schema, job)
 
