@@ -198,6 +198,15 @@ def test_the_public_data_source_has_the_new_names(spark, path):
     assert one(spark, f"SELECT count(DISTINCT b) FROM {TABLE} WHERE a LIKE 'tag%'") == 10
 
 
+def test_a_name_may_change_in_case_alone(spark, path):
+    with pytest.raises(PySparkException, match="FIELD_ALREADY_EXISTS"):  # Spark, of any table
+        spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN a TO A")
+    Table.open(path).rename_column("a", "A")
+    assert spark.table(TABLE).columns[1] == "A"
+    spark.sql(f"INSERT INTO {TABLE} (id, a) VALUES (-1, 'word4')")
+    assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE a indexquery 'word4'") == 601
+
+
 def test_fields_inside_columns_stay(spark, path):
     for change in ("RENAME COLUMN s.x TO z", "DROP COLUMN s.x"):
         with pytest.raises(PySparkException, match=r"'s\.x' is a field inside a column"):
