@@ -10,7 +10,9 @@ from indextables import Table
 from indextables.errors import MetadataChangedError, SchemaError
 
 
-@pytest.fixture(params=["indextables.constrained", "constrained"])
+@pytest.fixture(
+    params=["constrained", pytest.param("indextables.constrained", marks=pytest.mark.long)]
+)
 def name(spark, request):
     """A name in each catalog."""
     spark.sql(f"DROP TABLE IF EXISTS {request.param}")
