@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from indextables import Table
+from indextables.spark.data_source import IndexTablesSource
 
 TABLE = "renamed_columns"
 
@@ -47,69 +48,68 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_of_reading_has_the_new_names(spark, path, way):
+def test_every_way_of_reading_has_the_new_names(spark, path):
     # Two names are swapped, so a name that is not translated reads the other column.
     for change in ("a TO x", "b TO a", "x TO b", "n TO amount", "p TO part", "s TO inner"):
         spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN {change}")
-    for key, value in WAYS[way].items():
-        spark.conf.set(f"spark.indextables.{key}", value)
-    try:
-        assert [f.name for f in spark.table(TABLE).schema] == [
-            "id", "b", "a", "amount", "inner", "part",
-        ]  # fmt: skip
-        assert rows(
-            spark, f"SELECT b, a, amount, inner.y, part, id FROM {TABLE} WHERE id = 17"
-        ) == [("word7", "tag-2", 3, "y1", "low", 17)]
-        assert rows(spark, f"SELECT * FROM {TABLE} WHERE id = 17") == [
-            (17, "word7", "tag-2", 3, (17, "y1"), "low")
-        ]
-        expected = [("high", 300), ("low", 300)]
-        for condition in ("b = 'word4'", "b indexquery 'word4'", "_indexall indexquery 'word4'",
-                          "_indexall indexquery 'b:word4'"):  # fmt: skip
-            query = f"SELECT part, count(*) FROM {TABLE} WHERE {condition} GROUP BY part"
-            assert rows(spark, query) == expected, condition
-        assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE a indexquery 'tag-1'") == 2000
-        assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE b LIKE 'tag%'") == 0
-        assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE part = 'low' AND amount > 5") == 428
-        assert one(spark, f"SELECT sum(amount) FROM {TABLE}") == sum(i % 7 for i in range(6000))
-        assert one(spark, f"SELECT avg(amount) FROM {TABLE} WHERE amount = 3") == 3.0
-        assert rows(spark, f"SELECT min(b), max(a), min(amount) FROM {TABLE}") == [
-            ("word0", "tag-2", 0)
-        ]
-        assert rows(spark, f"SELECT a, count(*) FROM {TABLE} GROUP BY a") == [
-            ("tag-0", 2000), ("tag-1", 2000), ("tag-2", 2000),
-        ]  # fmt: skip
-        query = f"SELECT b, id FROM {TABLE} WHERE inner.x < 40 ORDER BY b DESC, id LIMIT 2"
-        assert spark.sql(query).collect() == [("word9", 9), ("word9", 19)]
-        assert (
-            len(spark.sql(f"SELECT amount FROM {TABLE} ORDER BY amount DESC LIMIT 3").collect())
-            == 3
-        )
-        scored = (
-            f"SELECT b, _score > 0 FROM {TABLE} WHERE b indexquery 'word4' ORDER BY _score DESC"
-        )
-        assert rows(spark, f"{scored} LIMIT 1") == [("word4", True)]
-        with pytest.raises(PySparkException, match="no field 'n'"):
-            spark.sql(f"SELECT id FROM {TABLE} WHERE _indexall indexquery 'n:3'").collect()
-        # Where Spark evaluates the search itself.
-        assert rows(spark, f"SELECT a indexquery 'tag-2', b indexquery 'word7' FROM {TABLE} "
-                           "WHERE id = 17") == [(True, True)]  # fmt: skip
-        assert rows(spark, f"SELECT _indexall indexquery 'a:tag-2' FROM {TABLE} WHERE id = 17") == [
-            (True,)
-        ]
-        joined = (f"SELECT count(*) FROM {TABLE} JOIN (SELECT 'word3' AS b, 3 AS amount) k "
-                  f"ON {TABLE}.b = k.b AND {TABLE}.amount = k.amount")  # fmt: skip
-        assert one(spark, joined) == sum(i % 10 == 3 and i % 7 == 3 for i in range(6000))
-        shown = spark.sql(f"SELECT id FROM {TABLE} WHERE b = 'word1'")._jdf.queryExecution()
-        assert "b = 'word1'" in shown.toString() or "b#" in shown.toString()
-    finally:
-        for key in WAYS[way]:
-            spark.conf.unset(f"spark.indextables.{key}")
+    for settings in WAYS.values():
+        for key, value in settings.items():
+            spark.conf.set(f"spark.indextables.{key}", value)
+        try:
+            check_reads(spark)
+        finally:
+            for key in settings:
+                spark.conf.unset(f"spark.indextables.{key}")
     assert rows(spark, f"SHOW PARTITIONS {TABLE}") == [("part=high",), ("part=low",)]
     assert rows(spark, f"SELECT a FROM {TABLE} VERSION AS OF 1 WHERE id = 17") == [("word7",)]
     again = spark.read.format("indextables").load(path)
     assert again.where("b = 'word4'").count() == 600
+
+
+def check_reads(spark):
+    assert [f.name for f in spark.table(TABLE).schema] == [
+        "id", "b", "a", "amount", "inner", "part",
+    ]  # fmt: skip
+    assert rows(spark, f"SELECT b, a, amount, inner.y, part, id FROM {TABLE} WHERE id = 17") == [
+        ("word7", "tag-2", 3, "y1", "low", 17)
+    ]
+    assert rows(spark, f"SELECT * FROM {TABLE} WHERE id = 17") == [
+        (17, "word7", "tag-2", 3, (17, "y1"), "low")
+    ]
+    expected = [("high", 300), ("low", 300)]
+    for condition in ("b = 'word4'", "b indexquery 'word4'", "_indexall indexquery 'word4'",
+                      "_indexall indexquery 'b:word4'"):  # fmt: skip
+        query = f"SELECT part, count(*) FROM {TABLE} WHERE {condition} GROUP BY part"
+        assert rows(spark, query) == expected, condition
+    assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE a indexquery 'tag-1'") == 2000
+    assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE b LIKE 'tag%'") == 0
+    assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE part = 'low' AND amount > 5") == 428
+    assert one(spark, f"SELECT sum(amount) FROM {TABLE}") == sum(i % 7 for i in range(6000))
+    assert one(spark, f"SELECT avg(amount) FROM {TABLE} WHERE amount = 3") == 3.0
+    assert rows(spark, f"SELECT min(b), max(a), min(amount) FROM {TABLE}") == [
+        ("word0", "tag-2", 0)
+    ]
+    assert rows(spark, f"SELECT a, count(*) FROM {TABLE} GROUP BY a") == [
+        ("tag-0", 2000), ("tag-1", 2000), ("tag-2", 2000),
+    ]  # fmt: skip
+    query = f"SELECT b, id FROM {TABLE} WHERE inner.x < 40 ORDER BY b DESC, id LIMIT 2"
+    assert spark.sql(query).collect() == [("word9", 9), ("word9", 19)]
+    assert len(spark.sql(f"SELECT amount FROM {TABLE} ORDER BY amount DESC LIMIT 3").collect()) == 3
+    scored = f"SELECT b, _score > 0 FROM {TABLE} WHERE b indexquery 'word4' ORDER BY _score DESC"
+    assert rows(spark, f"{scored} LIMIT 1") == [("word4", True)]
+    with pytest.raises(PySparkException, match="no field 'n'"):
+        spark.sql(f"SELECT id FROM {TABLE} WHERE _indexall indexquery 'n:3'").collect()
+    # Where Spark evaluates the search itself.
+    assert rows(spark, f"SELECT a indexquery 'tag-2', b indexquery 'word7' FROM {TABLE} "
+                       "WHERE id = 17") == [(True, True)]  # fmt: skip
+    assert rows(spark, f"SELECT _indexall indexquery 'a:tag-2' FROM {TABLE} WHERE id = 17") == [
+        (True,)
+    ]
+    joined = (f"SELECT count(*) FROM {TABLE} JOIN (SELECT 'word3' AS b, 3 AS amount) k "
+              f"ON {TABLE}.b = k.b AND {TABLE}.amount = k.amount")  # fmt: skip
+    assert one(spark, joined) == sum(i % 10 == 3 and i % 7 == 3 for i in range(6000))
+    shown = spark.sql(f"SELECT id FROM {TABLE} WHERE b = 'word1'")._jdf.queryExecution()
+    assert "b = 'word1'" in shown.toString() or "b#" in shown.toString()
 
 
 def test_statements_that_write_have_the_new_names(spark, path):
@@ -181,7 +181,30 @@ def test_a_dropped_column_is_gone_and_its_name_is_free(spark, path):
             spark.sql(f"ALTER TABLE {TABLE} {change}")
 
 
-def test_fields_inside_columns_stay(spark, path):
+def test_the_public_data_source_has_the_new_names(spark, path):
+    for change in ("a TO x", "b TO a", "x TO b", "p TO part"):
+        spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN {change}")
+    spark.sql(f"ALTER TABLE {TABLE} ALTER COLUMN n TYPE BIGINT")
+    source = IndexTablesSource({"path": path})
+    schema = source.schema()
+    reader = source.reader(schema)
+    read = [b for part in reader.partitions() for b in reader.read(part)]
+    found = pa.Table.from_batches(read)
+    assert found.num_rows == 6000
+    assert set(found["b"].unique().to_pylist()) == {f"word{n}" for n in range(10)}
+    writer = source.writer(schema, overwrite=True)
+    writer.commit([writer.write(iter(read[:1]))])
+    assert one(spark, f"SELECT count(DISTINCT b) FROM {TABLE} WHERE a LIKE 'tag%'") == 10
+
+
+def test_small_changes(spark, path):
+    with pytest.raises(PySparkException, match="FIELD_ALREADY_EXISTS"):  # Spark, of any table
+        spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN a TO A")
+    Table.open(path).rename_column("a", "A")
+    assert spark.table(TABLE).columns[1] == "A"
+    spark.sql(f"INSERT INTO {TABLE} (id, a) VALUES (-1, 'word4')")
+    assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE a indexquery 'word4'") == 601
+    # Fields inside columns stay.
     for change in ("RENAME COLUMN s.x TO z", "DROP COLUMN s.x"):
         with pytest.raises(PySparkException, match=r"'s\.x' is a field inside a column"):
             spark.sql(f"ALTER TABLE {TABLE} {change}")

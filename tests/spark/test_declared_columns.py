@@ -189,8 +189,11 @@ def test_a_table_like_another_and_under_another_name(spark):
     spark.sql("INSERT INTO original VALUES ('A b', 1)")
     spark.sql("CREATE TABLE copied LIKE original")
     assert spark.table("copied").columns == ["v", "p"]
+    created = spark.sql("SHOW CREATE TABLE copied").collect()[0][0]
+    assert "USING indextables" in created and "typemap.v" in created
     assert rows(spark, "SELECT * FROM copied") == []
     spark.sql("INSERT INTO copied SELECT * FROM original")
+    assert rows(spark, "SELECT v FROM copied WHERE v indexquery '\"A b\"'") == [("A b",)]
     spark.sql("ALTER TABLE original RENAME TO renamed")
     assert rows(spark, "SELECT v FROM renamed WHERE v = 'A b'") == [("A b",)]
     with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):

@@ -115,6 +115,22 @@ def test_names_can_be_swapped_and_changed_in_case_alone(table: Table):
     assert table.count(where="BODY = 'blue whale' AND title = 'swims under'") == 2
 
 
+def test_paths_into_a_renamed_column(tmp_path: Path, config: dict[str, object]):
+    inner = pa.struct([("x", pa.int64()), ("y", pa.string())])
+    schema = pa.schema([("id", pa.int64()), ("s", inner), ("j", pa.string())])
+    table = Table.create(str(tmp_path / "t"), schema, mapping={"j": "json"}, config=config)
+    table.append(pa.table({"id": [1, 2], "s": [{"x": 1, "y": "fox"}, {"x": 2, "y": "owl"}],
+                           "j": ['{"a": "red"}', '{"a": "blue"}']}, schema=schema))  # fmt: skip
+    table.rename_column("s", "k")
+    table.rename_column("j", "s")
+    assert ids(table.scan(where="k.y = 'fox' AND k.x < 2")) == [1]
+    assert table.search("k.y:owl AND s.a:blue")["id"].to_pylist() == [2]
+    assert table.search("fox", fields=["k.y"])["id"].to_pylist() == [1]
+    assert table.scan(where="s indexquery 'red'", columns=["s", "_row"]).num_rows == 1
+    with pytest.raises(UnknownFieldError):
+        table.search("j.a:blue")
+
+
 def test_a_partition_column_is_renamed_and_keeps_its_folders(table: Table):
     table.rename_column("day", "weekday")
     assert ids(table.scan(where="weekday = 'mon'")) == [1, 3]

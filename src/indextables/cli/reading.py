@@ -146,6 +146,7 @@ def _describe(
     """Show what a table is: its columns, how they are searched, its size and properties."""
     from indextables.cli import output
     from indextables.cli.output import show_facts, show_records, show_text
+    from indextables.jobs.constraints import constraints_of
 
     opened = settings.open(table, version=version, as_of=as_of)
     snapshot = opened.view.shown.snapshot
@@ -160,6 +161,7 @@ def _describe(
         "xrefs": len(snapshot.xrefs),
         "partition_columns": list(snapshot.partition_columns),
         "protocol": [snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version],
+        "constraints": {one.name: one.sql for one in constraints_of(snapshot.metadata)},
         "properties": _properties(snapshot.metadata.configuration),
     }
     columns = _columns(opened)

@@ -16,6 +16,7 @@ from indextables import config as keys
 from indextables.config import Config, is_own_key, known_keys
 from indextables.config.registry import canonical
 from indextables.errors import ConfigError, SchemaError, UnsupportedFeatureError
+from indextables.jobs.constraints import refuse_named_columns
 from indextables.log.actions import Action, Metadata, Protocol
 from indextables.log.protocol import COLUMN_NAMES, DEFAULT_PROTOCOL
 from indextables.log.snapshot import Snapshot
@@ -144,6 +145,9 @@ def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) 
         protocol = [_protocol(snapshot, config)]
     fresh = names.are_new_ones_fresh or bool(protocol)
     new_ones = [name for name in columns.names if name not in stored]
+    taken_away = [names.shown_name(name) for name in dropped]
+    refuse_named_columns(snapshot.metadata, taken_away, "dropped")
+    refuse_named_columns(snapshot.metadata, list(renamed), "renamed")
     schema = stored_schema(
         columns, {**stored, **{n: new_stored_name(n) if fresh else n for n in new_ones}}
     )

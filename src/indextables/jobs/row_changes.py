@@ -48,14 +48,16 @@ def update_rows(
 ) -> Written:
     """Give the rows of a condition new values."""
 
+    target = Target.unchanged(view)
+
     def write(rows: SplitRows, matching: Rows, sink: SplitSink) -> None:
-        _rewrite(rows, matching, sink, view.schema.names, assignments)
+        _rewrite(rows, matching, sink, target, assignments)
 
     removal = rewrite_splits(view, predicate, write)
     return commit_replacement(
         log,
         view,
-        target=Target.unchanged(view),
+        target=target,
         adds=[],
         removal=removal,
         rows=removal.rows,
@@ -71,7 +73,7 @@ def _rewrite(
     rows: SplitRows,
     matching: Rows,
     sink: SplitSink,
-    names: Sequence[str],
+    target: Target,
     assignments: Assignments,
 ) -> None:
     """Write all rows of a split, those that match with new values."""
@@ -82,10 +84,10 @@ def _rewrite(
         mask = chosen[start : start + PIECE]
         for some, is_changed in ((numbers[~mask], False), (numbers[mask], True)):
             if len(some):
-                piece = rows.searcher.read_rows(some, names)
+                piece = rows.searcher.read_rows(some, target.schema.names)
                 if is_changed:  # by an expression that has the names of users
-                    shown = piece.rename_columns(assignments.schema.names)
-                    piece = assignments.apply(shown).rename_columns(list(names))
+                    changed = assignments.apply(piece.rename_columns(target.shown.names))
+                    piece = target.checked(changed).rename_columns(target.schema.names)
                 for batch in piece.to_batches():
                     sink.write(batch)
 

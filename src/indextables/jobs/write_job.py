@@ -88,6 +88,7 @@ class WriteJob:
     target: Target
     where: Predicate | None = None
     exclusive: Exclusive = None
+    replaces_columns: bool = False
     reads_again: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
 
@@ -347,10 +348,12 @@ def plan_write(
     overwrite_schema: bool = False,
     properties: Mapping[str, str] | None = None,
     exclusive: Exclusive = None,
+    checked_by_spark: bool = False,
 ) -> WriteJob:
     """Plan a write of rows with these columns; everything that can be refused is refused here.
 
-    `where` and `partition_by` have the names that users see.
+    `where` and `partition_by` have the names that users see. Rows that are `checked_by_spark` meet
+    the constraints of the table.
     """
     try:
         view = TableView.newest(log, settings)
@@ -371,6 +374,8 @@ def plan_write(
     else:
         _check_partitioning(view, partition_by)
         target = evolved_table(view, incoming, merge_schema=merge_schema)
+    if checked_by_spark:
+        target = replace(target, constraints=())
     if kind == "partitions" and not view.partition_columns:
         kind = "overwrite"
     target.stored(incoming.empty_table())  # types that no value of theirs could pass
@@ -378,16 +383,17 @@ def plan_write(
         where = parse_predicate(where, view.names.shown)
     if where is not None:
         where = view.names.stored_predicate(where)
-    return WriteJob(view, kind, target, where=where, exclusive=exclusive)
+    return WriteJob(
+        view, kind, target, where=where, exclusive=exclusive, replaces_columns=overwrite_schema
+    )
 
 
 def plan_row_change(
     view: TableView, *, reads_again: bool, parameters: Mapping[str, str]
 ) -> WriteJob:
     """Plan the write of an UPDATE: of the version that its rows were chosen from."""
-    return WriteJob(
-        view, "rows", Target.unchanged(view), reads_again=reads_again, parameters=parameters
-    )
+    target = replace(Target.unchanged(view), constraints=())  # Spark checks them
+    return WriteJob(view, "rows", target, reads_again=reads_again, parameters=parameters)
 
 
 def write_rows(log: TransactionLog, data: Any, **plan: Any) -> Written:

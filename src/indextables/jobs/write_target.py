@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from indextables.config import Config, is_own_key
 from indextables.errors import SchemaError
+from indextables.jobs.constraints import CheckConstraint, constraints_of, refuse_named_columns
 from indextables.jobs.rows_in import check_fits
 from indextables.log.actions import Metadata
 from indextables.plan.column_names import stored_mapping
 from indextables.plan.view import TableView
 from indextables.schema import conform, evolve, normalize, refuse_hidden, to_json
-from indextables.schema.column_names import shown_name, shown_schema
+from indextables.schema.column_names import shown_name, stored_schema
 from indextables.schema.types import Rows
 from indextables.split.mapping import MAPPING_PROPERTY, FieldMapping
 from indextables.split.mapping import Mapping as TableMapping
@@ -35,15 +36,24 @@ class Target:
     mapping: TableMapping
     metadata: Metadata | None
     shown: pa.Schema
+    constraints: tuple[CheckConstraint, ...] = ()
+    """What rows have to meet, unless somebody checked them before."""
 
     @classmethod
     def unchanged(cls, view: TableView) -> Target:
         """The table as it is."""
-        return cls(view.schema, view.mapping, None, view.names.shown)
+        constraints = constraints_of(view.snapshot.metadata)
+        return cls(view.schema, view.mapping, None, view.names.shown, constraints)
+
+    def checked(self, rows: Rows) -> Rows:
+        """Rows with the names that users see, if they meet the table's constraints."""
+        for constraint in self.constraints:
+            constraint.check(rows, self.shown)
+        return rows
 
     def stored(self, rows: Rows) -> Rows:
         """Rows that users hand over, in the schema of the table's splits."""
-        fitting = conform(rows, self.shown)
+        fitting = self.checked(conform(rows, self.shown))
         if self.shown.names == self.schema.names:
             return fitting
         return fitting.rename_columns(self.schema.names)
@@ -71,7 +81,7 @@ def new_table(
         configuration={**properties, MAPPING_PROPERTY: mapping.to_json()},
         created_time=time.time_ns() // 1_000_000,
     )
-    return Target(columns, mapping, metadata, columns)
+    return Target(columns, mapping, metadata, columns, constraints_of(metadata))
 
 
 def evolved_table(view: TableView, incoming: pa.Schema, *, merge_schema: bool) -> Target:
@@ -93,7 +103,7 @@ def evolved_table(view: TableView, incoming: pa.Schema, *, merge_schema: bool) -
     metadata = view.snapshot.metadata
     configuration = {**metadata.configuration, MAPPING_PROPERTY: mapping.to_json()}
     metadata = replace(metadata, schema_string=to_json(schema), configuration=configuration)
-    return Target(schema, mapping, metadata, columns)
+    return Target(schema, mapping, metadata, columns, constraints_of(metadata))
 
 
 def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[str]) -> Target:
@@ -106,6 +116,8 @@ def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[st
     seen = view.shown
     old = seen.schema
     same = {f.name for f in columns if f.name in old.names and old.field(f.name).type == f.type}
+    gone = [name for name in old.names if name not in same]
+    refuse_named_columns(view.snapshot.metadata, gone, "replaced")
     base = replace(seen.mapping, fields=tuple(f for f in seen.mapping.fields if f.name in same))
     mapping = build_mapping(columns, view.settings, partition_by=partition_by, base=base)
     stored = view.names.stored_columns(columns)
@@ -119,12 +131,13 @@ def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[st
         partition_columns=tuple(by_name[name] for name in partition_by),
         configuration={**kept, MAPPING_PROPERTY: mapping.to_json()},
     )
-    return Target(stored, mapping, metadata, columns)
+    return Target(stored, mapping, metadata, columns, constraints_of(metadata))
 
 
 def _declared(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
     """Checked columns under the names that they are given, whatever table they were read from."""
-    columns = shown_schema(normalize(schema))
+    columns = normalize(schema)
+    columns = stored_schema(columns, {name: name for name in columns.names})
     refuse_hidden(columns.names)
     check_partition_columns(partition_by, columns)
     return columns

@@ -29,7 +29,7 @@ from indextables.log.files import (
     without_paths,
 )
 from indextables.log.mapping_registry import REGISTRY_PREFIX
-from indextables.log.protocol import WRITER_FEATURES
+from indextables.log.protocol import CONSTRAINT_PREFIX, WRITER_FEATURES
 from indextables.log.snapshot import Snapshot, VersionActions
 from indextables.log.transaction import Operation, Transaction
 
@@ -39,7 +39,7 @@ class Change(enum.Enum):
 
     PROTOCOL = "raised the protocol"
     FEATURES = "added writer features this release knows"
-    SCHEMA = "changed the schema or the partitioning"
+    SCHEMA = "changed the schema, the partitioning or constraints"
     COLUMNS = "added columns"
     PROPERTIES = "changed properties"
     MAPPINGS = "added mappings to the registry"
@@ -132,6 +132,8 @@ def _metadata_changes(old: Metadata, new: Metadata) -> set[Change]:
         for key in old.configuration.keys() | new.configuration.keys()
         if old.configuration.get(key) != new.configuration.get(key)
     }
+    if any(key.startswith(CONSTRAINT_PREFIX) for key in changed):
+        found.add(Change.SCHEMA)  # rows that are on their way were not checked
     if any(key.startswith(REGISTRY_PREFIX) for key in changed):
         found.add(Change.MAPPINGS)
     if any(not key.startswith(REGISTRY_PREFIX) for key in changed) or (

@@ -17,6 +17,10 @@ from indextables.log.actions import Protocol
 SUPPORTED_VERSION = 4
 COLUMN_NAMES = "columnNames"
 """Columns may be stored under another name than users have for them, or stored and not shown."""
+CHECK_CONSTRAINTS = "checkConstraints"
+"""No row may make the conditions false that are properties of the table."""
+CONSTRAINT_PREFIX = "indextables.constraint."
+"""Properties that hold such a condition begin like this; its name follows."""
 
 READER_FEATURES = frozenset(
     {
@@ -26,7 +30,7 @@ READER_FEATURES = frozenset(
 )  # fmt: skip
 # Readers may ignore cross-references: they only make queries faster. Other writers name them as a
 # reader's feature all the same.
-WRITER_FEATURES = READER_FEATURES | {"checkpoint", "optimizeWrite"}
+WRITER_FEATURES = READER_FEATURES | {"checkpoint", "optimizeWrite", CHECK_CONSTRAINTS}
 
 DEFAULT_PROTOCOL = Protocol(
     min_reader_version=4,

@@ -19,6 +19,7 @@ from indextables.errors import SchemaError
 from indextables.log.actions import Metadata
 from indextables.log.files import empty_files
 from indextables.log.mapping_registry import REGISTRY_PREFIX
+from indextables.log.protocol import CONSTRAINT_PREFIX
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import ColumnNames, names_of, shown
@@ -29,7 +30,7 @@ from indextables.split.search import SearchContext
 from indextables.storage import Store
 from indextables.xref.route import Router
 
-INTERNAL_PROPERTIES = (MAPPING_PROPERTY, REGISTRY_PREFIX)
+INTERNAL_PROPERTIES = (MAPPING_PROPERTY, REGISTRY_PREFIX, CONSTRAINT_PREFIX)
 """Properties that no user sets or sees begin like this."""
 
 

@@ -303,6 +303,7 @@ def _save(  # noqa: PLR0917 - Spark's arguments
         merge_schema=parsed.merge_schema,
         overwrite_schema=parsed.overwrite_schema,
         exclusive=exclusive,
+        checked_by_spark=bridge_of(spark) is not None,
     )
     bridge = bridge_of(spark)
     if bridge is not None:

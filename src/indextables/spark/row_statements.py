@@ -25,6 +25,7 @@ from indextables.errors import (
 )
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
+from indextables.jobs.constraints import constraints_of
 from indextables.jobs.row_changes import replace_rows
 from indextables.jobs.write_job import plan_row_change
 from indextables.log.snapshot import Snapshot
@@ -53,6 +54,8 @@ Query = Callable[[str], "DataFrame"]
 def needs_spark(table: Table, statement: DeleteRows | UpdateRows, *, timezone: str) -> bool:
     """Whether a statement has expressions, or columns to store in, that are Spark's alone."""
     if statement.ctes or statement.alias:
+        return True
+    if isinstance(statement, UpdateRows) and constraints_of(table.snapshot().metadata):
         return True
     try:
         if statement.where is not None:

@@ -15,6 +15,7 @@ from indextables.errors import StatementError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.repair import repair_log
 from indextables.log.names import LOG_DIRECTORY
+from indextables.plan.column_names import names_in
 from indextables.sql import statements as s
 from indextables.sql.rows import columns
 from indextables.sql.session import Session
@@ -245,6 +246,7 @@ def prewarm(statement: s.Prewarm, session: Session) -> pa.Table:
     plan = table.plan_prewarm(
         fields=statement.fields, where=statement.where, timezone=session.timezone
     )
+    shown = names_in(plan.view.snapshot.metadata).shown_names
     job = str(uuid.uuid4())
     rows: list[dict[str, Any]] = []
     for answer in session.hosts.run(plan):
@@ -261,10 +263,10 @@ def prewarm(statement: s.Prewarm, session: Session) -> pa.Table:
                 "locality_misses": 0,
                 "splits_prewarmed": opened,
                 "segments": "ALL",
-                "fields": ",".join(plan.fields) or "all",
+                "fields": ",".join(shown(plan.fields)) or "all",
                 "duration_ms": done.duration_ms if done else 0,
                 "status": status if plan.tasks else "no_splits",
-                "skipped_fields": ",".join(plan.skipped_fields) or None,
+                "skipped_fields": ",".join(shown(plan.skipped_fields)) or None,
                 "retries": 0,
                 "failed_splits_by_host": "; ".join(f"{p}: {e}" for p, e in failed.items()) or None,
                 "job_id": job,

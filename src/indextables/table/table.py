@@ -365,8 +365,10 @@ class Table:
         view = self._view_for(where, timezone)
         plan = self._plan(view, where, columns, limit, timezone)
         schema = view.names.shown_result(result_schema(plan))
-        named = (piece.rename_columns(schema.names) for piece in run_scan(plan))
-        fitting = (p if p.schema.equals(schema) else p.cast(schema) for p in named)
+        fitting = (
+            p if p.schema.equals(schema) else p.rename_columns(schema.names).cast(schema)
+            for p in run_scan(plan)
+        )
         batches = (batch for piece in fitting for batch in piece.to_batches())
         return pa.RecordBatchReader.from_batches(schema, batches)
 

@@ -17,18 +17,21 @@ from indextables.errors import (
     ObjectNotFoundError,
     TableExistsError,
 )
+from indextables.jobs.constraints import constraint_protocol, with_constraints
 from indextables.jobs.write_target import new_table
 from indextables.log.actions import Action
-from indextables.log.snapshot import Snapshot
+from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.spark.access import TableAccess, invalidate_logs
+from indextables.spark.bridge.constraints import declared_constraints
 from indextables.spark.bridge.jvm import V2, JavaObject, implements
 from indextables.spark.bridge.named_catalog import NamedCatalog
 from indextables.spark.bridge.replacement import check_replacement
 from indextables.spark.bridge.table import BridgedTable
 from indextables.spark.bridge.table_changes import (
     changed,
+    copied_info,
     is_to_write,
     options_in,
     snapshot_for,
@@ -44,6 +47,7 @@ from indextables.storage import Store, open_store
 Place = str
 """A path or URI of a table."""
 
+CAPABILITIES = ("SUPPORT_COLUMN_DEFAULT_VALUE", "SUPPORT_TABLE_CONSTRAINT")
 _LOCATION_FILE = "_location"
 _ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
 _RESERVED = frozenset(
@@ -59,10 +63,9 @@ class Catalog(NamedCatalog):
         return self.java.strings([])
 
     def capabilities(self) -> JavaObject:
-        """Defaults of columns are kept in the schema; Spark writes them into rows that lack one."""
-        name = V2 + "catalog.TableCatalogCapability"
-        return self.java.find("java.util.Collections").singleton(
-            self.java.constant(name, "SUPPORT_COLUMN_DEFAULT_VALUE")
+        """Defaults of columns and constraints are kept in the log; Spark enforces them."""
+        return self.java.find("java.util.HashSet")(
+            [self.java.constant(V2 + "catalog.TableCatalogCapability", one) for one in CAPABILITIES]
         )
 
     # --- tables ------------------------------------------------------------------------------
@@ -92,7 +95,7 @@ class Catalog(NamedCatalog):
         return self.load(identifier, access)
 
     def createTableLike(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
-        return self.createTable(identifier, info[0])
+        return self.createTable(identifier, copied_info(self.java, *info))
 
     def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
         return self.alter(identifier, self._access(identifier), changes)
@@ -237,8 +240,12 @@ class Catalog(NamedCatalog):
             description=given.get("comment"),
         ).metadata
         assert metadata is not None
+        constraints = declared_constraints(info)
+        actions: list[Action] = [with_constraints(metadata, constraints)]
+        if constraints:
+            actions = [*constraint_protocol(empty_snapshot(access.uri), access.settings), *actions]
         try:
-            log.commit(Transaction(operation=Operation.CREATE, actions=[metadata]))
+            log.commit(Transaction(operation=Operation.CREATE, actions=actions))
         except TableExistsError:
             raise self._exception("TableAlreadyExistsException", identifier) from None
         return True

@@ -24,11 +24,7 @@ from indextables.spark.schemas import spark_schema, table_schema
 _STORED_NAME = "indextables.storedName"
 """Spark keeps the metadata of a field through its changes, and so the name that it is stored by."""
 _BY_NAME = {"RenameColumn": "renamed", "DeleteColumn": "dropped"}
-_UNSUPPORTED = {
-    "ClusterBy": "has no clustering",
-    "AddConstraint": "has no constraints",
-    "DropConstraint": "has no constraints",
-}
+_UNSUPPORTED = {"ClusterBy": "has no clustering"}
 
 
 def changed_columns(

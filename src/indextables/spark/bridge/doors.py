@@ -6,10 +6,15 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.functions import lit
+
 from indextables.config import ARIADNE_STORAGE_PATH
 from indextables.errors import ExpressionError, IndexTablesError
 from indextables.jobs.commit_write import Written
+from indextables.jobs.constraints import constraints_of, names_columns
 from indextables.jobs.write_job import WriteJob
+from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge import session_catalog
 from indextables.spark.bridge.catalog import Catalog
@@ -20,6 +25,7 @@ from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.table import BridgedTable, PlannedWrite
 from indextables.spark.data_source import NAME, snapshot_of
 from indextables.spark.options import SourceOptions
+from indextables.spark.schemas import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,6 +93,8 @@ class SessionBridge:
         job: WriteJob,
     ) -> None:
         """Write a DataFrame as planned; tasks store, this process commits."""
+        if not job.creates and not job.replaces_columns:
+            frame = _with_checked_columns(frame, job.view.snapshot)
         self._append(BridgedTable(self.java, access, job.view, writing=PlannedWrite(job)), frame)
 
     def change_rows(self, frame: DataFrame, access: TableAccess, job: WriteJob) -> Written:
@@ -132,3 +140,15 @@ class SessionBridge:
 
         dataset = self.java.module("org.apache.spark.sql.classic.Dataset")
         return DataFrame(dataset.ofRows(self.java.session, plan), self.java.spark)
+
+
+def _with_checked_columns(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
+    """The rows with null in columns that constraints name and they lack: Spark looks for them."""
+    there = {name.lower() for name in frame.columns}
+    columns = spark_schema(names_of(snapshot).shown)
+    for constraint in constraints_of(snapshot.metadata):
+        for name in names_columns(constraint.sql, columns.names):
+            if name.lower() not in there:
+                there.add(name.lower())
+                frame = frame.withColumn(name, lit(None).cast(columns[name].dataType))
+    return frame

@@ -19,7 +19,8 @@ from pyspark.errors.exceptions.captured import CapturedException
 from indextables.errors import IndexTablesError
 from indextables.plan.column_names import names_of
 from indextables.spark.access import TableAccess, invalidate_logs
-from indextables.spark.bridge.catalog import Catalog, Place
+from indextables.spark.bridge.catalog import CAPABILITIES, Catalog, Place
+from indextables.spark.bridge.constraints import CHANGES, has_constraints
 from indextables.spark.bridge.jvm import (
     V2,
     Comparable,
@@ -29,7 +30,7 @@ from indextables.spark.bridge.jvm import (
     implements,
 )
 from indextables.spark.bridge.replacement import check_replacement
-from indextables.spark.bridge.table_changes import options_in
+from indextables.spark.bridge.table_changes import copied_info, options_in
 from indextables.spark.data_source import ALIASES, NAME
 from indextables.spark.schemas import spark_schema
 from indextables.spark.table_names import SPARK_CATALOG
@@ -96,6 +97,13 @@ class SessionCatalog(Comparable):
     def name(self) -> str:
         return SPARK_CATALOG
 
+    def capabilities(self) -> JavaObject:
+        """Those of Spark's catalog, and constraints, which index tables have."""
+        found = self.java.find("java.util.HashSet")(self._below.capabilities())
+        for name in CAPABILITIES:
+            found.add(self.java.constant(V2 + "catalog.TableCatalogCapability", name))
+        return found
+
     def loadTable(self, identifier: JavaObject, *more: Any) -> JavaObject:  # noqa: N802
         access = self._place(identifier)
         if access is None:
@@ -107,6 +115,8 @@ class SessionCatalog(Comparable):
         # Without USING it is the session's default.
         provider = properties.get("provider") or self.java.conf.defaultDataSourceName()
         if provider.lower() not in _OURS:
+            if has_constraints(info):
+                raise self._no_constraints(identifier)
             return self._below.createTable(identifier, *info)
         location = properties.get("location") or self._default_place(identifier)
         access = self._tables.at(location, options_in(dict(properties)))
@@ -121,7 +131,7 @@ class SessionCatalog(Comparable):
         return self._tables.load(identifier, access)
 
     def createTableLike(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
-        return self.createTable(identifier, info[0])
+        return self.createTable(identifier, copied_info(self.java, *info))
 
     def renameTable(self, old: JavaObject, new: JavaObject) -> None:  # noqa: N802
         access = self._place(old)
@@ -134,6 +144,8 @@ class SessionCatalog(Comparable):
     def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
         access = self._place(identifier)
         if access is None:
+            if any(one.getClass().getSimpleName() in CHANGES for one in changes):
+                raise self._no_constraints(identifier)
             return self._below.alterTable(identifier, changes)
         return self._tables.alter(identifier, access, changes)
 
@@ -204,6 +216,13 @@ class SessionCatalog(Comparable):
             if "ALREADY_EXISTS" not in str(error):  # by another thread
                 reason = str(error).splitlines()[0]
                 logger.warning("Spark does not list the table at '%s': %s", access.uri, reason)
+
+    def _no_constraints(self, identifier: JavaObject) -> Exception:
+        return self.java.refusal(
+            f"The table {identifier.name()} cannot have constraints: its format does not keep "
+            "them.",
+            "UnsupportedOperationException",
+        )
 
     # --- what Spark's catalog knows of a table -------------------------------------------------
 

@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from indextables.errors import QueryError
+from indextables.jobs.constraints import constraints_of
 from indextables.jobs.row_changes import delete_rows
 from indextables.jobs.write_job import WriteJob
 from indextables.plan.column_names import names_of, shown_metadata
@@ -15,6 +16,7 @@ from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.schema import ROW, SPLIT, from_json
 from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
+from indextables.spark.bridge.constraints import java_constraints
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.partitions import PartitionManagement
 from indextables.spark.bridge.scan_builder import ScanBuilder
@@ -159,7 +161,7 @@ class BridgedTable(PartitionManagement, Comparable):
         return self.java.hash_map(shown)
 
     def constraints(self) -> JavaObject:
-        return self.java.array(V2 + "catalog.constraints.Constraint")
+        return java_constraints(self.java, constraints_of(self.snapshot.metadata))
 
     def capabilities(self) -> JavaObject:
         # `save` checks columns itself, and names all differences.

@@ -16,11 +16,14 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.view import TableView
 from indextables.spark.bridge.column_changes import changed_columns
+from indextables.spark.bridge.constraints import CHANGES, changed_constraints
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
+from indextables.spark.readwriter import PROVIDERS
 from indextables.spark.schemas import table_schema
 
 _NOW = "timeTravel=null"
 _OPTION = "option."
+_OF_ONE_TABLE = ("location", "owner", "external", "is_managed_location", "table_type")
 
 
 def is_to_write(more: Sequence[Any]) -> bool:
@@ -101,6 +104,28 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
     return table_schema(stored, declared=True), tuple(names), dict(properties)
 
 
+def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
+    """What CREATE TABLE … LIKE says of a table, with the format and the properties of its source.
+
+    Spark leaves those to the catalog. What the statement says itself wins.
+    """
+    given, theirs = dict(info.properties()), dict(source.properties())
+    provider = str(theirs.get("provider", "")).lower()
+    if provider not in PROVIDERS or given.get("provider", provider).lower() not in PROVIDERS:
+        return info
+    copied = {
+        k: v for k, v in theirs.items() if k not in _OF_ONE_TABLE and not k.startswith(_OPTION)
+    }
+    builder = java.find(V2 + "catalog.TableInfo$Builder")()
+    return (
+        builder.withColumns(info.columns())
+        .withPartitions(info.partitions())
+        .withConstraints(info.constraints())
+        .withProperties(java.hash_map({**copied, **given}))
+        .build()
+    )
+
+
 def options_in(properties: Mapping[str, str]) -> dict[str, str]:
     """What OPTIONS of CREATE TABLE says, which Spark puts among the properties."""
     return {k.removeprefix(_OPTION): v for k, v in properties.items() if k.startswith(_OPTION)}
@@ -142,6 +167,9 @@ def wanted_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
 
 def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[Action]:
     """What the changes of one ALTER TABLE make of a table's metadata, and of its protocol."""
+    constraints = [one for one in changes if one.getClass().getSimpleName() in CHANGES]
+    if constraints:  # a statement of its own
+        return changed_constraints(view.snapshot, constraints, config=view.settings)
     metadata = view.snapshot.metadata
     columns = []
     for change in changes:

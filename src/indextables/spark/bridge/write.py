@@ -70,6 +70,7 @@ class WriteBuilder:
             settings=self._access.settings,
             kind=self._kind,
             where=self._where,
+            checked_by_spark=True,
         )
         return TableWrite(self.java, self._schema, self._access, job)
 
