@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from indextables.ariadne.files import Keys, column_names, driver_rows, extended, rows_of
+from indextables.ariadne.files import KeyValues, column_names, driver_rows, extended, rows_of
 from indextables.ariadne.lookup import (
     IndexView,
     Located,
@@ -242,7 +242,7 @@ class _Join:
 
         return not self.df.isStreaming and is_repeatable(self.df)
 
-    def _read(self, located: Located, aliases: Sequence[str], keys: Keys = ()) -> DataFrame:
+    def _read(self, located: Located, aliases: Sequence[str], keys: KeyValues = ()) -> DataFrame:
         """The rows of files; those without one of the keys may be left out."""
         place, metadata, lookup = self.view.place, self.view.metadata, self.view.lookup
         missing = sorted(set(located.files) & set(lookup.data.missing))
@@ -270,7 +270,7 @@ class _Join:
         return rows if self.selection is None else rows.select(*map(quoted_name, self.selection))
 
 
-def _all(keys: Keys) -> Column | None:
+def _all(keys: KeyValues) -> Column | None:
     combined: Column | None = None
     for name, values in keys:
         one = condition(name, values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indextables.ariadne.files import driver_rows
-from indextables.ariadne.files.driver_rows import Keys
+from indextables.ariadne.files.driver_rows import KeyValues
 from indextables.ariadne.files.paths import (
     canonical,
     expand,
@@ -33,7 +33,7 @@ from indextables.ariadne.files.state import States, check_files, current_data, r
 __all__ = [
     "FILE",
     "FORMATS",
-    "Keys",
+    "KeyValues",
     "States",
     "arrow_schema",
     "canonical",

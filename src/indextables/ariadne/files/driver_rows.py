@@ -38,7 +38,7 @@ _OLDEST_DAY = -25_567
 """1900-01-01: older days and moments may be counted by another calendar."""
 _DAY = 86_400_000_000
 
-Keys = Sequence[tuple[str, Any]]
+KeyValues = Sequence[tuple[str, Any]]
 """Columns of the files, each with values of which a row must have one."""
 
 
@@ -49,7 +49,7 @@ def frame_of(
     *,
     schema: pa.Schema,
     files: Sequence[str],
-    keys: Keys,
+    keys: KeyValues,
 ) -> DataFrame | None:
     """The rows of the files that have the keys; None if Spark has to read them."""
     context = place.context

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.ariadne.store import ValueTable
-from indextables.ariadne.values import Filters, Hashes, hash_values, may_hold_any, probe
+from indextables.ariadne.values import Filters, hash_values, may_hold_any, probe
+from indextables.bloom import Hashes
 from indextables.plan.statistics import Decoded, Flags
 from indextables.plan.value_range import Possible, ValueRange, value_range
 from indextables.predicate import Compare, Condition, In, IsNull

@@ -25,7 +25,7 @@ import pyarrow as pa
 from indextables.ariadne.lookup.columns import IndexedColumns
 from indextables.ariadne.lookup.evidence import Counts, Evidence, Nulls
 from indextables.ariadne.model import IndexData
-from indextables.ariadne.values import Keys, as_type
+from indextables.ariadne.values import ConvertedKeys, as_type
 from indextables.errors import AriadneArgumentError, ColumnNotFoundError, UnknownColumnError
 from indextables.plan.skipping import possible
 from indextables.plan.statistics import Flags
@@ -212,7 +212,7 @@ class Lookup:
     def _keys(self, name: str, column: Any) -> _KeyColumn:
         evidence, data_type = self.columns.evidence(name), self.types.get(name)
         if evidence is None or data_type is None:
-            keys = Keys(pa.nulls(len(column)), np.asarray(column.is_valid(), np.bool_))
+            keys = ConvertedKeys(pa.nulls(len(column)), np.asarray(column.is_valid(), np.bool_))
             return _KeyColumn(keys, Nulls(Counts.unknown(self.count)))
         return _KeyColumn(as_type(column, data_type), evidence)
 
@@ -266,7 +266,7 @@ class Lookup:
 class _KeyColumn:
     """One column of the keys of a join, and what is known about the column it is joined to."""
 
-    keys: Keys
+    keys: ConvertedKeys
     evidence: Evidence
 
     @functools.cached_property

@@ -38,7 +38,8 @@ import pyarrow.dataset as ds
 from indextables.ariadne.model import large_folder
 from indextables.ariadne.store.delta import DataFile, data_files
 from indextables.ariadne.store.place import IndexPlace
-from indextables.ariadne.values import Hashes, hash_values
+from indextables.ariadne.values import hash_values
+from indextables.bloom import Hashes
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

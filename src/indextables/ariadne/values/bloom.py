@@ -19,14 +19,13 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from indextables.ariadne.values.hashing import Hashes, distinct_hashes
-from indextables.bloom import BLOCK_BYTES, WORDS, bits_of, blocks_of, filled_blocks
-
-Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+from indextables.ariadne.values.hashing import distinct_hashes
+from indextables.bloom import BLOCK_BYTES, WORDS, Hashes, bits_of, blocks_of, filled_blocks
+from indextables.plan.statistics import Flags
 
 _MAGIC = b"ABF1"
 _HEADER = struct.Struct("<4sIQ")

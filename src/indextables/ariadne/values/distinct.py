@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne.values.hashing import Hashes, distinct_hashes, hash_values
+from indextables.ariadne.values.hashing import distinct_hashes, hash_values
+from indextables.bloom import Hashes
 from indextables.storage.scratch import new_folder, remove_folder
 
 _WAIT = 1 << 16

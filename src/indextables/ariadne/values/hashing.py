@@ -19,13 +19,13 @@ each word is mixed with its position, and the words of a string are summed.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
+from indextables.bloom import Hashes
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
 _WORD = np.uint64(0xC3A5C85C97CB3127)

@@ -16,13 +16,13 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+from indextables.plan.statistics import Flags
 
 _WHOLE = r"^[+-]?[0-9]{1,18}$"
 _NUMBER = r"^[+-]?[0-9]{1,300}(\.[0-9]{0,300})?([eE][+-]?[0-9]{1,3})?$"
@@ -32,7 +32,7 @@ _MOST_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class ConvertedKeys:
     """Keys in a column's type, in the order of the query's."""
 
     values: Any
@@ -41,7 +41,7 @@ class Keys:
     """Keys that may equal any value, or several."""
 
 
-def as_type(keys: Any, data_type: Any) -> Keys:
+def as_type(keys: Any, data_type: Any) -> ConvertedKeys:
     """The keys as values of a column of this type. A null key equals nothing."""
     if pa.types.is_dictionary(keys.type):
         keys = keys.cast(keys.type.value_type)
@@ -50,11 +50,11 @@ def as_type(keys: Any, data_type: Any) -> Keys:
     converted = _convert(keys, data_type)
     if converted is None:
         values: Any = pa.nulls(len(keys), data_type)
-        converted = Keys(values, np.ones(len(keys), np.bool_))
-    return Keys(converted.values, converted.is_unknown & ~_flags(keys.is_null()))
+        converted = ConvertedKeys(values, np.ones(len(keys), np.bool_))
+    return ConvertedKeys(converted.values, converted.is_unknown & ~_flags(keys.is_null()))
 
 
-def _convert(keys: Any, data_type: Any) -> Keys | None:
+def _convert(keys: Any, data_type: Any) -> ConvertedKeys | None:
     given = keys.type
     if pa.types.is_null(given):
         return _known(pa.nulls(len(keys), data_type))
@@ -87,8 +87,8 @@ def _family(data_type: Any) -> str | None:
     return next((name for name, test in tests if test(data_type)), None)
 
 
-def _known(values: Any) -> Keys:
-    return Keys(values, np.zeros(len(values), np.bool_))
+def _known(values: Any) -> ConvertedKeys:
+    return ConvertedKeys(values, np.zeros(len(values), np.bool_))
 
 
 def _flags(answer: Any) -> Flags:
@@ -103,14 +103,14 @@ def _where(mask: Any, values: Any) -> Any:
 # --- to whole numbers ------------------------------------------------------------------------
 
 
-def _whole_to_whole(keys: Any, data_type: Any) -> Keys:
+def _whole_to_whole(keys: Any, data_type: Any) -> ConvertedKeys:
     numbers = keys.cast(pa.int64())
     limit = 2 ** (data_type.bit_width - 1)
     fits = _flags(pc.and_(pc.greater_equal(numbers, -limit), pc.less_equal(numbers, limit - 1)))
     return _known(_where(fits, numbers).cast(data_type))
 
 
-def _float_to_whole(keys: Any, data_type: Any) -> Keys:
+def _float_to_whole(keys: Any, data_type: Any) -> ConvertedKeys:
     # From here on a float of the key's width equals several whole numbers.
     limit = 2.0**53 if keys.type == pa.float64() else 2.0**24
     numbers = np.asarray(pc.fill_null(keys.cast(pa.float64()), np.nan))
@@ -119,10 +119,10 @@ def _float_to_whole(keys: Any, data_type: Any) -> Keys:
         is_unknown = np.isfinite(numbers) & ~is_sure
         is_whole = is_sure & (np.trunc(numbers) == numbers)
     whole = pa.array(np.where(is_whole, numbers, 0).astype(np.int64))
-    return Keys(_whole_to_whole(_where(is_whole, whole), data_type).values, is_unknown)
+    return ConvertedKeys(_whole_to_whole(_where(is_whole, whole), data_type).values, is_unknown)
 
 
-def _decimal_to_whole(keys: Any, data_type: Any) -> Keys | None:
+def _decimal_to_whole(keys: Any, data_type: Any) -> ConvertedKeys | None:
     decimals = _decimal_to_decimal(keys, pa.decimal128(_LONG_DIGITS, 0))
     if decimals is None:
         return None
@@ -134,26 +134,28 @@ def _decimal_to_whole(keys: Any, data_type: Any) -> Keys | None:
     return _whole_to_whole(_where(fits, decimals.values).cast(pa.int64()), data_type)
 
 
-def _text_to_whole(keys: Any, data_type: Any) -> Keys:
+def _text_to_whole(keys: Any, data_type: Any) -> ConvertedKeys:
     texts = _trimmed(keys)
     is_number = _flags(pc.match_substring_regex(texts, _WHOLE))
     plain = pc.replace_substring_regex(_where(is_number, texts), r"^\+", "")
-    return Keys(_whole_to_whole(plain.cast(pa.int64()), data_type).values, ~is_number)
+    return ConvertedKeys(_whole_to_whole(plain.cast(pa.int64()), data_type).values, ~is_number)
 
 
 # --- to floats -------------------------------------------------------------------------------
 
 
-def _whole_to_float(keys: Any, data_type: Any) -> Keys:
+def _whole_to_float(keys: Any, data_type: Any) -> ConvertedKeys:
     numbers = np.asarray(pc.fill_null(keys.cast(pa.int64()), 0))
     values = pa.array(numbers.astype(np.float64))
     if data_type == pa.float64():
         return _known(_where(_flags(keys.is_valid()), values))
     is_sure = np.abs(numbers) <= 2**24
-    return Keys(_where(_flags(keys.is_valid()) & is_sure, values).cast(data_type), ~is_sure)
+    return ConvertedKeys(
+        _where(_flags(keys.is_valid()) & is_sure, values).cast(data_type), ~is_sure
+    )
 
 
-def _float_to_float(keys: Any, data_type: Any) -> Keys:
+def _float_to_float(keys: Any, data_type: Any) -> ConvertedKeys:
     if keys.type.bit_width <= data_type.bit_width:
         return _known(keys.cast(data_type))
     return _known(_where(_is_single(keys), keys).cast(data_type, safe=False))
@@ -167,31 +169,31 @@ def _is_single(doubles: Any) -> Flags:
     return np.asarray((singles == numbers) | np.isnan(numbers))
 
 
-def _decimal_to_float(keys: Any, data_type: Any) -> Keys:
+def _decimal_to_float(keys: Any, data_type: Any) -> ConvertedKeys:
     # By way of text, which is rounded correctly; arithmetic would be off in the last place.
     return _float_to_float(keys.cast(pa.string()).cast(pa.float64()), data_type)
 
 
-def _text_to_float(keys: Any, data_type: Any) -> Keys:
+def _text_to_float(keys: Any, data_type: Any) -> ConvertedKeys:
     texts = _trimmed(keys)
     is_number = _flags(pc.match_substring_regex(texts, _NUMBER))
     plain = pc.replace_substring_regex(_where(is_number, texts), r"^\+", "")
     doubles = plain.cast(pa.float64())
     if data_type == pa.float64():
-        return Keys(doubles, ~is_number)
+        return ConvertedKeys(doubles, ~is_number)
     # Whether such text is read as 32 or 64 bits depends on a setting of Spark.
     is_sure = is_number & _is_single(doubles)
-    return Keys(_where(is_sure, doubles).cast(data_type, safe=False), ~is_sure)
+    return ConvertedKeys(_where(is_sure, doubles).cast(data_type, safe=False), ~is_sure)
 
 
 # --- to decimals -----------------------------------------------------------------------------
 
 
-def _whole_to_decimal(keys: Any, data_type: Any) -> Keys | None:
+def _whole_to_decimal(keys: Any, data_type: Any) -> ConvertedKeys | None:
     return _decimal_to_decimal(keys.cast(pa.decimal128(_LONG_DIGITS, 0)), data_type)
 
 
-def _decimal_to_decimal(keys: Any, data_type: Any) -> Keys | None:
+def _decimal_to_decimal(keys: Any, data_type: Any) -> ConvertedKeys | None:
     given = keys.type
     scale = max(given.scale, data_type.scale)
     before = max(given.precision - given.scale, data_type.precision - data_type.scale)
@@ -210,26 +212,26 @@ def _decimal_to_decimal(keys: Any, data_type: Any) -> Keys | None:
 # --- to the rest -----------------------------------------------------------------------------
 
 
-def _text_to_day(keys: Any, data_type: Any) -> Keys:
+def _text_to_day(keys: Any, data_type: Any) -> ConvertedKeys:
     texts = _trimmed(keys)
     is_day = _flags(pc.match_substring_regex(texts, _DAY))
     moments = pc.strptime(_where(is_day, texts), "%Y-%m-%d", "s", error_is_null=True)
     # 2024-02-30 becomes another day.
     is_day = is_day & _flags(pc.equal(pc.strftime(moments, "%Y-%m-%d"), texts))
-    return Keys(_where(is_day, moments.cast(data_type)), ~is_day)
+    return ConvertedKeys(_where(is_day, moments.cast(data_type)), ~is_day)
 
 
-def _text_to_flag(keys: Any, _kind: Any) -> Keys:
+def _text_to_flag(keys: Any, _kind: Any) -> ConvertedKeys:
     texts = pc.utf8_lower(_trimmed(keys))
     is_true, is_false = (_flags(pc.equal(texts, pa.scalar(word))) for word in ("true", "false"))
-    return Keys(_where(is_true | is_false, pa.array(is_true)), ~(is_true | is_false))
+    return ConvertedKeys(_where(is_true | is_false, pa.array(is_true)), ~(is_true | is_false))
 
 
 def _trimmed(keys: Any) -> Any:
     return pc.utf8_trim(keys.cast(pa.string()), " ")
 
 
-_CONVERSIONS: dict[tuple[str, str], Callable[[Any, Any], Keys | None]] = {
+_CONVERSIONS: dict[tuple[str, str], Callable[[Any, Any], ConvertedKeys | None]] = {
     ("whole", "whole"): _whole_to_whole,
     ("float", "whole"): _float_to_whole,
     ("decimal", "whole"): _decimal_to_whole,
