@@ -11,10 +11,11 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_predicates import COLUMNS, SCHEMA, predicates, rows
 
+from examples import examples
 from indextables.log.state_schema import PartitionBounds
 from indextables.plan.skipping import bounds_may_match, judge, keep_mask, partition_only
 from indextables.plan.statistics import decode
@@ -150,7 +151,7 @@ def written(draw: st.DrawFn) -> tuple[list[str], list[pa.Table], pa.Table]:
     return partition_columns, tables, files(*entries)
 
 
-@settings(max_examples=500)
+@examples(150, 10_000)
 @given(written=written(), predicate=predicates())
 def test_no_matching_row_is_left_behind(written, predicate):
     partition_columns, tables, log = written
@@ -173,7 +174,7 @@ def test_no_matching_row_is_left_behind(written, predicate):
             assert not is_exact or bool(verdict.whole[number]) == all(answers)
 
 
-@settings(max_examples=200)
+@examples(80, 5_000)
 @given(written=written(), predicate=predicates())
 def test_bounds_of_a_manifest_leave_no_file_behind(written, predicate):
     partition_columns, tables, _ = written

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Oracle
 
+from examples import examples
 from indextables.config import Config
 from indextables.errors import SearchValueError
 from indextables.predicate import (
@@ -124,7 +125,7 @@ options = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, 2_000)
 @given(st.lists(row, max_size=8), st.lists(queries, min_size=1, max_size=8), options)
 def test_three_evaluators_agree(rows, searches, chosen):
     table = pa.Table.from_pylist(rows, SCHEMA)

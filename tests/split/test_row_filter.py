@@ -8,9 +8,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from random_predicates import SCHEMA, duckdb_sql, predicates, rows
 
+from examples import examples
 from indextables.errors import QueryError, UnknownColumnError
 from indextables.predicate import (
     NULL,
@@ -42,7 +43,7 @@ def duck():
         yield connection
 
 
-@settings(max_examples=300)
+@examples(100, 5_000)
 @given(table=rows(), predicate=predicates())
 def test_same_as_duckdb(duck, table, predicate):
     duck.register("rows", table)

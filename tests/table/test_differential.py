@@ -10,24 +10,17 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_predicates import duckdb_sql
 from random_tables import RandomTable, conditions, conditions_with_search, shown, tables
 
+from examples import examples
 from indextables import Table
 from indextables.predicate import Predicate, searches
 from indextables.split.flat import search_rows
 from indextables.split.mapping import Mapping
 from indextables.split.row_filter import evaluate
-
-QUICK = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-
-
-def examples(ordinary: int, long: int) -> settings:
-    """So many examples, by the profile of the run."""
-    is_long = settings.default is not None and settings.default.max_examples > 1000
-    return settings(max_examples=long if is_long else ordinary, suppress_health_check=QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +88,7 @@ def check(table: Table, rows: pa.Table, predicate: Predicate, data: st.DataObjec
     assert shown(some.sort_by("rid").select(columns)) == shown(kept)
 
 
-@examples(200, 16_000)
+@examples(80, 16_000)
 @given(data=st.data())
 def test_index_equals_rows_equals_duckdb(data, database, cache):
     drawn = data.draw(tables())
@@ -114,7 +107,7 @@ def test_index_equals_rows_equals_duckdb(data, database, cache):
         assert sorted(rid for (rid,) in selected) == sorted(flat(predicate, rows, table))
 
 
-@examples(100, 4_000)
+@examples(40, 4_000)
 @given(data=st.data())
 def test_changes_equal_those_of_the_rows(data, cache):
     drawn = data.draw(tables(max_rows=6))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from racing import race_processes, race_threads
 from random_tables import QUERIES, conditions_with_search, shown, tables
@@ -23,15 +23,9 @@ from table_processes import (
     serial,
 )
 
+from examples import examples
 from indextables import Table
 from indextables.errors import QueryError
-
-QUICK = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-
-
-def examples(ordinary: int, long: int) -> settings:
-    is_long = settings.default is not None and settings.default.max_examples > 1000
-    return settings(max_examples=long if is_long else ordinary, suppress_health_check=QUICK)
 
 
 def best(table, text):
@@ -43,7 +37,7 @@ def best(table, text):
     return found["rid"].to_pylist(), found["_score"].to_pylist()
 
 
-@examples(60, 3_000)
+@examples(30, 3_000)
 @given(data=st.data())
 def test_nothing_changes_but_the_files(data, config):
     drawn = data.draw(tables())

@@ -80,6 +80,15 @@ def test_the_position_of_the_mistake(table):
     with pytest.raises(SearchValueError, match="at position 11") as caught:
         table.search("title:x n:>abc")
     assert caught.value.position == 11
+    for query, position in {
+        "title:abc AND n:abc": 16,
+        "title:(abc OR 7) n:7 n:[1 TO abc]": 29,
+        'title:abc n: IN [5 abc "7"]': 19,
+        'title:abc (x OR n:"abc"^2)': 19,
+    }.items():
+        with pytest.raises(SearchValueError, match=f"at position {position} ") as caught:
+            table.search(query)
+        assert caught.value.position == position
     with pytest.raises(SearchValueError):
         table.scan(where="n indexquery 'abc'")
 

@@ -8,11 +8,12 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, given
 from hypothesis import strategies as st
 from random_tables import RandomTable, can_answer, conditions_with_search, search, shown, tables
 from xrefs import ALWAYS, cover, link, sources
 
+from examples import examples
 from indextables import Table
 from indextables.predicate import And, Column, Compare, In, Or, Predicate
 from indextables.xref.pool import dull_questions, failures
@@ -25,12 +26,6 @@ OPTIONS: list[dict[str, object]] = [
     {"xref.storage.compressionEnabled": False},
 ]
 NEVER = {"spark.indextables.xref.query.enabled": False}
-
-
-def examples(ordinary: int, long: int) -> settings:
-    """So many examples, by the profile of the run."""
-    is_long = settings.default is not None and settings.default.max_examples > 1000
-    return settings(max_examples=long if is_long else ordinary, suppress_health_check=QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +75,7 @@ def cover_somehow(table: Table, data: st.DataObject, rows: pa.Table) -> None:
             link(table, tiers, [split.path for split in some])
 
 
-@examples(200, 10_000)
+@examples(70, 10_000)
 @given(data=st.data())
 def test_rows_with_xrefs_are_rows_without(data, cache):
     drawn = data.draw(tables())
@@ -179,7 +174,7 @@ def may_match(node: Predicate, rows: list[dict[str, object]]) -> bool:
             return any(node.text in str(row["t"] or "").split() for row in rows)
 
 
-@examples(100, 2_000)
+@examples(40, 2_000)
 @given(data=st.data())
 def test_no_split_is_kept_that_its_terms_rule_out(data, cache):
     chunks = data.draw(st.lists(st.lists(ROW, min_size=1, max_size=3), min_size=1, max_size=5))

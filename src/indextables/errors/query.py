@@ -59,16 +59,23 @@ class SearchValueError(QueryError):
     """A search asks a field for something that is no value of its type."""
 
     def __init__(
-        self, field: str, found: str, *, expected: str, query: str = "", text: str = ""
+        self,
+        field: str,
+        found: str,
+        *,
+        expected: str,
+        query: str = "",
+        text: str = "",
+        at: int = 0,
     ) -> None:
         self.field = field
         self.found = found
         self.expected = expected
         self.query = query
-        position = query.find(text) if text else -1
+        position = query.find(text, at) if text else -1
         self.position = None if position < 0 else position
-        at = "" if position < 0 else f" at position {position}"
-        within = f"{at} of the search query {query[:100]!r}" if query else ""
+        place = "" if position < 0 else f" at position {position}"
+        within = f"{place} of the search query {query[:100]!r}" if query else ""
         super().__init__(f"The field '{field}' cannot be {found}{within}. Write {expected}.")
 
 

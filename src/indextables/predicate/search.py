@@ -11,10 +11,16 @@ A search is true or false, never null: a row whose field is null has no words.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+
+def _position() -> Any:
+    """Where the query says it, for messages: nodes that ask the same are equal anywhere."""
+    return dataclasses.field(default=0, compare=False, repr=False, kw_only=True)
 
 
 class Jolly(enum.Enum):
@@ -32,6 +38,7 @@ class Term:
 
     field: str | None
     text: str
+    at: int = _position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,7 @@ class Phrase:
     text: str
     slop: int = 0
     prefix: bool = False
+    at: int = _position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,7 @@ class Wildcard:
 
     field: str | None
     parts: tuple[str | Jolly, ...]
+    at: int = _position()
 
     @property
     def prefix(self) -> str:
@@ -74,6 +83,7 @@ class Fuzzy:
     field: str | None
     text: str
     distance: int
+    at: int = _position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,7 @@ class Range:
     upper: str | None
     include_lower: bool = True
     include_upper: bool = True
+    at: int = _position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,7 @@ class TermSet:
 
     field: str | None
     values: tuple[str, ...]
+    at: int = _position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +112,7 @@ class Exists:
     """The field has a value: `field:*`."""
 
     field: str | None
+    at: int = _position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +121,7 @@ class Regex:
 
     field: str | None
     pattern: str
+    at: int = _position()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -35,6 +36,7 @@ from indextables.predicate.names import resolve_field
 from indextables.predicate.pattern_size import MAX_REPEATED, repeated_size
 from indextables.predicate.search import (
     All,
+    Boolean,
     Boost,
     Exists,
     Phrase,
@@ -244,6 +246,11 @@ class _Parser(Scanner):
         return True
 
     def value(self, field: str | None) -> SearchNode:
+        start = self.at
+        node = self.unplaced_value(field)
+        return node if isinstance(node, (All, Boolean, Boost)) else replace(node, at=start)
+
+    def unplaced_value(self, field: str | None) -> SearchNode:
         c = self.peek()
         if c in ('"', "'"):
             return self.phrase(field)

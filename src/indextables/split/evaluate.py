@@ -7,21 +7,26 @@ question. The same evaluation serves a split on disk and rows in memory: both ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import tantivy
 
+from indextables.predicate import Phrase, Term, TermSet
 from indextables.split.compile import Compiler
 from indextables.split.engine import with_stack
 from indextables.split.json_words import values_have_words
 from indextables.split.leaves import ArrowColumn
+from indextables.split.mapping import FieldMapping
 from indextables.split.memory_index import Rows
-from indextables.split.query import Boosted, Combined, Every, Leaf, Query, levels
+from indextables.split.query import Boosted, Combined, Every, Leaf, Query, any_of, levels
 from indextables.split.query_values import type_at
 from indextables.split.rowwise import Mask, rowwise
+
+_VALUES = frozenset(("i64", "f64", "bool", "date", "timestamp", "decimal"))
+"""Kinds of fields whose values are compared; a text is one of them or matches nothing."""
 
 
 class Source(Protocol):
@@ -77,18 +82,60 @@ def _combined(query: Combined, source: Source, within: Mask) -> Mask:
         for child in _cheapest_first(query.must, source):
             result = _evaluate(child, source, result)
     elif query.should:
-        result = np.zeros_like(within)
-        for child in _cheapest_first(query.should, source):
-            result = result | _evaluate(child, source, within & ~result)
+        result = _any(query.should, source, within)
     else:
         return np.zeros_like(within)
-    for child in _cheapest_first(query.must_not, source):
-        result = result & ~_evaluate(child, source, result)
+    if query.must_not:
+        result = result & ~_any(query.must_not, source, result)
     return result
 
 
 def _cheapest_first(children: Sequence[Query], source: Source) -> list[Query]:
     return sorted(children, key=lambda child: source.compiler.compile(child) is None)
+
+
+def _any(children: Sequence[Query], source: Source, within: Mask) -> Mask:
+    """The rows of `within` that match one of several queries.
+
+    However many there are, the index is asked once, and each column of values is read once.
+    """
+    indexed: list[Query] = []
+    others: list[Query] = []
+    for child in _alternatives(children):
+        (others if source.compiler.compile(child) is None else indexed).append(child)
+    result = np.zeros_like(within)
+    if indexed:
+        together = any_of(indexed)
+        result = with_stack(levels(together), lambda: _evaluate(together, source, within))
+    for child in _by_column(others):
+        result = result | _evaluate(child, source, within & ~result)
+    return result
+
+
+def _alternatives(children: Sequence[Query]) -> Iterator[Query]:
+    for child in children:
+        match child:
+            case Combined(must=(), must_not=()) if child.should:
+                yield from _alternatives(child.should)
+            case Boosted(child=inner):
+                yield from _alternatives([inner])
+            case _:
+                yield child
+
+
+def _by_column(queries: Sequence[Query]) -> Iterator[Query]:
+    """The same alternatives; those that ask one column for values become one leaf."""
+    values: dict[FieldMapping, list[str]] = {}
+    for query in queries:
+        match query:
+            case Leaf(
+                field=field, node=Term(text=text) | Phrase(text=text, prefix=False), path=()
+            ) if field.kind in _VALUES:
+                values.setdefault(field, []).append(text)
+            case _:
+                yield query
+    for field, texts in values.items():
+        yield Leaf(field, TermSet(None, tuple(dict.fromkeys(texts))))
 
 
 def leaf_rows(leaf: Leaf, source: Source, within: Mask) -> Mask:

@@ -34,7 +34,9 @@ def check_values(
         raise SearchValueError(shown, "a pattern or fuzzy term", expected=form, query=query)
     for text in texts:
         if not (parse_addresses(text) if inner is None else is_value(text, inner)):
-            raise SearchValueError(shown, repr(text), expected=form, query=query, text=text)
+            raise SearchValueError(
+                shown, repr(text), expected=form, query=query, text=text, at=node.at
+            )
 
 
 def _texts(node: FieldNode, *, patterns: bool = False) -> list[str] | None:

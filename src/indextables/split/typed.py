@@ -41,6 +41,8 @@ _BOUNDS: dict[pa.DataType, tuple[int, int]] = {
     pa.int64(): (-(2**63), 2**63 - 1),
 }
 _INT64 = _BOUNDS[pa.int64()]
+_FEW = 8
+"""More values than these are looked up in a table of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,10 @@ def clip(interval: Interval, limits: tuple[int, int] = _INT64) -> Interval | Non
 def matches(values: ArrowColumn, wanted: list[Interval]) -> npt.NDArray[np.bool_]:
     """Which values lie in one of the intervals; null and NaN never do."""
     result = np.zeros(len(values), dtype=np.bool_)
+    if len(wanted) > _FEW:
+        points = [interval.low for interval in wanted if interval.low == interval.high]
+        result |= _among(values, points)
+        wanted = [interval for interval in wanted if interval.low != interval.high]
     for interval in wanted:
         found = (
             _in_float_interval(values, interval)
@@ -205,6 +211,31 @@ def matches(values: ArrowColumn, wanted: list[Interval]) -> npt.NDArray[np.bool_
         if found is not None:
             result |= np.asarray(pc.fill_null(found, False))
     return result
+
+
+def _among(values: ArrowColumn, points: list[int | float]) -> npt.NDArray[np.bool_]:
+    """Which values are one of many, all compared at once."""
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        limit = 10**kind.precision - 1
+        known = [_bound(p, kind).as_py() for p in points if -limit <= p <= limit]
+        found: Any = pc.is_in(values, value_set=pa.array(known, kind))
+        return np.asarray(pc.fill_null(found, False))
+    if pa.types.is_floating(kind):
+        return np.isin(values.to_numpy(zero_copy_only=False), np.array(points, np.float64))
+    values = _as_integers(values)
+    low, high = _BOUNDS[values.type]
+    known = [int(p) for p in points if low <= p <= high]
+    found = pc.is_in(values, value_set=pa.array(known, values.type))
+    return np.asarray(pc.fill_null(found, False))
+
+
+def _as_integers(values: ArrowColumn) -> ArrowColumn:
+    if pa.types.is_date(values.type):
+        return values.cast(pa.int32())
+    if pa.types.is_timestamp(values.type):
+        return values.cast(pa.int64())
+    return values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
 
 
 def _in_float_interval(values: ArrowColumn, interval: Interval) -> ArrowColumn:
@@ -220,12 +251,7 @@ def _in_integer_interval(values: ArrowColumn, interval: Interval) -> ArrowColumn
         limit = 10**kind.precision - 1
         clipped = clip(interval, (-limit, limit))
     else:
-        if pa.types.is_date(kind):
-            values = values.cast(pa.int32())
-        elif pa.types.is_timestamp(kind):
-            values = values.cast(pa.int64())
-        elif pa.types.is_boolean(kind):
-            values = values.cast(pa.int8())
+        values = _as_integers(values)
         clipped = clip(interval, _BOUNDS[values.type])
     if clipped is None:
         return None
