@@ -117,7 +117,23 @@ examples are one session: each uses what those before it made.
 """
 
 _PYTHON_NAMES = {
-    indextables: ("Table", "enable", "session", "indexquery", "indexqueryall", "snippet"),
+    indextables: (
+        "Table",
+        "write_table",
+        "enable",
+        "session",
+        "indexquery",
+        "indexqueryall",
+        "snippet",
+        "Written",
+        "Merged",
+        "Dropped",
+        "Purged",
+        "Truncated",
+        "Repaired",
+        "Prewarmed",
+        "Check",
+    ),  # fmt: skip
     ariadne: ("Index", "join", "IndexCatalog", "IndexSummary", "UpdateResult", "Located", "Step"),
 }
 _PYTHON_SECTIONS = {ariadne: _ARIADNE}

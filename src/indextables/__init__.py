@@ -17,14 +17,30 @@ from indextables import errors
 from indextables.errors import IndexTablesError
 
 if TYPE_CHECKING:
+    from indextables.jobs.commit_write import Written
+    from indextables.jobs.merge_splits import Merged
+    from indextables.jobs.partitions import Dropped
+    from indextables.jobs.prewarm import Prewarmed
+    from indextables.jobs.purge import Purged
+    from indextables.jobs.repair import Repaired
+    from indextables.jobs.truncate_history import Truncated
+    from indextables.jobs.verify import Check
     from indextables.spark.functions import indexquery, indexqueryall, snippet
     from indextables.spark.session import enable, session
     from indextables.table import Table, write_table
 
 __version__ = "0.1.0"
 __all__ = [
+    "Check",
+    "Dropped",
     "IndexTablesError",
+    "Merged",
+    "Prewarmed",
+    "Purged",
+    "Repaired",
     "Table",
+    "Truncated",
+    "Written",
     "__version__",
     "enable",
     "errors",
@@ -37,6 +53,14 @@ __all__ = [
 
 # Loaded when first used, so that importing the package costs milliseconds.
 _LAZY = {
+    "Check": "indextables.jobs.verify",
+    "Dropped": "indextables.jobs.partitions",
+    "Merged": "indextables.jobs.merge_splits",
+    "Prewarmed": "indextables.jobs.prewarm",
+    "Purged": "indextables.jobs.purge",
+    "Repaired": "indextables.jobs.repair",
+    "Truncated": "indextables.jobs.truncate_history",
+    "Written": "indextables.jobs.commit_write",
     "Table": "indextables.table",
     "enable": "indextables.spark.session",
     "indexquery": "indextables.spark.functions",
