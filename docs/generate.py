@@ -133,7 +133,7 @@ _PYTHON_NAMES = {
         "Repaired",
         "Prewarmed",
         "Check",
-    ),  # fmt: skip
+    ),
     ariadne: ("Index", "join", "IndexCatalog", "IndexSummary", "UpdateResult", "Located", "Step"),
 }
 _PYTHON_SECTIONS = {ariadne: _ARIADNE}
