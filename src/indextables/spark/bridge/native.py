@@ -38,7 +38,13 @@ from indextables.storage.local import LocalStore
 _MOST_INDEXES = 32
 _MOST_CHECKED = 100_000
 _BLOCK = 128 << 20
-_OPTIONS = {"parquet.page.verify-checksum.enabled": "true"}
+_OPTIONS = {
+    "parquet.page.verify-checksum.enabled": "true",
+    # Row groups of 8,192 rows have few pages. Looking at their dictionaries and page indexes after
+    # their bounds takes up to half as long as the scan itself, and seldom leaves anything out.
+    "parquet.filter.dictionary.enabled": "false",
+    "parquet.filter.columnindex.enabled": "false",
+}
 
 
 def is_worth_an_index(predicate: Predicate, snapshot: Snapshot) -> bool:
@@ -89,9 +95,9 @@ class NativeScans:
             return None  # meant for other sources; a split is never passed over
         return cls(java, store.uri, snapshot)
 
-    def in_reading_order(self, schema: JavaObject) -> JavaObject:
+    def in_reading_order(self, schema: JavaObject, columns: Sequence[str]) -> JavaObject:
         """The columns as Spark's reader gives them: those that are folders come last."""
-        folders, names = self.snapshot.partition_columns, list(schema.fieldNames())
+        folders, names = self.snapshot.partition_columns, list(columns)
         given = [n for n in names if n not in folders] + [n for n in folders if n in names]
         if given == names:
             return schema
@@ -99,11 +105,15 @@ class NativeScans:
         return self.java.struct_type(StructType([wanted[name] for name in given]))
 
     def scan(
-        self, tasks: Sequence[SplitTask], schema: JavaObject, filters: JavaObject | None
+        self,
+        tasks: Sequence[SplitTask],
+        schema: JavaObject,
+        columns: Sequence[str],
+        filters: JavaObject | None,
     ) -> JavaObject:
         """Spark's scan of the files of these tasks; filters skip parts of them."""
         java, snapshot = self.java, self.snapshot
-        self._check(tasks, schema)
+        self._check(tasks, columns)
         full = java.struct_type(spark_schema(snapshot.schema))
         stored = [f for f in snapshot.schema if f.name not in snapshot.partition_columns]
         options = java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap")(
@@ -119,14 +129,13 @@ class NativeScans:
             options,
         )
         if filters is not None:
-            every = (filters.apply(number) for number in range(filters.size()))
-            builder.pushFilters(java.seq([one for one in every if not _is_of_floats(one)]))
+            builder.pushFilters(filters)
         builder.pruneColumns(schema)
         return builder.build()
 
-    def _check(self, tasks: Sequence[SplitTask], schema: JavaObject) -> None:
+    def _check(self, tasks: Sequence[SplitTask], columns: Sequence[str]) -> None:
         folders = self.snapshot.partition_columns
-        columns = tuple(name for name in schema.fieldNames() if name not in folders)
+        stored = tuple(name for name in columns if name not in folders)
 
         def check(task: SplitTask) -> None:
             try:
@@ -135,7 +144,7 @@ class NativeScans:
                 return  # Spark's reader names the file that it cannot open
             version = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
             place = (task.path, task.size, task.footer_start, task.footer_end)
-            _check_split(self.root, place, columns, version)
+            _check_split(self.root, place, stored, version)
 
         LocalRunner(os.cpu_count() or 1).map(check, tasks)
 
@@ -203,12 +212,6 @@ def file_index(
         java.session, java.seq(paths), scala_options, java.some(schema), cache, java.none, java.none
     )
     return index, cache
-
-
-def _is_of_floats(filter_: JavaObject) -> bool:
-    """Whether a filter looks at floats. Arrow's bounds leave out NaN, to Spark the greatest."""
-    text = filter_.toJSON()
-    return '"double"' in text or '"float"' in text
 
 
 def _has_empty_values(snapshot: Snapshot) -> bool:
