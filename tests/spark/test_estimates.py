@@ -7,7 +7,9 @@ import re
 import pyarrow as pa
 import pytest
 
-from indextables.predicate import TRUE
+from indextables.predicate import TRUE, Column
+from indextables.predicate.coercion import is_in
+from indextables.spark.bridge import on_driver
 from indextables.spark.bridge.pruning import _understood
 
 
@@ -85,14 +87,57 @@ def test_equality_uses_the_index_only_where_it_narrows(spark, table, where, way)
     assert not re.search("Py4J", plan_of(frame))
 
 
+class Keys:
+    """A condition of Spark's for keys of a join; to fetch one of them is a mistake."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def name(self):
+        return "IN"
+
+    def toString(self):  # noqa: N802
+        return f"n IN ({', '.join(map(str, self.keys))})"
+
+    def children(self):
+        return [Reference(), *[None] * len(self.keys)]
+
+
+class Reference:
+    """A reference to the column `n`."""
+
+    def getClass(self):  # noqa: N802
+        return self
+
+    def getSimpleName(self):  # noqa: N802
+        return "FieldReference"
+
+    def fieldNames(self):  # noqa: N802
+        return ["n"]
+
+
 def test_many_keys_of_a_join_are_not_fetched_one_by_one():
-    class Keys:
-        """A condition of Spark's whose keys must stay where they are."""
+    schema = pa.schema([("n", pa.int64())])
+    assert _understood(Keys([1] * 10_000), schema) == TRUE
+    assert _understood(Keys([7]), schema) == is_in(Column(("n",)), pa.int64(), [7])
+    assert _understood(Keys([-1, 20]), schema) == is_in(Column(("n",)), pa.int64(), [-1, 20])
 
-        def name(self):
-            return "IN"
 
-        def children(self):
-            return [None] * 10_000
+def test_frequent_values_are_counted_in_one_split(spark, table, monkeypatch):
+    asked = []
+    original = on_driver._most_matching
 
-    assert _understood(Keys(), pa.schema([("n", pa.int64())])) == TRUE
+    def counted(condition, searcher):
+        asked.append(searcher.split.path)
+        return original(condition, searcher)
+
+    monkeypatch.setattr(on_driver, "_most_matching", counted)
+    spark.conf.set("spark.indextables.read.driver.maxRows", "10")
+    spark.conf.set("spark.indextables.read.driver.maxAggregatedRows", "100")
+    try:
+        frame = spark.read.format("indextables").load(table).where("mode = 'frequent'")
+        assert "ParquetScan" in plan_of(frame)
+    finally:
+        spark.conf.unset("spark.indextables.read.driver.maxRows")
+        spark.conf.unset("spark.indextables.read.driver.maxAggregatedRows")
+    assert len(set(asked)) == 1

@@ -299,3 +299,74 @@ def test_concurrent_writers(spark, disturbed, sql):
     spark.sql(statement)
     left = Table.open(uri).scan()["id"].to_pylist()
     assert sorted(left) == ([9] if sql.startswith("DELETE") else [1, 9])
+
+
+# --- fields of structs -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nested(spark, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("nested") / "t")
+    spark.sql(
+        f"CREATE TABLE indextables.`{path}` "
+        "(id int, s struct<a: bigint, `B c`: struct<d: string, e: int>>, l array<struct<x: int>>)"
+    )
+    spark.sql(f"""INSERT INTO indextables.`{path}` VALUES
+        (1, named_struct('a', 1, 'B c', named_struct('d', 'x', 'e', 10)),
+         array(named_struct('x', 1))),
+        (2, named_struct('a', NULL, 'B c', NULL), NULL), (3, NULL, NULL)""")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("assignments", "args", "expected"),
+    [
+        ("s.a = 7", None, [(7, ("x", 10)), (7, None), (7, None)]),
+        ("s.a = id + 1, id = 9", None, [(2, ("x", 10)), (3, None), (4, None)]),
+        ("S.`b c`.E = s.a", None, [(1, ("x", 1)), (None, (None, None)), (None, (None, None))]),
+        ("s.`B c`.d = :d, s.a = :a", {"a": 5, "d": "y"},
+         [(5, ("y", 10)), (5, ("y", None)), (5, ("y", None))]),
+        ("s.`B c`.d = ?, s.a = ?", ["y", 5], [(5, ("y", 10)), (5, ("y", None)), (5, ("y", None))]),
+        ("t.s.a = upper(t.s.`B c`.d) IS NULL", None, "DATATYPE|CAST|cast|INCOMPATIBLE"),
+        ("s.a = 1, s.a = 2", None, "twice"),
+        ("s = NULL, s.a = 2", None, "twice"),
+        ("s.nope = 1", None, "nope"),
+        ("l.x = 1", None, "struct"),
+        ("s.a = DEFAULT", None, "DEFAULT"),
+    ],
+)  # fmt: skip
+def test_fields_of_structs_are_assigned(spark, nested, assignments, args, expected):
+    table = f"indextables.`{nested}`"
+    spark.sql(f"RESTORE INDEXTABLES {table} TO VERSION 1")
+    text = f"UPDATE {table} AS t SET {assignments}"
+    if isinstance(expected, str):
+        with pytest.raises(Exception, match=expected):
+            spark.sql(text, args=args).collect()
+        return
+    spark.sql(text, args=args).collect()
+    found = spark.sql(f"SELECT s.a, s.`B c` FROM {table} ORDER BY l IS NULL, s.a, id").collect()
+    plain = [(row[0], None if row[1] is None else tuple(row[1])) for row in found]
+    assert sorted(plain, key=repr) == sorted(expected, key=repr)
+    assert spark.sql(f"SELECT l[0].x FROM {table} WHERE l IS NOT NULL").collect()[0][0] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "left"),
+    [
+        ("DELETE FROM IDENTIFIER('indextables.' || :t) WHERE upper(name) = :n", {"n": "A"}, 7),
+        ("DELETE FROM IDENTIFIER(?) WHERE length(name) = ?", ["TABLE", 3], 9),
+        ("DELETE FROM IDENTIFIER(:full)", {}, 0),
+        ("UPDATE IDENTIFIER(:full) AS x SET name = upper(x.name) WHERE id + 1 = 3", {}, 11),
+    ],
+)
+def test_a_table_may_be_named_by_an_expression(spark, table, text, args, left):
+    if not table.startswith("indextables."):
+        pytest.skip("one catalog is enough")
+    restored(spark, table)
+    own = {"t": table.partition(".")[2], "full": table}
+    if isinstance(args, list):
+        given = [table, *args[1:]]
+    else:
+        given = {name: own[name] for name in own if f":{name}" in text} | args
+    spark.sql(text, args=given).collect()
+    assert len(rows(spark, table)) == left

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.predicate import Column, Compare, In, IsNull, StartsWith
-from indextables.split.propose import propose
+from indextables.split.propose import count_proposed, propose
 
 LONG = "z" * 70_000
 TABLE = pa.table(
@@ -44,8 +44,10 @@ CASES = [
 
 @pytest.mark.parametrize(("predicate", "expected"), CASES, ids=lambda p: str(p)[:40])
 def test_proposals(make, predicate, expected):
-    found = propose(predicate, make(TABLE, OPTIONS))
+    searcher = make(TABLE, OPTIONS)
+    found = propose(predicate, searcher)
     assert (None if found is None else found.tolist()) == expected
+    assert count_proposed(predicate, searcher) == (None if expected is None else len(expected))
 
 
 def test_a_prefix_is_proposed_unless_a_value_is_too_long_for_the_index(make):

@@ -81,6 +81,20 @@ def test_every_type_comes_back_identical_in_every_reader(tmp_path):
     assert not written.path.parent.exists()
 
 
+@pytest.mark.parametrize(
+    ("digits", "stored"), [(9, "INT32"), (18, "INT64"), (19, "FIXED_LEN_BYTE_ARRAY")]
+)
+def test_decimals_are_stored_as_the_numbers_that_spark_stores(make, digits, stored):
+    values = [Decimal("1.25"), None, Decimal("-9.99")]
+    table = pa.table({"d": pa.array(values, pa.decimal128(digits, 2))})
+    searcher = make(table)
+    parquet = searcher.split.footer.parquet
+    chunk = parquet.row_group(0).column(0)
+    assert chunk.physical_type == stored
+    assert (chunk.statistics.min, chunk.statistics.max) == (values[2], values[0])
+    assert searcher.read_rows(np.array([2, 1, 0]), ["d"])["d"].to_pylist() == values[::-1]
+
+
 def test_rows_come_back_through_the_reader_and_are_searchable(make):
     searcher = make(TYPES)
     names = TYPES.schema.names

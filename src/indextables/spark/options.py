@@ -137,7 +137,7 @@ class SourceOptions:
         if path is None:
             if len(self.paths) != 1:
                 raise ConfigError(
-                    "Say which table: load(path), save(path) or option('path', …)."
+                    "'path' is not specified: load(path), save(path) or option('path', …) names it."
                     if not self.paths
                     else f"Only one table can be written at once, not {', '.join(self.paths)}."
                 )

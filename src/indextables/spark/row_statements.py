@@ -35,7 +35,9 @@ from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
 from indextables.spark.access import TableAccess
 from indextables.spark.data_source import NAME
+from indextables.spark.struct_fields import Place, new_value, place_of
 from indextables.sql.assigned import Assigned, split_assignments
+from indextables.sql.calls import quoted
 from indextables.sql.forms import words_of
 from indextables.sql.statements import DeleteRows, UpdateRows
 from indextables.table import Table
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
     from indextables.spark.readwriter import Bridge
 
+_ASSIGNED = "_indextables_assigned_"
 _DEFAULT = "CURRENT_DEFAULT"
 _CHARACTERS = "__CHAR_VARCHAR_TYPE_STRING"
 Query = Callable[[str], "DataFrame"]
@@ -98,15 +101,25 @@ def update_rows(
 ) -> Written:
     """Write the rows that a query computes in place of those that it names."""
     given = split_assignments(statement.set)
-    assigned = {_column(one, statement, snapshot): one for one in given}
+    places = [_place(one, statement, snapshot) for one in given]
+    # In the order of the statement: its parameters may count by position.
+    values = [
+        f"({_value(one, place, snapshot)}) AS {_ASSIGNED}{number}"
+        for number, (one, place) in enumerate(zip(given, places, strict=True))
+    ]
+    qualifier = f"{quoted(statement.alias)}." if statement.alias else ""
+    unchanged = [f"{qualifier}{quoted(name)}" for name in names_of(snapshot).shown.names]
+    assigned = {place: f"{_ASSIGNED}{number}" for number, place in enumerate(places)}
     if len(assigned) < len(given):
         raise ExpressionError(statement.set, "it assigns a column twice")
-    # In the order of the statement: its parameters may count by position.
-    columns = [f"({_value(one, n, snapshot)}) AS {_quoted(n)}" for n, one in assigned.items()]
-    columns += [_quoted(name) for name in names_of(snapshot).shown.names if name not in assigned]
-    columns += _identity(snapshot)
-    source = _source(statement, snapshot)
-    rows = query(f"{statement.ctes} SELECT {', '.join(columns)} FROM {source}")
+    columns = [
+        f"{new_value((f.name,), f.type, assigned, statement.set)} AS {quoted(f.name)}"
+        for f in names_of(snapshot).shown
+    ]
+    identity = _identity(snapshot)
+    inner = f"SELECT {', '.join([*values, *unchanged, *identity])} FROM "
+    inner += _source(statement, snapshot)
+    rows = query(f"{statement.ctes} SELECT {', '.join([*columns, *identity])} FROM ({inner})")
     job = plan_row_change(
         access.view(snapshot),
         reads_again=_reads_again(statement),
@@ -120,8 +133,8 @@ def update_rows(
 
 def _source(statement: DeleteRows | UpdateRows, snapshot: Snapshot) -> str:
     parts = statement.table.name or (NAME, snapshot.uri)
-    name = ".".join(map(_quoted, parts))
-    alias = f" AS {_quoted(statement.alias)}" if statement.alias else ""
+    name = ".".join(map(quoted, parts))
+    alias = f" AS {quoted(statement.alias)}" if statement.alias else ""
     where = f" WHERE ({statement.where})" if statement.where else ""
     return f"{name} VERSION AS OF {snapshot.version}{alias}{where}"
 
@@ -148,28 +161,23 @@ def _reads_again(statement: DeleteRows | UpdateRows) -> bool:
 # --- assignments -------------------------------------------------------------------------------
 
 
-def _column(one: Assigned, statement: UpdateRows, snapshot: Snapshot) -> str:
-    """The column that an assignment is to, by any of the names that it has in the statement."""
+def _place(one: Assigned, statement: UpdateRows, snapshot: Snapshot) -> Place:
+    """The column or field that an assignment is to, by any of its names in the statement."""
     qualifier = (statement.alias,) if statement.alias else statement.table.name
     name = one.name
     for length in range(1, min(len(qualifier), len(name) - 1) + 1):
         if _lower(name[:length]) == _lower(qualifier[-length:]):
             name = name[length:]
             break
-    names = names_of(snapshot).shown.names
-    found = [known for known in names if known.lower() == name[0].lower()]
-    exact = [known for known in found if known == name[0]]
-    if not found:
-        raise UnknownColumnError(".".join(one.name), available=names)
-    if len(name) > 1:
-        raise ExpressionError(".".join(one.name), "only whole columns are assigned")
-    return (exact or found)[0]
+    return place_of(name, names_of(snapshot).shown)
 
 
-def _value(one: Assigned, name: str, snapshot: Snapshot) -> str:
+def _value(one: Assigned, place: Place, snapshot: Snapshot) -> str:
     if not one.is_default:
         return one.value
-    return str(_metadata(names_of(snapshot).shown.field(name)).get(_DEFAULT, "NULL"))
+    if len(place) > 1:
+        raise ExpressionError(".".join(place), "a field of a struct has no DEFAULT")
+    return str(_metadata(names_of(snapshot).shown.field(place[0])).get(_DEFAULT, "NULL"))
 
 
 def _metadata(field: Any) -> dict[str, Any]:
@@ -180,7 +188,3 @@ def _metadata(field: Any) -> dict[str, Any]:
 
 def _lower(parts: tuple[str, ...] | tuple[str | None, ...]) -> list[str]:
     return [str(part).lower() for part in parts]
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

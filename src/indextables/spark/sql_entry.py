@@ -31,6 +31,7 @@ from indextables.errors import (
     SearchCallError,
 )
 from indextables.predicate.operators import ALL_FIELDS
+from indextables.spark.identifier_clause import with_name
 from indextables.spark.time_travel import rooted
 from indextables.sql.forms import Target
 from indextables.sql.search_calls import Arguments, Row, needs_row, prepare
@@ -152,6 +153,9 @@ def _sql(
 def _ours_or_prepared(
     original: Callable[..., DataFrame], spark: SparkSession, text: str, args: Arguments
 ) -> DataFrame:
+    text, args = with_name(
+        text, args, lambda name, own: original(spark, f"SELECT {name}", own).collect()[0][0]
+    )
     statement = parse(text)
 
     def query(text: str) -> DataFrame:

@@ -35,6 +35,18 @@ def propose(condition: Condition, searcher: SplitSearcher) -> Rows | None:
 
     `DamagedIndexError` if the index cannot be read: scan the rows then.
     """
+    query = _question(condition, searcher)
+    return None if query is None else searcher.source().index_rows(query)
+
+
+def count_proposed(condition: Condition, searcher: SplitSearcher) -> int | None:
+    """How many rows `propose` has, which an index tells without naming them."""
+    query = _question(condition, searcher)
+    return None if query is None else searcher.source().index.searcher.count(query)
+
+
+def _question(condition: Condition, searcher: SplitSearcher) -> tantivy.Query | None:
+    """What to ask the index of a split."""
     match condition:
         case Compare(op="=" | "<=>", column=column, value=str(text)):
             return _equal(column, (text,), searcher)
@@ -46,18 +58,18 @@ def propose(condition: Condition, searcher: SplitSearcher) -> Rows | None:
             return None
 
 
-def _beginning(column: Column, text: str, searcher: SplitSearcher) -> Rows | None:
+def _beginning(column: Column, text: str, searcher: SplitSearcher) -> tantivy.Query | None:
     field = _field(column, searcher)
     # A value that is too long for the index may begin with anything.
     dropped = searcher.split.info.too_long
     if field is None or field.kind != "string" or field.name in dropped:
         return None
-    source = searcher.source()
+    if _may_be_dropped(text, field):
+        return None
     try:
-        query = source.compiler.leaf(Leaf(field, Wildcard(None, (text, Jolly.MANY))))
+        return searcher.source().compiler.leaf(Leaf(field, Wildcard(None, (text, Jolly.MANY))))
     except TooManyExpansionsError:
         return None  # nobody asked for an expansion: comparing the rows is fine
-    return None if query is None or _may_be_dropped(text, field) else source.index_rows(query)
 
 
 def _field(column: Column, searcher: SplitSearcher) -> FieldMapping | None:
@@ -70,7 +82,7 @@ def _field(column: Column, searcher: SplitSearcher) -> FieldMapping | None:
     return field if field is not None and field.field else None
 
 
-def _equal(column: Column, texts: tuple[str, ...], searcher: SplitSearcher) -> Rows | None:
+def _equal(column: Column, texts: tuple[str, ...], searcher: SplitSearcher) -> tantivy.Query | None:
     field = _field(column, searcher)
     if field is None or len(texts) > _MAX_VALUES:
         return None
@@ -79,7 +91,7 @@ def _equal(column: Column, texts: tuple[str, ...], searcher: SplitSearcher) -> R
     known = [(tantivy.Occur.Should, query) for query in queries if query is not None]
     if len(known) < len(queries):
         return None
-    return source.index_rows(tantivy.Query.boolean_query(known))
+    return tantivy.Query.boolean_query(known)
 
 
 def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query | None:

@@ -218,6 +218,8 @@ class SplitWriter:
             write_page_index=True,
             write_page_checksum=True,
             store_schema=True,
+            # As Spark does: its reader takes whole numbers twice as fast as bytes.
+            store_decimal_as_integer=True,
         )
 
     def close(self) -> WrittenSplit:

@@ -26,6 +26,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.spark.access import TableAccess, invalidate_logs
 from indextables.spark.bridge.constraints import declared_constraints
 from indextables.spark.bridge.jvm import V2, JavaObject, implements
+from indextables.spark.bridge.kept import kept
 from indextables.spark.bridge.named_catalog import NamedCatalog
 from indextables.spark.bridge.replacement import check_replacement
 from indextables.spark.bridge.table import BridgedTable
@@ -336,11 +337,10 @@ class Catalog(NamedCatalog):
 
     # --- Java --------------------------------------------------------------------------------
 
-    def _table(
-        self, identifier: JavaObject, access: TableAccess, snapshot: Snapshot
-    ) -> BridgedTable:
+    def _table(self, identifier: JavaObject, access: TableAccess, snapshot: Snapshot) -> JavaObject:
         shown = ".".join([self._name, *identifier.namespace(), f"`{identifier.name()}`"])
-        return BridgedTable(self.java, access, access.view(snapshot), name=shown)
+        table = BridgedTable(self.java, access, access.view(snapshot), name=shown)
+        return kept(self.java, table)
 
     def _no_such_table(self, identifier: JavaObject) -> Exception:
         return self._exception("NoSuchTableException", identifier)

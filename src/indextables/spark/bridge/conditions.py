@@ -74,10 +74,10 @@ def _translate(node: JavaObject, schema: pa.Schema) -> Predicate:
         case "IS_NULL" | "IS_NOT_NULL":
             return _null_test(children[0], schema, is_null=name == "IS_NULL")
         case "IN":
-            column, kind = _column(children[0], schema)
+            column, kind = column_of(children[0], schema)
             return is_in(column, kind, [_literal(child) for child in children[1:]])
         case name if name in _TEXT:
-            return _TEXT[name](_column(children[0], schema)[0], str(_literal(children[1])))
+            return _TEXT[name](column_of(children[0], schema)[0], str(_literal(children[1])))
         case _:
             return _comparison(name, children, schema)
 
@@ -85,7 +85,7 @@ def _translate(node: JavaObject, schema: pa.Schema) -> Predicate:
 def _null_test(child: JavaObject, schema: pa.Schema, *, is_null: bool) -> Predicate:
     if _is_literal(child):
         return TRUE if (_literal(child) is None) == is_null else FALSE
-    test = IsNull(_column(child, schema)[0])
+    test = IsNull(column_of(child, schema)[0])
     return test if is_null else negation(test)
 
 
@@ -97,11 +97,12 @@ def _comparison(name: str, children: list[JavaObject], schema: pa.Schema) -> Pre
         return constant_compare(operator, _literal(left), _literal(right)) or NULL
     if _is_literal(left):
         left, right, operator = right, left, _SWAPPED[operator]
-    column, kind = _column(left, schema)
+    column, kind = column_of(left, schema)
     return compare(operator, column, kind, _literal(right))
 
 
-def _column(node: JavaObject, schema: pa.Schema) -> tuple[Column, pa.DataType]:
+def column_of(node: JavaObject, schema: pa.Schema) -> tuple[Column, pa.DataType]:
+    """The column that a reference means; `ValueError` if it is something else."""
     if node.getClass().getSimpleName() != "FieldReference":
         raise ValueError("no column")
     return resolve_column(list(node.fieldNames()), schema)

@@ -20,7 +20,8 @@ from indextables.spark.bridge import session_catalog
 from indextables.spark.bridge.catalog import Catalog
 from indextables.spark.bridge.file_catalog import FileSources, file_catalog
 from indextables.spark.bridge.frames import has_generator
-from indextables.spark.bridge.jvm import Jvm
+from indextables.spark.bridge.jvm import JavaObject, Jvm
+from indextables.spark.bridge.kept import kept
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.table import BridgedTable, PlannedWrite
 from indextables.spark.data_source import NAME, snapshot_of
@@ -84,7 +85,7 @@ class SessionBridge:
     def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
         """The rows of a table at the version that the options name."""
         table = BridgedTable(self.java, access, access.view(snapshot_of(access, options)))
-        return self._frame(self._relation(table))
+        return self._frame(self._relation(kept(self.java, table)))
 
     def write(
         self,
@@ -126,7 +127,7 @@ class SessionBridge:
             command = append.byName(self._relation(table), plan, nothing)
         self._frame(command)
 
-    def _relation(self, table: BridgedTable) -> Any:
+    def _relation(self, table: JavaObject) -> Any:
         none = self.java.none
         options = self.java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap").empty()
         create = self.java.module(_RELATION).create

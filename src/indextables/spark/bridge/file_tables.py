@@ -168,7 +168,7 @@ class FileScanBuilder:
         parts: list[Predicate] = []
         for number in range(filters.size()):
             one = filters.apply(number)
-            translated = translator.translate(one)
+            translated = translator.translate(one, one.toJSON())
             if translated is not None:
                 parts.append(translated)
                 if not searches(translated):

@@ -94,12 +94,11 @@ class Translator:
     max_query_length: int
     max_query_depth: int
 
-    def translate(self, filter_: Any) -> Predicate | None:
-        """The predicate that a filter of the JVM means; None where only Spark knows.
+    def translate(self, filter_: Any, text: str) -> Predicate | None:
+        """The predicate that a filter of the JVM with this JSON means; None where only Spark knows.
 
         A search whose query does not parse is an error, not a thing for Spark.
         """
-        text = filter_.toJSON()
         if '"org.apache.spark.sql.catalyst.expressions.InSet"' in text:
             return self._long_list(filter_)
         try:

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 
 from indextables import config as keys
 from indextables.log.snapshot import Snapshot
-from indextables.plan.column_names import ColumnNames, names_of, shown_metadata
+from indextables.plan.column_names import ColumnNames, names_of
 from indextables.plan.scan import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
@@ -38,7 +38,13 @@ from indextables.storage.local import LocalStore
 _MOST_INDEXES = 32
 _MOST_CHECKED = 100_000
 _BLOCK = 128 << 20
-_OPTIONS = {"parquet.page.verify-checksum.enabled": "true"}
+_OPTIONS = {
+    "parquet.page.verify-checksum.enabled": "true",
+    # Row groups of 8,192 rows have few pages. Looking at their dictionaries and page indexes after
+    # their bounds takes up to half as long as the scan itself, and seldom leaves anything out.
+    "parquet.filter.dictionary.enabled": "false",
+    "parquet.filter.columnindex.enabled": "false",
+}
 
 
 def is_worth_an_index(predicate: Predicate, mapping: Mapping) -> bool:
@@ -86,18 +92,22 @@ class NativeScans:
             return None  # meant for other sources; a split is never passed over
         return cls(java, store.uri, snapshot)
 
-    def in_reading_order(self, schema: JavaObject) -> JavaObject:
+    def in_reading_order(self, schema: JavaObject, columns: Sequence[str]) -> JavaObject:
         """The columns as Spark's reader gives them: those that are folders come last."""
-        folders = shown_metadata(self.snapshot.metadata).partition_columns
-        names = list(schema.fieldNames())
+        folders, names = self.snapshot.partition_columns, list(columns)
         given = [n for n in names if n not in folders] + [n for n in folders if n in names]
         if given == names:
             return schema
-        wanted = self.java.schema_of(schema)
-        return self.java.struct_type(StructType([wanted[name] for name in given]))
+        wanted = self.java.schema_of(schema).fields
+        ordered = [wanted[names.index(name)] for name in given]
+        return self.java.struct_type(StructType(ordered))
 
     def scan(
-        self, tasks: Sequence[SplitTask], schema: JavaObject, filters: JavaObject | None
+        self,
+        tasks: Sequence[SplitTask],
+        schema: JavaObject,
+        columns: Sequence[str],
+        filters: JavaObject | None,
     ) -> JavaObject:
         """Spark's scan of the files of these tasks; filters skip parts of them."""
         java, snapshot, names = self.java, self.snapshot, names_of(self.snapshot)
@@ -105,7 +115,7 @@ class NativeScans:
             fields = java.schema_of(schema).fields  # of structs maybe not all fields
             stored_fields = [StructField(names.stored_name(f.name), f.dataType) for f in fields]
             schema = java.struct_type(StructType(stored_fields))
-        self._check(tasks, schema)
+        self._check(tasks, columns)
         full = java.struct_type(spark_schema(snapshot.schema))
         stored = [f for f in snapshot.schema if f.name not in snapshot.partition_columns]
         options = java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap")(
@@ -121,15 +131,13 @@ class NativeScans:
             options,
         )
         if filters is not None:
-            every = (filters.apply(number) for number in range(filters.size()))
-            pushed = [one for one in every if not _is_of_floats(one) and _is_stored(one, names)]
-            builder.pushFilters(java.seq(pushed))
+            builder.pushFilters(filters)
         builder.pruneColumns(schema)
         return builder.build()
 
-    def _check(self, tasks: Sequence[SplitTask], schema: JavaObject) -> None:
+    def _check(self, tasks: Sequence[SplitTask], columns: Sequence[str]) -> None:
         folders = self.snapshot.partition_columns
-        columns = tuple(name for name in schema.fieldNames() if name not in folders)
+        stored = tuple(name for name in columns if name not in folders)
 
         def check(task: SplitTask) -> None:
             try:
@@ -138,7 +146,7 @@ class NativeScans:
                 return  # Spark's reader names the file that it cannot open
             version = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
             place = (task.path, task.size, task.footer_start, task.footer_end)
-            _check_split(self.root, place, columns, version)
+            _check_split(self.root, place, stored, version)
 
         LocalRunner(os.cpu_count() or 1).map(check, tasks)
 
@@ -208,13 +216,7 @@ def file_index(
     return index, cache
 
 
-def _is_of_floats(filter_: JavaObject) -> bool:
-    """Whether a filter looks at floats. Arrow's bounds leave out NaN, to Spark the greatest."""
-    text = filter_.toJSON()
-    return '"double"' in text or '"float"' in text
-
-
-def _is_stored(filter_: JavaObject, names: ColumnNames) -> bool:
+def is_stored(filter_: JavaObject, names: ColumnNames) -> bool:
     """Whether a filter means stored columns. Spark's reader would look for them by their names."""
     if names.is_plain:
         return True

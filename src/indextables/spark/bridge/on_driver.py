@@ -16,7 +16,7 @@ from indextables.errors import DamagedIndexError
 from indextables.plan.execute import Environment
 from indextables.plan.scan import ScanPlan, SplitTask
 from indextables.predicate import Compare, In, Predicate, Search, conjuncts
-from indextables.split.propose import propose
+from indextables.split.propose import count_proposed
 from indextables.split.search import SplitSearcher
 from indextables.storage.local import LocalStore
 
@@ -47,10 +47,10 @@ def _most_matching(condition: _Asked, searcher: SplitSearcher) -> int:
     if isinstance(condition, Search):
         return searcher.count(condition)
     try:
-        proposed = propose(condition, searcher)
+        proposed = count_proposed(condition, searcher)
     except DamagedIndexError:
         proposed = None
-    return searcher.split.info.rows if proposed is None else len(proposed)
+    return searcher.split.info.rows if proposed is None else proposed
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,12 @@ class OnDriver:
             searcher = environment.searcher(task)
             return min(_most_matching(condition, searcher) for condition in asked)
 
-        found = 0
-        for count in environment.map(fewest, self.plan.tasks):
+        first, *rest = self.plan.tasks
+        # Values that are frequent are so in the first split already.
+        found = fewest(first)
+        if found > most:
+            return None
+        for count in environment.map(fewest, rest):
             found += count
             if found > most:
                 return None

@@ -8,6 +8,7 @@ prunes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +18,10 @@ import pyarrow as pa
 from indextables.errors import QueryError
 from indextables.plan.scan import ScanPlan, SplitTask, plan_scan
 from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.predicate.coercion import is_in
 from indextables.schema import is_collated
 from indextables.schema.column_names import shown_name
-from indextables.spark.bridge.conditions import condition
+from indextables.spark.bridge.conditions import column_of, condition
 from indextables.spark.bridge.jvm import JavaObject
 
 
@@ -55,15 +57,24 @@ class Pruning:
 
 
 _MOST_KEYS = 256
-"""Every key is fetched from the JVM by itself, and so many are seldom far apart."""
+"""So many keys are seldom far apart."""
+
+
+_NUMBERS = re.compile(r".+ IN \((-?\d+(?:, -?\d+)*)\)", re.DOTALL)
 
 
 def _understood(one: JavaObject, schema: pa.Schema) -> Predicate:
-    if one.name() == "IN" and len(one.children()) > _MOST_KEYS:
-        return TRUE
     try:
+        if one.name() == "IN":
+            children = one.children()
+            if len(children) > _MOST_KEYS:
+                return TRUE
+            column, kind = column_of(children[0], schema)
+            # The text of whole numbers is theirs, and one call for all of them.
+            if pa.types.is_integer(kind) and (keys := _NUMBERS.fullmatch(one.toString())):
+                return is_in(column, kind, [int(key) for key in keys[1].split(", ")])
         return condition(one, schema)
-    except QueryError:
+    except (QueryError, ValueError):
         return TRUE
 
 

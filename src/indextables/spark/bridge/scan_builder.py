@@ -9,6 +9,7 @@ where no index helps, Python tasks for the rest.
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -40,8 +41,9 @@ from indextables.spark.bridge.aggregates import (
 )
 from indextables.spark.bridge.description import Described, describe_count, describe_scan
 from indextables.spark.bridge.filters import Translator
-from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
-from indextables.spark.bridge.native import NativeScans, is_worth_an_index
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.kept import kept
+from indextables.spark.bridge.native import NativeScans, is_stored, is_worth_an_index
 from indextables.spark.bridge.on_driver import OnDriver
 from indextables.spark.bridge.pruning import Pruning
 from indextables.spark.bridge.scan import DriverScan, NativeScan, TableScan
@@ -90,16 +92,24 @@ class ScanBuilder:
             self._view.config[keys.INDEXQUERY_MAX_DEPTH],
         )
         offered = [filters.apply(number) for number in range(filters.size())]
-        translated = [translator.translate(one) for one in offered]
+        texts = [one.toJSON() for one in offered]
+        translated = [translator.translate(*pair) for pair in zip(offered, texts, strict=True)]
         shown = conjunction(*(p for p in translated if p is not None))
         self._predicate = self._names.stored_predicate(shown)
         self._by_index = is_worth_an_index(self._predicate, self._view.mapping) and (
             bool(searches(self._predicate)) or self._here.narrows
         )
         if self._rows_in_log is None and self._native is not None:
-            # Spark's reader does not check rows, Spark does; here the filters only choose files.
+            # Spark's reader does not check rows, Spark does; here the filters only choose files
+            # and their row groups. Arrow's bounds leave out NaN, to Spark the greatest number.
+            fitting = [
+                one
+                for one, text in zip(offered, texts, strict=True)
+                if not ('"double"' in text or '"float"' in text) and is_stored(one, self._names)
+            ]
             self._skipping, self._predicate = self._predicate, TRUE
-            self._filters = filters
+            is_whole = len(fitting) == len(offered)
+            self._filters = filters if is_whole else self.java.seq(fitting)
             del self._rows_in_log
             return filters
         kept = [one for one, p in zip(offered, translated, strict=True) if p is None]
@@ -110,7 +120,9 @@ class ScanBuilder:
 
     def pruneColumns(self, schema: JavaObject) -> None:  # noqa: N802
         self._schema = schema
-        self._columns = self._names.stored_names(schema.fieldNames())
+        # One call, where every name of an array would be one.
+        fields = json.loads(schema.json())["fields"]
+        self._columns = self._names.stored_names(field["name"] for field in fields)
 
     def pushLimit(self, limit: int) -> bool:  # noqa: N802
         self._limit = limit
@@ -177,18 +189,23 @@ class ScanBuilder:
     # --- the scan ----------------------------------------------------------------------------
 
     def build(self) -> JavaObject:
+        return kept(self.java, self._built())
+
+    def _built(self) -> Comparable:
         if self._aggregation is not None:
             return self._build_aggregate(self._aggregation)
         search = self._search()
         if SCORE in self._columns and search is not None:
             return self._build_scored(search)
         if self._native is not None and not set(self._columns) & set(HIDDEN):
-            schema = self._native.in_reading_order(self._schema)
+            schema = self._native.in_reading_order(self._schema, self._columns)
             return NativeScan(
                 self.java,
                 schema,
                 self._described(self._columns),
-                scan=functools.partial(self._native.scan, schema=schema, filters=self._filters),
+                scan=functools.partial(
+                    self._native.scan, schema=schema, columns=self._columns, filters=self._filters
+                ),
                 pruning=self._pruning,
             )
         reader = SplitReader(
@@ -206,7 +223,7 @@ class ScanBuilder:
             )
         return self._in_tasks(reader, self._schema, self._columns)
 
-    def _build_aggregate(self, aggregation: Aggregation) -> JavaObject:
+    def _build_aggregate(self, aggregation: Aggregation) -> Comparable:
         schema = self.java.struct_type(
             spark_schema(aggregate_schema(aggregation, self._snapshot.schema))
         )
@@ -220,7 +237,7 @@ class ScanBuilder:
             return DriverScan(self.java, schema, self._described(aggregation), compute=compute)
         return self._in_tasks(reader, schema, aggregation)
 
-    def _build_scored(self, search: Search) -> JavaObject:
+    def _build_scored(self, search: Search) -> Comparable:
         rest = conjunction(*(p for p in conjuncts(self._predicate) if not isinstance(p, Search)))
         by_score = self._order is not None and self._order.column == SCORE
         reader = ScoredReader(
@@ -235,7 +252,7 @@ class ScanBuilder:
             return DriverScan(self.java, self._schema, described, compute=reader.table)
         return TableScan(self.java, self._schema, described, reader=reader)
 
-    def _in_tasks(self, reader: SplitReader, schema: JavaObject, what: Any) -> JavaObject:
+    def _in_tasks(self, reader: SplitReader, schema: JavaObject, what: Any) -> Comparable:
         parallelism = int(self.java.context.defaultParallelism)
         return TableScan(
             self.java,
