@@ -120,10 +120,9 @@ def test_rows_that_were_written_before_they_were_checked_conflict(spark, tmp_pat
         def snapshot(self):
             return late
 
-    from indextables.jobs.write_rows import append_rows
-
     from indextables.config import Config
+    from indextables.jobs.write_job import write_rows
 
     bad = pa.table({"id": pa.array([-1], pa.int32())})
     with pytest.raises(MetadataChangedError):
-        append_rows(Late(), bad, config=Config(), merge_schema=False)
+        write_rows(Late(), bad, settings=Config(), kind="append")

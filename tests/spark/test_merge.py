@@ -76,7 +76,7 @@ def test_a_write_merges_its_splits_before_they_are_committed(door, path):
     assert table.snapshot().num_files == 2
     more = frame(door, 60, 60, 6).write.format("indextables").mode("append")
     more.option("spark.indextables.mergePrecommit", "true").save(path)
-    assert table.snapshot().num_files == 4
+    assert table.refresh().snapshot().num_files == 4
     assert ids(door, path) == list(range(120))
     assert ids(door, path, "body indexquery 'word77'") == [77]
 

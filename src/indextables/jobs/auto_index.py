@@ -33,7 +33,7 @@ from indextables.jobs.crossreference_build import (
     tasks_for,
 )
 from indextables.jobs.crossreference_plan import CrossReferencePlan, Replacement, plan_automatic
-from indextables.log.actions import Action, Add, AddXRef, Remove, RemoveXRef
+from indextables.log.actions import Action, Add, AddXRef, Metadata, Remove, RemoveXRef
 from indextables.log.commit import Committed
 from indextables.log.crossreferences import cover_of
 from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
@@ -94,13 +94,13 @@ def _made(
     try:
         first = transaction.operation is Operation.CREATE
         newest = empty_snapshot(log.store.uri) if first else log.snapshot()
-        config = settings.over_properties(newest.metadata.configuration)
-        if not (config[keys.XREF_AUTO_INDEX] and may_index(newest, config)):
-            return []
         wanted = _actions_of(transaction)(newest)
         if not _changes_files(wanted):
             return []
         after = _after(newest, wanted, log.now_ms())
+        config = settings.over_properties(after.metadata.configuration)
+        if not (config[keys.XREF_AUTO_INDEX] and may_index(newest, config)):
+            return []
         plan = plan_automatic(
             cover_of(after),
             max_splits=config[keys.XREF_MAX_SOURCE_SPLITS],
@@ -205,7 +205,7 @@ def _changes_files(actions: Sequence[Action]) -> bool:
 
 
 def _after(snapshot: Snapshot, actions: Sequence[Action], now_ms: int) -> Snapshot:
-    """The files and XRefs after a commit of these actions."""
-    kinds = (Add, Remove, AddXRef, RemoveXRef)
+    """The table after a commit of these actions."""
+    kinds = (Add, Remove, AddXRef, RemoveXRef, Metadata)
     files = [a for a in actions if isinstance(a, kinds)]
     return snapshot.advance([VersionActions(snapshot.version + 1, files, now_ms)])
