@@ -21,25 +21,19 @@ from pyspark.sql.types import StructType
 from indextables.errors import SchemaError
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.log.snapshot import Snapshot
+from indextables.plan.access import TableAccess
 from indextables.plan.column_names import shown
 from indextables.plan.scan import SplitTask, plan_scan
+from indextables.plan.source_options import NAME, SourceOptions
+from indextables.plan.split_reader import SplitReader, in_groups
 from indextables.plan.view import TableView
-from indextables.spark.access import TableAccess
-from indextables.spark.options import SourceOptions
-from indextables.spark.read_task import SplitReader, in_groups
 from indextables.spark.runner import executors
-from indextables.spark.schemas import table_schema, worker_schema
-from indextables.spark.search_mapping import with_mappings
+from indextables.spark.schemas import table_schema, with_mappings, worker_schema
 from indextables.split.mapping import MAPPING_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-NAME = "indextables"
-ALIASES = (
-    "io.indextables.spark.core.IndexTables4SparkTableProvider",
-    "io.indextables.provider.IndexTablesProvider",
-)
 _PARALLELISM = 64
 
 

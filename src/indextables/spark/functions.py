@@ -6,10 +6,10 @@
     df.where(indextables.indexqueryall('"machine learning"'))
     df.select("id", indextables.snippet("content", "spark"))
 
-They are Arrow UDFs (`search_udf`). The planner recognises them by name and pushes them to the index
-of a table where it can; Spark evaluates them where it cannot, with the mappings that the columns
-carry (`search_mapping`). A query is a literal and is parsed
-here, so that a mistake in it is an error on the driver.
+They are Arrow UDFs (`sql.search_functions`). The planner recognises them by name and pushes them to
+the index of a table where it can; Spark evaluates them where it cannot, with the mappings that the
+columns carry (`schemas`). A query is a literal and is parsed here, so that a mistake in it is an
+error on the driver.
 """
 
 from __future__ import annotations
@@ -148,12 +148,12 @@ def _udf(name: str) -> Callable[..., Column]:
     from pyspark import SparkContext
     from pyspark.sql.pandas.functions import arrow_udf
 
-    from indextables.spark import search_udf
+    from indextables.sql import search_functions
 
     types = {"indexquery": "boolean", "indexqueryall": "boolean", "snippet": "string"}
     context = SparkContext._active_spark_context
     known = {} if context is None else _udfs.setdefault(context, {})
     if name not in known:
         make: Any = arrow_udf  # its kind is inferred from the annotations, which mypy does not know
-        known[name] = make(getattr(search_udf, name), types[name])
+        known[name] = make(getattr(search_functions, name), types[name])
     return known[name]

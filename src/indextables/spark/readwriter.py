@@ -19,16 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.write_job import Exclusive, Kind, WriteJob, plan_write
+from indextables.plan.access import TableAccess
+from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
 from indextables.predicate.temporal import time_zone
-from indextables.spark.access import TableAccess
-from indextables.spark.data_source import ALIASES, NAME, snapshot_of
-from indextables.spark.options import SourceOptions
+from indextables.spark.data_source import snapshot_of
 from indextables.spark.schemas import table_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-PROVIDERS = frozenset(name.lower() for name in (NAME, *ALIASES))
 
 
 class Bridge(Protocol):

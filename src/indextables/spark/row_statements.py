@@ -29,12 +29,12 @@ from indextables.jobs.constraints import constraints_of
 from indextables.jobs.row_changes import replace_rows
 from indextables.jobs.write_job import plan_row_change
 from indextables.log.snapshot import Snapshot
+from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
+from indextables.plan.source_options import NAME
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
-from indextables.spark.access import TableAccess
-from indextables.spark.data_source import NAME
 from indextables.sql.assigned import Assigned, split_assignments
 from indextables.sql.forms import words_of
 from indextables.sql.statements import DeleteRows, UpdateRows

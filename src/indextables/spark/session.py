@@ -15,8 +15,9 @@ import warnings
 from typing import TYPE_CHECKING
 
 from indextables.errors import JavaMissingError
+from indextables.plan.source_options import ALIASES, NAME
 from indextables.spark import executors, readwriter
-from indextables.spark.data_source import ALIASES, NAME, IndexTablesSource, alias
+from indextables.spark.data_source import IndexTablesSource, alias
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +90,7 @@ def _bridge(spark: SparkSession) -> readwriter.Bridge | None:
             stacklevel=3,
         )
         return None
-    from indextables.spark.access import read_logs_with
+    from indextables.plan.access import read_logs_with
     from indextables.spark.bridge.doors import SessionBridge
     from indextables.spark.distributed_log import runner_of
 

@@ -31,7 +31,6 @@ from indextables.errors import (
     SearchCallError,
 )
 from indextables.predicate.operators import ALL_FIELDS
-from indextables.spark.time_travel import rooted
 from indextables.sql.forms import Target
 from indextables.sql.search_calls import Arguments, Row, needs_row, prepare
 from indextables.sql.statements import (
@@ -43,6 +42,7 @@ from indextables.sql.statements import (
     may_be_ours,
     parse,
 )
+from indextables.sql.time_travel import rooted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -305,7 +305,7 @@ def _with_row(frame: DataFrame, run: Callable[[DataFrame], DataFrame]) -> DataFr
             raise
     from pyspark.sql.functions import struct
 
-    from indextables.spark.search_mapping import with_unique_names
+    from indextables.spark.schemas import with_unique_names
 
     row = struct("*")
     if len(set(frame.columns)) < len(frame.columns):

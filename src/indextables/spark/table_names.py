@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from indextables.errors import StatementError
-from indextables.spark.access import TableAccess
-from indextables.spark.data_source import NAME
-from indextables.spark.options import SourceOptions
-from indextables.spark.readwriter import PROVIDERS, bridge_of, is_classic, session_settings
+from indextables.plan.access import TableAccess
+from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
+from indextables.spark.readwriter import bridge_of, is_classic, session_settings
 from indextables.sql.forms import Target
 from indextables.storage import Store
 from indextables.table import Table

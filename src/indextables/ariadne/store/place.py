@@ -33,7 +33,7 @@ from indextables.errors import (
     NoSessionError,
     StoragePathNotSetError,
 )
-from indextables.spark.options import SourceOptions
+from indextables.plan.source_options import SourceOptions
 from indextables.spark.readwriter import session_settings
 from indextables.storage import Store, canonical_uri, open_store
 from indextables.storage.location import parse_location

@@ -8,10 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.snapshot import Snapshot
-from indextables.plan.column_names import names_of
-from indextables.plan.statistics import decode, lookup
-from indextables.schema import is_collated
-from indextables.spark.aggregation import (
+from indextables.plan.aggregation import (
     Aggregate,
     Aggregation,
     Function,
@@ -19,6 +16,9 @@ from indextables.spark.aggregation import (
     result_type,
     supported,
 )
+from indextables.plan.column_names import names_of
+from indextables.plan.statistics import decode, lookup
+from indextables.schema import is_collated
 from indextables.spark.bridge.jvm import JavaObject
 
 _FUNCTIONS: dict[str, Function] = {

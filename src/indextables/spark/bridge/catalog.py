@@ -23,7 +23,8 @@ from indextables.log.actions import Action
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.spark.access import TableAccess, invalidate_logs
+from indextables.plan.access import TableAccess, invalidate_logs
+from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
 from indextables.spark.bridge.constraints import declared_constraints
 from indextables.spark.bridge.jvm import V2, JavaObject, implements
 from indextables.spark.bridge.named_catalog import NamedCatalog
@@ -38,10 +39,8 @@ from indextables.spark.bridge.table_changes import (
     table_info,
     wanted_protocol,
 )
-from indextables.spark.data_source import NAME
-from indextables.spark.options import SourceOptions
-from indextables.spark.readwriter import PROVIDERS, session_settings
-from indextables.spark.time_travel import ROOT
+from indextables.spark.readwriter import session_settings
+from indextables.sql.time_travel import ROOT
 from indextables.storage import Store, open_store
 
 Place = str

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.log.snapshot import Snapshot
+from indextables.plan.aggregation import Aggregation
 from indextables.plan.column_names import names_of
 from indextables.plan.scan import ScanPlan
+from indextables.plan.split_reader import Order
 from indextables.predicate import TRUE, Predicate
 from indextables.schema.types import inner_fields
-from indextables.spark.aggregation import Aggregation
-from indextables.spark.read_task import Order
 
 _ROWS_OF_A_SPLIT = 2 / 3
 """The rest of a split is its index."""

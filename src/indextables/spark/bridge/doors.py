@@ -14,8 +14,9 @@ from indextables.jobs.commit_write import Written
 from indextables.jobs.constraints import constraints_of, names_columns
 from indextables.jobs.write_job import WriteJob
 from indextables.log.snapshot import Snapshot
+from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
-from indextables.spark.access import TableAccess
+from indextables.plan.source_options import NAME, SourceOptions
 from indextables.spark.bridge import session_catalog
 from indextables.spark.bridge.catalog import Catalog
 from indextables.spark.bridge.file_catalog import FileSources, file_catalog
@@ -23,8 +24,7 @@ from indextables.spark.bridge.frames import has_generator
 from indextables.spark.bridge.jvm import Jvm
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.table import BridgedTable, PlannedWrite
-from indextables.spark.data_source import NAME, snapshot_of
-from indextables.spark.options import SourceOptions
+from indextables.spark.data_source import snapshot_of
 from indextables.spark.schemas import spark_schema
 
 if TYPE_CHECKING:

@@ -37,11 +37,12 @@ from indextables.predicate import (
     negation,
 )
 from indextables.predicate.coercion import compare, is_in
+from indextables.predicate.operators import ALL_FIELDS
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.predicate.temporal import FarInstant, Moment, as_instant, moment_of, time_zone
 from indextables.schema import is_collated
-from indextables.spark.search_pushdown import INDEX_ALL, SEARCH_FUNCTIONS
+from indextables.sql.search_calls import SEARCH_FUNCTIONS
 
 
 class NotUnderstoodError(Exception):
@@ -208,7 +209,7 @@ class Translator:
             return None
         if target.kind != "AttributeReference":
             raise NotUnderstoodError
-        return None if target.fields["name"] == INDEX_ALL else self._column(target)[0]
+        return None if target.fields["name"] == ALL_FIELDS else self._column(target)[0]
 
     def _check_named(self, struct: Node) -> set[str]:
         """The columns of a struct, which have to be those of this table under their own names."""

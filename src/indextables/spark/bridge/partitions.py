@@ -24,7 +24,7 @@ from indextables.spark.schemas import spark_schema, worker_schema
 
 if TYPE_CHECKING:
     from indextables.log.snapshot import Snapshot
-    from indextables.spark.access import TableAccess
+    from indextables.plan.access import TableAccess
 
 
 class PartitionManagement:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from indextables.errors import ConfigError
-from indextables.spark.access import TableAccess
+from indextables.plan.access import TableAccess
 from indextables.spark.bridge.jvm import JavaObject, Jvm
 from indextables.spark.schemas import table_schema
 

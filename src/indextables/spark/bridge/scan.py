@@ -16,13 +16,12 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from indextables.plan.scan import SplitTask
+from indextables.plan.split_reader import ReadSplits, ScoredReader, SplitReader, in_groups
 from indextables.spark.bridge.column_statistics import java_statistics
 from indextables.spark.bridge.description import Described
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.local_rows import internal_rows
 from indextables.spark.bridge.pruning import Pruning
-from indextables.spark.bridge.tasks import ReadSplits
-from indextables.spark.read_task import ScoredReader, SplitReader, in_groups
 from indextables.spark.schemas import worker_schema
 
 ON_DRIVER = ", answered on the driver"

@@ -14,8 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from indextables import config as keys
+from indextables.plan.aggregation import Aggregation
 from indextables.plan.count import count_from_log
+from indextables.plan.ranking import SCORE
 from indextables.plan.scan import ScanPlan, plan_scan
+from indextables.plan.split_reader import Order, ScoredReader, SplitReader
 from indextables.plan.view import TableView
 from indextables.predicate import (
     TRUE,
@@ -29,7 +32,6 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field
 from indextables.predicate.search import over_fields
 from indextables.schema import HIDDEN
-from indextables.spark.aggregation import Aggregation
 from indextables.spark.bridge.aggregates import (
     aggregate_schema,
     averages_too_much,
@@ -45,9 +47,7 @@ from indextables.spark.bridge.native import NativeScans, is_worth_an_index
 from indextables.spark.bridge.on_driver import OnDriver
 from indextables.spark.bridge.pruning import Pruning
 from indextables.spark.bridge.scan import DriverScan, NativeScan, TableScan
-from indextables.spark.read_task import Order, ScoredReader, SplitReader
 from indextables.spark.schemas import spark_schema
-from indextables.spark.search_pushdown import SCORE
 
 _MAX_ORDERED = 10_000
 

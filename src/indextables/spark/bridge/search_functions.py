@@ -11,8 +11,10 @@ import json
 
 from indextables.spark.bridge.filters import Node, parse_tree
 from indextables.spark.bridge.jvm import JavaObject, Jvm, implements
-from indextables.spark.search_mapping import KEY, Searched, mapping_in, unique_names
+from indextables.spark.schemas import MAPPING_KEY as KEY
+from indextables.spark.schemas import mapping_in
 from indextables.split.mapping import FieldMapping
+from indextables.sql.search_functions import Searched, unique_names
 
 _DESCRIPTION = "A search of indextables."
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."

@@ -17,8 +17,9 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors.exceptions.captured import CapturedException
 
 from indextables.errors import IndexTablesError
+from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.column_names import names_of
-from indextables.spark.access import TableAccess, invalidate_logs
+from indextables.plan.source_options import NAME, PROVIDERS
 from indextables.spark.bridge.catalog import CAPABILITIES, Catalog, Place
 from indextables.spark.bridge.constraints import CHANGES, has_constraints
 from indextables.spark.bridge.jvm import (
@@ -31,14 +32,12 @@ from indextables.spark.bridge.jvm import (
 )
 from indextables.spark.bridge.replacement import check_replacement
 from indextables.spark.bridge.table_changes import copied_info, options_in
-from indextables.spark.data_source import ALIASES, NAME
 from indextables.spark.schemas import spark_schema
 from indextables.spark.table_names import SPARK_CATALOG
 
 logger = logging.getLogger(__name__)
 
 _PLAIN_NAME = re.compile(r"\w+")  # what Spark takes for the name of a table
-_OURS = frozenset(name.lower() for name in (NAME, *ALIASES))
 
 
 # Says of a name that was found in the warehouse: the table's files go with it.
@@ -114,7 +113,7 @@ class SessionCatalog(Comparable):
         properties = info[0].properties() if len(info) == 1 else info[-1]
         # Without USING it is the session's default.
         provider = properties.get("provider") or self.java.conf.defaultDataSourceName()
-        if provider.lower() not in _OURS:
+        if provider.lower() not in PROVIDERS:
             if has_constraints(info):
                 raise self._no_constraints(identifier)
             return self._below.createTable(identifier, *info)
@@ -241,7 +240,7 @@ class SessionCatalog(Comparable):
         if entry is None:
             return self._forgotten(identifier)
         provider = entry.provider()
-        if not provider.isDefined() or provider.get().lower() not in _OURS:
+        if not provider.isDefined() or provider.get().lower() not in PROVIDERS:
             return None
         location = entry.storage().locationUri()
         place = location.get().toString() if location.isDefined() else None

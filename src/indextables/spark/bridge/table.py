@@ -10,24 +10,25 @@ from indextables.errors import QueryError
 from indextables.jobs.constraints import constraints_of
 from indextables.jobs.row_changes import delete_rows
 from indextables.jobs.write_job import WriteJob
+from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of, shown_metadata
+from indextables.plan.ranking import SCORE
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.predicate.operators import ALL_FIELDS
 from indextables.schema import ROW, SPLIT, from_json
-from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.constraints import java_constraints
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
 from indextables.spark.bridge.partitions import PartitionManagement
 from indextables.spark.bridge.scan_builder import ScanBuilder
 from indextables.spark.bridge.write import Report, WriteBuilder
-from indextables.spark.search_mapping import with_mappings
-from indextables.spark.search_pushdown import INDEX_ALL, SCORE
+from indextables.spark.schemas import with_mappings
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.sql.calls import quoted
 
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
-           (INDEX_ALL, "string", "All indexed columns of the row, to search in"),
+           (ALL_FIELDS, "string", "All indexed columns of the row, to search in"),
            (SPLIT, "string", "The split that holds the row in this version of the table"),
            (ROW, "bigint", "The number of the row in its split"))  # fmt: skip
 _CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",

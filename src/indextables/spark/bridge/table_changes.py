@@ -14,11 +14,11 @@ from indextables.log.actions import Action, Protocol
 from indextables.log.protocol import SUPPORTED_VERSION
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.source_options import PROVIDERS
 from indextables.plan.view import TableView
 from indextables.spark.bridge.column_changes import changed_columns
 from indextables.spark.bridge.constraints import CHANGES, changed_constraints
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
-from indextables.spark.readwriter import PROVIDERS
 from indextables.spark.schemas import table_schema
 
 _NOW = "timeTravel=null"

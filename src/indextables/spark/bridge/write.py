@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import CommitStateUnknownError, IndexTablesError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
+from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.predicate import TRUE, Predicate, conjunction
-from indextables.spark.access import TableAccess
 from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
-from indextables.spark.bridge.tasks import write_splits
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema
 
@@ -145,7 +146,7 @@ class TableWrite(Comparable):
     # --- tasks and the commit ----------------------------------------------------------------
 
     def createBatchWriterFactory(self, _info: JavaObject) -> JavaObject:  # noqa: N802
-        return self.java.writer_factory(write_splits(self._job), self._schema)
+        return self.java.writer_factory(_write_splits(self._job), self._schema)
 
     def useCommitCoordinator(self) -> bool:  # noqa: N802
         return True
@@ -172,6 +173,19 @@ class TableWrite(Comparable):
 
     def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
         return self.java.array(V2 + "metric.CustomTaskMetric")
+
+
+def _write_splits(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function that stores a task's rows as splits and gives one message that names them."""
+    job = job.for_tasks()
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        message = pickle.dumps(job.write(batches))
+        yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
+
+    # Spark's workers tell by the module of a function what it is.
+    write.__module__ = "pyspark.sql.worker.write_into_data_source"
+    return write
 
 
 def _outputs(messages: JavaObject) -> list[TaskOutput]:

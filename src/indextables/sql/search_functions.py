@@ -1,22 +1,28 @@
-"""What Spark runs where a search cannot be pushed to an index: Arrow UDFs.
+"""The search functions of SQL on Arrow arrays, for what no index answers.
 
-Spark hands over a batch of rows; an index in memory is built over the columns that the search looks
-at, and the answer is true or false for each row, never null. A column of an index table is searched
-with its mapping, which travels with the call (`search_mapping`); any other as a table would by
-default.
+An engine hands over a batch of rows; an index in memory is built over the columns that the search
+looks at, and the answer is true or false for each row, never null. A column of an index table is
+searched with its mapping, which is one more argument of the call (`Searched`); a value that was
+computed, as in `lower(content)`, with the default mapping of its type.
 
-The functions carry the names by which the planner recognises a search. They are imported by Python
-workers and know nothing of the session. PySpark reads their annotations to see what they are.
+The functions have the names by which the planner recognises a search. Python workers import them
+without a session. PySpark reads their annotations to see what they are.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import functools
+from collections import Counter
+from collections.abc import Iterable
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.config import Config
 from indextables.errors import SchemaError, SearchCallError
 from indextables.predicate import (
     All,
@@ -30,12 +36,71 @@ from indextables.predicate import (
 from indextables.predicate.names import join_path, resolve_field
 from indextables.predicate.search_syntax import parse_search
 from indextables.schema import conform, normalize
-from indextables.spark.search_mapping import Searched, same_columns
 from indextables.split.flat import search_rows
+from indextables.split.mapping import FieldMapping, Mapping, numbered
+from indextables.split.mapping_options import build_mapping
 from indextables.split.snippet import snippet as snippet_of
 
 _MAX_DEPTH = 150
 _OPERAND = "(the searched column)"
+_AGAIN = "\x1f"
+"""Between the name of a column that a row has twice and its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The mappings of the columns that one search looks at, where they are not the default.
+
+    `operand` is that of the column before `indexquery`, and `path` leads to the searched value
+    inside it. `fields` are those of further columns by the name that the search has for them.
+    """
+
+    operand: FieldMapping | None = None
+    path: tuple[str, ...] = ()
+    fields: Map[str, FieldMapping] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The argument of the call; empty where all mappings are the default."""
+        if self.operand is None and not self.fields:
+            return ""
+        every = {"": self.operand} if self.operand else {}
+        named = Mapping(tuple(replace(f, name=n) for n, f in {**self.fields, **every}.items()))
+        return orjson.dumps([named.to_json(), self.path]).decode()
+
+    @classmethod
+    @functools.lru_cache(maxsize=64)
+    def from_json(cls, text: str) -> Searched:
+        """Read the argument of a call."""
+        document, path = orjson.loads(text)
+        fields = dict(Mapping.from_json(document).by_name)
+        return cls(fields.pop("", None), tuple(path), fields)
+
+    def mapping(self, schema: pa.Schema, operand: str) -> Mapping:
+        """How the columns of a search are searched; `operand` is the name of the searched one."""
+        given = {**self.fields, **({operand: self.operand} if self.operand else {})}
+        return numbered(
+            replace(given.get(f.name, f), name=f.name, partition=False, field="")
+            for f in build_mapping(schema, Config()).fields
+        )
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """The names of a struct of Arrow, which has each only once; `same_columns` finds them again.
+
+    >>> unique_names(["id", "title", "id"])
+    ['id', 'title', 'id\\x1f1']
+    """
+    seen: Counter[str] = Counter()
+    unique = []
+    for name in names:
+        unique.append(f"{name}{_AGAIN}{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return unique
+
+
+def same_columns(name: str, names: Iterable[str]) -> list[str]:
+    """All columns that had a name before `unique_names`."""
+    return [other for other in names if other.partition(_AGAIN)[0] == name]
 
 
 def indexquery(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
@@ -85,7 +150,7 @@ def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
         # An outer join leaves a null row where there is none; it matches nothing.
         return pc.and_(mask, row.is_valid())
     if pa.types.is_string(row.type) or pa.types.is_large_string(row.type):
-        from indextables.spark.search_pushdown import search_documents
+        from indextables.plan.hidden_columns import search_documents
 
         return search_documents(row, text)
     raise SearchCallError(

@@ -1,8 +1,8 @@
 """TIMESTAMP AS OF an expression, on a table of two names.
 
-Spark resolves the functions of such an expression after it looked for tables, and takes
-``indextables.`/data/docs` `` for a file of a format meanwhile, as every name of two parts. One of
-three parts it leaves to the catalog: the namespace `.` is the catalog's root.
+Spark resolves the functions of such an expression after it looked for tables, and until then takes
+``indextables.`/data/docs` ``, as every name of two parts, for a file of a format. A name of three
+parts it leaves to the catalog: the namespace `.` is the catalog's root.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from sqlglot import TokenType
 from sqlglot.errors import TokenError
 
+from indextables.plan.source_options import NAME
 from indextables.predicate.spark_tokens import tokenize
-from indextables.spark.data_source import NAME
 from indextables.sql.calls import TEXT, Tokens
 
 ROOT = "."

@@ -1,16 +1,15 @@
-"""How a search travels from SQL to the scan, and what it means where Spark evaluates it itself.
+"""The hidden column `_indexall`: what a search of all fields reads where no index answers it.
 
 The agreement between the SQL layer, the functions and the planner:
 
-1. A search is a call of a Python UDF with exactly two arguments: the searched column and the query
-   text. Its name is one of `SEARCH_FUNCTIONS`, in any case.
+1. A search is a call of a function of `sql.search_calls.SEARCH_FUNCTIONS`, in any case, with two
+   arguments: the searched column and the query text.
 2. All fields are searched when the first argument is the hidden column `_indexall`. The SQL layer
    writes `indexqueryall('q')` as `indexqueryall(_indexall, 'q')`, and `_indexall indexquery 'q'` as
    `indexquery(_indexall, 'q')`.
-3. The planner (`bridge.filters`) pushes such a call to the index when its first argument is a
-   column of the scan and its second one a literal. Whatever it cannot push stays with Spark,
-   which calls the UDF.
-4. Spark then has to read the value of `_indexall`. It is a text that `search_documents` searches:
+3. The planner pushes such a call to the index when its first argument is a column of the scan and
+   its second one a literal. What it cannot push the engine evaluates, with the function.
+4. The engine then reads the value of `_indexall`. It is a text that `search_documents` searches:
    a head that is the same for all rows of a table (schema and mapping as JSON), a line feed, and
    the row's indexed columns as JSON. Null, as an outer join makes it, matches nothing.
 """
@@ -32,12 +31,6 @@ from indextables.schema import from_json
 from indextables.split.flat import search_rows
 from indextables.split.mapping import MAPPING_PROPERTY, Mapping
 
-SCORE, INDEX_ALL = "_score", "_indexall"
-
-SEARCH_FUNCTIONS = frozenset(
-    ("indexquery", "indexqueryall", "tantivy4spark_indexquery", "tantivy4spark_indexqueryall")
-)
-
 
 def indexed_columns(metadata: Metadata) -> list[str]:
     """The columns that a search over all fields looks at."""
@@ -48,7 +41,7 @@ def indexed_columns(metadata: Metadata) -> list[str]:
 def documents(rows: pa.Table, metadata: Metadata) -> pa.Array[Any]:
     """The values of `_indexall`: what `search_documents` needs to search these rows."""
     names = [n for n in indexed_columns(metadata) if n in rows.column_names]
-    seen = shown_metadata(metadata)  # whoever writes a query knows these names
+    seen = shown_metadata(metadata)  # queries use these names
     head = orjson.dumps([seen.schema_string, seen.configuration[MAPPING_PROPERTY]]).decode()
     shown = rows.select(names).rename_columns([*names_in(metadata).shown_names(names)])
     texts = [f"{head}\n{orjson.dumps(row, default=_plain).decode()}" for row in shown.to_pylist()]

@@ -1,7 +1,7 @@
 """Aggregates computed where the rows are: COUNT, SUM, MIN and MAX, by groups.
 
-A task gives one row for each group of its splits, and Spark combines the rows of all tasks. So
-every result here has to be one that combines exactly; what might not is refused when it is
+A task returns one row for each group of its splits, and the engine combines the rows of all tasks.
+So every result here has to be one that combines exactly; what might not is refused when it is
 planned (`supported`), or computed in a wider type and checked.
 """
 
@@ -115,8 +115,8 @@ class Aggregation:
     def _grouped(
         self, table: pa.Table, groups: list[str], functions: Sequence[tuple[str, str]]
     ) -> pa.Table:
-        wanted: Any = [(name, function, _KEEP_NULLS) for name, function in functions]
-        done = table.group_by(groups, use_threads=False).aggregate(wanted)
+        every: Any = [(name, function, _KEEP_NULLS) for name, function in functions]
+        done = table.group_by(groups, use_threads=False).aggregate(every)
         result = {name: done[name] for name in groups}
         for name, function in functions:
             column = done[f"{name}_{function}"]
@@ -142,7 +142,7 @@ def _single(aggregate: Aggregate, table: pa.Table) -> Any:
         return pa.array([len(column) - column.null_count], pa.int64())
     if aggregate.function == "sum":
         return pa.array([_exact_sum(column)], sum_type(column.type))
-    # Not by way of Python, which knows no year 10,000.
+    # Not by way of Python, whose years end with 9999.
     end: Any = pc.min_max(column, options=_KEEP_NULLS)[aggregate.function]
     return pa.repeat(end, 1)
 
@@ -161,50 +161,50 @@ def _exact_sum(column: Any) -> Any:
 _KEEP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 
 
-def sum_type(kind: Any) -> pa.DataType:
+def sum_type(value_type: Any) -> pa.DataType:
     """A type in which sums of a column cannot overflow; too large a result is then noticed."""
-    if pa.types.is_decimal(kind):
-        return pa.decimal128(kind.precision + 10, kind.scale)
-    return pa.float64() if pa.types.is_floating(kind) else _WHOLE_SUM
+    if pa.types.is_decimal(value_type):
+        return pa.decimal128(value_type.precision + 10, value_type.scale)
+    return pa.float64() if pa.types.is_floating(value_type) else _WHOLE_SUM
 
 
-def result_type(function: Function, kind: Any) -> pa.DataType:
-    """The type that Spark gives an aggregate of a column."""
+def result_type(function: Function, value_type: Any) -> pa.DataType:
+    """The type of an aggregate of a column in Spark."""
     if function in ("count", "count_rows"):
         return pa.int64()
     if function == "sum":
-        return pa.int64() if pa.types.is_integer(kind) else sum_type(kind)
-    found: pa.DataType = kind
-    return found
+        return pa.int64() if pa.types.is_integer(value_type) else sum_type(value_type)
+    result: pa.DataType = value_type
+    return result
 
 
-def supported(function: Function, kind: Any) -> bool:
+def supported(function: Function, value_type: Any) -> bool:
     """Whether an aggregate of a column is computed exactly as Spark does."""
     types = pa.types
     if function in ("count", "count_rows"):
         return True
     if function == "sum":
-        if types.is_decimal(kind):
-            return bool(kind.precision + 10 <= _MOST_DIGITS)
-        return bool(types.is_floating(kind) or types.is_integer(kind))
+        if types.is_decimal(value_type):
+            return bool(value_type.precision + 10 <= _MOST_DIGITS)
+        return bool(types.is_floating(value_type) or types.is_integer(value_type))
     # Spark orders NaN above all numbers, Arrow leaves it out.
     return (
-        types.is_integer(kind)
-        or types.is_string(kind)
-        or types.is_date(kind)
-        or types.is_timestamp(kind)
-        or types.is_decimal(kind)
+        types.is_integer(value_type)
+        or types.is_string(value_type)
+        or types.is_date(value_type)
+        or types.is_timestamp(value_type)
+        or types.is_decimal(value_type)
     )
 
 
-def groupable(kind: Any) -> bool:
+def groupable(value_type: Any) -> bool:
     """Whether Arrow's groups of a column are Spark's. NaN and -0.0 make floats differ."""
     types = pa.types
     return (
-        types.is_integer(kind)
-        or types.is_string(kind)
-        or types.is_date(kind)
-        or types.is_timestamp(kind)
-        or types.is_boolean(kind)
-        or types.is_decimal(kind)
+        types.is_integer(value_type)
+        or types.is_string(value_type)
+        or types.is_date(value_type)
+        or types.is_timestamp(value_type)
+        or types.is_boolean(value_type)
+        or types.is_decimal(value_type)
     )

@@ -1,7 +1,7 @@
-"""A table as tasks and planners reach it: where it is, and with what configuration.
+"""How the driver and its tasks reach a table: its address and the configuration of a session.
 
-It is pickled to executors with the credentials in it, and shown without them. In one process all
-that reach a table the same way share its log, and so its cached snapshots.
+A `TableAccess` is pickled to executors with its credentials, and its repr leaves them out. Accesses
+of one process that are equal share a log, and so its cached snapshots.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RunnerOf = Callable[[Store, Config], Runner | None]
 
 @dataclass(frozen=True)
 class TableAccess:
-    """A table's address and the configuration of whoever uses it."""
+    """A table's address, and the configuration and credentials with which it is read."""
 
     path: str
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
@@ -34,7 +34,7 @@ class TableAccess:
 
     @cached_property
     def uri(self) -> str:
-        """The one spelling of the table's address."""
+        """The canonical spelling of the table's address."""
         return canonical_uri(self.path)
 
     @cached_property
@@ -47,7 +47,7 @@ class TableAccess:
         return open_store(self.path, self.storage)
 
     def log(self) -> TransactionLog:
-        """The table's log, the same one for all in this process that reach it this way."""
+        """The table's log; equal accesses of this process share it."""
         return _LOGS.get(self)
 
     def view(self, snapshot: Snapshot | None = None) -> TableView:
@@ -73,10 +73,10 @@ class _Logs:
     def get(self, access: TableAccess) -> TransactionLog:
         key = (access.uri, _frozen(access.config), _frozen(access.storage))
         with self._lock:
-            found = self._open.get(key)
-            if found is not None:
+            cached = self._open.get(key)
+            if cached is not None:
                 self._open.move_to_end(key)
-                return found
+                return cached
         store = access.store()
         runner = self.runner_of(store, access.settings)
         opened = TransactionLog(store, config=access.settings, runner=runner)
@@ -101,11 +101,11 @@ def _frozen(options: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
 
 def invalidate_logs(path: str | None = None) -> list[TransactionLog]:
-    """Make this process forget what it cached of a table's log, or of all; gives those logs."""
-    found = _LOGS.matching(None if path is None else canonical_uri(path))
-    for log in found:
+    """Drop what this process cached of a table's log, or of all logs; return those logs."""
+    logs = _LOGS.matching(None if path is None else canonical_uri(path))
+    for log in logs:
         log.invalidate()
-    return found
+    return logs
 
 
 def read_logs_with(runner_of: RunnerOf) -> None:

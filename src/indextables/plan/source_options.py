@@ -1,8 +1,8 @@
-"""What the user says about one read or write: options, over the session's configuration.
+"""The options of one read or write, over the session's configuration.
 
 An option is one of ours (`versionAsOf`, `mergeSchema`, …), a `spark.indextables.*` key, or it is
-handed to the store as a credential or endpoint. A store refuses what it does not know. Options for
-files of other formats are known by name: those about how a file is written are ignored with a
+passed to the store as a credential or endpoint. A store refuses what it does not know. Options
+for files of other formats are listed here: those about how a file is written are ignored with a
 warning, those that choose rows or files are refused. The Hadoop names that a session has for its
 own file systems (`spark.hadoop.fs.s3a.access.key`, …) are the stores' defaults.
 """
@@ -16,10 +16,19 @@ from dataclasses import dataclass, field
 
 from indextables.config import MERGE_PRECOMMIT, is_own_key, parse_boolean
 from indextables.errors import ConfigError
-from indextables.spark.access import TableAccess
+from indextables.plan.access import TableAccess
 from indextables.storage.location import parse_location
 
 logger = logging.getLogger(__name__)
+
+NAME = "indextables"
+"""The name of the format and of the catalog."""
+ALIASES = (
+    "io.indextables.spark.core.IndexTables4SparkTableProvider",
+    "io.indextables.provider.IndexTablesProvider",
+)
+PROVIDERS = frozenset(name.lower() for name in (NAME, *ALIASES))
+"""All names of the format, as CREATE TABLE … USING may spell them, in lower case."""
 
 PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 
@@ -146,7 +155,7 @@ class SourceOptions:
 
 
 def _for_the_store(given: Mapping[str, str]) -> dict[str, str]:
-    """The options that are none of ours, nor of a catalog, nor of another format."""
+    """The options that the store gets: not ours, not a catalog's, not of another format."""
     rest: dict[str, str] = {}
     for name, value in given.items():
         if name.startswith(_OPTION_OF_TABLE):

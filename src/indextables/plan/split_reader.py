@@ -1,13 +1,14 @@
-"""Reading splits in a Spark task.
+"""Reading splits in a task.
 
 A `SplitReader` is what all tasks of one scan share; it is pickled once and sent with the task's
-splits. Executors see no log: the driver planned from a snapshot, and the splits that it named are
+splits. Tasks read no log: the driver planned from a snapshot, and the splits that it named are
 read or the query fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,19 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.actions import Metadata
+from indextables.plan.aggregation import Aggregation
 from indextables.plan.execute import Environment
-from indextables.plan.ranking import top_rows
+from indextables.plan.hidden_columns import documents, indexed_columns
+from indextables.plan.ranking import SCORE, top_rows
 from indextables.plan.scan import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search
+from indextables.predicate.operators import ALL_FIELDS
 from indextables.schema import from_json
-from indextables.spark.aggregation import Aggregation
-from indextables.spark.search_pushdown import (
-    INDEX_ALL,
-    SCORE,
-    documents,
-    indexed_columns,
-)
 
 _ROWS_AT_ONCE = 65_536
 
@@ -168,19 +165,33 @@ class ScoredReader:
         yield from renamed.cast(schema).to_batches(max_chunksize=_ROWS_AT_ONCE)
 
 
+@dataclass(frozen=True)
+class ReadSplits:
+    """What a Python worker of Spark runs: reads the splits that a partition names."""
+
+    reader: SplitReader | ScoredReader
+    schema: pa.Schema
+
+    def __call__(self, partitions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for partition in partitions:
+            # Pickled by this session's driver.
+            tasks = pickle.loads(partition.column(0)[0].as_py())
+            yield from self.reader.batches(tasks, self.schema)
+
+
 def _real(wanted: Sequence[str], metadata: Metadata) -> list[str]:
     """The table's columns that these columns are made of, one at least: rows have to be counted."""
-    named = [name for name in wanted if name not in (SCORE, INDEX_ALL)]
-    made_of = indexed_columns(metadata) if INDEX_ALL in wanted else []
+    named = [name for name in wanted if name not in (SCORE, ALL_FIELDS)]
+    made_of = indexed_columns(metadata) if ALL_FIELDS in wanted else []
     every = list(dict.fromkeys([*named, *made_of]))
     return every or from_json(metadata.schema_string).names[:1]
 
 
 def with_hidden(table: pa.Table, wanted: Sequence[str], metadata: Metadata) -> pa.Table:
-    """The wanted columns, hidden ones made; a score that nobody computed is null."""
+    """The requested columns, hidden ones computed; without a ranked search the score is null."""
     columns: list[Any] = []
     for name in wanted:
-        if name == INDEX_ALL:
+        if name == ALL_FIELDS:
             columns.append(documents(table, metadata))
         elif name == SCORE and SCORE not in table.column_names:
             columns.append(pa.nulls(table.num_rows, pa.float32()))
