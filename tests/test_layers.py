@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import indextables
+from tools.house import measure
 
 PACKAGE = Path(indextables.__file__).parent
 
@@ -129,21 +130,34 @@ def test_only_spark_and_what_stands_on_it_know_pyspark():
     assert users <= {"spark", "ariadne", "demo"}
 
 
-# Attributes of PySpark with which a classic session reaches its JVM.
-PRIVATE = {
-    "_jvm", "_jsc", "_sc", "_jsparkSession", "_jreader", "_jwrite", "_jdf", "_jc", "_gateway",
-    "_active_spark_context",
-}  # fmt: skip
+def test_private_parts_of_spark_stay_in_the_bridge():
+    assert not measure(PACKAGE.parent).private
 
 
-def test_private_parts_of_spark_stay_in_the_bridge_and_four_more_modules():
-    users = {
+def test_one_module_patches_the_classes_of_pyspark():
+    patching = {
         path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if "spark/bridge/" not in path.as_posix()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in PRIVATE
+        for part in ("spark", "ariadne")
+        for path in (PACKAGE / part).rglob("*.py")
+        if sets_attributes_of_others(ast.parse(path.read_text()))
     }
-    assert users <= {
-        f"spark/{name}.py" for name in ("readwriter", "sql_entry", "functions", "hosts")
+    assert patching == {"spark/bridge/patches.py"}
+
+
+def sets_attributes_of_others(tree: ast.Module) -> bool:
+    """Whether a module sets attributes of anything but its own classes and objects."""
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("pyspark", "py4j"))
+        for alias in node.names
     }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+            if ast.unparse(node.args[0]) not in ("self", "cls"):
+                return True
+        elif isinstance(node, ast.Assign):
+            targets = [ast.unparse(t) for t in node.targets if isinstance(t, ast.Attribute)]
+            if any(target.split(".")[0] in imported for target in targets):
+                return True
+    return False

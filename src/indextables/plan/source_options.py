@@ -30,6 +30,9 @@ ALIASES = (
 PROVIDERS = frozenset(name.lower() for name in (NAME, *ALIASES))
 """All names of the format, as CREATE TABLE … USING may spell them, in lower case."""
 
+SPARK_CATALOG = "spark_catalog"
+"""Spark's own catalog, of bare names."""
+
 PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 
 _HADOOP = "spark.hadoop."

@@ -32,6 +32,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME
+from indextables.predicate.render import quoted_name
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
@@ -43,7 +44,7 @@ from indextables.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from indextables.spark.readwriter import Bridge
+    from indextables.spark.bridge.session_bridge import SessionBridge as Bridge
 
 _DEFAULT = "CURRENT_DEFAULT"
 _CHARACTERS = "__CHAR_VARCHAR_TYPE_STRING"
@@ -102,8 +103,10 @@ def update_rows(
     if len(assigned) < len(given):
         raise ExpressionError(statement.set, "it assigns a column twice")
     # In the order of the statement: its parameters may count by position.
-    columns = [f"({_value(one, n, snapshot)}) AS {_quoted(n)}" for n, one in assigned.items()]
-    columns += [_quoted(name) for name in names_of(snapshot).shown.names if name not in assigned]
+    columns = [f"({_value(one, n, snapshot)}) AS {quoted_name(n)}" for n, one in assigned.items()]
+    columns += [
+        quoted_name(name) for name in names_of(snapshot).shown.names if name not in assigned
+    ]
     columns += _identity(snapshot)
     source = _source(statement, snapshot)
     rows = query(f"{statement.ctes} SELECT {', '.join(columns)} FROM {source}")
@@ -120,8 +123,8 @@ def update_rows(
 
 def _source(statement: DeleteRows | UpdateRows, snapshot: Snapshot) -> str:
     parts = statement.table.name or (NAME, snapshot.uri)
-    name = ".".join(map(_quoted, parts))
-    alias = f" AS {_quoted(statement.alias)}" if statement.alias else ""
+    name = ".".join(map(quoted_name, parts))
+    alias = f" AS {quoted_name(statement.alias)}" if statement.alias else ""
     where = f" WHERE ({statement.where})" if statement.where else ""
     return f"{name} VERSION AS OF {snapshot.version}{alias}{where}"
 
@@ -180,7 +183,3 @@ def _metadata(field: Any) -> dict[str, Any]:
 
 def _lower(parts: tuple[str, ...] | tuple[str | None, ...]) -> list[str]:
     return [str(part).lower() for part in parts]
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

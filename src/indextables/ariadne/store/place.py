@@ -34,7 +34,7 @@ from indextables.errors import (
     StoragePathNotSetError,
 )
 from indextables.plan.source_options import SourceOptions
-from indextables.spark.readwriter import session_settings
+from indextables.spark.bridge.sessions import session_settings
 from indextables.storage import Store, canonical_uri, open_store
 from indextables.storage.location import parse_location
 from indextables.storage.options import client_settings

@@ -1,4 +1,4 @@
-"""The port by which the JVM calls objects of this process, closed to everybody else.
+"""The port by which the JVM calls objects of this process, closed to every other process.
 
 PySpark opens it for streams without authentication: another user of the machine could call every
 object behind it, and answer the questions that a call asks the JVM. So callbacks have a secret of
@@ -6,7 +6,12 @@ their own, which both ends hold before the first object can be called: the JVM s
 connection, and py4j's server here ends a connection that does not begin with it, in few bytes and
 soon. It is not the gateway's own token, which would then be sent to whatever listens on that port.
 
-What may be called is what an object's interfaces declare, as the JVM knows them.
+What may be called is what an object's interfaces declare, as the JVM reports them.
+
+Adaptive execution runs stages on new threads, and each thread that calls back opens a connection of
+its own that is never closed: a Python thread and a socket for every exchange. So a connection that
+has been idle for longer than the JVM keeps its threads is closed. One that is in a callback, or in
+a call that a callback makes, is never timed out.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from indextables.errors import UnsafeCallbacksError
-from indextables.spark.bridge.sockets import close_idle_connections
+from indextables.spark.bridge.patches import wrap
 
 _LOOPBACK = "127.0.0.1"
 _OF_EVERY_OBJECT = frozenset(("equals", "hashCode", "toString"))
@@ -34,15 +39,13 @@ GREETING_SECONDS = 10.0
 
 
 def start(spark: SparkSession) -> None:
-    """Start the port, or close one that PySpark opened to strangers. Doing it twice does nothing.
+    """Start the port, or guard one that PySpark opened. Doing it twice does nothing.
 
     Raises:
         UnsafeCallbacksError: The port is open already and a stream may be using it.
     """
     gateway: Any = spark.sparkContext._gateway
-    _allow_declared_methods_only()
-    _limit_greetings()
-    close_idle_connections()
+    _guard_connections()
     parameters = gateway.callback_server_parameters
     # Looked up in the dictionary: py4j asks the JVM for an attribute that it does not find.
     server = gateway.__dict__.get("_callback_server")
@@ -80,33 +83,22 @@ def _java_server(gateway: Any) -> Any:
     return java_gateway.JavaObject("GATEWAY_SERVER", gateway._gateway_client)
 
 
-def _allow_declared_methods_only() -> None:
-    for owner in (clientserver.ClientServerConnection, java_gateway.CallbackConnection):
-        original = owner._call_proxy
-        if not getattr(original, "_checks_method", False):
-            owner._call_proxy = _checked(original)
+def _guard_connections() -> None:
+    """Check who connects, which methods are called, and how long a connection is idle."""
+    ours, theirs = clientserver.ClientServerConnection, java_gateway.CallbackConnection
+    for owner in (ours, theirs):
+        wrap(owner, "_call_proxy", _call_declared_method)
+        wrap(owner, "_call_proxy", _call_without_timeout)
+    wrap(ours, "wait_for_commands", _listen_after_greeting)
+    wrap(theirs, "run", _listen_after_greeting)
 
 
-def _limit_greetings() -> None:
-    for owner, name, stream in (
-        (clientserver.ClientServerConnection, "wait_for_commands", "stream"),
-        (java_gateway.CallbackConnection, "run", "input"),
-    ):
-        original = getattr(owner, name)
-        if not getattr(original, "_limits_greeting", False):
-            setattr(owner, name, _greeted(original, stream))
-
-
-def _greeted(original: Any, stream: str) -> Any:
-    @functools.wraps(original)
-    def listen(self: Any) -> Any:
-        parameters = getattr(self, "python_parameters", None) or self.callback_server_parameters
-        if parameters.auth_token is not None:
-            setattr(self, stream, _Greeting(self.socket, getattr(self, stream)))
-        return original(self)
-
-    listen._limits_greeting = True  # type: ignore[attr-defined]
-    return listen
+def _listen_after_greeting(original: Any, self: Any) -> Any:
+    parameters = getattr(self, "python_parameters", None) or self.callback_server_parameters
+    stream = "stream" if isinstance(self, clientserver.ClientServerConnection) else "input"
+    if parameters.auth_token is not None:
+        setattr(self, stream, _Greeting(self.socket, getattr(self, stream)))
+    return original(self)
 
 
 class _Greeting:
@@ -141,23 +133,18 @@ class _Greeting:
         return bytes(greeting)
 
 
-def _checked(original: Any) -> Any:
-    @functools.wraps(original)
-    def call(self: Any, obj_id: str, lines: Any) -> Any:
-        if obj_id not in self.pool:
-            return original(self, obj_id, lines)
-        first = lines.readline()
-        method = first.decode()[:-1]
-        client = getattr(self, "java_client", None) or self.gateway_client
-        declared = tuple(self.pool[obj_id].Java.implements)
-        if method in _OF_EVERY_OBJECT or method in _methods(declared, client):
-            return original(self, obj_id, _Again(first, lines))
-        self._get_params(lines)  # what follows is the next command
-        refusal = f"'{method}' is not a method of {', '.join(declared)}."
-        return protocol.RETURN_MESSAGE + protocol.ERROR + protocol.get_command_part(refusal)
-
-    call._checks_method = True  # type: ignore[attr-defined]
-    return call
+def _call_declared_method(original: Any, self: Any, obj_id: str, lines: Any) -> Any:
+    if obj_id not in self.pool:
+        return original(self, obj_id, lines)
+    first = lines.readline()
+    method = first.decode()[:-1]
+    client = getattr(self, "java_client", None) or self.gateway_client
+    declared = tuple(self.pool[obj_id].Java.implements)
+    if method in _OF_EVERY_OBJECT or method in _methods(declared, client):
+        return original(self, obj_id, _Again(first, lines))
+    self._get_params(lines)  # what follows is the next command
+    refusal = f"'{method}' is not a method of {', '.join(declared)}."
+    return protocol.RETURN_MESSAGE + protocol.ERROR + protocol.get_command_part(refusal)
 
 
 @functools.lru_cache(maxsize=256)
@@ -188,3 +175,22 @@ class _Again:
         first, self._first = self._first, None
         line: bytes = self._rest.readline() if first is None else first
         return line
+
+
+# --- idle connections ----------------------------------------------------------------------------
+
+
+# Spark's pools keep an idle thread for a minute; a younger connection may still be used.
+IDLE_SECONDS = 75.0
+
+
+def _call_without_timeout(original: Any, self: Any, *args: Any) -> Any:
+    """A call of a callback connection, which is given up after it has been idle for long."""
+    if getattr(self, "initiated_from_client", False) or self.socket is None:
+        return original(self, *args)
+    self.socket.settimeout(None)
+    try:
+        return original(self, *args)
+    finally:
+        if self.socket is not None:
+            self.socket.settimeout(IDLE_SECONDS)

@@ -29,6 +29,7 @@ from indextables.spark.bridge.constraints import declared_constraints
 from indextables.spark.bridge.jvm import V2, JavaObject, implements
 from indextables.spark.bridge.named_catalog import NamedCatalog
 from indextables.spark.bridge.replacement import check_replacement
+from indextables.spark.bridge.sessions import session_settings
 from indextables.spark.bridge.table import BridgedTable
 from indextables.spark.bridge.table_changes import (
     changed,
@@ -39,7 +40,6 @@ from indextables.spark.bridge.table_changes import (
     table_info,
     wanted_protocol,
 )
-from indextables.spark.readwriter import session_settings
 from indextables.sql.time_travel import ROOT
 from indextables.storage import Store, open_store
 

@@ -19,7 +19,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from indextables.errors import IndexTablesError
 from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.column_names import names_of
-from indextables.plan.source_options import NAME, PROVIDERS
+from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG
 from indextables.spark.bridge.catalog import CAPABILITIES, Catalog, Place
 from indextables.spark.bridge.constraints import CHANGES, has_constraints
 from indextables.spark.bridge.jvm import (
@@ -33,7 +33,6 @@ from indextables.spark.bridge.jvm import (
 from indextables.spark.bridge.replacement import check_replacement
 from indextables.spark.bridge.table_changes import copied_info, options_in
 from indextables.spark.schemas import spark_schema
-from indextables.spark.table_names import SPARK_CATALOG
 
 logger = logging.getLogger(__name__)
 

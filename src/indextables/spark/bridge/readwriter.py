@@ -3,7 +3,7 @@
 Spark finds a data source by the name of a JVM class or in its list of Python sources, and neither
 way reaches the bridge. So `load` and `save` of the reader and writer are wrapped: for index tables
 they go through the bridge where a session has one, and through the public data source elsewhere.
-Other formats are none of our business. The wrapper also decides what Spark leaves undecided for
+Other formats are passed on unchanged. The wrapper also decides what Spark leaves undecided for
 Python sources: the save modes `error` and `ignore`, `partitionBy`, and the session's configuration.
 """
 
@@ -12,16 +12,23 @@ from __future__ import annotations
 import datetime
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from indextables.errors import ConfigError, SchemaError
-from indextables.jobs.commit_write import Written
-from indextables.jobs.write_job import Exclusive, Kind, WriteJob, plan_write
-from indextables.plan.access import TableAccess
+from indextables.jobs.write_job import Exclusive, Kind, plan_write
 from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
 from indextables.predicate.temporal import time_zone
+from indextables.spark.bridge import patches
+from indextables.spark.bridge.sessions import (
+    bridge_of,
+    is_enabled,
+    is_registered,
+    make_active,
+    new_session,
+    session_settings,
+)
 from indextables.spark.data_source import snapshot_of
 from indextables.spark.schemas import table_schema
 
@@ -29,161 +36,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Bridge(Protocol):
-    """What a classic session can do beyond the public data source."""
-
-    def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
-        """The rows of a table."""
-        ...
-
-    def write(
-        self,
-        frame: DataFrame,
-        access: TableAccess,
-        job: WriteJob,
-    ) -> None:
-        """Write a DataFrame as planned."""
-        ...
-
-    def change_rows(self, frame: DataFrame, access: TableAccess, job: WriteJob) -> Written:
-        """Write rows, each in place of the row that its last two columns name."""
-        ...
-
-    def remember_names(self) -> None:
-        """Tell Spark the tables of the warehouse whose names it forgot."""
-        ...
-
-    def options_of(self, database: str, table: str) -> Mapping[str, str]:
-        """The OPTIONS that a table of Spark's own catalog was created with."""
-        ...
-
-    def install_search(self, name: str, *, everywhere: bool) -> None:
-        """Let a search function have the mappings of its columns; in all sessions, if wanted."""
-        ...
-
-
-# PySpark makes new objects for the same session, so sessions are known by their id.
-_bridges: dict[str, Bridge | None] = {}
-
-
-def install(spark: SparkSession, bridge: Bridge | None = None) -> None:
-    """Route the reads and writes of a session."""
-    if is_classic(spark):
-        _bridges[_identity(spark)] = bridge
-        from pyspark.sql.catalog import Catalog
-        from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
-
-        _wrap(DataFrameReader, "load", _load)
-        _wrap(DataFrameWriter, "save", _save)
-        _wrap(DataFrameWriter, "saveAsTable", _save_as_table)
-        _wrap(Catalog, "listTables", _list_tables)
-        _wrap(Catalog, "tableExists", _table_exists)
-
-
-def is_classic(spark: Any) -> bool:
-    """Whether a session has a JVM in this process's reach, and is no Spark Connect client."""
-    return type(spark).__module__ == "pyspark.sql.session"
-
-
-def _identity(spark: Any) -> str:
-    known = spark.__dict__.get("_indextables_id")
-    if known is None:
-        known = spark._indextables_id = str(spark._jsparkSession.sessionUUID())
-    return str(known)
-
-
-def make_active(spark: Any) -> None:
-    """Make a session the active one: Spark keeps and looks up Python sources in that."""
-    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
-
-
-def is_routed(spark: SparkSession) -> bool:
-    """Whether reads and writes of a session pass through here."""
-    return _identity(spark) in _bridges
-
-
-def bridge_of(spark: SparkSession) -> Bridge | None:
-    """The bridge of a session, if it has one."""
-    return _bridges.get(_identity(spark))
-
-
-# What enables a session, as soon as one is; and sessions that are none of ours.
-_enable: list[Callable[[Any], Any]] = []
-_strangers: set[str] = set()
-
-
-def is_enabled(spark: Any) -> bool:
-    """Whether a classic session is enabled. A clone of such a one is, from now on.
-
-    Spark clones a session for `foreachBatch`, with the data sources that are registered in it.
-    """
-    if is_routed(spark):
-        return True
-    if not _enable or _identity(spark) in _strangers:
-        return False
-    try:
-        known = spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(NAME)
-    except Exception:  # the interface is Spark's own and may change
-        known = False
-    if known:
-        _enable[0](spark)
-    else:
-        _strangers.add(_identity(spark))
-    return bool(known)
-
-
-def follow_new_sessions(enable: Callable[[Any], Any]) -> None:
-    """Enable what `newSession` of an enabled session makes; the active session stays the same."""
-    from pyspark.sql import SparkSession
-
-    _enable[:] = [enable]
-
-    def new_session(original: Callable[[Any], Any], spark: Any) -> Any:
-        made = original(spark)
-        if is_classic(spark) and is_routed(spark):
-            before = SparkSession.getActiveSession()
-            enable(made)
-            make_active(before or spark)
-        return made
-
-    _wrap(SparkSession, "newSession", new_session)
-
-
-def _wrap(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
-    original = getattr(owner, name)
-    if getattr(original, "_indextables", False):
-        return
-
-    @functools.wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return replacement(original, self, *args, **kwargs)
-
-    wrapper._indextables = True  # type: ignore[attr-defined]
-    setattr(owner, name, wrapper)
-
-
-# The settings of sessions: a handle of the JVM's map, its text when it was read, what it held.
-_settings: dict[str, tuple[Any, str, dict[str, str]]] = {}
-
-
-def session_settings(spark: SparkSession) -> dict[str, str]:
-    """The session's configuration.
-
-    Every query asks for it, and taking it over from the JVM entry by entry takes longer than a
-    small query; its text is one call and tells whether anything changed.
-    """
-    if not is_classic(spark):
-        return dict(spark.conf.getAll)
-    key = _identity(spark)
-    handle, text, known = _settings.get(key, (None, "", {}))
-    if handle is None:
-        session: Any = spark._jsparkSession
-        handle = session.sessionState().conf().settings()
-    now = handle.toString()
-    if now != text:
-        known = dict(spark.conf.getAll)
-        _settings[key] = handle, now, known
-    return dict(known)
+def install(spark: SparkSession) -> None:
+    """Route the reads and writes of a classic session."""
+    patches.install(
+        spark,
+        {
+            "DataFrameReader.load": _load,
+            "DataFrameWriter.save": _save,
+            "DataFrameWriter.saveAsTable": _save_as_table,
+            "Catalog.listTables": _list_tables,
+            "Catalog.tableExists": _table_exists,
+            "SparkSession.newSession": new_session,
+        },
+    )
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -345,14 +210,14 @@ def _in_columns_case(spark: SparkSession, names: list[str], columns: list[str]) 
 
 
 def remember_names(spark: SparkSession) -> None:
-    """Let Spark know the tables of its warehouse: it is about to list them."""
+    """Register the tables of the warehouse with Spark, which is about to list them."""
     bridge = bridge_of(spark)
     if bridge is not None:
         bridge.remember_names()
 
 
 def _list_tables(original: Callable[..., Any], catalog: Any, *args: Any, **kwargs: Any) -> Any:
-    if is_routed(catalog._sparkSession):
+    if is_registered(catalog._sparkSession):
         remember_names(catalog._sparkSession)
     return original(catalog, *args, **kwargs)
 
