@@ -297,7 +297,7 @@ def test_a_new_session_is_enabled_on_its_own(spark, place):
 
 
 def test_idle_callback_connections_are_given_up():
-    from indextables.spark.bridge.callbacks import IDLE_SECONDS, _call_without_timeout
+    from indextables.spark.bridge.jvm.callbacks import IDLE_SECONDS, _call_without_timeout
 
     class Socket:
         def __init__(self):

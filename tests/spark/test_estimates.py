@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.predicate import TRUE
-from indextables.spark.bridge.pruning import _understood
+from indextables.spark.bridge.scan.scans import _understood
 
 
 @pytest.fixture(scope="module")

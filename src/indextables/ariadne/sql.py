@@ -31,8 +31,8 @@ from indextables.ariadne.store import Context, IndexPlace, check_name, index_nam
 from indextables.errors import AriadneArgumentError, SourceFileMissingError
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.render import quoted_name
-from indextables.spark.bridge.file_catalog import ALL_ROWS, Definition
-from indextables.spark.bridge.native import ListedFile
+from indextables.spark.bridge.catalog import ALL_ROWS, Definition
+from indextables.spark.bridge.scan import ListedFile
 from indextables.spark.bridge.sessions import bridge_of
 
 if TYPE_CHECKING:

@@ -17,13 +17,17 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME, SourceOptions
-from indextables.spark.bridge import session_catalog
-from indextables.spark.bridge.catalog import Catalog
-from indextables.spark.bridge.file_catalog import FileSources, file_catalog
+from indextables.spark.bridge.catalog import (
+    BridgedTable,
+    Catalog,
+    FileSources,
+    file_catalog,
+    session_catalog,
+)
 from indextables.spark.bridge.frames import has_generator
 from indextables.spark.bridge.jvm import Jvm
 from indextables.spark.bridge.search_functions import install_search
-from indextables.spark.bridge.table import BridgedTable, PlannedWrite
+from indextables.spark.bridge.write import PlannedWrite
 from indextables.spark.data_source import snapshot_of
 from indextables.spark.schemas import spark_schema
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,16 +18,21 @@ from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.predicate import TRUE, Predicate, conjunction
-from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.scan import condition
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema
 
-if TYPE_CHECKING:
-    from indextables.spark.bridge.table import PlannedWrite
-
 Report = Callable[[Written | IndexTablesError], None]
-"""Told what a commit did, or why it did nothing: in the JVM an exception is but a text."""
+"""Called with what a commit did, or why it did nothing: the JVM keeps only the text of an error."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedWrite:
+    """A write that was planned before Spark was asked to do it."""
+
+    job: WriteJob
+    report: Report = field(default=lambda _: None, repr=False)
 
 
 @implements("write.SupportsOverwriteV2", "write.SupportsDynamicOverwrite")

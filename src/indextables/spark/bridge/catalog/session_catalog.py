@@ -20,18 +20,11 @@ from indextables.errors import IndexTablesError
 from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG
-from indextables.spark.bridge.catalog import CAPABILITIES, Catalog, Place
-from indextables.spark.bridge.constraints import CHANGES, has_constraints
-from indextables.spark.bridge.jvm import (
-    V2,
-    Comparable,
-    JavaObject,
-    Jvm,
-    guarded_call,
-    implements,
-)
-from indextables.spark.bridge.replacement import check_replacement
-from indextables.spark.bridge.table_changes import copied_info, options_in
+from indextables.spark.bridge.catalog.alter_table import CONSTRAINT_CHANGES
+from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, Place
+from indextables.spark.bridge.catalog.replacement import check_replacement
+from indextables.spark.bridge.catalog.table_info import copied_info, has_constraints, options_in
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, guarded_call, implements
 from indextables.spark.schemas import spark_schema
 
 logger = logging.getLogger(__name__)
@@ -142,7 +135,7 @@ class SessionCatalog(Comparable):
     def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
         access = self._place(identifier)
         if access is None:
-            if any(one.getClass().getSimpleName() in CHANGES for one in changes):
+            if any(one.getClass().getSimpleName() in CONSTRAINT_CHANGES for one in changes):
                 raise self._no_constraints(identifier)
             return self._below.alterTable(identifier, changes)
         return self._tables.alter(identifier, access, changes)

@@ -1,23 +1,17 @@
-"""What Spark's statements say about a table: which version to load, what to create or change."""
+"""What Spark tells a catalog of a table to load or to create, in the forms of its versions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from indextables.errors import ConfigError, SchemaError, UnsupportedProtocolError
-from indextables.jobs.alter_columns import actions_for, with_properties
-from indextables.log.actions import Action, Protocol
-from indextables.log.protocol import SUPPORTED_VERSION
+from indextables.errors import ConfigError, SchemaError
+from indextables.jobs.constraints import CheckConstraint
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.source_options import PROVIDERS
-from indextables.plan.view import TableView
-from indextables.spark.bridge.column_changes import changed_columns
-from indextables.spark.bridge.constraints import CHANGES, changed_constraints
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
 from indextables.spark.schemas import table_schema
 
@@ -131,59 +125,21 @@ def options_in(properties: Mapping[str, str]) -> dict[str, str]:
     return {k.removeprefix(_OPTION): v for k, v in properties.items() if k.startswith(_OPTION)}
 
 
-_PROTOCOL = {"minreaderversion": "min_reader_version", "minwriterversion": "min_writer_version"}
+def has_constraints(info: Sequence[Any]) -> bool:
+    """Whether CREATE TABLE has constraints; older forms of it have none."""
+    return len(info) == 1 and bool(len(info[0].constraints()))
 
 
-def wanted_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
-    """The protocol that a change of ALTER TABLE asks for; None if it is about something else.
+def declared_constraints(info: Sequence[Any]) -> list[CheckConstraint]:
+    """Return the constraints of CREATE TABLE."""
+    return [check_constraint(one) for one in info[0].constraints()] if has_constraints(info) else []
 
-    A commit takes the higher of what is asked for and what is there, so nothing is ever lowered.
-    """
-    kind = change.getClass().getSimpleName()
-    if kind not in ("SetProperty", "RemoveProperty"):
-        return None
-    name = _PROTOCOL.get(change.property().lower())
-    if name is None:
-        return None
-    if kind == "RemoveProperty":
-        raise ConfigError(
-            f"{change.property()} can be raised, not unset: older readers and "
-            "writers would misread the table."
+
+def check_constraint(constraint: JavaObject) -> CheckConstraint:
+    """A constraint of the JVM, which has to be a CHECK."""
+    if constraint.getClass().getSimpleName() != "Check":
+        raise SchemaError(
+            f"Index tables have CHECK constraints only, not {constraint.toDDL()}: nothing would "
+            "make sure of it."
         )
-    text = change.value().strip()
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"{change.property()} is the number of a protocol, not {text!r}.")
-    version = int(text)
-    if version > SUPPORTED_VERSION:
-        role = name.split("_")[1]
-        raise UnsupportedProtocolError(
-            uri, role=role, required=version, supported=SUPPORTED_VERSION
-        )
-    lowest = Protocol(min_reader_version=1, min_writer_version=1)
-    if name == "min_reader_version":
-        return replace(lowest, min_reader_version=version)
-    return replace(lowest, min_writer_version=version)
-
-
-def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[Action]:
-    """What the changes of one ALTER TABLE make of a table's metadata, and of its protocol."""
-    constraints = [one for one in changes if one.getClass().getSimpleName() in CHANGES]
-    if constraints:  # a statement of its own
-        return changed_constraints(view.snapshot, constraints, config=view.settings)
-    metadata = view.snapshot.metadata
-    columns = []
-    for change in changes:
-        kind = change.getClass().getSimpleName()
-        if kind not in ("SetProperty", "RemoveProperty"):
-            columns.append(change)
-            continue
-        value = change.value() if kind == "SetProperty" else None
-        if change.property() == "comment":
-            metadata = replace(metadata, description=value)
-        else:
-            metadata = with_properties(metadata, {change.property(): value})
-    if not columns:
-        return [metadata]
-    schema, stored = changed_columns(view.snapshot, columns, java)
-    after = view.at(replace(view.snapshot, metadata=metadata))
-    return actions_for(after, schema, stored)
+    return CheckConstraint(constraint.name(), constraint.predicateSql())

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from indextables.errors import ConfigError
-from indextables.spark.bridge.file_tables import FileSource, FileTable
+from indextables.spark.bridge.catalog.catalog import NamedCatalog
+from indextables.spark.bridge.catalog.file_tables import FileSource, FileTable
+from indextables.spark.bridge.catalog.table_info import travels
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
-from indextables.spark.bridge.named_catalog import NamedCatalog
-from indextables.spark.bridge.table_changes import travels
 
 DEFAULT = "default"
 ALL_ROWS = "all_rows"

@@ -32,7 +32,8 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field
 from indextables.predicate.search import over_fields
 from indextables.schema import HIDDEN
-from indextables.spark.bridge.aggregates import (
+from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
+from indextables.spark.bridge.scan.aggregates import (
     aggregate_schema,
     averages_too_much,
     column_name,
@@ -40,13 +41,11 @@ from indextables.spark.bridge.aggregates import (
     parse_aggregation,
     sums_fit_their_columns,
 )
-from indextables.spark.bridge.description import Described, describe_count, describe_scan
-from indextables.spark.bridge.filters import Translator
-from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
-from indextables.spark.bridge.native import NativeScans, is_worth_an_index
-from indextables.spark.bridge.on_driver import OnDriver
-from indextables.spark.bridge.pruning import Pruning
-from indextables.spark.bridge.scan import DriverScan, NativeScan, TableScan
+from indextables.spark.bridge.scan.description import Described, describe_count, describe_scan
+from indextables.spark.bridge.scan.filters import Translator
+from indextables.spark.bridge.scan.native import NativeScans, is_worth_an_index
+from indextables.spark.bridge.scan.on_driver import OnDriver
+from indextables.spark.bridge.scan.scans import DriverScan, NativeScan, Pruning, TableScan
 from indextables.spark.schemas import spark_schema
 
 _MAX_ORDERED = 10_000

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from indextables.errors import QueryError
-from indextables.jobs.constraints import constraints_of
+from indextables.jobs.constraints import CheckConstraint, constraints_of
 from indextables.jobs.row_changes import delete_rows
-from indextables.jobs.write_job import WriteJob
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of, shown_metadata
 from indextables.plan.ranking import SCORE
@@ -17,30 +16,21 @@ from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.operators import ALL_FIELDS
 from indextables.schema import ROW, SPLIT, from_json
-from indextables.spark.bridge.conditions import condition
-from indextables.spark.bridge.constraints import java_constraints
+from indextables.spark.bridge.catalog.partitions import PartitionManagement
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
-from indextables.spark.bridge.partitions import PartitionManagement
-from indextables.spark.bridge.scan_builder import ScanBuilder
-from indextables.spark.bridge.write import Report, WriteBuilder
+from indextables.spark.bridge.scan import ScanBuilder, condition
+from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
 from indextables.spark.schemas import with_mappings
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.sql.calls import quoted
 
+_CONSTRAINTS = V2 + "catalog.constraints."
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
            (ALL_FIELDS, "string", "All indexed columns of the row, to search in"),
            (SPLIT, "string", "The split that holds the row in this version of the table"),
            (ROW, "bigint", "The number of the row in its split"))  # fmt: skip
 _CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
                  "TRUNCATE")  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedWrite:
-    """A write that was planned before Spark was asked to do it."""
-
-    job: WriteJob
-    report: Report = field(default=lambda _: None, repr=False)
 
 
 @implements("catalog.MetadataColumn")
@@ -162,7 +152,7 @@ class BridgedTable(PartitionManagement, Comparable):
         return self.java.hash_map(shown)
 
     def constraints(self) -> JavaObject:
-        return java_constraints(self.java, constraints_of(self.snapshot.metadata))
+        return _java_constraints(self.java, constraints_of(self.snapshot.metadata))
 
     def capabilities(self) -> JavaObject:
         # `save` checks columns itself, and names all differences.
@@ -238,3 +228,16 @@ def _identities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
 def _hidden_columns(java: Jvm) -> JavaObject:
     hidden = [HiddenColumn(java, *column) for column in _HIDDEN]
     return java.array(V2 + "catalog.MetadataColumn", hidden)
+
+
+def _java_constraints(java: Jvm, constraints: Sequence[CheckConstraint]) -> JavaObject:
+    """Return the constraints of a table as Spark asks for them. All rows meet them."""
+    if not constraints:
+        return java.array(_CONSTRAINTS + "Constraint")
+    check = java.find(_CONSTRAINTS + "Constraint").check
+    valid = java.constant(_CONSTRAINTS + "Constraint$ValidationStatus", "VALID")
+    found = [
+        check(one.name).predicateSql(one.sql).enforced(True).validationStatus(valid).build()
+        for one in constraints
+    ]
+    return java.array(_CONSTRAINTS + "Constraint", found)

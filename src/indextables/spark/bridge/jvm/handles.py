@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from indextables.errors import IndexTablesError
-from indextables.spark.bridge import callbacks
+from indextables.spark.bridge.jvm import callbacks
 from indextables.sql.calls import quoted
 
 logger = logging.getLogger(__name__)

@@ -19,12 +19,15 @@ from pyspark.sql.types import StructType
 
 from indextables.errors import QueryError
 from indextables.predicate import TRUE, Predicate, conjunction, searches
-from indextables.spark.bridge.conditions import condition
-from indextables.spark.bridge.description import Described
-from indextables.spark.bridge.filters import Translator
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
-from indextables.spark.bridge.native import ListedFile, file_index
-from indextables.spark.bridge.scan import Statistics
+from indextables.spark.bridge.scan import (
+    Described,
+    ListedFile,
+    Statistics,
+    Translator,
+    condition,
+    file_index,
+)
 
 _V2_FILES = "org.apache.spark.sql.execution.datasources.v2."
 _BUILDERS = {

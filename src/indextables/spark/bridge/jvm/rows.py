@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.spark.bridge.jvm import JavaObject, Jvm
+from indextables.spark.bridge.jvm.handles import JavaObject, Jvm
 
 _ROW = "org.apache.spark.sql.catalyst.InternalRow"
 _STREAM_BYTES = 16 << 20

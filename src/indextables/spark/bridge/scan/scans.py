@@ -11,17 +11,21 @@ import functools
 import hashlib
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from indextables.plan.scan import SplitTask
+from indextables.errors import QueryError
+from indextables.plan.scan import ScanPlan, SplitTask, plan_scan
 from indextables.plan.split_reader import ReadSplits, ScoredReader, SplitReader, in_groups
-from indextables.spark.bridge.column_statistics import java_statistics
-from indextables.spark.bridge.description import Described
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
-from indextables.spark.bridge.local_rows import internal_rows
-from indextables.spark.bridge.pruning import Pruning
+from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.schema import is_collated
+from indextables.schema.column_names import shown_name
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements, internal_rows
+from indextables.spark.bridge.scan.conditions import condition
+from indextables.spark.bridge.scan.description import Described, java_statistics
 from indextables.spark.schemas import worker_schema
 
 ON_DRIVER = ", answered on the driver"
@@ -256,3 +260,61 @@ class DriverScan(_Scan):
         return internal_rows(
             self.java, table.rename_columns(schema.names).cast(schema), self._schema
         )
+
+
+# --- splits that a join rules out ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The splits of a planned scan, and which of them conditions leave."""
+
+    plan: ScanPlan
+    columns: Sequence[str]
+
+    @property
+    def tasks(self) -> Sequence[SplitTask]:
+        """All splits that were planned."""
+        return self.plan.tasks
+
+    def attributes(self) -> list[str]:
+        """The columns of the scan whose values the log knows something about."""
+        schema = self.plan.snapshot.schema
+        known = (schema.field(n) for n in self.columns if n in schema.names)
+        return [shown_name(f) for f in known if _has_order(f.type) and not is_collated(f)]
+
+    def left_by(self, conditions: Iterable[JavaObject]) -> Sequence[SplitTask]:
+        """The splits that may hold rows for these conditions."""
+        names = self.plan.view.names
+        shown = conjunction(*(_understood(one, names.shown) for one in conditions))
+        keys = names.stored_predicate(shown)
+        left = plan_scan(
+            self.plan.view, predicate=conjunction(self.plan.predicate, keys), route=False
+        ).tasks
+        kept = {task.path for task in left}
+        # As they were planned: the rows that the join wants are for Spark to choose.
+        return [task for task in self.plan.tasks if task.path in kept]
+
+
+_MOST_KEYS = 256
+"""Every key is fetched from the JVM by itself, and so many are seldom far apart."""
+
+
+def _understood(one: JavaObject, schema: pa.Schema) -> Predicate:
+    if one.name() == "IN" and len(one.children()) > _MOST_KEYS:
+        return TRUE
+    try:
+        return condition(one, schema)
+    except QueryError:
+        return TRUE
+
+
+def _has_order(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind)
+        or types.is_string(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_decimal(kind)
+    )

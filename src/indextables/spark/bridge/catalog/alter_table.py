@@ -1,33 +1,129 @@
-"""Columns after ALTER TABLE: Spark computes the new schema, and here it is compared with the old.
+"""ALTER TABLE: what the changes of a statement make of a table's metadata and protocol.
 
-Splits hold a column under its stored name and are not rewritten. So a column can be added, renamed,
-dropped, moved, described, made nullable, given a default for later rows, and widened to a type that
-holds every value there is.
+Spark computes the new columns, and here they are compared with the old ones. Splits hold a column
+under its stored name and are not rewritten. So a column can be added, renamed, dropped, moved,
+described, made nullable, given a default for later rows, and widened to a type that holds every
+value there is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql.types import StructType
 
-from indextables.errors import SchemaError
+from indextables.config import Config
+from indextables.errors import (
+    ConfigError,
+    MetadataChangedError,
+    SchemaError,
+    UnsupportedProtocolError,
+)
+from indextables.jobs.alter_columns import actions_for, with_properties
+from indextables.jobs.constraints import add_constraint, drop_constraint
+from indextables.log.actions import Action, Protocol
+from indextables.log.protocol import SUPPORTED_VERSION
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import ColumnNames, names_of
+from indextables.plan.view import TableView
 from indextables.schema import evolve, type_name
+from indextables.spark.bridge.catalog.table_info import check_constraint
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema, table_schema
 
+CONSTRAINT_CHANGES = ("AddConstraint", "DropConstraint")
 _STORED_NAME = "indextables.storedName"
 """Spark keeps the metadata of a field through its changes, and so the name that it is stored by."""
 _BY_NAME = {"RenameColumn": "renamed", "DeleteColumn": "dropped"}
 _UNSUPPORTED = {"ClusterBy": "has no clustering"}
 
 
-def changed_columns(
+_PROTOCOL = {"minreaderversion": "min_reader_version", "minwriterversion": "min_writer_version"}
+
+
+def wanted_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
+    """The protocol that a change of ALTER TABLE asks for; None if it is about something else.
+
+    A commit takes the higher of what is asked for and what is there, so nothing is ever lowered.
+    """
+    kind = change.getClass().getSimpleName()
+    if kind not in ("SetProperty", "RemoveProperty"):
+        return None
+    name = _PROTOCOL.get(change.property().lower())
+    if name is None:
+        return None
+    if kind == "RemoveProperty":
+        raise ConfigError(
+            f"{change.property()} can be raised, not unset: older readers and "
+            "writers would misread the table."
+        )
+    text = change.value().strip()
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"{change.property()} is the number of a protocol, not {text!r}.")
+    version = int(text)
+    if version > SUPPORTED_VERSION:
+        role = name.split("_")[1]
+        raise UnsupportedProtocolError(
+            uri, role=role, required=version, supported=SUPPORTED_VERSION
+        )
+    lowest = Protocol(min_reader_version=1, min_writer_version=1)
+    if name == "min_reader_version":
+        return replace(lowest, min_reader_version=version)
+    return replace(lowest, min_writer_version=version)
+
+
+def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[Action]:
+    """What the changes of one ALTER TABLE make of a table's metadata, and of its protocol."""
+    constraints = [one for one in changes if one.getClass().getSimpleName() in CONSTRAINT_CHANGES]
+    if constraints:  # a statement of its own
+        return _changed_constraints(view.snapshot, constraints, config=view.settings)
+    metadata = view.snapshot.metadata
+    columns = []
+    for change in changes:
+        kind = change.getClass().getSimpleName()
+        if kind not in ("SetProperty", "RemoveProperty"):
+            columns.append(change)
+            continue
+        value = change.value() if kind == "SetProperty" else None
+        if change.property() == "comment":
+            metadata = replace(metadata, description=value)
+        else:
+            metadata = with_properties(metadata, {change.property(): value})
+    if not columns:
+        return [metadata]
+    schema, stored = _changed_columns(view.snapshot, columns, java)
+    after = view.at(replace(view.snapshot, metadata=metadata))
+    return actions_for(after, schema, stored)
+
+
+# --- constraints ---------------------------------------------------------------------------------
+
+
+def _changed_constraints(
+    snapshot: Snapshot, changes: Sequence[JavaObject], *, config: Config
+) -> list[Action]:
+    """Return what ALTER TABLE … ADD or DROP CONSTRAINT does."""
+    (change,) = changes
+    if change.getClass().getSimpleName() == "DropConstraint":
+        return drop_constraint(snapshot, change.name(), if_exists=change.ifExists())
+    constraint = check_constraint(change.constraint())
+    validated = change.validatedTableVersion()
+    if validated is not None and validated != str(snapshot.version):
+        # Rows that came since then were not looked at.
+        raise MetadataChangedError(
+            uri=snapshot.uri, version=snapshot.version, changed=["rows to be checked"]
+        )
+    return add_constraint(snapshot, constraint, config=config)
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+
+def _changed_columns(
     snapshot: Snapshot, changes: Sequence[JavaObject], java: Jvm
 ) -> tuple[pa.Schema, dict[str, str]]:
     """Return a table's columns after changes, and the stored names of those that it had."""

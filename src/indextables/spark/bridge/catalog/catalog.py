@@ -25,21 +25,19 @@ from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
-from indextables.spark.bridge.constraints import declared_constraints
-from indextables.spark.bridge.jvm import V2, JavaObject, implements
-from indextables.spark.bridge.named_catalog import NamedCatalog
-from indextables.spark.bridge.replacement import check_replacement
-from indextables.spark.bridge.sessions import session_settings
-from indextables.spark.bridge.table import BridgedTable
-from indextables.spark.bridge.table_changes import (
-    changed,
+from indextables.spark.bridge.catalog.alter_table import changed, wanted_protocol
+from indextables.spark.bridge.catalog.replacement import check_replacement
+from indextables.spark.bridge.catalog.table import BridgedTable
+from indextables.spark.bridge.catalog.table_info import (
     copied_info,
+    declared_constraints,
     is_to_write,
     options_in,
     snapshot_for,
     table_info,
-    wanted_protocol,
 )
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.sessions import session_settings
 from indextables.sql.time_travel import ROOT
 from indextables.storage import Store, open_store
 
@@ -52,6 +50,35 @@ _ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
 _RESERVED = frozenset(
     ("provider", "location", "external", "is_managed_location", "owner", "comment", "table_type")
 )
+
+
+class NamedCatalog(Comparable):
+    """What every catalog of ours answers in the same way."""
+
+    def __init__(self, java: Jvm, name: str) -> None:
+        self.java = java
+        self._name = name
+
+    def key(self) -> str:
+        return f"Catalog {self._name}"
+
+    def initialize(self, name: str, _options: JavaObject) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+    def capabilities(self) -> JavaObject:
+        return self.java.empty_set
+
+    def tableStateOptionKeys(self) -> JavaObject:  # noqa: N802
+        return self.java.empty_set
+
+    def changelogStateOptionKeys(self) -> JavaObject:  # noqa: N802
+        return self.java.empty_set
+
+    def useNullableQuerySchema(self) -> bool:  # noqa: N802
+        return True
 
 
 @implements("catalog.TableCatalog", "catalog.SupportsNamespaces")
