@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from indextables import __version__
-from indextables.cli.report_advice import Advice, advise
+from indextables.cli.report.advice import Advice, advise
 from indextables.config import Config, known_keys
 from indextables.errors import IndexTablesError
 from indextables.jobs.component_sizes import component_sizes

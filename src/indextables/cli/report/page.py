@@ -7,14 +7,20 @@ followed by the table it was drawn from.
 
 from __future__ import annotations
 
+import importlib.resources
 from collections.abc import Iterator, Sequence
 
 from indextables.cli.cells import size
-from indextables.cli.report_data import SAMPLED_SPLITS, Report
-from indextables.cli.report_size_charts import fields_chart, legend, partitions_chart, xrefs_chart
-from indextables.cli.report_style import STYLE
-from indextables.cli.report_svg import Chart, escape, moment
-from indextables.cli.report_time_charts import splits_chart, versions_chart
+from indextables.cli.report.charts import (
+    fields_chart,
+    legend,
+    partitions_chart,
+    splits_chart,
+    versions_chart,
+    xrefs_chart,
+)
+from indextables.cli.report.data import SAMPLED_SPLITS, Report
+from indextables.cli.report.svg import Chart, escape, moment
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _OPEN_ROWS = 12
@@ -39,9 +45,14 @@ def page(report: Report) -> str:
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n'
         f'<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}: table report</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<title>{escape(title)}: table report</title>\n<style>\n{_style()}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def _style() -> str:
+    """The style sheet: light and dark, screen and print."""
+    return importlib.resources.files(__package__).joinpath("style.css").read_text("utf-8")
 
 
 def _head(report: Report, title: str) -> str:
