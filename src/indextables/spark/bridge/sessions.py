@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from indextables.plan.source_options import NAME
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -72,6 +70,8 @@ def is_enabled(spark: Any) -> bool:
     """
     if is_registered(spark):
         return True
+    from indextables.plan.source_options import NAME
+
     if not is_classic(spark) or not _enable or _identity(spark) in _not_enabled:
         return False
     try:

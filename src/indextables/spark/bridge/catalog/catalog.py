@@ -29,6 +29,7 @@ from indextables.spark.bridge.catalog.alter_table import changed, wanted_protoco
 from indextables.spark.bridge.catalog.replacement import check_replacement
 from indextables.spark.bridge.catalog.table import BridgedTable
 from indextables.spark.bridge.catalog.table_info import (
+    NamedCatalog,
     copied_info,
     declared_constraints,
     is_to_write,
@@ -36,7 +37,7 @@ from indextables.spark.bridge.catalog.table_info import (
     snapshot_for,
     table_info,
 )
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.jvm import V2, JavaObject, implements
 from indextables.spark.bridge.sessions import session_settings
 from indextables.sql.time_travel import ROOT
 from indextables.storage import Store, open_store
@@ -50,35 +51,6 @@ _ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
 _RESERVED = frozenset(
     ("provider", "location", "external", "is_managed_location", "owner", "comment", "table_type")
 )
-
-
-class NamedCatalog(Comparable):
-    """What every catalog of ours answers in the same way."""
-
-    def __init__(self, java: Jvm, name: str) -> None:
-        self.java = java
-        self._name = name
-
-    def key(self) -> str:
-        return f"Catalog {self._name}"
-
-    def initialize(self, name: str, _options: JavaObject) -> None:
-        self._name = name
-
-    def name(self) -> str:
-        return self._name
-
-    def capabilities(self) -> JavaObject:
-        return self.java.empty_set
-
-    def tableStateOptionKeys(self) -> JavaObject:  # noqa: N802
-        return self.java.empty_set
-
-    def changelogStateOptionKeys(self) -> JavaObject:  # noqa: N802
-        return self.java.empty_set
-
-    def useNullableQuerySchema(self) -> bool:  # noqa: N802
-        return True
 
 
 @implements("catalog.TableCatalog", "catalog.SupportsNamespaces")

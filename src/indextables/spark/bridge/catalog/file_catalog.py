@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from indextables.errors import ConfigError
-from indextables.spark.bridge.catalog.catalog import NamedCatalog
 from indextables.spark.bridge.catalog.file_tables import FileSource, FileTable
-from indextables.spark.bridge.catalog.table_info import travels
+from indextables.spark.bridge.catalog.table_info import NamedCatalog, travels
 from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
 
 DEFAULT = "default"

@@ -1,4 +1,7 @@
-"""What Spark tells a catalog of a table to load or to create, in the forms of its versions."""
+"""What our catalogs share: answers that are the same, and how Spark describes a table to them.
+
+Spark passes a table to load or to create in a form that depends on its version.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,41 @@ from indextables.jobs.constraints import CheckConstraint
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.source_options import PROVIDERS
-from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm
 from indextables.spark.schemas import table_schema
 
 _NOW = "timeTravel=null"
 _OPTION = "option."
 _OF_ONE_TABLE = ("location", "owner", "external", "is_managed_location", "table_type")
+
+
+class NamedCatalog(Comparable):
+    """What every catalog of ours answers in the same way."""
+
+    def __init__(self, java: Jvm, name: str) -> None:
+        self.java = java
+        self._name = name
+
+    def key(self) -> str:
+        return f"Catalog {self._name}"
+
+    def initialize(self, name: str, _options: JavaObject) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+    def capabilities(self) -> JavaObject:
+        return self.java.empty_set
+
+    def tableStateOptionKeys(self) -> JavaObject:  # noqa: N802
+        return self.java.empty_set
+
+    def changelogStateOptionKeys(self) -> JavaObject:  # noqa: N802
+        return self.java.empty_set
+
+    def useNullableQuerySchema(self) -> bool:  # noqa: N802
+        return True
 
 
 def is_to_write(more: Sequence[Any]) -> bool:
