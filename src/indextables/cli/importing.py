@@ -1,4 +1,4 @@
-"""Creating a table and filling it from files."""
+"""Creating a table and filling it from files, with types of columns as Spark names them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def import_files(
 
 
 def _check_place(table: str) -> None:
-    """A table cannot be where a file is; who gives one has probably swapped the arguments."""
+    """A table cannot be where a file is; probably the arguments were swapped."""
     place = parse_location(table)
     if place.scheme == "file" and Path(place.uri).is_file():
         raise SourceFileError(
@@ -202,7 +202,7 @@ def _arrow(node: Any, text: str) -> Any:
             digits = [int(p.name) for p in inner]
             return pa.decimal128(digits[0] if digits else 10, digits[1] if len(digits) > 1 else 0)
         except ValueError:
-            raise SchemaError(f"'{text}' is no type: decimals have 1 to 38 digits.") from None
+            raise SchemaError(f"'{text}' is not a type: decimals have 1 to 38 digits.") from None
     if name == "ARRAY" and len(inner) == 1:
         return pa.list_(pa.field("element", _arrow(inner[0], text)))
     if name == "MAP" and len(inner) == 2:
@@ -213,4 +213,4 @@ def _arrow(node: Any, text: str) -> Any:
 
 
 def _unknown(text: str) -> SchemaError:
-    return SchemaError(f"'{text}' is no type of a column. Types: {_KNOWN}.")
+    return SchemaError(f"'{text}' is not a type of a column. Types: {_KNOWN}.")

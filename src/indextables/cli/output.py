@@ -1,4 +1,4 @@
-"""Rows for whoever reads them: a person at a terminal, a pipe, or a program.
+"""Rows for their reader: a person at a terminal, a pipe, or a program.
 
 - On a terminal: a table with colours. Where it is wider than the terminal, one block a row. Long
   values end in `…`, and beyond `SHOWN_ROWS` rows a line says how many more there are.

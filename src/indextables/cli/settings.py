@@ -66,14 +66,14 @@ def pairs(values: Sequence[str], option: str) -> dict[str, str]:
     >>> pairs(["a=1", "b=x=y"], "--config")
     {'a': '1', 'b': 'x=y'}
     """
-    found: dict[str, str] = {}
+    named: dict[str, str] = {}
     for value in values:
         key, separator, rest = value.partition("=")
         if not separator or not key.strip():
             # What was given may be a secret whose name was forgotten.
             raise typer.BadParameter("expected key=value", param_hint=option)
-        found[key.strip()] = rest
-    return found
+        named[key.strip()] = rest
+    return named
 
 
 def _config(values: Sequence[str]) -> dict[str, object]:
@@ -163,7 +163,7 @@ def _guarded(work: Callable[[], None], *, debug: bool) -> None:
         work()
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has seen enough. Nothing more can be written, not even at exit.
+        # The reader of the output has gone. Nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except KeyboardInterrupt:

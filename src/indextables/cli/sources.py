@@ -25,7 +25,7 @@ from indextables.storage import Store
 INFER_BYTES = 16 << 20
 _EMPTY = ("Empty CSV file", "Empty JSON stream")
 _NO_TEXT = (
-    "is no text in UTF-8; convert the file (iconv -f latin1 -t utf-8), or give the column the type "
+    "is not text in UTF-8; convert the file (iconv -f latin1 -t utf-8), or make the column's type "
     "binary"
 )
 
@@ -33,7 +33,7 @@ _NO_TEXT = (
 def schema_of(sources: Sequence[Source], types: Mapping[str, pa.DataType]) -> pa.Schema:
     """The columns of all files together; `types` decides where it names a column.
 
-    A column that is null as far as anybody looked is a text.
+    A column that is null in all rows that were read is a text.
     """
     schemas = []
     for source in sources:
@@ -57,7 +57,7 @@ def schema_of(sources: Sequence[Source], types: Mapping[str, pa.DataType]) -> pa
 
 
 def _check_columns(source: Source, names: Sequence[str]) -> None:
-    """Refuse what is a mistake and would become a table nobody wants."""
+    """Refuse names of columns that are a mistake."""
     if twice := [name for name in names if names.count(name) > 1]:
         raise SourceFileError(source.path, f"it has the column '{twice[0]}' twice")
     other = next((mark for mark in ";|\t" if mark in names[0]), None) if len(names) == 1 else None
@@ -167,7 +167,7 @@ def _open_csv(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
              pa.types.is_binary(f.type)}  # fmt: skip
 
     def batches() -> Iterator[pa.RecordBatch]:
-        # What is null depends on the type: NA is no number, but a text. Arrow has one list for all
+        # What is null depends on the type: NA is a text, not a number. Arrow has one list for all
         # columns, so texts are read by themselves; both readers cut the file at the same places.
         others = _csv_reader(source, column_types=texts, include_columns=list(texts),
                              null_values=[""], strings_can_be_null=True,

@@ -1,4 +1,4 @@
-"""Statements of ours on the command line: carried out, their rows printed, failures noticed."""
+"""Our statements on the command line: the tables they name, their rows, and their failures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tables:
         name = ".".join(parts)
         raise StatementError(
             f"There is no catalog here for '{name}'. Write the name of a folder, a place in "
-            "quotes, or a name that --table gives."
+            "quotes, or a name defined with --table."
         )
 
     def resolve(self, target: Target) -> Table:
@@ -59,7 +59,7 @@ class Tables:
 
     @property
     def session(self) -> Session:
-        """What carrying out a statement needs."""
+        """What executing a statement needs."""
         options = self.settings.storage_options
         return Session(
             resolve=self.resolve,
@@ -78,7 +78,7 @@ def run_statement(
     tables: Tables | None = None,
     empty: str = "no rows",
 ) -> None:
-    """Carry out a statement and print its rows. `--json` prints them in the shape that SQL has."""
+    """Execute a statement and print its rows. `--json` prints them in the shape that SQL has."""
     rows = execute(statement, (tables or Tables(settings)).session)
     flat = _flat(rows)
     if settings.json:

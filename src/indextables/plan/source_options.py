@@ -202,7 +202,7 @@ def _version(text: str | None) -> int | None:
 
 
 def _from_hadoop(path: str, session: Mapping[str, str]) -> dict[str, str]:
-    """What the session tells Hadoop about the store that serves the path."""
+    """Hadoop's settings of the session for the store that serves the path."""
     prefix = _HADOOP_STORES.get(parse_location(path).scheme)
     if prefix is None:
         return {}

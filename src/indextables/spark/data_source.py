@@ -1,10 +1,10 @@
-"""The public door: a Python data source, which every Spark since 4.1 understands.
+"""The public data source: a Python data source, which every Spark since 4.1 understands.
 
 Spark calls it in worker processes: one to plan, one for each task, one to commit. It reads whole
 tables, and Spark evaluates every condition. Filters could be pushed (`pushFilters`), but Spark
 keeps what it planned with the first query's filters for all later queries on the same DataFrame,
 and both sides of a self-join get the filters of one: measured on 4.3.0, rows are lost. Save modes
-are Spark's business except `overwrite`; `error` and `ignore` are refused by Spark for every Python
+are decided by Spark except `overwrite`; `error` and `ignore` are refused by Spark for every Python
 data source, so `readwriter` decides them before Spark is asked.
 """
 

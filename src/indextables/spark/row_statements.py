@@ -3,7 +3,7 @@
 The statement becomes a query of one version of the table, which returns the names of the rows that
 it is about (`_split`, `_row`), for UPDATE with their new values. DELETE collects the names on the
 driver. UPDATE writes the new rows by tasks as INSERT does, with the same casts and checks, and the
-tasks report which rows they replace. Then the splits that hold these rows are written anew, and one
+tasks report which rows they replace. Then the splits that hold these rows are rewritten, and one
 commit does it all.
 """
 

@@ -161,7 +161,7 @@ def _select_expr(original: Callable[..., DataFrame], frame: DataFrame, *expr: An
         limits = _limits(frame.sparkSession)
         return original(frame, *(prepare(text, row=row, config=limits) for text in texts))
 
-    return _either(run, needed=any(map(needs_row, texts)))
+    return _with_hidden_row_or_all_columns(run, needed=any(map(needs_row, texts)))
 
 
 def _explained(
@@ -206,14 +206,14 @@ def _prepared(
     if not has_search(text):
         return call(text)
     limits = _limits(spark)
-    return _either(
+    return _with_hidden_row_or_all_columns(
         lambda row: call(prepare(text, arguments=args, row=row, config=limits)),
         needed=needs_row(text),
     )
 
 
-def _either(run: Callable[[Row], DataFrame], *, needed: bool) -> DataFrame:
-    """With the hidden column of an index table; if there is none, with all columns."""
+def _with_hidden_row_or_all_columns(run: Callable[[Row], DataFrame], *, needed: bool) -> DataFrame:
+    """Run with the hidden column of an index table; if there is none, with all columns."""
     from pyspark.errors import AnalysisException
 
     if not needed:
@@ -237,7 +237,7 @@ def _either(run: Callable[[Row], DataFrame], *, needed: bool) -> DataFrame:
 
 
 def _with_row(frame: DataFrame, run: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """The same for columns: they cannot be written anew, so the row is added for them."""
+    """The same for columns: they cannot be rewritten, so the row is added for them."""
     from pyspark.errors import AnalysisException
 
     try:

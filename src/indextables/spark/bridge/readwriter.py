@@ -232,7 +232,7 @@ def _table_exists(original: Callable[..., bool], catalog: Any, *args: Any, **kwa
     try:
         return original(catalog, *args, **kwargs)
     except IllegalArgumentException as error:
-        # Our catalog says it in a sentence, since Spark would take its name for a file format.
+        # Our catalog raises an error, since Spark would take its name for a file format.
         if any(sentence in str(error) for sentence in _MISSING):
             return False
         raise
@@ -259,12 +259,12 @@ def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
 
 
 def _as_dict(scala_map: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     each = scala_map.iterator()
     while each.hasNext():
         pair = each.next()
-        found[pair._1()] = pair._2()
-    return found
+        entries[pair._1()] = pair._2()
+    return entries
 
 
 def _as_list(scala_seq: Any) -> list[str]:

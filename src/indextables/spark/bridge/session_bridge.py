@@ -47,7 +47,7 @@ class SessionBridge:
         self.catalog = Catalog(self.java, NAME)
 
     def install(self) -> None:
-        """Make the catalog `indextables` known to the session, and bare names in Spark's own."""
+        """Add the catalog `indextables` to the session, and bare names to Spark's own catalog."""
         catalogs = self._catalogs()
         catalogs.put(NAME, self.catalog)
         self._bare_names = session_catalog.install(self.java, catalogs, self.catalog)
@@ -55,14 +55,14 @@ class SessionBridge:
             self.add_file_catalog(_ARIADNE, self._ariadne)
 
     def add_file_catalog(self, name: str, sources: Callable[[], FileSources]) -> None:
-        """Make a read-only catalog known, unless the session has one of this name."""
+        """Add a read-only catalog, unless the session has one of this name."""
         catalogs = self._catalogs()
         configured = self.java.spark.conf.get(f"spark.sql.catalog.{name}", None)
         if configured is None and not catalogs.contains(name):
             catalogs.put(name, file_catalog(self.java, name, sources))
 
     def remember_names(self) -> None:
-        """Tell Spark the tables of the warehouse whose names it forgot, before it lists tables."""
+        """Register tables of the warehouse whose names Spark forgot, before it lists tables."""
         self._bare_names.remember()
 
     def options_of(self, database: str, table: str) -> dict[str, str]:
@@ -74,9 +74,9 @@ class SessionBridge:
         install_search(self.java, name, everywhere=everywhere)
 
     def _ariadne(self) -> FileSources:
-        # Ariadne stands above this package, so it is found when a query first names it.
-        found: FileSources = importlib.import_module(_ARIADNE_MODULE).sources(self.java.spark)
-        return found
+        # Ariadne stands above this package, so it is imported when a query first names it.
+        sources: FileSources = importlib.import_module(_ARIADNE_MODULE).sources(self.java.spark)
+        return sources
 
     def _catalogs(self) -> Any:
         """The map of Spark's catalogs by their names."""

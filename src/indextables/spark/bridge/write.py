@@ -182,14 +182,14 @@ class TableWrite(Comparable):
 
 
 def _write_splits(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that stores a task's rows as splits and gives one message that names them."""
+    """A function that stores a task's rows as splits and returns one message that names them."""
     job = job.for_tasks()
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         message = pickle.dumps(job.write(batches))
         yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
 
-    # Spark's workers tell by the module of a function what it is.
+    # Spark's workers recognise a writer by the module of its function.
     write.__module__ = "pyspark.sql.worker.write_into_data_source"
     return write
 
@@ -203,7 +203,7 @@ def _outputs(messages: JavaObject) -> list[TaskOutput]:
 def advisory_size(job: WriteJob, config: Config) -> int:
     """How many bytes of rows in a shuffle make a split of the wanted size.
 
-    From the table's own splits where there are enough rows to tell; without a history, Spark's rows
+    From the table's own splits where there are enough rows; without a history, Spark's rows
     are taken to be a little larger than what becomes of them.
     """
     target = config[keys.WRITE_TARGET_SPLIT_SIZE]

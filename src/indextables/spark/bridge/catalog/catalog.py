@@ -186,7 +186,7 @@ class Catalog(NamedCatalog):
         try:
             snapshot = snapshot_for(access.log(), *more)
         except NotATableError as error:
-            if is_to_write(more):  # whoever writes may want to create it
+            if is_to_write(more):  # Spark may want to create it
                 raise self._no_such_table(identifier) from None
             if _is_path(identifier.name()):
                 raise
@@ -202,9 +202,9 @@ class Catalog(NamedCatalog):
         *,
         may_exist: bool = False,
     ) -> bool:
-        """Create a table at a place; gives whether it did, where one may be there already.
+        """Create a table at a place; return whether it did, where one may be there already.
 
-        Whoever names columns, or a query that has some, wants a table of its own: the rows of
+        A statement that names columns, or has a query, asks for a new table: the rows of
         CREATE TABLE … AS SELECT must not end among those of another table.
         """
         schema, partitions, properties = table_info(self.java, info)

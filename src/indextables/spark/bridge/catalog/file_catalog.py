@@ -1,4 +1,4 @@
-"""A catalog whose tables are files that somebody else keeps. It is read only.
+"""A catalog whose tables are external files. It is read only.
 
 Names come from a `FileSources`, found when the catalog is first asked: the part of the package that
 knows such tables stands above this one. A source with a view is a view: what it defines is planned
@@ -240,9 +240,9 @@ class ViewingCatalog(_FileCatalog):
         return builder.withQueryColumnNames(self.java.strings(names)).build()
 
 
-def _travels(told: Any) -> bool:
+def _travels(version: Any) -> bool:
     """Whether Spark asks for an older version, in any of the forms that it has for that."""
-    return isinstance(told, str | int) or travels(told)
+    return isinstance(version, str | int) or travels(version)
 
 
 def file_catalog(java: Jvm, name: str, sources: Callable[[], FileSources]) -> _FileCatalog:

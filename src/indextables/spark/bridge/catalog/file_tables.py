@@ -1,9 +1,9 @@
-"""Tables of files that somebody else keeps: read only, files pruned by whoever knows them.
+"""Tables of external files: read only, their files chosen by the source that lists them.
 
 A `FileSource` names the files that a condition needs; the rows are read by Spark's own reader of
 their format, with its column pruning and its filters. Conditions are only used to choose files:
 Spark checks every row itself. At run time a join may send its keys (dynamic filters); the files
-are then chosen once more, before the first one is read.
+are then chosen again, before the first one is read.
 """
 
 from __future__ import annotations
@@ -230,11 +230,11 @@ class FileScan(Comparable):
         return self._schema
 
     def description(self) -> str:
-        told = [f"Files of {self._source.name}"]
+        parts = [f"Files of {self._source.name}"]
         if self._predicate != TRUE:
-            told.append(f"where {self._predicate}")
-        told.append(f"files {len(self._files):,} of {self._source.total:,}")
-        return ", ".join(told)
+            parts.append(f"where {self._predicate}")
+        parts.append(f"files {len(self._files):,} of {self._source.total:,}")
+        return ", ".join(parts)
 
     def toBatch(self) -> JavaObject:  # noqa: N802
         left: tuple[ListedFile, ...] | None = self._left.__dict__.pop("files", None)
@@ -276,13 +276,13 @@ class FileScan(Comparable):
         )
 
     def filter(self, predicates: JavaObject) -> None:
-        found = [self._predicate]
+        conditions = [self._predicate]
         for one in predicates:
             try:
-                found.append(condition(one, self._source.arrow_schema))
+                conditions.append(condition(one, self._source.arrow_schema))
             except QueryError:
-                continue  # it only ever leaves files out
-        self._left.files = tuple(self._source.files(conjunction(*found)))
+                continue  # without it more files are read, never fewer
+        self._left.files = tuple(self._source.files(conjunction(*conditions)))
 
     def supportsIterativePushdown(self) -> bool:  # noqa: N802
         return False

@@ -1,6 +1,6 @@
 """CREATE OR REPLACE TABLE … AS SELECT, and `saveAsTable` with the mode `overwrite`.
 
-Spark drops the table first and runs the query afterwards, by calls that tell a catalog nothing of
+Spark drops the table first and runs the query afterwards, by calls that do not name
 each other. A query that reads the table would find its rows deleted, and they would be lost. What
 is about to happen is in the execution that Spark's thread is in, so a drop looks there.
 """

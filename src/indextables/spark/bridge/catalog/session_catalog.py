@@ -3,8 +3,8 @@
 Spark lets a catalog stand before its own one. This one hands everything on, except tables whose
 provider is ours: those are loaded, created, changed and dropped here, and only their names and
 places are kept in Spark's catalog. Without a metastore Spark forgets names when it stops; a table
-that is in its place in the warehouse is then found there by its name. SHOW TABLES asks nobody but
-Spark, so Spark is told such names before it answers (`remember`).
+that is in its place in the warehouse is then found there by its name. SHOW TABLES asks
+Spark alone, so such names are registered with Spark before it answers (`remember`).
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class SessionCatalog(Comparable):
         try:
             return self._known().getTableRawMetadata(self._name(identifier))
         except (Py4JJavaError, CapturedException):
-            return None  # no such table; whoever is asked next says so
+            return None  # no such table; the next caller raises the error
 
     def _place(self, identifier: JavaObject) -> TableAccess | None:
         """Where an index table is; None for tables that are none of ours."""

@@ -101,9 +101,11 @@ class BridgedTable(PartitionManagement, Comparable):
 
     @functools.cached_property
     def _key(self) -> str:
-        told = sorted((k, str(v)) for k, v in {**self.access.config, **self.access.storage}.items())
+        options = sorted(
+            (k, str(v)) for k, v in {**self.access.config, **self.access.storage}.items()
+        )
         write = id(self.writing) if self.writing else None  # each is a table of its own
-        digest = hashlib.blake2b(repr((told, write)).encode(), digest_size=8).hexdigest()
+        digest = hashlib.blake2b(repr((options, write)).encode(), digest_size=8).hexdigest()
         return (
             f"IndexTable {self.access.uri} {self.snapshot.metadata.id} "
             f"version={self.snapshot.version} {digest}"

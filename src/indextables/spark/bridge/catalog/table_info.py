@@ -54,38 +54,38 @@ class NamedCatalog(Comparable):
 
 def is_to_write(more: Sequence[Any]) -> bool:
     """Whether Spark loads a table to write to it, in any of the forms that it has for that."""
-    for told in more:
-        if isinstance(told, str | int | Mapping):
+    for given in more:
+        if isinstance(given, str | int | Mapping):
             continue
-        if _is_context(told.toString()):
-            return bool(told.writePrivileges())
+        if _is_context(given.toString()):
+            return bool(given.writePrivileges())
         return True
     return False
 
 
 def snapshot_for(log: TransactionLog, *more: Any) -> Snapshot:
     """The newest snapshot, or the one of a version (text) or a time (microseconds)."""
-    for told in more:
-        if isinstance(told, str):
-            if not told.strip().isdecimal():
-                raise ConfigError(f"VERSION AS OF takes the number of a version, not {told!r}.")
-            return log.snapshot(version=int(told))
-        if isinstance(told, int):
-            return log.snapshot(timestamp_ms=told // 1000)
-        if travels(told):
-            return _travelled(log, told.timeTravel().get())
+    for given in more:
+        if isinstance(given, str):
+            if not given.strip().isdecimal():
+                raise ConfigError(f"VERSION AS OF takes the number of a version, not {given!r}.")
+            return log.snapshot(version=int(given))
+        if isinstance(given, int):
+            return log.snapshot(timestamp_ms=given // 1000)
+        if travels(given):
+            return _travelled(log, given.timeTravel().get())
     return log.snapshot()
 
 
-def travels(told: Any) -> bool:
-    """Whether what Spark tells of a table to load is a context with an older version in it.
+def travels(given: Any) -> bool:
+    """Whether what Spark passes with a table to load is a context with an older version in it.
 
     Each query asks this twice for each of its tables, so it is one call.
     """
-    if isinstance(told, Mapping):  # the options of a read
+    if isinstance(given, Mapping):  # the options of a read
         return False
-    text = told.toString()
-    return _is_context(text) and _NOW not in text and bool(told.timeTravel().isPresent())
+    text = given.toString()
+    return _is_context(text) and _NOW not in text and bool(given.timeTravel().isPresent())
 
 
 def _is_context(text: str) -> bool:

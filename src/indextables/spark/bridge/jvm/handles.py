@@ -118,7 +118,7 @@ class Jvm:
 
     @functools.cached_property
     def empty_set(self) -> JavaObject:
-        """A Java set without elements, which nobody can add to."""
+        """An immutable Java set without elements."""
         return self.find("java.util.Collections").emptySet()
 
     def hash_map(self, items: dict[str, str]) -> JavaObject:
@@ -190,7 +190,7 @@ class Jvm:
         )
 
     def partitions(self, payloads: Sequence[bytes]) -> JavaObject:
-        """Spark's input partitions, each with what its task is told."""
+        """Spark's input partitions, each with the payload of its task."""
         make = self.find(_PYTHON_SOURCE + "PythonInputPartition")
         return self.array(
             V2 + "read.InputPartition",

@@ -19,7 +19,7 @@ def internal_rows(java: Jvm, table: pa.Table, schema: JavaObject) -> JavaObject:
         return java.array(_ROW)
     if table.num_rows == 1 and all(pa.types.is_int64(kind) for kind in table.schema.types):
         return java.array(_ROW, [_counts(java, [column[0].as_py() for column in table.columns])])
-    # Of a larger stream Spark makes a job that would give the rows.
+    # Of a larger stream Spark makes a job that computes the rows.
     step = max(1, table.num_rows * _STREAM_BYTES // max(1, table.nbytes))
     pieces = [
         _streamed(java, table.slice(start, step), schema)
@@ -34,7 +34,7 @@ def internal_rows(java: Jvm, table: pa.Table, schema: JavaObject) -> JavaObject:
 
 
 def _counts(java: Jvm, numbers: list[int | None]) -> JavaObject:
-    """One row of numbers in Spark's own form, bits that tell nulls and then the numbers.
+    """One row of numbers in Spark's own form, bits for nulls and then the numbers.
 
     Counts are most of what is answered here, and this takes a few calls where a stream takes a
     query of its own.

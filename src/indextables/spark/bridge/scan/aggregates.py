@@ -1,4 +1,4 @@
-"""Aggregations as Spark's planner offers them, and the schema of what a scan then gives."""
+"""Aggregations as Spark's planner offers them, and the schema of what a scan then returns."""
 
 from __future__ import annotations
 

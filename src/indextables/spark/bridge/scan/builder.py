@@ -297,14 +297,14 @@ class ScanBuilder:
     def _driver_aggregates(self, aggregation: Aggregation) -> bool:
         """Whether an aggregate is computed faster here than by tasks."""
         if self._fits_the_driver or not self._plan.tasks:
-            return True  # of no rows at all, only the driver gives a row
+            return True  # of no rows at all, only the driver returns a row
         if self._is_of_numbers(aggregation):
             return self._here.scans(len(aggregation.columns))
         return self._by_index and self._here.aggregates(is_count=not aggregation.columns)
 
     @functools.cached_property
     def _rows_in_log(self) -> int | None:
-        """How many rows match, if the log alone can tell."""
+        """How many rows match, if the log alone knows."""
         rows, doubtful = count_from_log(self._snapshot, self._predicate)
         return None if doubtful.num_rows else rows
 

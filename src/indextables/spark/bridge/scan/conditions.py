@@ -1,8 +1,8 @@
 """Conditions of statements that replace or delete rows, as Spark's V2 predicates spell them.
 
 Unlike filters of a scan these arrive as V2 expressions, whose literals are Spark's internal values:
-a date is a number of days. A condition that is not understood is refused, because there is nobody
-else to evaluate it.
+a date is a number of days. A condition that is not understood is refused, because nothing
+else evaluates it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a scan tells about itself: a line for plans, numbers for Spark's optimizer and its UI."""
+"""What a scan reports about itself: a line for plans, numbers for Spark's optimizer and its UI."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROWS_OF_A_SPLIT = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a scan tells about itself: a line for plans, the key of its contents, numbers."""
+    """What a scan reports about itself: a line for plans, the key of its contents, numbers."""
 
     line: str
     key: str
@@ -42,9 +42,13 @@ class Described:
 def describe_count(
     snapshot: Snapshot, uri: str, *, predicate: Predicate, aggregation: Aggregation
 ) -> Described:
-    """What is told of a count that opens no split, so that none is planned either."""
-    told = [*_told(snapshot, uri, predicate), f"aggregate {aggregation}", "counted by the log"]
-    line = ", ".join(told)
+    """The description of a count that opens no split, so that none is planned either."""
+    parts = [
+        *_version_and_condition(snapshot, uri, predicate),
+        f"aggregate {aggregation}",
+        "counted by the log",
+    ]
+    line = ", ".join(parts)
     return Described(
         line=line,
         key=f"{line} {snapshot.metadata.id}",
@@ -68,20 +72,20 @@ def describe_scan(
     columns: Collection[str],
     asked: tuple[object, ...],
 ) -> Described:
-    """What is told of a scan of splits; `asked` is what else makes it another one."""
-    told = _told(plan.snapshot, uri, predicate)
+    """The description of a scan of splits; `asked` is what else makes it another one."""
+    parts = _version_and_condition(plan.snapshot, uri, predicate)
     if order is not None:
         column = names_of(plan.snapshot).shown_name(order.column)
-        told.append(f"first {order.limit:,} by {column}")
+        parts.append(f"first {order.limit:,} by {column}")
     elif limit is not None:
-        told.append(f"limit {limit:,}")
+        parts.append(f"limit {limit:,}")
     if aggregation is not None:
-        told.append(f"aggregate {aggregation}")
+        parts.append(f"aggregate {aggregation}")
     size = sum(task.size for task in plan.tasks)
-    told.append(f"splits {len(plan.tasks):,} of {plan.stages[0].splits:,} with {size:,} bytes")
+    parts.append(f"splits {len(plan.tasks):,} of {plan.stages[0].splits:,} with {size:,} bytes")
     if plan.routing is not None and plan.routing.consulted:
-        told.append(f"routed away {plan.routing.before - plan.routing.after:,}")
-    line = ", ".join(told)
+        parts.append(f"routed away {plan.routing.before - plan.routing.after:,}")
+    line = ", ".join(parts)
     rows = [task.num_records for task in plan.tasks]
     known = [n for n in rows if n is not None]
     total, partitions, statistics = (stage.splits for stage in plan.stages[:3])
@@ -122,11 +126,11 @@ def _width(kind: Any) -> int:
     return max(1, int(kind.bit_width) // 8)
 
 
-def _told(snapshot: Snapshot, uri: str, predicate: Predicate) -> list[str]:
-    told = [f"IndexTables {uri} version {snapshot.version}"]
+def _version_and_condition(snapshot: Snapshot, uri: str, predicate: Predicate) -> list[str]:
+    parts = [f"IndexTables {uri} version {snapshot.version}"]
     if predicate == TRUE:
-        return told
-    return [*told, f"where {names_of(snapshot).shown_predicate(predicate)}"]
+        return parts
+    return [*parts, f"where {names_of(snapshot).shown_predicate(predicate)}"]
 
 
 # --- column statistics ---------------------------------------------------------------------------

@@ -4,7 +4,7 @@ A split is a Parquet file. A scan that needs no search, and whose conditions no 
 faster in Spark's vectorised reader than in Python. Spark is given the list of files with their
 sizes: it lists nothing, and a file that is missing fails the query instead of being passed over.
 
-Spark's reader is told to verify the checksums of page bodies. It verifies no footer and no page
+Spark's reader is set to verify the checksums of page bodies. It verifies no footer and no page
 header, so the driver does before the scan: once for every file, as long as its size, its inode and
 its times stay the same.
 """
@@ -87,7 +87,7 @@ class NativeScans:
         return cls(java, store.uri, snapshot)
 
     def in_reading_order(self, schema: JavaObject) -> JavaObject:
-        """The columns as Spark's reader gives them: those that are folders come last."""
+        """The columns as Spark's reader returns them: those that are folders come last."""
         folders = shown_metadata(self.snapshot.metadata).partition_columns
         names = list(schema.fieldNames())
         given = [n for n in names if n not in folders] + [n for n in folders if n in names]

@@ -85,7 +85,7 @@ class OnDriver:
 
     @functools.cached_property
     def hits(self) -> int | None:
-        """How many rows match at most; None where that is too many, or too much work to tell."""
+        """How many rows match at most; None where that is too many, or too much work to count."""
         if not self._may_open:
             return None
         most = self.config[keys.DRIVER_MAX_ROWS]

@@ -34,7 +34,7 @@ _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 @implements("read.Statistics")
 class Statistics:
-    """What the optimizer is told about the size of a scan."""
+    """The size of a scan, for the optimizer."""
 
     def __init__(self, java: Jvm, described: Described) -> None:
         self.java = java
@@ -58,7 +58,7 @@ class _Scan(Comparable):
     """What all scans answer the same way."""
 
     of_tasks: tuple[tuple[str, str], ...] = ()
-    """Names of what tasks measure, and what a reader is told about them."""
+    """Names of what tasks measure, and their titles."""
 
     def __init__(self, java: Jvm, schema: JavaObject, described: Described) -> None:
         self.java = java
@@ -206,7 +206,7 @@ class TableScan(_PrunedScan):
 
 @implements("read.Batch")
 class PythonTasks(Comparable):
-    """The Python tasks of one scan, each with what it is told."""
+    """The Python tasks of one scan, each with its payload."""
 
     def __init__(self, java: Jvm, key: str, payloads: Sequence[bytes], factory: JavaObject) -> None:
         self.java = java
