@@ -65,18 +65,18 @@ _IN_UTC: Any = (
 )
 
 
-def _nullable(kind: Any) -> Any:
+def _nullable(data_type: Any) -> Any:
     """The same type in which everything may be null."""
-    if isinstance(kind, StructType):
+    if isinstance(data_type, StructType):
         return StructType(
-            [StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields]
+            [StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in data_type.fields]
         )
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType), True)
-    if isinstance(kind, MapType):
-        return MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
-    assert isinstance(kind, DataType)
-    return kind
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_nullable(data_type.elementType), True)
+    if isinstance(data_type, MapType):
+        return MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), True)
+    assert isinstance(data_type, DataType)
+    return data_type
 
 
 # --- how columns are searched, in their metadata ---------------------------------------------
@@ -118,9 +118,9 @@ def _with(column: StructField, mapping: str | None) -> StructField:
 def _not_default(schema: str, mapping: str) -> dict[str, str]:
     """The mappings of columns that are not the default of their type, as JSON."""
     default = build_mapping(from_json(schema), Config()).by_name
-    found = {}
+    by_column = {}
     for one in Mapping.from_json(mapping).fields:
         here = replace(one, field="", fast=False)
         if one.name in default and here != replace(default[one.name], field="", fast=False):
-            found[one.name] = Mapping((here,)).to_json()
-    return found
+            by_column[one.name] = Mapping((here,)).to_json()
+    return by_column

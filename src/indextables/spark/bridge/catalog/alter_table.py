@@ -45,18 +45,18 @@ _UNSUPPORTED = {"ClusterBy": "has no clustering"}
 _PROTOCOL = {"minreaderversion": "min_reader_version", "minwriterversion": "min_writer_version"}
 
 
-def wanted_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
+def requested_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
     """The protocol that a change of ALTER TABLE asks for; None if it is about something else.
 
     A commit takes the higher of what is asked for and what is there, so nothing is ever lowered.
     """
-    kind = change.getClass().getSimpleName()
-    if kind not in ("SetProperty", "RemoveProperty"):
+    change_name = change.getClass().getSimpleName()
+    if change_name not in ("SetProperty", "RemoveProperty"):
         return None
     name = _PROTOCOL.get(change.property().lower())
     if name is None:
         return None
-    if kind == "RemoveProperty":
+    if change_name == "RemoveProperty":
         raise ConfigError(
             f"{change.property()} can be raised, not unset: older readers and "
             "writers would misread the table."
@@ -84,11 +84,11 @@ def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[A
     metadata = view.snapshot.metadata
     columns = []
     for change in changes:
-        kind = change.getClass().getSimpleName()
-        if kind not in ("SetProperty", "RemoveProperty"):
+        change_name = change.getClass().getSimpleName()
+        if change_name not in ("SetProperty", "RemoveProperty"):
             columns.append(change)
             continue
-        value = change.value() if kind == "SetProperty" else None
+        value = change.value() if change_name == "SetProperty" else None
         if change.property() == "comment":
             metadata = replace(metadata, description=value)
         else:
@@ -129,16 +129,18 @@ def _changed_columns(
     """Return a table's columns after changes, and the stored names of those that it had."""
     names = names_of(snapshot)
     for change in changes:
-        kind = change.getClass().getSimpleName()
-        if kind in _BY_NAME and len(change.fieldNames()) > 1:
+        change_name = change.getClass().getSimpleName()
+        if change_name in _BY_NAME and len(change.fieldNames()) > 1:
             raise SchemaError(
                 f"'{'.'.join(change.fieldNames())}' is a field inside a column of "
-                f"'{snapshot.uri}' and cannot be {_BY_NAME[kind]}: splits hold it under its name "
-                "and are not rewritten. Whole columns can be renamed and dropped."
+                f"'{snapshot.uri}' and cannot be {_BY_NAME[change_name]}: splits hold it under its "
+                "name and are not rewritten. Whole columns can be renamed and dropped."
             )
-        if kind in _UNSUPPORTED:
-            raise SchemaError(f"'{snapshot.uri}' is an index table, which {_UNSUPPORTED[kind]}.")
-        if kind == "AddColumn":
+        if change_name in _UNSUPPORTED:
+            raise SchemaError(
+                f"'{snapshot.uri}' is an index table, which {_UNSUPPORTED[change_name]}."
+            )
+        if change_name == "AddColumn":
             _check_added(change, snapshot)
     marked = spark_schema(names.shown)
     for field, stored in zip(marked.fields, names.stored.names, strict=True):
@@ -163,13 +165,13 @@ def _changed_columns(
 
 def _taken_marks(schema: StructType) -> dict[str, str]:
     """The stored names of columns, which are taken out of their metadata."""
-    found = {}
+    stored_names = {}
     for field in schema.fields:
         metadata = dict(field.metadata or {})
         if (stored := metadata.pop(_STORED_NAME, None)) is not None:
-            found[field.name] = stored
+            stored_names[field.name] = stored
             field.metadata = metadata
-    return found
+    return stored_names
 
 
 def _check_added(change: JavaObject, snapshot: Snapshot) -> None:
@@ -204,9 +206,9 @@ def _check_types(
             )
 
 
-def _is_wider(kind: pa.DataType, before: pa.DataType) -> bool:
+def _is_wider(after: pa.DataType, before: pa.DataType) -> bool:
     try:
-        both = evolve(pa.schema([("c", before)]), pa.schema([("c", kind)]))
+        both = evolve(pa.schema([("c", before)]), pa.schema([("c", after)]))
     except SchemaError:
         return False
-    return bool(both.field("c").type.equals(kind))
+    return bool(both.field("c").type.equals(after))

@@ -25,7 +25,7 @@ from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
-from indextables.spark.bridge.catalog.alter_table import changed, wanted_protocol
+from indextables.spark.bridge.catalog.alter_table import changed, requested_protocol
 from indextables.spark.bridge.catalog.replacement import check_replacement
 from indextables.spark.bridge.catalog.table import BridgedTable
 from indextables.spark.bridge.catalog.table_info import (
@@ -263,7 +263,7 @@ class Catalog(NamedCatalog):
         log = access.log()
 
         def plan(newest: Snapshot) -> list[Action]:
-            every = [(change, wanted_protocol(change, uri=access.uri)) for change in changes]
+            every = [(change, requested_protocol(change, uri=access.uri)) for change in changes]
             protocols = [protocol for _, protocol in every if protocol is not None]
             others = [change for change, protocol in every if protocol is None]
             return [

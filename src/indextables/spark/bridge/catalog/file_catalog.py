@@ -56,10 +56,10 @@ class _FileCatalog(NamedCatalog):
     def loadTable(self, identifier: JavaObject, *more: Any) -> JavaObject:  # noqa: N802
         if any(map(_travels, more)):
             raise self._refused("keeps no older versions of its tables")
-        found = self._definition(identifier)
-        if found.query is not None and not self._wants_all(identifier):
+        definition = self._definition(identifier)
+        if definition.query is not None and not self._wants_all(identifier):
             raise self._is_view(identifier)
-        return FileTable(self.java, found.source)
+        return FileTable(self.java, definition.source)
 
     def _is_view(self, identifier: JavaObject) -> Exception:
         return ConfigError(
@@ -79,8 +79,8 @@ class _FileCatalog(NamedCatalog):
 
     def listTableSummaries(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
         summary = self.java.find(V2 + "catalog.TableSummary")
-        found = [summary.of(one, "EXTERNAL") for one in self._identifiers(namespace)]
-        return self.java.array(V2 + "catalog.TableSummary", found)
+        summaries = [summary.of(one, "EXTERNAL") for one in self._identifiers(namespace)]
+        return self.java.array(V2 + "catalog.TableSummary", summaries)
 
     def createTable(self, *_arguments: Any) -> JavaObject:  # noqa: N802
         raise self._read_only()
@@ -103,9 +103,9 @@ class _FileCatalog(NamedCatalog):
     # --- namespaces --------------------------------------------------------------------------
 
     def listNamespaces(self, parent: JavaObject | None = None) -> JavaObject:  # noqa: N802
-        found = [] if list(parent or ()) else [DEFAULT]
-        array = self.java.gateway.new_array(self.java.find("java.lang.String"), len(found), 1)
-        for number, name in enumerate(found):
+        names = [] if list(parent or ()) else [DEFAULT]
+        array = self.java.gateway.new_array(self.java.find("java.lang.String"), len(names), 1)
+        for number, name in enumerate(names):
             array[number][0] = name
         return array
 
@@ -132,8 +132,8 @@ class _FileCatalog(NamedCatalog):
         parts = list(namespace)
         make = self.java.find(V2 + "catalog.Identifier")
         names = self._sources().names() if self.namespaceExists(namespace) else []
-        found = [make.of(self.java.strings(parts or [DEFAULT]), name) for name in names]
-        return self.java.array(V2 + "catalog.Identifier", found)
+        identifiers = [make.of(self.java.strings(parts or [DEFAULT]), name) for name in names]
+        return self.java.array(V2 + "catalog.Identifier", identifiers)
 
     def _find(self, identifier: JavaObject) -> Definition | None:
         if not self.namespaceExists(identifier.namespace()):
@@ -141,10 +141,10 @@ class _FileCatalog(NamedCatalog):
         return self._sources().find(identifier.name(), catalog=self._name)
 
     def _definition(self, identifier: JavaObject) -> Definition:
-        found = self._find(identifier)
-        if found is None:
+        definition = self._find(identifier)
+        if definition is None:
             raise self._exception("NoSuchTableException", identifier)
-        return found
+        return definition
 
     def _wants_all(self, identifier: JavaObject) -> bool:
         return list(identifier.namespace()) == [ALL_ROWS]
@@ -184,22 +184,26 @@ class ViewingCatalog(_FileCatalog):
         return self._exception("NoSuchTableException", identifier)  # Spark then asks for the view
 
     def loadRelation(self, identifier: JavaObject) -> JavaObject:  # noqa: N802
-        found = self._definition(identifier)
-        if found.query is None or self._wants_all(identifier):
-            return FileTable(self.java, found.source)
+        definition = self._definition(identifier)
+        if definition.query is None or self._wants_all(identifier):
+            return FileTable(self.java, definition.source)
         if not list(identifier.namespace()):
             raise self._is_view(identifier)
-        return self._view(found)
+        return self._view(definition)
 
     def loadView(self, identifier: JavaObject) -> JavaObject:  # noqa: N802
-        found = self._find(identifier)
-        if found is None or found.query is None or self._wants_all(identifier):
+        definition = self._find(identifier)
+        if definition is None or definition.query is None or self._wants_all(identifier):
             raise self._exception("NoSuchViewException", identifier)
-        return self._view(found)
+        return self._view(definition)
 
     def viewExists(self, identifier: JavaObject) -> bool:  # noqa: N802
-        found = self._find(identifier)
-        return found is not None and found.query is not None and not self._wants_all(identifier)
+        definition = self._find(identifier)
+        return (
+            definition is not None
+            and definition.query is not None
+            and not self._wants_all(identifier)
+        )
 
     def tableExists(self, identifier: JavaObject) -> bool:  # noqa: N802
         return self._find(identifier) is not None and not self.viewExists(identifier)
@@ -229,12 +233,12 @@ class ViewingCatalog(_FileCatalog):
     def renameView(self, *_arguments: Any) -> None:  # noqa: N802
         raise self._read_only()
 
-    def _view(self, found: Definition) -> JavaObject:
-        names = found.source.schema.names
+    def _view(self, definition: Definition) -> JavaObject:
+        names = definition.source.schema.names
         builder = self.java.find(V2 + "catalog.View$Builder")()
-        builder = builder.withSchema(self.java.struct_type(found.source.schema))
-        builder = builder.withProperties(self.java.hash_map(found.source.properties))
-        builder = builder.withQueryText(found.query).withCurrentCatalog(self._name)
+        builder = builder.withSchema(self.java.struct_type(definition.source.schema))
+        builder = builder.withProperties(self.java.hash_map(definition.source.properties))
+        builder = builder.withQueryText(definition.query).withCurrentCatalog(self._name)
         builder = builder.withCurrentNamespace(self.java.strings([DEFAULT]))
         builder = builder.withSqlConfigs(self.java.hash_map({}))
         return builder.withQueryColumnNames(self.java.strings(names)).build()

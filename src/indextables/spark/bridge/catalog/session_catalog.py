@@ -57,9 +57,9 @@ def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> SessionCatalog:
 
 def _field(owner: JavaObject, name: str) -> JavaObject:
     """A field of a class, by reflection."""
-    found = owner.getDeclaredField(name)
-    found.setAccessible(True)
-    return found
+    field = owner.getDeclaredField(name)
+    field.setAccessible(True)
+    return field
 
 
 @implements("catalog.CatalogExtension")
@@ -90,10 +90,10 @@ class SessionCatalog(Comparable):
 
     def capabilities(self) -> JavaObject:
         """Those of Spark's catalog, and constraints, which index tables have."""
-        found = self.java.find("java.util.HashSet")(self._below.capabilities())
+        every = self.java.find("java.util.HashSet")(self._below.capabilities())
         for name in CAPABILITIES:
-            found.add(self.java.constant(V2 + "catalog.TableCatalogCapability", name))
-        return found
+            every.add(self.java.constant(V2 + "catalog.TableCatalogCapability", name))
+        return every
 
     def loadTable(self, identifier: JavaObject, *more: Any) -> JavaObject:  # noqa: N802
         access = self._place(identifier)
@@ -267,8 +267,8 @@ class SessionCatalog(Comparable):
         return bool(entry.properties().contains(_MANAGED))
 
     def _default_place(self, identifier: JavaObject) -> Place:
-        found: str = self._known().defaultTablePath(self._name(identifier)).toString()
-        return found
+        place: str = self._known().defaultTablePath(self._name(identifier)).toString()
+        return place
 
     def _known(self) -> JavaObject:
         return self.java.session.sessionState().catalog()

@@ -43,16 +43,16 @@ def parse_aggregation(
         return None  # one row without a column, which no rows of a scan can say
     if not all(n in schema.names and _is_grouped(schema.field(n)) for n in groups):
         return None
-    found = []
+    aggregates = []
     for function in aggregation.aggregateExpressions():
         one = _aggregate(function, schema)
         if one is None:
             return None
-        found.append(one)
-    sums = [one.column for one in found if one.function == "sum" and one.column is not None]
+        aggregates.append(one)
+    sums = [one.column for one in aggregates if one.function == "sum" and one.column is not None]
     if any(pa.types.is_integer(schema.field(n).type) for n in sums) and not conf.ansiEnabled():
         return None
-    return Aggregation(tuple(name for name in groups if name), tuple(found))
+    return Aggregation(tuple(name for name in groups if name), tuple(aggregates))
 
 
 def _is_grouped(field: pa.Field[Any]) -> bool:
@@ -90,9 +90,9 @@ def sums_fit_their_columns(aggregation: Aggregation, snapshot: Snapshot) -> bool
     """
     for one in aggregation.aggregates:
         if one.function == "sum" and one.column is not None:
-            kind: Any = snapshot.schema.field(one.column).type
-            if pa.types.is_decimal(kind) and not _sum_is_below(
-                10 ** (kind.precision - kind.scale), one.column, snapshot
+            column_type: Any = snapshot.schema.field(one.column).type
+            if pa.types.is_decimal(column_type) and not _sum_is_below(
+                10 ** (column_type.precision - column_type.scale), one.column, snapshot
             ):
                 return False
     return True
@@ -100,31 +100,33 @@ def sums_fit_their_columns(aggregation: Aggregation, snapshot: Snapshot) -> bool
 
 def _sum_is_below(limit: int, name: str, snapshot: Snapshot) -> bool:
     """Whether all values of a column together are surely smaller than this, in either direction."""
-    files, kind = snapshot.entries, snapshot.schema.field(name).type
+    files, column_type = snapshot.entries, snapshot.schema.field(name).type
     rows = files["numRecords"]
     largest: Any = 0
     for bounds in ("minValues", "maxValues"):
-        known = decode(lookup(files, bounds, name), kind)
-        if not known.is_known.all():  # a partition column has none either
+        decoded = decode(lookup(files, bounds, name), column_type)
+        if not decoded.is_known.all():  # a partition column has none either
             return False
-        largest = max([largest, *(abs(one) for one in known.values.to_pylist() if one is not None)])
+        largest = max(
+            [largest, *(abs(one) for one in decoded.values.to_pylist() if one is not None)]
+        )
     return rows.null_count == 0 and bool(largest * (pc.sum(rows).as_py() or 0) < limit)
 
 
 def _aggregate(function: JavaObject, schema: pa.Schema) -> Aggregate | None:
-    kind = _FUNCTIONS.get(function.getClass().getSimpleName())
-    if kind is None:
+    ours = _FUNCTIONS.get(function.getClass().getSimpleName())
+    if ours is None:
         return None
-    if kind == "count_rows":
-        return Aggregate(kind, None)
-    if kind in ("count", "sum") and function.isDistinct():
+    if ours == "count_rows":
+        return Aggregate(ours, None)
+    if ours in ("count", "sum") and function.isDistinct():
         return None
     name = column_name(function.column())
-    if name not in schema.names or not supported(kind, schema.field(name).type):
+    if name not in schema.names or not supported(ours, schema.field(name).type):
         return None
-    if kind in ("min", "max") and is_collated(schema.field(name)):
+    if ours in ("min", "max") and is_collated(schema.field(name)):
         return None
-    return Aggregate(kind, name)
+    return Aggregate(ours, name)
 
 
 def column_name(expression: JavaObject) -> str | None:
@@ -143,6 +145,6 @@ def aggregate_schema(aggregation: Aggregation, schema: pa.Schema) -> pa.Schema:
     ]
     outs = aggregation.names()[len(aggregation.groups) :]
     for out, one in zip(outs, aggregation.aggregates, strict=True):
-        kind = None if one.column is None else schema.field(one.column).type
-        fields.append(pa.field(out, result_type(one.function, kind)))
+        column_type = None if one.column is None else schema.field(one.column).type
+        fields.append(pa.field(out, result_type(one.function, column_type)))
     return pa.schema(fields)

@@ -97,8 +97,8 @@ def _comparison(name: str, children: list[JavaObject], schema: pa.Schema) -> Pre
         return constant_compare(operator, _literal(left), _literal(right)) or NULL
     if _is_literal(left):
         left, right, operator = right, left, _SWAPPED[operator]
-    column, kind = _column(left, schema)
-    return compare(operator, column, kind, _literal(right))
+    column, column_type = _column(left, schema)
+    return compare(operator, column, column_type, _literal(right))
 
 
 def _column(node: JavaObject, schema: pa.Schema) -> tuple[Column, pa.DataType]:
@@ -117,15 +117,15 @@ def _literal(node: JavaObject) -> Any:
     value = node.value()
     if value is None:
         return None
-    kind = node.dataType().typeName()
-    if kind == "date":
+    type_name = node.dataType().typeName()
+    if type_name == "date":
         return datetime.date(1970, 1, 1) + datetime.timedelta(days=value)
-    if kind in ("timestamp", "timestamp_ntz"):
-        return moment_of(value, datetime.UTC if kind == "timestamp" else None)
-    if kind.startswith("decimal"):
+    if type_name in ("timestamp", "timestamp_ntz"):
+        return moment_of(value, datetime.UTC if type_name == "timestamp" else None)
+    if type_name.startswith("decimal"):
         return Decimal(value.toString())
-    if kind.startswith(("string", "char", "varchar")):
+    if type_name.startswith(("string", "char", "varchar")):
         return value if isinstance(value, str) else value.toString()
-    if kind in ("boolean", "byte", "short", "integer", "long", "float", "double", "binary"):
+    if type_name in ("boolean", "byte", "short", "integer", "long", "float", "double", "binary"):
         return value
-    raise ValueError(kind)
+    raise ValueError(type_name)

@@ -87,12 +87,12 @@ def describe_scan(
         parts.append(f"routed away {plan.routing.before - plan.routing.after:,}")
     line = ", ".join(parts)
     rows = [task.num_records for task in plan.tasks]
-    known = [n for n in rows if n is not None]
+    counted = [n for n in rows if n is not None]
     total, partitions, statistics = (stage.splits for stage in plan.stages[:3])
     return Described(
         line=line,
         key=" ".join(map(str, (line, *asked, order, limit, plan.snapshot.metadata.id))),
-        rows=sum(known) if len(known) == len(rows) and predicate == TRUE else None,
+        rows=sum(counted) if len(counted) == len(rows) and predicate == TRUE else None,
         size=int(size * _ROWS_OF_A_SPLIT * _share(columns, plan.snapshot.schema)),
         metrics=(
             ("splitsTotal", "splits of the table", total),
@@ -116,14 +116,14 @@ def _share(columns: Collection[str], schema: pa.Schema) -> float:
     return sum(_width(schema.field(n).type) for n in columns if n in schema.names) / max(1, every)
 
 
-def _width(kind: Any) -> int:
-    if pa.types.is_nested(kind):
-        return max(8, sum(_width(inner.type) for inner in inner_fields(kind)))
-    if pa.types.is_string(kind):
+def _width(column_type: Any) -> int:
+    if pa.types.is_nested(column_type):
+        return max(8, sum(_width(inner.type) for inner in inner_fields(column_type)))
+    if pa.types.is_string(column_type):
         return 20
-    if pa.types.is_binary(kind):
+    if pa.types.is_binary(column_type):
         return 100
-    return max(1, int(kind.bit_width) // 8)
+    return max(1, int(column_type.bit_width) // 8)
 
 
 def _version_and_condition(snapshot: Snapshot, uri: str, predicate: Predicate) -> list[str]:
@@ -149,7 +149,7 @@ def column_bounds(snapshot: Snapshot, columns: Collection[str]) -> dict[str, Col
     """Return what the log says of some columns of all live splits."""
     files = snapshot.entries
     null_counts = _null_counts(files)
-    found = {}
+    by_column = {}
     for name in columns:
         if name not in snapshot.schema.names or name in snapshot.partition_columns:
             continue
@@ -161,33 +161,39 @@ def column_bounds(snapshot: Snapshot, columns: Collection[str]) -> dict[str, Col
             for where, pick in (("minValues", pc.min), ("maxValues", pc.max))
         )
         counts = [one.get(name) if one is not None else None for one in null_counts]
-        known = None if None in counts else sum(n for n in counts if n is not None)
-        if least is not None or known is not None:
-            found[name] = ColumnBounds(least, greatest, known)
-    return found
+        nulls = None if None in counts else sum(n for n in counts if n is not None)
+        if least is not None or nulls is not None:
+            by_column[name] = ColumnBounds(least, greatest, nulls)
+    return by_column
 
 
-def _bound(files: pa.Table, where: str, name: str, kind: Any, pick: Any) -> int | float | None:
+def _bound(
+    files: pa.Table, where: str, name: str, column_type: Any, pick: Any
+) -> int | float | None:
     types = pa.types
-    if not (types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind)):
+    if not (
+        types.is_integer(column_type)
+        or types.is_date(column_type)
+        or types.is_timestamp(column_type)
+    ):
         return None
-    decoded = decode(lookup(files, where, name), kind)
+    decoded = decode(lookup(files, where, name), column_type)
     if not files.num_rows or not decoded.is_known.all():
         return None
     values = decoded.values
-    if not types.is_integer(kind):
-        values = values.cast(pa.int32() if types.is_date(kind) else pa.int64())
-    found: int = pick(values).as_py()
-    return found
+    if not types.is_integer(column_type):
+        values = values.cast(pa.int32() if types.is_date(column_type) else pa.int64())
+    bound: int = pick(values).as_py()
+    return bound
 
 
 def _null_counts(files: pa.Table) -> list[dict[str, int] | None]:
     def counts(text: str | None) -> dict[str, int] | None:
         try:
-            found = orjson.loads(text or "").get("nullCount")
+            null_count = orjson.loads(text or "").get("nullCount")
         except (orjson.JSONDecodeError, AttributeError):
             return None
-        return found if isinstance(found, dict) else None
+        return null_count if isinstance(null_count, dict) else None
 
     return [counts(text) for text in files.column("stats").to_pylist()]
 
@@ -231,9 +237,9 @@ class ColumnStatistics:
 
 def java_statistics(java: Jvm, snapshot: Snapshot, columns: Collection[str]) -> JavaObject:
     """Return a Java map from references of columns to their statistics."""
-    found = java.hash_map({})
+    by_reference = java.hash_map({})
     for name, bounds in column_bounds(snapshot, columns).items():
         shown = names_of(snapshot).shown_name(name)
         reference = java.find(V2 + "expressions.FieldReference").column(shown)
-        found.put(reference, ColumnStatistics(java, bounds))
-    return found
+        by_reference.put(reference, ColumnStatistics(java, bounds))
+    return by_reference

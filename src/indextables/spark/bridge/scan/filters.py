@@ -53,7 +53,7 @@ class NotUnderstoodError(Exception):
 class Node:
     """One node of a Catalyst tree, as its JSON says it."""
 
-    kind: str
+    class_name: str
     fields: dict[str, Any]
     children: tuple[Node, ...]
 
@@ -110,14 +110,14 @@ class Translator:
 
     def _compared(self, node: Node) -> tuple[Column, pa.DataType]:
         """A column whose values are compared, which is Spark's to do where it has a collation."""
-        column, kind = self._column(node)
+        column, column_type = self._column(node)
         if is_collated(self.schema.field(column.root)):
             raise NotUnderstoodError
-        return column, kind
+        return column, column_type
 
     def predicate(self, node: Node) -> Predicate:
         """The predicate of a node of boolean type."""
-        match node.kind:
+        match node.class_name:
             case "And":
                 return conjunction(*map(self.predicate, node.children))
             case "Or":
@@ -129,9 +129,11 @@ class Translator:
             case "IsNotNull":
                 return negation(IsNull(self._column(node.children[0])[0]))
             case "In":
-                column, kind = self._compared(node.children[0])
+                column, column_type = self._compared(node.children[0])
                 values = [self._literal(child) for child in node.children[1:]]
-                return self._coerced(lambda: is_in(column, kind, values, timezone=self.timezone))
+                return self._coerced(
+                    lambda: is_in(column, column_type, values, timezone=self.timezone)
+                )
             case "Like":
                 column, _ = self._text_column(node.children[0])
                 escape = node.fields.get("escapeChar")
@@ -144,27 +146,29 @@ class Translator:
                 value = self._literal(node)
                 return NULL if value is None else TRUE if value is True else FALSE
             case "AttributeReference" | "GetStructField":
-                column, kind = self._column(node)
-                if not pa.types.is_boolean(kind):
+                column, column_type = self._column(node)
+                if not pa.types.is_boolean(column_type):
                     raise NotUnderstoodError
                 return Compare("=", column, True)
-            case kind if kind in _COMPARISONS:
+            case name if name in _COMPARISONS:
                 return self._comparison(node)
-            case kind if kind in _TEXT:
+            case name if name in _TEXT:
                 column, _ = self._text_column(node.children[0])
-                return _TEXT[kind](column, self._text(node.children[1]))
+                return _TEXT[name](column, self._text(node.children[1]))
             case _:
                 raise NotUnderstoodError
 
     def _comparison(self, node: Node) -> Predicate:
-        plain, swapped = _COMPARISONS[node.kind]
+        plain, swapped = _COMPARISONS[node.class_name]
         left, right = node.children
         operator = plain
-        if left.kind == "Literal":
+        if left.class_name == "Literal":
             left, right, operator = right, left, swapped
-        column, kind = self._compared(left)
+        column, column_type = self._compared(left)
         value = self._literal(right)
-        return self._coerced(lambda: compare(operator, column, kind, value, timezone=self.timezone))
+        return self._coerced(
+            lambda: compare(operator, column, column_type, value, timezone=self.timezone)
+        )
 
     def _coerced(self, make: Callable[[], Predicate]) -> Predicate:
         try:
@@ -176,7 +180,7 @@ class Translator:
         if node.fields["name"].lower() not in SEARCH_FUNCTIONS or len(node.children) < 2:
             raise NotUnderstoodError
         target, query, *named = node.children
-        if named and named[-1].kind == "Literal":
+        if named and named[-1].class_name == "Literal":
             named.pop()  # mappings for Spark; the table has its own
         if len(named) > 1:
             raise NotUnderstoodError
@@ -202,48 +206,48 @@ class Translator:
 
     def _searched(self, target: Node) -> Column | None:
         """The column that is searched; None for all of them."""
-        if target.kind == "CreateNamedStruct":
+        if target.class_name == "CreateNamedStruct":
             # A view that shows all columns has no hidden one; there the row stands for it.
             if self._check_named(target) != set(self.schema.names):
                 raise NotUnderstoodError
             return None
-        if target.kind != "AttributeReference":
+        if target.class_name != "AttributeReference":
             raise NotUnderstoodError
         return None if target.fields["name"] == ALL_FIELDS else self._column(target)[0]
 
     def _check_named(self, struct: Node) -> set[str]:
         """The columns of a struct, which have to be those of this table under their own names."""
-        if struct.kind != "CreateNamedStruct":
+        if struct.class_name != "CreateNamedStruct":
             raise NotUnderstoodError
         names, columns = struct.children[::2], struct.children[1::2]
-        found = set()
+        named = set()
         for name, column in zip(names, columns, strict=True):
             path = self._column(column)[0].path
             if self._literal(name) != ".".join(path):
                 raise NotUnderstoodError
-            found.add(".".join(path))
-        return found
+            named.add(".".join(path))
+        return named
 
     def _column(self, node: Node) -> tuple[Column, pa.DataType]:
         path: list[str] = []
-        while node.kind == "GetStructField":
+        while node.class_name == "GetStructField":
             path.append(node.fields["name"] or "")
             node = node.children[0]
-        if node.kind != "AttributeReference" or node.fields["name"] not in self.schema.names:
+        if node.class_name != "AttributeReference" or node.fields["name"] not in self.schema.names:
             raise NotUnderstoodError
-        kind: Any = self.schema.field(node.fields["name"]).type
+        column_type: Any = self.schema.field(node.fields["name"]).type
         for name in reversed(path):
-            index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+            index = column_type.get_field_index(name) if pa.types.is_struct(column_type) else -1
             if index < 0:
                 raise NotUnderstoodError
-            kind = kind.field(index).type
-        return Column((node.fields["name"], *reversed(path))), kind
+            column_type = column_type.field(index).type
+        return Column((node.fields["name"], *reversed(path))), column_type
 
     def _text_column(self, node: Node) -> tuple[Column, pa.DataType]:
-        column, kind = self._compared(node)
-        if not pa.types.is_string(kind):
+        column, column_type = self._compared(node)
+        if not pa.types.is_string(column_type):
             raise NotUnderstoodError
-        return column, kind
+        return column, column_type
 
     def _text(self, node: Node) -> str:
         value = self._literal(node)
@@ -252,17 +256,17 @@ class Translator:
         return value
 
     def _literal(self, node: Node) -> Any:
-        if node.kind != "Literal":
+        if node.class_name != "Literal":
             raise NotUnderstoodError
-        value, kind = node.fields["value"], node.fields["dataType"]
+        value, data_type = node.fields["value"], node.fields["dataType"]
         if value is None:
             return None
-        read = _READERS.get(kind) if isinstance(kind, str) else None
+        read = _READERS.get(data_type) if isinstance(data_type, str) else None
         if read is not None:
             return read(value)
-        if kind == "timestamp":
+        if data_type == "timestamp":
             return self._instant(value)
-        if isinstance(kind, str) and kind.startswith("decimal"):
+        if isinstance(data_type, str) and data_type.startswith("decimal"):
             return Decimal(value)
         raise NotUnderstoodError
 
@@ -282,8 +286,10 @@ class Translator:
         if filter_.nodeName() != "InSet" or filter_.child().nodeName() != "AttributeReference":
             return None
         name = filter_.child().name()
-        kind = self.schema.field(name).type if name in self.schema.names else None
-        if kind is None or not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+        column_type = self.schema.field(name).type if name in self.schema.names else None
+        if column_type is None or not (
+            pa.types.is_integer(column_type) or pa.types.is_string(column_type)
+        ):
             return None
         try:
             return parse_predicate(filter_.sql(), self.schema)

@@ -146,14 +146,14 @@ class NativeScans:
         """Spark's list of the files. The same files are listed once, for a few queries at least."""
         paths = tuple(task.path for task in tasks)
         key = (self.root, self.snapshot.metadata.id, self.snapshot.metadata.schema_string, paths)
-        known = self.java.indexes
-        if key in known:
-            known.move_to_end(key)
-            return known[key][0]
+        indexes = self.java.indexes
+        if key in indexes:
+            indexes.move_to_end(key)
+            return indexes[key][0]
         made = self._new_index(tasks, schema)
-        known[key] = made
-        while len(known) > _MOST_INDEXES:
-            _, (_, cache) = known.popitem(last=False)
+        indexes[key] = made
+        while len(indexes) > _MOST_INDEXES:
+            _, (_, cache) = indexes.popitem(last=False)
             cache.invalidateAll()
         return made[0]
 
@@ -230,8 +230,10 @@ def _has_empty_values(snapshot: Snapshot) -> bool:
     return any(pc.any(pc.equal(chunk.items, empty)).as_py() for chunk in chunks)
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_plain(column_type: Any) -> bool:
     """Types whose folder names Spark reads back as the value that we wrote."""
     return bool(
-        pa.types.is_string(kind) or kind in (pa.int32(), pa.int64()) or pa.types.is_date(kind)
+        pa.types.is_string(column_type)
+        or column_type in (pa.int32(), pa.int64())
+        or pa.types.is_date(column_type)
     )

@@ -32,14 +32,14 @@ _Asked = Search | Compare | In
 
 def _asked(predicate: Predicate) -> list[_Asked]:
     """The conditions of which an index can say how many rows they leave at most."""
-    found: list[_Asked] = []
+    asked: list[_Asked] = []
     for one in conjuncts(predicate):
         match one:
             case Search() | Compare(op="=", value=str()):
-                found.append(one)
+                asked.append(one)
             case In(values=values) if all(isinstance(value, str) for value in values):
-                found.append(one)
-    return found
+                asked.append(one)
+    return asked
 
 
 def _most_matching(condition: _Asked, searcher: SplitSearcher) -> int:

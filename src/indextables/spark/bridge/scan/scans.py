@@ -92,8 +92,8 @@ class _Scan(Comparable):
         return self.java.constant(V2 + "read.Scan$ColumnarSupportMode", name)
 
     def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
-        known = tuple((name, title) for name, title, _ in self._described.metrics)
-        return self.java.metrics(known + self.of_tasks)
+        planned = tuple((name, title) for name, title, _ in self._described.metrics)
+        return self.java.metrics(planned + self.of_tasks)
 
     def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
         return self.java.measured(
@@ -280,8 +280,8 @@ class Pruning:
     def attributes(self) -> list[str]:
         """The columns of the scan whose values the log knows something about."""
         schema = self.plan.snapshot.schema
-        known = (schema.field(n) for n in self.columns if n in schema.names)
-        return [shown_name(f) for f in known if _has_order(f.type) and not is_collated(f)]
+        fields = (schema.field(n) for n in self.columns if n in schema.names)
+        return [shown_name(f) for f in fields if _has_order(f.type) and not is_collated(f)]
 
     def left_by(self, conditions: Iterable[JavaObject]) -> Sequence[SplitTask]:
         """The splits that may hold rows for these conditions."""
@@ -309,12 +309,12 @@ def _understood(one: JavaObject, schema: pa.Schema) -> Predicate:
         return TRUE
 
 
-def _has_order(kind: Any) -> bool:
+def _has_order(column_type: Any) -> bool:
     types = pa.types
     return bool(
-        types.is_integer(kind)
-        or types.is_string(kind)
-        or types.is_date(kind)
-        or types.is_timestamp(kind)
-        or types.is_decimal(kind)
+        types.is_integer(column_type)
+        or types.is_string(column_type)
+        or types.is_date(column_type)
+        or types.is_timestamp(column_type)
+        or types.is_decimal(column_type)
     )
