@@ -2,7 +2,7 @@
 
 The commands are in `reading`, `writing` and `upkeep`; `app` lists them. What they share: `settings`
 (common options, errors as sentences with a remedy for the shell), `options`, `output` and `cells`
-(rows for a terminal, a pipe or a program), `source_files`, `sources`, `importing` and `sinks` (files
+(rows for a terminal, a pipe or a program), `source_files`, `sources`, `importing`, `sinks` (files
 that rows come from and go to), `statements` (our statements), `sql_engine` (queries) and `report`
 (the page about a table).
 """
