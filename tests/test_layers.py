@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import indextables
+from tools.house import measure
 
 PACKAGE = Path(indextables.__file__).parent
 
@@ -25,7 +26,22 @@ SUB_LAYERS = {
         "values", "model", "store", "files", "lookup", "build", "opening", "joins", "sql", "index",
         "catalog", "__init__",
     ],
+    "spark": [
+        "schemas", "runner", "distributed_log", "data_source", "bridge", "identifier_clause",
+        "struct_fields", "row_statements",
+        "statements", "functions", "sql_entry", "session", "__init__",
+    ],
+    "spark/bridge": [
+        "sessions", "patches", "jvm", "hosts", "scan", "write", "catalog", "frames",
+        "search_functions", "session_bridge", "readwriter", "__init__",
+    ],
 }  # fmt: skip
+
+# Types of arguments, for type checkers only.
+TYPES_ONLY = {
+    "ariadne/joins.py imports indextables.ariadne.index.Index",
+    "spark/bridge/sessions.py imports indextables.spark.bridge.session_bridge.SessionBridge",
+}
 
 HEAVY = {
     "pyspark",
@@ -81,6 +97,7 @@ def test_every_part_has_a_layer():
 @pytest.mark.parametrize("package", SUB_LAYERS)
 def test_imports_point_downwards_inside_a_package(package):
     folder, layers = PACKAGE / package, SUB_LAYERS[package]
+    prefix = f"indextables.{package.replace('/', '.')}."
     parts = {path: path.relative_to(folder).parts[0].removesuffix(".py")
              for path in folder.rglob("*.py")}  # fmt: skip
     assert set(parts.values()) == set(layers)
@@ -88,25 +105,25 @@ def test_imports_point_downwards_inside_a_package(package):
         f"{path.relative_to(PACKAGE)} imports {name}"
         for path, part in parts.items()
         for name in imported_names(path)
-        if name.startswith(f"indextables.{package}.")
-        and name.split(".")[2] in layers
-        and layers.index(name.split(".")[2]) > layers.index(part)
+        if name.startswith(prefix)
+        and (imported := name.removeprefix(prefix).split(".")[0]) in layers
+        and layers.index(imported) > layers.index(part)
     ]
-    # The type of an argument, for type checkers only.
-    assert set(wrong) <= {"ariadne/joins.py imports indextables.ariadne.index.Index"}
+    assert set(wrong) <= TYPES_ONLY
 
 
-@pytest.mark.parametrize("package", SUB_LAYERS)
+@pytest.mark.parametrize("package", ["ariadne", "spark/bridge"])
 def test_a_package_is_used_by_what_it_exports(package):
     """From outside a sub-package, names come from its `__init__`, or a whole module does."""
+    prefix = f"indextables.{package.replace('/', '.')}."
     wrong = [
         f"{path.relative_to(PACKAGE)} imports {name}"
         for path in PACKAGE.rglob("*.py")
         for name in imported_names(path)
-        if (parts := name.split("."))[1] == package
-        and len(parts) > 4
-        and (PACKAGE / package / parts[2]).is_dir()
-        and PACKAGE / package / parts[2] not in path.parents
+        if name.startswith(prefix)
+        and len(parts := name.removeprefix(prefix).split(".")) > 2
+        and (PACKAGE / package / parts[0]).is_dir()
+        and PACKAGE / package / parts[0] not in path.parents
     ]
     assert not wrong
 
@@ -129,21 +146,34 @@ def test_only_spark_and_what_stands_on_it_know_pyspark():
     assert users <= {"spark", "ariadne", "demo"}
 
 
-# Attributes of PySpark with which a classic session reaches its JVM.
-PRIVATE = {
-    "_jvm", "_jsc", "_sc", "_jsparkSession", "_jreader", "_jwrite", "_jdf", "_jc", "_gateway",
-    "_active_spark_context",
-}  # fmt: skip
+def test_private_parts_of_spark_stay_in_the_bridge():
+    assert not measure(PACKAGE.parent).private
 
 
-def test_private_parts_of_spark_stay_in_the_bridge_and_four_more_modules():
-    users = {
+def test_one_module_patches_the_classes_of_pyspark():
+    patching = {
         path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if "spark/bridge/" not in path.as_posix()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in PRIVATE
+        for part in ("spark", "ariadne")
+        for path in (PACKAGE / part).rglob("*.py")
+        if sets_attributes_of_others(ast.parse(path.read_text()))
     }
-    assert users <= {
-        f"spark/{name}.py" for name in ("readwriter", "sql_entry", "functions", "hosts")
+    assert patching == {"spark/bridge/patches.py"}
+
+
+def sets_attributes_of_others(tree: ast.Module) -> bool:
+    """Whether a module sets attributes of anything but its own classes and objects."""
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("pyspark", "py4j"))
+        for alias in node.names
     }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+            if ast.unparse(node.args[0]) not in ("self", "cls"):
+                return True
+        elif isinstance(node, ast.Assign):
+            targets = [ast.unparse(t) for t in node.targets if isinstance(t, ast.Attribute)]
+            if any(target.split(".")[0] in imported for target in targets):
+                return True
+    return False

@@ -17,8 +17,8 @@ PACKAGE = "indextables"
 
 # Attributes of PySpark with which a classic session reaches its JVM.
 PRIVATE = frozenset((
-    "_jvm", "_jsc", "_sc", "_jsparkSession", "_jreader", "_jwrite", "_jdf", "_jc", "_gateway",
-    "_active_spark_context",
+    "_jvm", "_jsc", "_sc", "_jsparkSession", "_jreader", "_jwrite", "_jdf", "_jc", "_jcol", "_jrdd",
+    "_jmap", "_jconf", "_jschema", "_javaAccumulator", "_gateway", "_active_spark_context",
 ))  # fmt: skip
 
 
@@ -61,10 +61,16 @@ def measure(root: Path = ROOT) -> House:
         tree = ast.parse(text)
         lines[module] = text.count("\n")
         imports[module] = frozenset(_imported(tree, paths.keys())) - {module}
-        used = sum(isinstance(n, ast.Attribute) and n.attr in PRIVATE for n in ast.walk(tree))
+        used = sum(_is_private(node) for node in ast.walk(tree))
         if used and ".spark.bridge" not in module:
             private[module] = used
     return House(lines, imports, private)
+
+
+def _is_private(node: ast.AST) -> bool:
+    """Whether a node names an attribute of PySpark's private API, in a text for `getattr` too."""
+    name = getattr(node, "attr" if isinstance(node, ast.Attribute) else "value", None)
+    return isinstance(name, str) and name in PRIVATE
 
 
 def _name(path: Path, root: Path) -> str:

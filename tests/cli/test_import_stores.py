@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indextables.cli.source_files import find_sources
-from indextables.cli.sources import read
-from indextables.cli.stored_file import StoredFile
+from indextables.cli.sources import StoredFile, read
 from indextables.errors import SourceFileError
 from indextables.storage import open_store
 from indextables.table import Table
@@ -149,7 +148,7 @@ def test_memory_does_not_grow_with_the_file(cli, monkeypatch):
     """No request is for more than the block of a reader, or a column of a row group."""
     store = open_store("memory://large")
     monkeypatch.setattr("indextables.cli.sources.INFER_BYTES", 64 << 10)
-    monkeypatch.setattr("indextables.cli.stored_file._PIECE", 16 << 10)
+    monkeypatch.setattr("indextables.cli.sources._PIECE", 16 << 10)
     numbers = pa.table({"n": range(200_000)})
     store.put("a.parquet", parquet(numbers, row_group_size=5_000, compression="none"))
     store.put("a.csv", b"n\n" + b"".join(b"%d\n" % n for n in range(200_000)))
@@ -175,7 +174,7 @@ def test_memory_does_not_grow_with_the_file(cli, monkeypatch):
     steps=st.lists(st.tuples(st.integers(0, 220), st.integers(-1, 220)), max_size=20),
 )
 def test_a_stored_file_reads_as_a_file_does(content, steps, monkeypatch):
-    monkeypatch.setattr("indextables.cli.stored_file._PIECE", 32)
+    monkeypatch.setattr("indextables.cli.sources._PIECE", 32)
     store = open_store("memory://random")
     store.put("x", content)
     stored, wanted = StoredFile(store, "x"), io.BytesIO(content)

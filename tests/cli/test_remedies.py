@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import indextables
-from indextables.cli.remedies import PHRASES, on_command_line
+from indextables.cli.settings import PHRASES, on_command_line
 from indextables.errors import (
     MetadataChangedError,
     NotATableError,

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from indextables.cli.marks import highlighted
+from indextables.cli.output import highlighted
 from indextables.demo import show
 
 

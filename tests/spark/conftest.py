@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 @pytest.fixture
 def public(spark: SparkSession) -> Iterator[SparkSession]:
     """The same session with the bridge switched off: reads and writes take the public door."""
-    from indextables.spark import readwriter
+    from indextables.spark.bridge import sessions
 
-    bridge = readwriter.bridge_of(spark)
-    readwriter.install(spark, None)
+    bridge = sessions.bridge_of(spark)
+    sessions.register(spark, None)
     yield spark
-    readwriter.install(spark, bridge)
+    sessions.register(spark, bridge)
 
 
 @pytest.fixture(params=["bridge", "public"])

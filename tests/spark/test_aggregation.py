@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indextables import Table
 from indextables.errors import SumOverflowError
-from indextables.spark.aggregation import Aggregate, Aggregation
+from indextables.plan.aggregation import Aggregate, Aggregation
 
 LONGS = st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9)
 FUNCTIONS = ("count_rows", "count", "sum", "min", "max")

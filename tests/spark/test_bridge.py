@@ -12,7 +12,7 @@ from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 from indextables import Table
-from indextables.spark.bridge import guard
+from indextables.spark.bridge import sessions
 
 ROWS = 4_000
 DRIVER = "spark.indextables.read.driver.maxRows"
@@ -265,12 +265,12 @@ def test_secrets_are_in_no_plan(spark, tmp_path, s3):
 
 
 def test_the_guard_names_its_reason(spark, monkeypatch):
-    assert guard.reason_against(spark) is None
-    monkeypatch.setattr(guard, "SUPPORTED", ((9, 0), (9, 9)))
-    assert "made for Spark 9.0 to 9.9" in guard.reason_against(spark)
+    assert sessions.reason_against(spark) is None
+    monkeypatch.setattr(sessions, "SUPPORTED", ((9, 0), (9, 9)))
+    assert "made for Spark 9.0 to 9.9" in sessions.reason_against(spark)
     monkeypatch.undo()
-    monkeypatch.setattr(guard, "_CLASSES", ("org.apache.spark.NoSuchThing",))
-    assert guard.reason_against(spark) == "this Spark has no org.apache.spark.NoSuchThing"
+    monkeypatch.setattr(sessions, "_CLASSES", ("org.apache.spark.NoSuchThing",))
+    assert sessions.reason_against(spark) == "this Spark has no org.apache.spark.NoSuchThing"
 
 
 def test_optimized_write_brings_partitions_together(spark, tmp_path):
@@ -297,7 +297,7 @@ def test_a_new_session_is_enabled_on_its_own(spark, place):
 
 
 def test_idle_callback_connections_are_given_up():
-    from indextables.spark.bridge.sockets import IDLE_SECONDS, _limited
+    from indextables.spark.bridge.jvm.callbacks import IDLE_SECONDS, _call_without_timeout
 
     class Socket:
         def __init__(self):
@@ -318,9 +318,9 @@ def test_idle_callback_connections_are_given_up():
 
     waiting, calling = Connection(), Connection()
     calling.initiated_from_client = True
-    assert _limited(answer)(waiting, 1, 2) == "answer"
+    assert _call_without_timeout(answer, waiting, 1, 2) == "answer"
     assert waiting.socket.timeouts == [None, "call", IDLE_SECONDS]
-    assert _limited(answer)(calling) == "answer"
+    assert _call_without_timeout(answer, calling) == "answer"
     assert calling.socket.timeouts == ["call"]
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from indextables.errors import UnsafeCallbacksError
-from indextables.spark.bridge import callbacks
+from indextables.spark.bridge.jvm import callbacks
 
 
 class Recorder:

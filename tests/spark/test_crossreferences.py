@@ -50,7 +50,7 @@ def test_writes_index_in_their_commit(door, tmp_path):
     assert xref_actions(table, 1) == [("add", 3)]
     write(door, path, 100, 2)
     assert xref_actions(table, 2) == []  # too few
-    assert str(coverage(table.snapshot())) == "Coverage: 7/9 (77.78%)"
+    assert str(coverage(table.refresh().snapshot())) == "Coverage: 7/9 (77.78%)"
     assert found(door, path, "word5") == [5]
     assert found(door, path, "word101") == [101]
     assert found(door, path, "fox") == [0, 1, 2, 3, 4, 5, 6, 100, 101]

@@ -119,7 +119,7 @@ def answers(spark, query, view):
     [pytest.param(n, marks=[pytest.mark.long] * (n >= CHUNKS // 2)) for n in range(CHUNKS)],
 )
 def test_random_queries(spark, tmp_path, chunk):
-    from indextables.spark import readwriter
+    from indextables.spark.bridge import sessions
 
     chance = random.Random(1000 + chunk)
     # In one partition, as the function of a search starts a task's Python in each.
@@ -131,12 +131,12 @@ def test_random_queries(spark, tmp_path, chunk):
     write.save(path)
     rows.createOrReplaceTempView("plain_view")
     spark.read.format("indextables").load(path).createOrReplaceTempView("bridge_view")
-    bridge = readwriter.bridge_of(spark)
-    readwriter.install(spark, None)
+    bridge = sessions.bridge_of(spark)
+    sessions.register(spark, None)
     try:
         spark.read.format("indextables").load(path).createOrReplaceTempView("public_view")
     finally:
-        readwriter.install(spark, bridge)
+        sessions.register(spark, bridge)
     if chunk % 4 < 2:
         spark.conf.set(DRIVER, "0")
         spark.read.format("indextables").load(path).createOrReplaceTempView("bridge_view")

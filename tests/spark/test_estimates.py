@@ -9,8 +9,8 @@ import pytest
 
 from indextables.predicate import TRUE, Column
 from indextables.predicate.coercion import is_in
-from indextables.spark.bridge import on_driver
-from indextables.spark.bridge.pruning import _understood
+from indextables.spark.bridge.scan import on_driver
+from indextables.spark.bridge.scan.scans import _understood
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from indextables.errors import ExecutorError
-from indextables.spark import executors
+from indextables.spark import session
 
 WITHOUT_PACKAGE = """#!/bin/sh
 shift
@@ -49,9 +49,9 @@ def test_the_drivers_python_is_only_for_this_machine(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     started = context(master, **conf)
-    executors.use_this_python(SimpleNamespace(sparkContext=started))
+    session.use_this_python(SimpleNamespace(sparkContext=started))
     assert (started.pythonExec == sys.executable) == is_ours
-    assert "PYSPARK_PYTHON" not in set(executors.os.environ) - set(environment)
+    assert "PYSPARK_PYTHON" not in set(session.os.environ) - set(environment)
 
 
 @pytest.mark.parametrize("python", ["missing", "without the package"])
@@ -64,7 +64,7 @@ def test_executors_that_lack_the_package_are_reported_in_one_sentence(
         program.chmod(0o755)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(program))
     with pytest.raises(ExecutorError) as error:
-        executors.check_package(spark)
+        session.check_package(spark)
     said = str(error.value)
     assert str(program) in said
     assert "Traceback" not in said
@@ -73,4 +73,4 @@ def test_executors_that_lack_the_package_are_reported_in_one_sentence(
 
 
 def test_executors_that_have_the_package_are_left_alone(spark):
-    executors.check_package(spark)
+    session.check_package(spark)

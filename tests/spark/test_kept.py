@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 
 import pyarrow as pa
 import pytest
+from indextables.spark.bridge.table import BridgedTable
 
 from indextables import Table
-from indextables.spark.bridge import kept
+
+kept = importlib.import_module("indextables.spark.bridge.jvm.kept")
 from indextables.spark.bridge.scan import NativeScan, _PrunedScan, _Scan
-from indextables.spark.bridge.table import BridgedTable
 
 QUERY = """SELECT a.k, count(*) AS c FROM asked a JOIN asked b ON a.k = b.k
            WHERE a.n < 150000 GROUP BY a.k ORDER BY a.k"""

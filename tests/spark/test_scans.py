@@ -10,10 +10,10 @@ import pytest
 from indextables import Table
 from indextables.config import DRIVER_MAX_AGGREGATED_ROWS
 from indextables.plan.scan import SplitTask
+from indextables.plan.split_reader import in_groups
 from indextables.predicate import TRUE
-from indextables.spark.bridge import local_rows
-from indextables.spark.bridge.jvm import Jvm
-from indextables.spark.read_task import in_groups
+from indextables.spark.bridge.jvm import rows as local_rows
+from indextables.spark.bridge.jvm.handles import Jvm
 
 ROWS = 4_000
 DAYS = 4

@@ -70,7 +70,7 @@ def ask(spark: Any, path: str, number: int) -> None:
 
 def main(folder: str, count: str) -> None:
     import indextables
-    from indextables.spark.bridge.sockets import IDLE_SECONDS
+    from indextables.spark.bridge.jvm.callbacks import IDLE_SECONDS
 
     spark = indextables.session(
         "leaks",

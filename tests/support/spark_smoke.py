@@ -110,7 +110,7 @@ def main(folder: str, *options: str) -> None:
         spark = indextables.enable(SparkSession.builder.remote("local[2]").getOrCreate())
         outcome["connect"] = checks(spark, f"{folder}/connect", catalog=False)
     else:
-        from indextables.spark import readwriter
+        from indextables.spark.bridge import sessions
 
         spark = indextables.session(
             "smoke",
@@ -122,10 +122,10 @@ def main(folder: str, *options: str) -> None:
             },
         )
         spark.sparkContext.setLogLevel("OFF")
-        bridge = readwriter.bridge_of(spark)
+        bridge = sessions.bridge_of(spark)
         outcome["bridged"] = bridge is not None
         outcome["bridge"] = checks(spark, f"{folder}/bridge", catalog=bridge is not None)
-        readwriter.install(spark, None)
+        sessions.register(spark, None)
         outcome["public"] = checks(spark, f"{folder}/public", catalog=False)
     outcome["version"] = spark.version
     sys.stdout.write(f"OUTCOME {json.dumps(outcome)}\n")

@@ -31,10 +31,9 @@ from indextables.ariadne.store import Context, IndexPlace, check_name, index_nam
 from indextables.errors import AriadneArgumentError, SourceFileMissingError
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.render import quoted_name
-from indextables.spark.bridge.doors import SessionBridge
-from indextables.spark.bridge.file_catalog import ALL_ROWS, Definition
-from indextables.spark.bridge.native import ListedFile
-from indextables.spark.readwriter import bridge_of
+from indextables.spark.bridge.catalog import ALL_ROWS, Definition
+from indextables.spark.bridge.scan import ListedFile
+from indextables.spark.bridge.sessions import bridge_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,5 +160,5 @@ def sources(_spark: SparkSession) -> IndexSources:
 def install(spark: SparkSession) -> None:
     """Add the catalog to an enabled session whose storage path was set later."""
     bridge = bridge_of(spark)
-    if isinstance(bridge, SessionBridge):
+    if bridge is not None:
         bridge.add_file_catalog(NAME, lambda: sources(spark))

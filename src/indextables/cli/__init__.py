@@ -1,10 +1,10 @@
 """The `indextables` command: index tables from a shell, without Spark.
 
-One module is one concern: `settings` (options that all commands share, errors as sentences),
-`remedies` (what to do about an error, at a shell), `output` (rows for a terminal, a pipe or a
-program), `source_files`, `sources` and `sinks` (files that rows come from and go to), `sql_rewrite`
-and `sql_engine` (queries), `report_data` and `report_page` (the page). The commands themselves are
-in `reading`, `writing` and `upkeep`; `app` lists them.
+The commands are in `reading`, `writing` and `upkeep`; `app` lists them. What they share: `settings`
+(common options, errors as sentences with a remedy for the shell), `options`, `output` and `cells`
+(rows for a terminal, a pipe or a program), `source_files`, `sources`, `importing`, `sinks` (files
+that rows come from and go to), `statements` (our statements), `sql_engine` (queries) and `report`
+(the page about a table).
 """
 
 from __future__ import annotations

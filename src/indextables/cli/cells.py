@@ -100,7 +100,7 @@ def to_json(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The value without lone surrogates, which are no Unicode text, with keys that JSON takes."""
+    """The value without lone surrogates, which are not Unicode text, with keys that JSON takes."""
     if isinstance(value, dict):
         return {_key(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

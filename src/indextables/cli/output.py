@@ -1,4 +1,4 @@
-"""Rows for whoever reads them: a person at a terminal, a pipe, or a program.
+"""Rows for their reader: a person at a terminal, a pipe, or a program.
 
 - On a terminal: a table with colours. Where it is wider than the terminal, one block a row. Long
   values end in `…`, and beyond `SHOWN_ROWS` rows a line says how many more there are.
@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import html
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -192,3 +194,23 @@ def _text(value: Any, style: Style | None) -> Text:
         return Text("null", style="dim")
     text = f"{value:.10g}" if isinstance(value, float) else cell(value)
     return Text(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
+
+
+_MARK = re.compile(r"(</?b>)")
+_STYLE = "bold yellow"
+
+
+def highlighted(snippet: str) -> Text:
+    """A snippet as one line.
+
+    >>> highlighted("a <b>red</b> &lt;b&gt;").plain
+    'a red <b>'
+    """
+    text, marked = Text(), False
+    for part in _MARK.split(snippet):
+        if part in ("<b>", "</b>"):
+            marked = part == "<b>"
+            continue
+        shown = printable(re.sub(r"\s+", " ", html.unescape(part)))
+        text.append(shown, _STYLE if marked else None)
+    return text

@@ -50,8 +50,7 @@ def _search(
     from rich.text import Text
 
     from indextables.cli import output
-    from indextables.cli.marks import highlighted
-    from indextables.cli.output import show_rows
+    from indextables.cli.output import highlighted, show_rows
 
     opened = settings.open(table, version=version, as_of=as_of)
     columns = column or opened.schema.names
@@ -116,8 +115,7 @@ def _sql(
     """
     from indextables.cli.output import show_rows
     from indextables.cli.sql_engine import run_query
-    from indextables.cli.statements import run_statement
-    from indextables.cli.tables import Tables
+    from indextables.cli.statements import Tables, run_statement
     from indextables.sql.statements import parse
 
     text = sys.stdin.read() if query == "-" else query

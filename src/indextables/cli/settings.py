@@ -15,9 +15,11 @@ code  meaning
 
 from __future__ import annotations
 
+import datetime
 import functools
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -27,12 +29,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from indextables.cli.cells import printable
-from indextables.cli.remedies import on_command_line
 from indextables.config import PREFIX, is_own_key
 from indextables.errors import IndexTablesError
 
 if TYPE_CHECKING:
     from indextables.table import Table
+
 
 Command = Callable[..., None]
 
@@ -64,14 +66,14 @@ def pairs(values: Sequence[str], option: str) -> dict[str, str]:
     >>> pairs(["a=1", "b=x=y"], "--config")
     {'a': '1', 'b': 'x=y'}
     """
-    found: dict[str, str] = {}
+    named: dict[str, str] = {}
     for value in values:
         key, separator, rest = value.partition("=")
         if not separator or not key.strip():
             # What was given may be a secret whose name was forgotten.
             raise typer.BadParameter("expected key=value", param_hint=option)
-        found[key.strip()] = rest
-    return found
+        named[key.strip()] = rest
+    return named
 
 
 def _config(values: Sequence[str]) -> dict[str, object]:
@@ -161,7 +163,7 @@ def _guarded(work: Callable[[], None], *, debug: bool) -> None:
         work()
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has seen enough. Nothing more can be written, not even at exit.
+        # The reader of the output has gone. Nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
@@ -180,3 +182,55 @@ def _guarded(work: Callable[[], None], *, debug: bool) -> None:
             f"This should not have happened ({type(error).__name__}: {error}). Run the command "
             "again with --debug and report what it prints."
         )
+
+
+# --- remedies in words of the command line -------------------------------------------------------
+
+
+PHRASES = {
+    "Create it with Table.create or write a DataFrame to it first":
+        "Make one with `indextables import TABLE FILE` or `indextables create`",
+    "Open it, or choose another place":
+        "Add rows to it with `indextables import`, or choose another place",
+    "Open the table again and repeat the operation with the new metadata": "Run the command again",
+    "Open the table again and repeat the operation": "Run the command again",
+    "Plan the operation again on the current version": "Run the command again",
+    "write with merge_schema=True": "import with --merge-schema",
+    "version=… or timestamp=…": "--version or --as-of",
+    "Write 2024-01-31T12:00:00, a datetime, or milliseconds": "Write 2024-01-31T12:00:00",
+    "Choose with columns=… what": "Choose with --column what",
+    "and the other storage_options": "and --storage-option",
+    "the network and the storage_options": "the network and --storage-option",
+    "Pass them as storage_options": "Give them with --storage-option",
+    "with REPAIR INDEXFILES TRANSACTION LOG":
+        "with `indextables sql` and REPAIR INDEXFILES TRANSACTION LOG",
+    "with INDEX CROSSREFERENCES FOR … FORCE REBUILD": "with `indextables xref --force-rebuild`",
+    "Run INDEX CROSSREFERENCES again": "Run `indextables xref` again",
+}  # fmt: skip
+"""A library's remedy, and the command line's."""
+
+_MOMENT = re.compile(r"(-?\d+) \(milliseconds since 1970\)")
+_BEFORE_KEYS = ("raise", "Raise", "set", "Set", "Choose another", "take it out of", "and")
+_KEYS = "Keys are given with --config KEY=VALUE."
+
+
+def on_command_line(sentence: str) -> str:
+    """An error's sentence with the command line's remedy.
+
+    >>> on_command_line("No such column. To add columns, write with merge_schema=True.")
+    'No such column. To add columns, import with --merge-schema.'
+    >>> on_command_line("Choose another spark.indextables.cache.disk.path.")
+    'Choose another spark.indextables.cache.disk.path. Keys are given with --config KEY=VALUE.'
+    """
+    for phrase, remedy in PHRASES.items():
+        sentence = sentence.replace(phrase, remedy)
+    sentence = _MOMENT.sub(lambda found: _time(int(found[1])), sentence)
+    if any(f"{verb} {PREFIX}" in sentence for verb in _BEFORE_KEYS):
+        sentence = f"{sentence} {_KEYS}"
+    return sentence
+
+
+def _time(milliseconds: int) -> str:
+    """A time as `--as-of` takes it."""
+    start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return (start + datetime.timedelta(milliseconds=milliseconds)).isoformat(sep=" ")

@@ -72,7 +72,7 @@ def export_rows(
     overwrite: bool,
     progress: Callable[[int], None],
 ) -> int:
-    """Write rows to a file, or to standard output; gives their number."""
+    """Write rows to a file, or to standard output; return their number."""
     chosen = kind or _SUFFIXES.get(Path(path).suffix.lower())
     if chosen not in _SINKS:
         raise SourceFileError(

@@ -49,7 +49,7 @@ class Source:
     codec: Any = None
     delimiter: str = ","
     guessed_delimiter: bool = False
-    """Whether nobody named the delimiter."""
+    """Whether the delimiter was not named."""
     partition: Mapping[str, str | None] = field(default_factory=dict)
     store: Store | None = None
     """Where the file is, if that is not this machine; there it is called `key`."""

@@ -7,6 +7,7 @@ memory but a few batches, wherever a file is.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,14 +18,14 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from indextables.cli.source_files import Source
-from indextables.cli.stored_file import StoredFile
 from indextables.errors import IndexTablesError, SourceFileError
 from indextables.schema import conform, normalize
+from indextables.storage import Store
 
 INFER_BYTES = 16 << 20
 _EMPTY = ("Empty CSV file", "Empty JSON stream")
 _NO_TEXT = (
-    "is no text in UTF-8; convert the file (iconv -f latin1 -t utf-8), or give the column the type "
+    "is not text in UTF-8; convert the file (iconv -f latin1 -t utf-8), or make the column's type "
     "binary"
 )
 
@@ -32,7 +33,7 @@ _NO_TEXT = (
 def schema_of(sources: Sequence[Source], types: Mapping[str, pa.DataType]) -> pa.Schema:
     """The columns of all files together; `types` decides where it names a column.
 
-    A column that is null as far as anybody looked is a text.
+    A column that is null in all rows that were read is a text.
     """
     schemas = []
     for source in sources:
@@ -56,7 +57,7 @@ def schema_of(sources: Sequence[Source], types: Mapping[str, pa.DataType]) -> pa
 
 
 def _check_columns(source: Source, names: Sequence[str]) -> None:
-    """Refuse what is a mistake and would become a table nobody wants."""
+    """Refuse names of columns that are a mistake."""
     if twice := [name for name in names if names.count(name) > 1]:
         raise SourceFileError(source.path, f"it has the column '{twice[0]}' twice")
     other = next((mark for mark in ";|\t" if mark in names[0]), None) if len(names) == 1 else None
@@ -166,7 +167,7 @@ def _open_csv(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
              pa.types.is_binary(f.type)}  # fmt: skip
 
     def batches() -> Iterator[pa.RecordBatch]:
-        # What is null depends on the type: NA is no number, but a text. Arrow has one list for all
+        # What is null depends on the type: NA is a text, not a number. Arrow has one list for all
         # columns, so texts are read by themselves; both readers cut the file at the same places.
         others = _csv_reader(source, column_types=texts, include_columns=list(texts),
                              null_values=[""], strings_can_be_null=True,
@@ -253,3 +254,52 @@ def _reason(message: str) -> str:
     if "conversion error" in message:
         return f"{message}; --type COLUMN=TYPE names a column's type"
     return message.rstrip(".")
+
+
+# --- files in a store ----------------------------------------------------------------------------
+
+
+_PIECE = 1 << 20
+
+
+class StoredFile(io.RawIOBase):
+    """Reads ranges as they are asked for, small ones a piece at a time; keeps one piece."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        super().__init__()
+        self._store = store
+        self._path = path
+        self._size = store.head(path).size
+        self._at = 0
+        self._piece = b""
+        self._piece_start = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._at + size, self._size)
+        data = self._bytes(self._at, end) if end > self._at else b""
+        self._at += len(data)
+        return data
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        if end - start >= _PIECE:
+            return self._store.get_range(self._path, start, end)
+        if not self._piece_start <= start <= end <= self._piece_start + len(self._piece):
+            # A footer is read from the end of a file, everything else forwards.
+            first = max(0, min(start, self._size - _PIECE))
+            self._piece = self._store.get_range(self._path, first, min(first + _PIECE, self._size))
+            self._piece_start = first
+        return self._piece[start - self._piece_start : end - self._piece_start]

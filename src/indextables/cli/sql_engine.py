@@ -237,7 +237,7 @@ def _bounded(datafusion: Any, failures: list[IndexTablesError]) -> Any:
 
 def _functions_of_values(datafusion: Any, failures: list[IndexTablesError]) -> list[Any]:
     """The functions that look into texts which are no column of a table."""
-    from indextables.spark import search_udf
+    from indextables.sql import search_functions as search_udf
 
     def function(name: str, work: Any, result: pa.DataType) -> Any:
         def call(texts: Any, query: Any) -> Any:

@@ -1,15 +1,72 @@
-"""Statements of ours on the command line: carried out, their rows printed, failures noticed."""
+"""Our statements on the command line: the tables they name, their rows, and their failures."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from indextables.cli import output
 from indextables.cli.output import show_facts, show_rows
 from indextables.cli.settings import Settings, fail
-from indextables.cli.tables import Tables
+from indextables.config import Config
+from indextables.errors import StatementError
 from indextables.sql.execute import execute
+from indextables.sql.forms import Target
+from indextables.sql.session import Session
 from indextables.sql.statements import Statement
+from indextables.storage import open_store
+from indextables.table import Table
+
+_CATALOGS = ("indextables", "tantivy4spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Opens tables by the names that a statement or a query uses."""
+
+    settings: Settings
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def open(
+        self, parts: tuple[str, ...], version: int | None = None, as_of: str | None = None
+    ) -> Table:
+        """The table of a name: `docs`, or indextables.`s3://bucket/docs`."""
+        return self.settings.open(self.uri(parts), version=version, as_of=as_of)
+
+    def uri(self, parts: tuple[str, ...]) -> str:
+        """The place of a table.
+
+        >>> Tables(Settings(), {"d": "s3://bucket/docs"}).uri(("d",))
+        's3://bucket/docs'
+        """
+        if len(parts) == 2 and parts[0].lower() in _CATALOGS:
+            return self.names.get(parts[1], parts[1])
+        if len(parts) == 1:
+            return self.names.get(parts[0], parts[0])
+        name = ".".join(parts)
+        raise StatementError(
+            f"There is no catalog here for '{name}'. Write the name of a folder, a place in "
+            "quotes, or a name defined with --table."
+        )
+
+    def resolve(self, target: Target) -> Table:
+        """The table of a statement."""
+        if target.path is not None:
+            return self.settings.open(target.path)
+        return self.open(target.name)
+
+    @property
+    def session(self) -> Session:
+        """What executing a statement needs."""
+        options = self.settings.storage_options
+        return Session(
+            resolve=self.resolve,
+            config=Config(self.settings.config),
+            open_store=lambda uri: open_store(uri, options),
+        )
+
 
 _FAILURES = ("ERROR", "FAILED")
 
@@ -21,7 +78,7 @@ def run_statement(
     tables: Tables | None = None,
     empty: str = "no rows",
 ) -> None:
-    """Carry out a statement and print its rows. `--json` prints them in the shape that SQL has."""
+    """Execute a statement and print its rows. `--json` prints them in the shape that SQL has."""
     rows = execute(statement, (tables or Tables(settings)).session)
     flat = _flat(rows)
     if settings.json:

@@ -1,6 +1,6 @@
 """Commands that keep a table in order.
 
-Each is a statement that SQL has too, and prints the rows it gives. A status of failure, a check
+Each is a statement that SQL has too, and prints the rows it returns. A status of failure, a check
 that found something wrong say, is exit code 1.
 """
 
@@ -73,7 +73,7 @@ def _xref(
     table: o.TableUri,
     *,
     where: o.Where = None,
-    force_rebuild: Annotated[bool, typer.Option("--force-rebuild", help="Build all anew.")] = False,
+    force_rebuild: Annotated[bool, typer.Option("--force-rebuild", help="Rebuild all.")] = False,
     dry_run: o.DryRun = False,
 ) -> None:
     """Build the cross-references that tell a search which splits can match."""
@@ -154,8 +154,7 @@ def _report(
 ) -> None:
     """Write a page about a table: its growth, splits, partitions, fields, and what to do."""
     from indextables.cli.output import show_facts
-    from indextables.cli.report_data import gather
-    from indextables.cli.report_page import page
+    from indextables.cli.report import gather, page
 
     opened = settings.open(table)
     text = page(gather(opened, config=settings.config)).encode()

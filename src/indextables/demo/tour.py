@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from indextables.cli.marks import highlighted
+from indextables.cli.output import highlighted
 from indextables.config import XREF_MIN_SPLITS
 from indextables.demo.show import console, grid, heading, say, timed, versus
 from indextables.table import Table

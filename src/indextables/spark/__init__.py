@@ -1,7 +1,7 @@
 """IndexTables in PySpark.
 
-`session.enable` installs two doors to the same planner. The public Python data source
+`session.enable` gives a session two ways to the same planner. The public Python data source
 (`data_source`) works in every Spark. On a classic session, `bridge` implements Spark's DataSource
 V2 interfaces in the driver's Python: whole filter trees, aggregates, hidden columns, a catalog.
-Nothing below this package imports pyspark.
+Packages below this one do not import pyspark.
 """

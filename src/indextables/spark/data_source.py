@@ -1,10 +1,10 @@
-"""The public door: a Python data source, which every Spark since 4.1 understands.
+"""The public data source: a Python data source, which every Spark since 4.1 understands.
 
 Spark calls it in worker processes: one to plan, one for each task, one to commit. It reads whole
 tables, and Spark evaluates every condition. Filters could be pushed (`pushFilters`), but Spark
 keeps what it planned with the first query's filters for all later queries on the same DataFrame,
 and both sides of a self-join get the filters of one: measured on 4.3.0, rows are lost. Save modes
-are Spark's business except `overwrite`; `error` and `ignore` are refused by Spark for every Python
+are decided by Spark except `overwrite`; `error` and `ignore` are refused by Spark for every Python
 data source, so `readwriter` decides them before Spark is asked.
 """
 
@@ -21,25 +21,19 @@ from pyspark.sql.types import StructType
 from indextables.errors import SchemaError
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.log.snapshot import Snapshot
+from indextables.plan.access import TableAccess
 from indextables.plan.column_names import shown
 from indextables.plan.scan import SplitTask, plan_scan
+from indextables.plan.source_options import NAME, SourceOptions
+from indextables.plan.split_reader import SplitReader, in_groups
 from indextables.plan.view import TableView
-from indextables.spark.access import TableAccess
-from indextables.spark.options import SourceOptions
-from indextables.spark.read_task import SplitReader, in_groups
 from indextables.spark.runner import executors
-from indextables.spark.schemas import table_schema, worker_schema
-from indextables.spark.search_mapping import with_mappings
+from indextables.spark.schemas import table_schema, with_mappings, worker_schema
 from indextables.split.mapping import MAPPING_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-NAME = "indextables"
-ALIASES = (
-    "io.indextables.spark.core.IndexTables4SparkTableProvider",
-    "io.indextables.provider.IndexTablesProvider",
-)
 _PARALLELISM = 64
 
 

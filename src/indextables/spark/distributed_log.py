@@ -1,6 +1,6 @@
 """Reading many version files on executors instead of the driver.
 
-A reader asks its runner for version files; this one gives them to executors when they are many and
+A reader asks its runner for version files; this one passes them to executors when they are many and
 the store is remote. Files are read, decompressed and parsed there, and kept parsed by the process
 that did it, as long as the store says that the file is still the same one. Versions are replayed in
 their order, whatever executor read them. When executors fail, the driver reads.
@@ -99,7 +99,7 @@ class DistributedLogRunner:
             "Executors read %d version files in %.2f s, %d of them from their caches.",
             len(tasks), self.last_read.seconds, cached,
         )  # fmt: skip
-        return [found for found, _ in answers]
+        return [version for version, _ in answers]
 
 
 def parallelism(files: int, config: Config, *, default: int) -> int:
@@ -156,10 +156,10 @@ def _counted(task: ReadVersion) -> tuple[VersionActions, bool]:
     # A table may be deleted and made again under the same name.
     tag = task.store.head(version_path(task.version)).etag
     if tag is not None and tags.get(task.version) == tag:
-        found = cache.versions.get(task.version)
-        if found is not None:
-            return found, True
-    found = task()
-    cache.versions[task.version] = found
+        cached = cache.versions.get(task.version)
+        if cached is not None:
+            return cached, True
+    version = task()
+    cache.versions[task.version] = version
     tags[task.version] = tag
-    return found, False
+    return version, False

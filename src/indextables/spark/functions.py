@@ -6,10 +6,10 @@
     df.where(indextables.indexqueryall('"machine learning"'))
     df.select("id", indextables.snippet("content", "spark"))
 
-They are Arrow UDFs (`search_udf`). The planner recognises them by name and pushes them to the index
-of a table where it can; Spark evaluates them where it cannot, with the mappings that the columns
-carry (`search_mapping`). A query is a literal and is parsed
-here, so that a mistake in it is an error on the driver.
+They are Arrow UDFs (`sql.search_functions`). The planner recognises them by name and pushes them to
+the index of a table where it can; Spark evaluates them where it cannot, with the mappings that the
+columns carry (`schemas`). A query is a literal and is parsed here, so that a mistake in it is an
+error on the driver.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from weakref import WeakKeyDictionary
 
 from indextables.errors import SearchCallError
 from indextables.predicate.operators import ALL_FIELDS
+from indextables.predicate.render import quoted_name
 from indextables.predicate.search_syntax import parse_search
-from indextables.spark import readwriter
+from indextables.spark.bridge.sessions import active_context, bridge_of, has_function
 from indextables.sql.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET, named_columns
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def indexquery(column: str | Column, query: str) -> Column:
     named = named_columns(parse_search(_text("indexquery", query), field=shown))
     arguments = [f.col(column) if isinstance(column, str) else column, f.lit(query)]
     if named:
-        fields = [f.col(f"`{name.replace('`', '``')}`").alias(name) for name in named]
+        fields = [f.col(quoted_name(name)).alias(name) for name in named]
         arguments.append(f.struct(*fields))
     return _call("indexquery", *arguments)
 
@@ -58,8 +59,8 @@ def indexquery(column: str | Column, query: str) -> Column:
 def indexqueryall(query: str, *columns: str | Column) -> Column:
     """Whether any column of the row matches a search query.
 
-    Without `columns`, all columns that the table indexes; on a DataFrame that is no index table,
-    all columns it has.
+    Without `columns`, all columns that the table indexes; on a DataFrame that is not an index
+    table, all columns it has.
     """
     from pyspark.sql import functions as f
 
@@ -89,22 +90,13 @@ def register(spark: SparkSession) -> None:
     for name in ALL_COLUMNS:
         _register(spark, name, _udf("indexqueryall"))
     _register(spark, _OWN_SNIPPET, _udf("snippet"), everywhere=False)
-    if not _is_known(spark, SNIPPET):
+    if not has_function(spark, SNIPPET):
         _register(spark, SNIPPET, _udf("snippet"), everywhere=False)
-
-
-def _is_known(spark: SparkSession, name: str) -> bool:
-    session: Any = getattr(spark, "_jsparkSession", None)
-    if session is None:
-        return spark.catalog.functionExists(name)
-    # Not by the public catalog: it asks every catalog, and reports what they do not have.
-    identifier = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)  # type: ignore[union-attr]
-    return bool(session.sessionState().catalog().isTemporaryFunction(identifier))
 
 
 def _register(spark: SparkSession, name: str, udf: Any, *, everywhere: bool = True) -> None:
     spark.udf.register(name, udf)
-    bridge = readwriter.bridge_of(spark) if readwriter.is_classic(spark) else None
+    bridge = bridge_of(spark)
     if bridge is None:
         return  # a temporary function with default mappings is all there is
     try:
@@ -124,8 +116,7 @@ def _call(name: str, *arguments: Any) -> Column:
     from pyspark.sql import functions as f
 
     session = SparkSession.getActiveSession()
-    is_bridged = session is not None and readwriter.is_classic(session)
-    if session is not None and is_bridged and readwriter.bridge_of(session) is not None:
+    if session is not None and bridge_of(session) is not None:
         return f.call_function(_OWN_SNIPPET if name == SNIPPET else name, *arguments)
     return _udf(name)(*arguments)
 
@@ -145,15 +136,14 @@ _udfs: WeakKeyDictionary[Any, dict[str, Callable[..., Column]]] = WeakKeyDiction
 
 def _udf(name: str) -> Callable[..., Column]:
     """The UDF of a name, the same one as long as its Spark context lives: equal plans are equal."""
-    from pyspark import SparkContext
     from pyspark.sql.pandas.functions import arrow_udf
 
-    from indextables.spark import search_udf
+    from indextables.sql import search_functions
 
     types = {"indexquery": "boolean", "indexqueryall": "boolean", "snippet": "string"}
-    context = SparkContext._active_spark_context
-    known = {} if context is None else _udfs.setdefault(context, {})
-    if name not in known:
+    context = active_context()
+    made = {} if context is None else _udfs.setdefault(context, {})
+    if name not in made:
         make: Any = arrow_udf  # its kind is inferred from the annotations, which mypy does not know
-        known[name] = make(getattr(search_udf, name), types[name])
-    return known[name]
+        made[name] = make(getattr(search_functions, name), types[name])
+    return made[name]

@@ -3,7 +3,7 @@
 The statement becomes a query of one version of the table, which returns the names of the rows that
 it is about (`_split`, `_row`), for UPDATE with their new values. DELETE collects the names on the
 driver. UPDATE writes the new rows by tasks as INSERT does, with the same casts and checks, and the
-tasks report which rows they replace. Then the splits that hold these rows are written anew, and one
+tasks report which rows they replace. Then the splits that hold these rows are rewritten, and one
 commit does it all.
 """
 
@@ -29,15 +29,15 @@ from indextables.jobs.constraints import constraints_of
 from indextables.jobs.row_changes import replace_rows
 from indextables.jobs.write_job import plan_row_change
 from indextables.log.snapshot import Snapshot
+from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
+from indextables.plan.source_options import NAME
+from indextables.predicate.render import quoted_name
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
-from indextables.spark.access import TableAccess
-from indextables.spark.data_source import NAME
 from indextables.spark.struct_fields import Place, new_value, place_of
 from indextables.sql.assigned import Assigned, split_assignments
-from indextables.sql.calls import quoted
 from indextables.sql.forms import words_of
 from indextables.sql.statements import DeleteRows, UpdateRows
 from indextables.table import Table
@@ -45,7 +45,7 @@ from indextables.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from indextables.spark.readwriter import Bridge
+    from indextables.spark.bridge.session_bridge import SessionBridge as Bridge
 
 _ASSIGNED = "_indextables_assigned_"
 _DEFAULT = "CURRENT_DEFAULT"
@@ -107,13 +107,13 @@ def update_rows(
         f"({_value(one, place, snapshot)}) AS {_ASSIGNED}{number}"
         for number, (one, place) in enumerate(zip(given, places, strict=True))
     ]
-    qualifier = f"{quoted(statement.alias)}." if statement.alias else ""
-    unchanged = [f"{qualifier}{quoted(name)}" for name in names_of(snapshot).shown.names]
+    qualifier = f"{quoted_name(statement.alias)}." if statement.alias else ""
+    unchanged = [f"{qualifier}{quoted_name(name)}" for name in names_of(snapshot).shown.names]
     assigned = {place: f"{_ASSIGNED}{number}" for number, place in enumerate(places)}
     if len(assigned) < len(given):
         raise ExpressionError(statement.set, "it assigns a column twice")
     columns = [
-        f"{new_value((f.name,), f.type, assigned, statement.set)} AS {quoted(f.name)}"
+        f"{new_value((f.name,), f.type, assigned, statement.set)} AS {quoted_name(f.name)}"
         for f in names_of(snapshot).shown
     ]
     identity = _identity(snapshot)
@@ -133,8 +133,8 @@ def update_rows(
 
 def _source(statement: DeleteRows | UpdateRows, snapshot: Snapshot) -> str:
     parts = statement.table.name or (NAME, snapshot.uri)
-    name = ".".join(map(quoted, parts))
-    alias = f" AS {quoted(statement.alias)}" if statement.alias else ""
+    name = ".".join(map(quoted_name, parts))
+    alias = f" AS {quoted_name(statement.alias)}" if statement.alias else ""
     where = f" WHERE ({statement.where})" if statement.where else ""
     return f"{name} VERSION AS OF {snapshot.version}{alias}{where}"
 

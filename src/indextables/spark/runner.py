@@ -48,10 +48,10 @@ class SparkRunner:
         answers: list[tuple[bool, bytes]] = self._collect(rows, timeout_s)
         results = []
         for is_result, payload in answers:
-            found = pickle.loads(payload)
+            answer = pickle.loads(payload)
             if not is_result:
-                raise found
-            results.append(found)
+                raise answer
+            results.append(answer)
         return results
 
     def _collect(self, rows: Any, timeout_s: float | None) -> Any:

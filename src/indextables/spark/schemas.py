@@ -1,21 +1,38 @@
-"""Schemas between Spark and Arrow, for both directions of a table."""
+"""Schemas between Spark and Arrow, for both directions of a table.
+
+A column that is not searched in the default way carries its mapping in the metadata of its schema
+field. Spark keeps that with the column through views, joins, renames and caches. When a search is
+resolved, the mappings of the columns it looks at become one more argument of the call
+(`bridge.search_functions`).
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Iterable
+from collections.abc import Mapping as Map
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from indextables.config import Config
 from indextables.schema import from_json, refuse_hidden, to_json
-from indextables.spark.search_mapping import without_mappings
+from indextables.split.mapping import FieldMapping, Mapping
+from indextables.split.mapping_options import build_mapping
+from indextables.sql.search_functions import unique_names
+
+MAPPING_KEY = "indextables.mapping"
+"""The key of a mapping in the metadata of a column of a DataFrame."""
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """A table's schema as Spark has it."""
-    return StructType.fromJson(_json(to_json(schema)))
+    return StructType.fromJson(orjson.loads(to_json(schema)))
 
 
 def table_schema(schema: StructType, *, declared: bool = False) -> pa.Schema:
@@ -48,22 +65,62 @@ _IN_UTC: Any = (
 )
 
 
-def _json(text: str) -> dict[str, Any]:
-    import orjson
-
-    document: dict[str, Any] = orjson.loads(text)
-    return document
-
-
-def _nullable(kind: Any) -> Any:
+def _nullable(data_type: Any) -> Any:
     """The same type in which everything may be null."""
-    if isinstance(kind, StructType):
+    if isinstance(data_type, StructType):
         return StructType(
-            [StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields]
+            [StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in data_type.fields]
         )
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType), True)
-    if isinstance(kind, MapType):
-        return MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
-    assert isinstance(kind, DataType)
-    return kind
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_nullable(data_type.elementType), True)
+    if isinstance(data_type, MapType):
+        return MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), True)
+    assert isinstance(data_type, DataType)
+    return data_type
+
+
+# --- how columns are searched, in their metadata ---------------------------------------------
+
+
+def with_mappings(schema: pa.Schema, mapping: str | None) -> StructType:
+    """A table's schema in Spark, in which columns carry their mappings (a `docMappingJson`)."""
+    text = to_json(schema)
+    carried = {} if mapping is None else _not_default(text, mapping)
+    types = StructType.fromJson(orjson.loads(text))
+    return StructType([_with(f, carried.get(f.name)) for f in types.fields])
+
+
+def without_mappings(fields: Iterable[StructField]) -> StructType:
+    """The schema of rows that are written to another table, which has a mapping of its own."""
+    return StructType([_with(f, None) for f in fields])
+
+
+def with_unique_names(schema: StructType) -> StructType:
+    """The same columns, of which no two have one name."""
+    columns = zip(unique_names(schema.names), schema.fields, strict=True)
+    return StructType([StructField(n, f.dataType, True, f.metadata) for n, f in columns])
+
+
+def mapping_in(metadata: Map[str, object]) -> FieldMapping | None:
+    """The mapping in the metadata of a column."""
+    text = metadata.get(MAPPING_KEY)
+    return Mapping.from_json(text).fields[0] if isinstance(text, str) else None
+
+
+def _with(column: StructField, mapping: str | None) -> StructField:
+    metadata = {k: v for k, v in (column.metadata or {}).items() if k != MAPPING_KEY}
+    if mapping is not None:
+        metadata[MAPPING_KEY] = mapping
+    return StructField(column.name, column.dataType, column.nullable, metadata)
+
+
+@functools.lru_cache(maxsize=64)
+def _not_default(schema: str, mapping: str) -> dict[str, str]:
+    """The mappings of columns that are not the default of their type, as JSON."""
+    default = build_mapping(from_json(schema), Config()).by_name
+    by_column = {}
+    for one in Mapping.from_json(mapping).fields:
+        here = replace(one, field="", fast=False)
+        if one.name in default and here != replace(default[one.name], field="", fast=False):
+            by_column[one.name] = Mapping((here,)).to_json()
+    return by_column

@@ -10,16 +10,32 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from indextables.errors import JavaMissingError
-from indextables.spark import executors, readwriter
-from indextables.spark.data_source import ALIASES, NAME, IndexTablesSource, alias
+from indextables.errors import ExecutorError, JavaMissingError
+from indextables.plan.source_options import ALIASES, NAME
+from indextables.spark import functions, sql_entry
+from indextables.spark.bridge import readwriter
+from indextables.spark.bridge.sessions import (
+    enable_clones,
+    is_classic,
+    is_registered,
+    make_active,
+    reason_against,
+    register,
+)
+from indextables.spark.data_source import IndexTablesSource, alias
+from indextables.spark.runner import SparkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from indextables.spark.bridge.session_bridge import SessionBridge
+
 
 # AQE starts exchanges on threads of these pools, and each that calls back holds a connection.
 _EXCHANGE_THREADS = "4"
@@ -45,31 +61,33 @@ def session(app_name: str = "indextables", **conf: object) -> SparkSession:
 
 
 def enable(spark: SparkSession) -> SparkSession:
-    """Make a session read, write and search index tables; gives the same session back.
+    """Make a session read, write and search index tables; return the same session.
 
     Doing it twice does nothing. On a classic session, those that its `newSession` makes are enabled
     as well.
     """
-    if readwriter.is_classic(spark) and readwriter.is_routed(spark):
+    if is_classic(spark) and is_registered(spark):
         return spark
-    if readwriter.is_classic(spark):
-        executors.use_this_python(spark)
+    if is_classic(spark):
+        use_this_python(spark)
         if not str(spark.sparkContext.master).startswith("local"):
-            executors.check_package(spark)
+            check_package(spark)
     _register(spark, IndexTablesSource)
     for name in ALIASES:
         _register(spark, alias(name))
-    readwriter.install(spark, _bridge(spark))
-    _install_sql(spark)
-    readwriter.follow_new_sessions(enable)
+    register(spark, _bridge(spark))
+    if is_classic(spark):
+        readwriter.install(spark)
+    functions.register(spark)
+    sql_entry.install(spark)
+    enable_clones(enable)
     return spark
 
 
 def _register(spark: SparkSession, provider: type[IndexTablesSource]) -> None:
     from pyspark.errors import AnalysisException
 
-    if readwriter.is_classic(spark):
-        readwriter.make_active(spark)
+    make_active(spark)
     try:
         spark.dataSource.register(provider)
     except AnalysisException as error:
@@ -77,9 +95,7 @@ def _register(spark: SparkSession, provider: type[IndexTablesSource]) -> None:
             raise
 
 
-def _bridge(spark: SparkSession) -> readwriter.Bridge | None:
-    from indextables.spark.bridge.guard import reason_against
-
+def _bridge(spark: SparkSession) -> SessionBridge | None:
     reason = reason_against(spark)
     if reason is not None:
         warnings.warn(
@@ -89,8 +105,8 @@ def _bridge(spark: SparkSession) -> readwriter.Bridge | None:
             stacklevel=3,
         )
         return None
-    from indextables.spark.access import read_logs_with
-    from indextables.spark.bridge.doors import SessionBridge
+    from indextables.plan.access import read_logs_with
+    from indextables.spark.bridge.session_bridge import SessionBridge
     from indextables.spark.distributed_log import runner_of
 
     bridge = SessionBridge(spark)
@@ -99,19 +115,51 @@ def _bridge(spark: SparkSession) -> readwriter.Bridge | None:
     return bridge
 
 
-def _install_sql(spark: SparkSession) -> None:
-    """Operators, functions and commands in SQL."""
-    from indextables.spark import functions, sql_entry
-
-    functions.register(spark)
-    sql_entry.install(spark)
-
-
 def _check_java() -> None:
-    """Say in one sentence what Spark says in a page when there is no Java."""
+    """Raise an error of one sentence where Spark would print a page: there is no Java."""
     home = os.environ.get("JAVA_HOME")
     if not home and shutil.which("java") is None and "SPARK_REMOTE" not in os.environ:
         raise JavaMissingError
+
+
+_PYTHON = "spark.pyspark.python"
+_LONGEST_WAIT_S = 60.0
+_REASONS = re.compile(r"No module named '?indextables\S*|Cannot run program .*|\[PYTHON_VERSION.*")
+
+
+# --- the Python that executors run ---------------------------------------------------------------
+
+
+def use_this_python(spark: SparkSession) -> None:
+    """Let workers on this machine run this interpreter, unless another one was chosen.
+
+    Without an activated environment Spark would take the first `python3`. Executors on other
+    machines have environments of their own, and there this interpreter's path means nothing.
+    """
+    context: Any = spark.sparkContext
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get(_PYTHON)
+    if context.master.startswith("local") and not chosen:
+        context.pythonExec = sys.executable
+
+
+def check_package(spark: SparkSession) -> None:
+    """Ask an executor whether it can import this package.
+
+    One that does not answer in a minute is not waited for: a cluster may be busy.
+
+    Raises:
+        ExecutorError: It cannot.
+    """
+    try:
+        SparkRunner(spark, parallelism=1).map(len, [()], timeout_s=_LONGEST_WAIT_S)
+    except TimeoutError:
+        return
+    except Exception as error:
+        reason = _REASONS.search(str(error))
+        if reason is None:
+            raise
+        context: Any = spark.sparkContext
+        raise ExecutorError(context.pythonExec, reason[0].strip()) from None
 
 
 __all__ = ["NAME", "enable", "session"]

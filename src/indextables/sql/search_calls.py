@@ -35,6 +35,7 @@ from indextables.sql.calls import TEXT, Tokens, literal, quoted
 
 ONE_COLUMN = ("indexquery", "tantivy4spark_indexquery")
 ALL_COLUMNS = ("indexqueryall", "tantivy4spark_indexqueryall")
+SEARCH_FUNCTIONS = frozenset((*ONE_COLUMN, *ALL_COLUMNS))
 SNIPPET = "snippet"
 
 Arguments = Mapping[str, object] | Sequence[object] | None

@@ -29,7 +29,7 @@ from indextables.ariadne.model import large_folder
 from indextables.ariadne.store import DataFile, value_rows, write_values
 from indextables.ariadne.values import Distinct, DistinctHashes, bloom
 from indextables.config import parse_size
-from indextables.spark.readwriter import is_classic
+from indextables.spark.bridge.sessions import is_classic
 from indextables.storage import Store, open_store
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from indextables.config import (
     ARIADNE_STAGING_THRESHOLD,
 )
 from indextables.runner import LocalRunner, Runner
-from indextables.spark.readwriter import is_classic
+from indextables.spark.bridge.sessions import is_classic
 from indextables.spark.runner import SparkRunner
 from indextables.storage import ObjectMeta
 

@@ -32,7 +32,7 @@ from indextables.ariadne.model import (
 from indextables.ariadne.store import IndexPlace
 from indextables.errors import AriadneArgumentError, SchemaError, SchemaParseError, StorageError
 from indextables.predicate.render import quoted_name
-from indextables.spark.readwriter import is_classic
+from indextables.spark.bridge.sessions import is_classic
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -33,8 +33,8 @@ from indextables.errors import (
     NoSessionError,
     StoragePathNotSetError,
 )
-from indextables.spark.options import SourceOptions
-from indextables.spark.readwriter import session_settings
+from indextables.plan.source_options import SourceOptions
+from indextables.spark.bridge.sessions import session_settings
 from indextables.storage import Store, canonical_uri, open_store
 from indextables.storage.location import parse_location
 from indextables.storage.options import client_settings

@@ -1,6 +1,8 @@
-"""Spark's DataSource V2, implemented in the driver's Python.
+"""Spark's DataSource V2, implemented in the driver's Python; all of PySpark's private API is here.
 
-All of Spark's and py4j's private interfaces that the product uses are used in this package, behind
-the check in `guard`. Objects here are called by the JVM through PySpark's own callback server;
-`jvm` has what they share. Nothing here runs on executors except the functions in `tasks`.
+From the ground up: `sessions` (which session is of which kind, and whether it can have a bridge),
+`patches` (the only replacements of PySpark's methods), `jvm` (objects that the JVM calls through
+PySpark's own callback server), `hosts`, `scan`, `write`, `catalog`, `frames`, `search_functions`,
+`session_bridge` (the bridge of one session) and `readwriter` (`spark.read` and `df.write`). Nothing
+here runs on executors.
 """

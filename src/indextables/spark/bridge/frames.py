@@ -1,4 +1,4 @@
-"""What Spark's analysis knows about a DataFrame and its public interface does not tell."""
+"""What Spark's analysis knows about a DataFrame and its public interface does not show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def estimated_size(frame: DataFrame) -> int:
-    """How many bytes Spark expects of a DataFrame, more than there can be where nobody knows."""
+    """How many bytes Spark expects of a DataFrame, more than there can be where it is unknown."""
     plan: Any = getattr(frame, "_jdf", None)
     if plan is None:
         return 1 << 62
@@ -20,7 +20,7 @@ def estimated_size(frame: DataFrame) -> int:
 
 
 def is_repeatable(frame: DataFrame) -> bool:
-    """Whether two runs give the same rows: they do if Spark calls every expression deterministic
+    """Whether two runs return the same rows: they do if Spark calls every expression deterministic
     and nothing takes whichever rows come first.
 
     A Spark Connect client cannot ask; there the answer is yes.
@@ -93,7 +93,7 @@ def _is_sorted(plan: Any) -> bool:
 
 
 def columns_read(frame: DataFrame) -> tuple[str, ...] | None:
-    """The columns of its source that a selection reads; None if Spark does not tell."""
+    """The columns of its source that a selection reads; None if Spark does not know."""
     plan: Any = getattr(frame, "_jdf", None)
     if plan is None:
         return None

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 
-from indextables.spark.bridge.filters import Node, parse_tree
 from indextables.spark.bridge.jvm import JavaObject, Jvm, implements
-from indextables.spark.search_mapping import KEY, Searched, mapping_in, unique_names
+from indextables.spark.bridge.scan import Node, parse_tree
+from indextables.spark.schemas import MAPPING_KEY as KEY
+from indextables.spark.schemas import mapping_in
 from indextables.split.mapping import FieldMapping
+from indextables.sql.search_functions import Searched, unique_names
 
 _DESCRIPTION = "A search of indextables."
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
@@ -65,18 +67,18 @@ class SearchBuilder:
         schema = self.java.module(_TYPES).fromAttributes(columns).json()
         if KEY not in schema:
             return {}
-        found = {}
+        by_column = {}
         for number, column in enumerate(json.loads(schema)["fields"]):
             inner = column["type"]["fields"] if _is_struct(column["type"]) else ()
             every = {"": column, **{field["name"]: field for field in inner}}
             carried = {name: mapping_in(field["metadata"]) for name, field in every.items()}
             id_ = columns.apply(number).exprId().id()
-            found[id_] = {name: mapping for name, mapping in carried.items() if mapping}
-        return found
+            by_column[id_] = {name: mapping for name, mapping in carried.items() if mapping}
+        return by_column
 
 
-def _is_struct(kind: object) -> bool:
-    return isinstance(kind, dict) and kind.get("type") == "struct"
+def _is_struct(column_type: object) -> bool:
+    return isinstance(column_type, dict) and column_type.get("type") == "struct"
 
 
 def _searched(arguments: list[Node], mappings: dict[int, Fields]) -> Searched:
@@ -85,14 +87,14 @@ def _searched(arguments: list[Node], mappings: dict[int, Fields]) -> Searched:
     path: tuple[str, ...] = ()
     fields: dict[str, FieldMapping] = {}
     for at, node in enumerate(arguments):
-        if node.kind == "CreateNamedStruct":
+        if node.class_name == "CreateNamedStruct":
             for name, value in zip(node.children[::2], node.children[1::2], strict=True):
-                found = mappings.get(_column_id(value), {})
-                if "" in found:
-                    fields[name.fields["value"]] = found[""]
+                carried = mappings.get(_column_id(value), {})
+                if "" in carried:
+                    fields[name.fields["value"]] = carried[""]
         elif at == 0:
             column = node
-            while column.kind == "GetStructField":
+            while column.class_name == "GetStructField":
                 path = (column.fields["name"] or "", *path)
                 column = column.children[0]
             fields |= mappings.get(_column_id(column), {})
@@ -102,7 +104,7 @@ def _searched(arguments: list[Node], mappings: dict[int, Fields]) -> Searched:
 
 def _column_id(node: Node) -> int:
     """The id of a column; -1 for anything that is computed."""
-    return int(node.fields["exprId"]["id"]) if node.kind == "AttributeReference" else -1
+    return int(node.fields["exprId"]["id"]) if node.class_name == "AttributeReference" else -1
 
 
 def install_search(java: Jvm, name: str, *, everywhere: bool) -> None:
@@ -125,7 +127,7 @@ def install_search(java: Jvm, name: str, *, everywhere: bool) -> None:
     if not everywhere:
         registry.registerFunction(temporary, information, builder)
         return
-    for known in (builtin, registry):
-        known.registerFunction(target, information, builder)
+    for each in (builtin, registry):
+        each.registerFunction(target, information, builder)
     if target.toString() != temporary.toString():
         registry.dropFunction(temporary)

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import CommitStateUnknownError, IndexTablesError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
+from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.predicate import TRUE, Predicate, conjunction
-from indextables.spark.access import TableAccess
-from indextables.spark.bridge.conditions import condition
 from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
-from indextables.spark.bridge.tasks import write_splits
+from indextables.spark.bridge.scan import condition
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema
 
-if TYPE_CHECKING:
-    from indextables.spark.bridge.table import PlannedWrite
-
 Report = Callable[[Written | IndexTablesError], None]
-"""Told what a commit did, or why it did nothing: in the JVM an exception is but a text."""
+"""Called with what a commit did, or why it did nothing: the JVM keeps only the text of an error."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedWrite:
+    """A write that was planned before Spark was asked to do it."""
+
+    job: WriteJob
+    report: Report = field(default=lambda _: None, repr=False)
 
 
 @implements("write.SupportsOverwriteV2", "write.SupportsDynamicOverwrite")
@@ -145,7 +152,7 @@ class TableWrite(Comparable):
     # --- tasks and the commit ----------------------------------------------------------------
 
     def createBatchWriterFactory(self, _info: JavaObject) -> JavaObject:  # noqa: N802
-        return self.java.writer_factory(write_splits(self._job), self._schema)
+        return self.java.writer_factory(_write_splits(self._job), self._schema)
 
     def useCommitCoordinator(self) -> bool:  # noqa: N802
         return True
@@ -174,6 +181,19 @@ class TableWrite(Comparable):
         return self.java.array(V2 + "metric.CustomTaskMetric")
 
 
+def _write_splits(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function that stores a task's rows as splits and returns one message that names them."""
+    job = job.for_tasks()
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        message = pickle.dumps(job.write(batches))
+        yield pa.record_batch([pa.array([message], pa.binary())], names=["message"])
+
+    # Spark's workers recognise a writer by the module of its function.
+    write.__module__ = "pyspark.sql.worker.write_into_data_source"
+    return write
+
+
 def _outputs(messages: JavaObject) -> list[TaskOutput]:
     # Pickled by tasks of this very write.
     found: list[Any] = [pickle.loads(m.pickledMessage()) for m in messages if m is not None]
@@ -183,7 +203,7 @@ def _outputs(messages: JavaObject) -> list[TaskOutput]:
 def advisory_size(job: WriteJob, config: Config) -> int:
     """How many bytes of rows in a shuffle make a split of the wanted size.
 
-    From the table's own splits where there are enough rows to tell; without a history, Spark's rows
+    From the table's own splits where there are enough rows; without a history, Spark's rows
     are taken to be a little larger than what becomes of them.
     """
     target = config[keys.WRITE_TARGET_SPLIT_SIZE]

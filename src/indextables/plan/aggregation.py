@@ -1,0 +1,210 @@
+"""Aggregates computed where the rows are: COUNT, SUM, MIN and MAX, by groups.
+
+A task returns one row for each group of its splits, and the engine combines the rows of all tasks.
+So every result here has to be one that combines exactly; what might not is refused when it is
+planned (`supported`), or computed in a wider type and checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import SumOverflowError
+
+Function = Literal["count_rows", "count", "sum", "min", "max"]
+
+_MOST_DIGITS = 38
+_WHOLE_SUM = pa.decimal128(38, 0)
+_COMBINED = {"count_rows": "sum", "count": "sum", "sum": "sum", "min": "min", "max": "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One function of one column; `count_rows` has none."""
+
+    function: Function
+    column: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What a query computes: its groups, then its aggregates."""
+
+    groups: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that have to be read."""
+        named = [a.column for a in self.aggregates if a.column is not None]
+        return tuple(dict.fromkeys([*self.groups, *named]))
+
+    def renamed(self, name: Callable[[str], str]) -> Aggregation:
+        """The same of columns with other names."""
+        aggregates = (replace(a, column=a.column and name(a.column)) for a in self.aggregates)
+        return Aggregation(tuple(map(name, self.groups)), tuple(aggregates))
+
+    def names(self) -> list[str]:
+        """The columns of the result, by position."""
+        return [*(f"g{i}" for i in range(len(self.groups))), *self._names()]
+
+    def _names(self) -> list[str]:
+        return [f"a{i}" for i in range(len(self.aggregates))]
+
+    def compute(self, tables: Iterable[pa.Table]) -> pa.Table:
+        """One row a group over all these rows; one row at all where there are no groups."""
+        return self.combine(self.partials(tables))
+
+    def partials(self, tables: Iterable[pa.Table]) -> list[pa.Table]:
+        """The aggregates of each of these tables that has rows, for `combine`."""
+        return [self._partial(table) for table in tables if table.num_rows]
+
+    def combine(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """The aggregates of all rows from those of their parts."""
+        if not parts:
+            return self._nothing()
+        together = pa.concat_tables(parts)
+        if len(parts) > 1 or not self.groups:
+            functions = [
+                (name, _COMBINED[a.function])
+                for name, a in zip(self._names(), self.aggregates, strict=True)
+            ]
+            groups = [f"g{i}" for i in range(len(self.groups))]
+            together = self._grouped(together, groups, functions)
+        return self._narrowed(together)
+
+    def _narrowed(self, table: pa.Table) -> pa.Table:
+        """Sums of whole numbers as 64 bits, which is what Spark makes of them."""
+        for name, aggregate in zip(self._names(), self.aggregates, strict=True):
+            if aggregate.function == "sum" and table[name].type == _WHOLE_SUM:
+                try:
+                    column = table[name].cast(pa.int64())
+                except pa.ArrowInvalid:
+                    raise SumOverflowError(str(aggregate.column)) from None
+                table = table.set_column(table.column_names.index(name), name, column)
+        return table
+
+    def _partial(self, table: pa.Table) -> pa.Table:
+        if not self.groups:
+            row = zip(self._names(), self.aggregates, strict=True)
+            return pa.table({name: _single(aggregate, table) for name, aggregate in row})
+        columns: dict[str, Any] = {f"g{i}": table[n] for i, n in enumerate(self.groups)}
+        functions: list[tuple[str, str]] = []
+        for name, aggregate in zip(self._names(), self.aggregates, strict=True):
+            columns[name] = self._input(aggregate, table)
+            functions.append((name, _COMBINED[aggregate.function]))
+        groups = [f"g{i}" for i in range(len(self.groups))]
+        return self._grouped(pa.table(columns), groups, functions)
+
+    def _input(self, aggregate: Aggregate, table: pa.Table) -> Any:
+        """A column whose sum, minimum or maximum is the aggregate."""
+        if aggregate.column is None:
+            return pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)
+        column = table[aggregate.column]
+        if aggregate.function == "count":
+            return pc.cast(pc.is_valid(column), pa.int64())
+        if aggregate.function == "sum":
+            return column.cast(sum_type(column.type))
+        return column
+
+    def _grouped(
+        self, table: pa.Table, groups: list[str], functions: Sequence[tuple[str, str]]
+    ) -> pa.Table:
+        every: Any = [(name, function, _KEEP_NULLS) for name, function in functions]
+        done = table.group_by(groups, use_threads=False).aggregate(every)
+        result = {name: done[name] for name in groups}
+        for name, function in functions:
+            column = done[f"{name}_{function}"]
+            result[name] = column.cast(table[name].type)
+        return pa.table(result)
+
+    def _nothing(self) -> pa.Table:
+        if self.groups:
+            return pa.table({name: pa.nulls(0) for name in self.names()})
+        empty = [
+            pa.array([0 if a.function in ("count", "count_rows") else None])
+            for a in self.aggregates
+        ]
+        return pa.table(dict(zip(self._names(), empty, strict=True)))
+
+
+def _single(aggregate: Aggregate, table: pa.Table) -> Any:
+    """An aggregate of all rows as an array of one value."""
+    if aggregate.column is None:
+        return pa.array([table.num_rows], pa.int64())
+    column: Any = table[aggregate.column]
+    if aggregate.function == "count":
+        return pa.array([len(column) - column.null_count], pa.int64())
+    if aggregate.function == "sum":
+        return pa.array([_exact_sum(column)], sum_type(column.type))
+    # Not by way of Python, whose years end with 9999.
+    end: Any = pc.min_max(column, options=_KEEP_NULLS)[aggregate.function]
+    return pa.repeat(end, 1)
+
+
+def _exact_sum(column: Any) -> Any:
+    """The sum in its wide type. Where 64 bits are enough, there is no need for a wider column."""
+    if pa.types.is_integer(column.type):
+        ends: Any = pc.min_max(column).as_py()
+        largest = max(abs(ends["min"] or 0), abs(ends["max"] or 0))
+        if largest * len(column) < 2**63:
+            return pc.sum(column, options=_KEEP_NULLS).as_py()
+    return pc.sum(column.cast(sum_type(column.type)), options=_KEEP_NULLS).as_py()
+
+
+# A sum, minimum or maximum of nothing but nulls is null.
+_KEEP_NULLS = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
+
+
+def sum_type(value_type: Any) -> pa.DataType:
+    """A type in which sums of a column cannot overflow; too large a result is then noticed."""
+    if pa.types.is_decimal(value_type):
+        return pa.decimal128(value_type.precision + 10, value_type.scale)
+    return pa.float64() if pa.types.is_floating(value_type) else _WHOLE_SUM
+
+
+def result_type(function: Function, value_type: Any) -> pa.DataType:
+    """The type of an aggregate of a column in Spark."""
+    if function in ("count", "count_rows"):
+        return pa.int64()
+    if function == "sum":
+        return pa.int64() if pa.types.is_integer(value_type) else sum_type(value_type)
+    result: pa.DataType = value_type
+    return result
+
+
+def supported(function: Function, value_type: Any) -> bool:
+    """Whether an aggregate of a column is computed exactly as Spark does."""
+    types = pa.types
+    if function in ("count", "count_rows"):
+        return True
+    if function == "sum":
+        if types.is_decimal(value_type):
+            return bool(value_type.precision + 10 <= _MOST_DIGITS)
+        return bool(types.is_floating(value_type) or types.is_integer(value_type))
+    # Spark orders NaN above all numbers, Arrow leaves it out.
+    return (
+        types.is_integer(value_type)
+        or types.is_string(value_type)
+        or types.is_date(value_type)
+        or types.is_timestamp(value_type)
+        or types.is_decimal(value_type)
+    )
+
+
+def groupable(value_type: Any) -> bool:
+    """Whether Arrow's groups of a column are Spark's. NaN and -0.0 make floats differ."""
+    types = pa.types
+    return (
+        types.is_integer(value_type)
+        or types.is_string(value_type)
+        or types.is_date(value_type)
+        or types.is_timestamp(value_type)
+        or types.is_boolean(value_type)
+        or types.is_decimal(value_type)
+    )

@@ -1,0 +1,214 @@
+"""The options of one read or write, over the session's configuration.
+
+An option is one of ours (`versionAsOf`, `mergeSchema`, …), a `spark.indextables.*` key, or it is
+passed to the store as a credential or endpoint. A store refuses what it does not know. Options
+for files of other formats are listed here: those about how a file is written are ignored with a
+warning, those that choose rows or files are refused. The Hadoop names that a session has for its
+own file systems (`spark.hadoop.fs.s3a.access.key`, …) are the stores' defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from indextables.config import MERGE_PRECOMMIT, is_own_key, parse_boolean
+from indextables.errors import ConfigError
+from indextables.plan.access import TableAccess
+from indextables.storage.location import parse_location
+
+logger = logging.getLogger(__name__)
+
+NAME = "indextables"
+"""The name of the format and of the catalog."""
+ALIASES = (
+    "io.indextables.spark.core.IndexTables4SparkTableProvider",
+    "io.indextables.provider.IndexTablesProvider",
+)
+PROVIDERS = frozenset(name.lower() for name in (NAME, *ALIASES))
+"""All names of the format, as CREATE TABLE … USING may spell them, in lower case."""
+
+SPARK_CATALOG = "spark_catalog"
+"""Spark's own catalog, of bare names."""
+
+PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+
+_HADOOP = "spark.hadoop."
+_HADOOP_STORES = {"s3": "fs.s3a.", "az": "fs.azure.account.key."}
+# What Hadoop configures beyond that (thread pools, committers) has no meaning for our stores.
+_HADOOP_NAMES = frozenset(
+    (
+        "fs.s3a.access.key",
+        "fs.s3a.secret.key",
+        "fs.s3a.session.token",
+        "fs.s3a.endpoint",
+        "fs.s3a.endpoint.region",
+        "fs.s3a.path.style.access",
+        "fs.s3a.connection.ssl.enabled",
+    )
+)
+_OURS = frozenset(
+    (
+        "path",
+        "paths",
+        "versionasof",
+        "timestampasof",
+        "mergeschema",
+        "overwriteschema",
+        "mergeprecommit",
+        "replacewhere",
+        "partitionoverwritemode",
+        "partitionby",
+    )
+)
+
+# What Spark's catalog says of a table. It is among the options when Spark asks for the columns of
+# a table that is given a name: CREATE TABLE … USING indextables LOCATION '…'.
+_OF_TABLES = frozenset(
+    ("owner", "provider", "location", "external", "comment", "collation", "is_managed_location")
+)
+_OPTION_OF_TABLE = "option."  # the same again
+
+# Options for files of other formats that cannot change which rows are read or written here.
+_WITHOUT_EFFECT = (
+    "charset", "compression", "compressioncodec", "codec", "dateformat", "delimiter",
+    "emptyvalue", "encoding", "escape", "header", "ignoreleadingwhitespace",
+    "ignoretrailingwhitespace", "inferschema", "linesep", "locale", "mode", "multiline",
+    "nullvalue", "quote", "quoteall", "samplingratio", "sep", "timestampformat",
+    "timestampntzformat",
+)  # fmt: skip
+_CHOOSE_ROWS = (
+    "basePath", "columnNameOfCorruptRecord", "dropFieldIfAllNull", "endingTimestamp",
+    "endingVersion", "ignoreCorruptFiles", "ignoreMissingFiles", "maxRecordsPerFile",
+    "modifiedAfter", "modifiedBefore", "pathGlobFilter", "readChangeData", "readChangeFeed",
+    "recursiveFileLookup", "startingTimestamp", "startingVersion", "txnAppId", "txnVersion",
+)  # fmt: skip
+_REFUSED = {name.lower(): name for name in _CHOOSE_ROWS}
+_INSTEAD = {
+    "maxrecordsperfile": " spark.indextables.write.optimizeWrite.targetSplitSize sets the size of "
+    "splits."
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one read or write, checked. Secrets are in no repr."""
+
+    paths: tuple[str, ...]
+    version: int | None = None
+    timestamp: str | None = None
+    merge_schema: bool = False
+    overwrite_schema: bool = False
+    replace_where: str | None = None
+    dynamic: bool = False
+    partition_by: tuple[str, ...] | None = None
+    config: Mapping[str, object] = field(default_factory=dict, repr=False)
+    storage: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(
+        cls, options: Mapping[str, str], session: Mapping[str, str] | None = None
+    ) -> SourceOptions:
+        """Read the options of a reader or writer; `session` is the session's configuration.
+
+        >>> SourceOptions.parse({"path": "/data/docs", "versionAsOf": "3"}).version
+        3
+        """
+        session = session or {}
+        given = {name.lower(): value for name, value in options.items()}
+        mode = given.get("partitionoverwritemode", session.get(PARTITION_OVERWRITE_MODE, "static"))
+        if mode.lower() not in ("static", "dynamic"):
+            raise ConfigError(f"partitionOverwriteMode is static or dynamic, not {mode!r}.")
+        own = {name: value for name, value in session.items() if is_own_key(name)}
+        own |= {name: value for name, value in given.items() if is_own_key(name)}
+        if "mergeprecommit" in given:
+            own[MERGE_PRECOMMIT.name] = given["mergeprecommit"]
+        rest = _for_the_store(given)
+        if "versionasof" in given and "timestampasof" in given:
+            raise ConfigError("A read is of a version or of a time: versionAsOf or timestampAsOf.")
+        paths = _paths(given)
+        return cls(
+            paths=paths,
+            version=_version(given.get("versionasof")),
+            timestamp=given.get("timestampasof"),
+            merge_schema=parse_boolean(given.get("mergeschema", "false"), name="mergeSchema"),
+            overwrite_schema=parse_boolean(
+                given.get("overwriteschema", "false"), name="overwriteSchema"
+            ),
+            replace_where=given.get("replacewhere"),
+            dynamic=mode.lower() == "dynamic",
+            partition_by=_names(given.get("partitionby")),
+            config=own,
+            storage={**(_from_hadoop(paths[0], session) if paths else {}), **rest},
+        )
+
+    def access(self, path: str | None = None) -> TableAccess:
+        """The table at a path; without one, at the only path of the options."""
+        if path is None:
+            if len(self.paths) != 1:
+                raise ConfigError(
+                    "'path' is not specified: load(path), save(path) or option('path', …) names it."
+                    if not self.paths
+                    else f"Only one table can be written at once, not {', '.join(self.paths)}."
+                )
+            path = self.paths[0]
+        return TableAccess(path, config=dict(self.config), storage=dict(self.storage))
+
+
+def _for_the_store(given: Mapping[str, str]) -> dict[str, str]:
+    """The options that the store gets: not ours, not a catalog's, not of another format."""
+    rest: dict[str, str] = {}
+    for name, value in given.items():
+        if name.startswith(_OPTION_OF_TABLE):
+            continue
+        if name in _REFUSED:
+            raise ConfigError(
+                f"The option {_REFUSED[name]} has no meaning for an index table. "
+                f"Leave it out.{_INSTEAD.get(name, '')}"
+            )
+        if name in _WITHOUT_EFFECT:
+            logger.warning(
+                "'%s' is an option for files of other formats; index tables ignore it.", name
+            )
+        elif not (
+            is_own_key(name) or name in _OURS | _OF_TABLES or name.startswith(_OPTION_OF_TABLE)
+        ):
+            rest[name] = value
+    return rest
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    several = json.loads(given["paths"]) if given.get("paths") else []
+    single = [given["path"]] if given.get("path") else []
+    return tuple(dict.fromkeys([*single, *several]))
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    if text.lstrip().startswith("["):
+        return tuple(json.loads(text))
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _version(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.strip().isdecimal():
+        raise ConfigError(f"versionAsOf is the number of a version, not {text!r}.")
+    return int(text)
+
+
+def _from_hadoop(path: str, session: Mapping[str, str]) -> dict[str, str]:
+    """Hadoop's settings of the session for the store that serves the path."""
+    prefix = _HADOOP_STORES.get(parse_location(path).scheme)
+    if prefix is None:
+        return {}
+    found = {
+        name[len(_HADOOP) :]: value
+        for name, value in session.items()
+        if name.startswith(_HADOOP + prefix)
+    }
+    return {n: v for n, v in found.items() if n in _HADOOP_NAMES or prefix != "fs.s3a."}

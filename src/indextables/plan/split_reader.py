@@ -1,0 +1,229 @@
+"""Reading splits in a task.
+
+A `SplitReader` is what all tasks of one scan share; it is pickled once and sent with the task's
+splits. Tasks read no log: the driver planned from a snapshot, and the splits that it named are
+read or the query fails.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.log.actions import Metadata
+from indextables.plan.aggregation import Aggregation
+from indextables.plan.execute import Environment
+from indextables.plan.hidden_columns import documents, indexed_columns
+from indextables.plan.ranking import SCORE, top_rows
+from indextables.plan.scan import SplitTask
+from indextables.plan.view import TableView
+from indextables.predicate import Predicate, Search
+from indextables.predicate.operators import ALL_FIELDS
+from indextables.schema import from_json
+
+_ROWS_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The rows that a query wants first: one column, and how many rows."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+    limit: int
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """The first rows of a piece in this order."""
+        column = table.column(self.column)
+        direction: Any = "descending" if self.descending else "ascending"
+        indices = pc.sort_indices(column, sort_keys=[("", direction)])
+        if self.nulls_first:  # Arrow puts them last
+            known = len(indices) - column.null_count
+            indices = pa.concat_arrays([indices.slice(known), indices.slice(0, known)])
+        return table.take(indices.slice(0, self.limit))
+
+
+@dataclass(frozen=True)
+class SplitReader:
+    """Reads splits: columns or aggregates of the matching rows, some of them if that is enough."""
+
+    view: TableView
+    columns: tuple[str, ...]
+    limit: int | None = None
+    order: Order | None = None
+    aggregation: Aggregation | None = None
+
+    @cached_property
+    def environment(self) -> Environment:
+        """What it takes to read the table's splits in this process."""
+        return Environment.of(self.view)
+
+    @property
+    def metadata(self) -> Metadata:
+        """What the log says about the table."""
+        return self.view.snapshot.metadata
+
+    def tables(self, tasks: Sequence[SplitTask]) -> Iterator[pa.Table]:
+        """The answer of these splits, piece by piece."""
+        if self.aggregation is None:
+            yield from self._rows(tasks)
+        elif self.aggregation.columns:
+            aggregation = self.aggregation
+            parts = self.environment.map(
+                lambda task: aggregation.partials(self._rows([task])), tasks
+            )
+            yield aggregation.combine([part for some in parts for part in some])
+        else:
+            rows = self.count(tasks)
+            names = self.aggregation.names()
+            yield pa.table({name: pa.array([rows], pa.int64()) for name in names})
+
+    def count(self, tasks: Sequence[SplitTask]) -> int:
+        """How many rows of these splits match."""
+        counts = self.environment.map(lambda task: self.environment.rows(task).count(), tasks)
+        return sum(counts)
+
+    def _rows(self, tasks: Sequence[SplitTask]) -> Iterator[pa.Table]:
+        wanted = self.aggregation.columns if self.aggregation else self.columns
+        order = self.order
+        needed = _real(wanted, self.metadata)
+        if order is not None and order.column not in needed:
+            needed.append(order.column)
+
+        def read(task: SplitTask) -> list[pa.Table]:
+            pieces = list(self.environment.rows(task).read(needed, limit=self.limit))
+            if order is None or not pieces:
+                return pieces
+            return [order.apply(pa.concat_tables(pieces))]
+
+        if order is None and self.limit is None:
+            found: Iterator[pa.Table] = (
+                piece
+                for task in tasks
+                for piece in self.environment.rows(task).read(needed, limit=None)
+            )
+        else:
+            found = (p for pieces in self.environment.map(read, tasks) for p in pieces)
+        for piece in found:
+            yield with_hidden(piece, wanted, self.metadata)
+
+    def batches(self, tasks: Sequence[SplitTask], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The same in the schema that Spark expects, where columns count by position."""
+        if not schema.names:
+            rows = self.count(tasks)
+            rows = rows if self.limit is None else min(rows, self.limit)
+            yield from rows_without_columns(rows)
+            return
+        for table in self.tables(tasks):
+            if not table.num_rows:
+                continue
+            renamed = table.rename_columns(schema.names)
+            yield from renamed.cast(schema).to_batches(max_chunksize=_ROWS_AT_ONCE)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {k: v for k, v in self.__dict__.items() if k != "environment"}
+        return {**kept, "view": self.view.for_tasks()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+@dataclass(frozen=True)
+class ScoredReader:
+    """Reads rows with their scores: one search over all splits, so that scores are the table's."""
+
+    view: TableView
+    search: Search
+    predicate: Predicate
+    columns: tuple[str, ...]
+    limit: int | None = None
+
+    def table(self) -> pa.Table:
+        """The best rows, best first."""
+        wanted = [name for name in self.columns if name != SCORE]
+        metadata = self.view.snapshot.metadata
+        found = top_rows(
+            self.view,
+            self.search,
+            predicate=self.predicate,
+            columns=_real(wanted, metadata),
+            limit=self.limit,
+        )
+        return with_hidden(found, self.columns, metadata)
+
+    def batches(self, _tasks: object, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows in the schema that Spark expects."""
+        renamed = self.table().rename_columns(schema.names)
+        yield from renamed.cast(schema).to_batches(max_chunksize=_ROWS_AT_ONCE)
+
+
+@dataclass(frozen=True)
+class ReadSplits:
+    """What a Python worker of Spark runs: reads the splits that a partition names."""
+
+    reader: SplitReader | ScoredReader
+    schema: pa.Schema
+
+    def __call__(self, partitions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for partition in partitions:
+            # Pickled by this session's driver.
+            tasks = pickle.loads(partition.column(0)[0].as_py())
+            yield from self.reader.batches(tasks, self.schema)
+
+
+def _real(wanted: Sequence[str], metadata: Metadata) -> list[str]:
+    """The table's columns that these columns are made of, one at least: rows have to be counted."""
+    named = [name for name in wanted if name not in (SCORE, ALL_FIELDS)]
+    made_of = indexed_columns(metadata) if ALL_FIELDS in wanted else []
+    every = list(dict.fromkeys([*named, *made_of]))
+    return every or from_json(metadata.schema_string).names[:1]
+
+
+def with_hidden(table: pa.Table, wanted: Sequence[str], metadata: Metadata) -> pa.Table:
+    """The requested columns, hidden ones computed; without a ranked search the score is null."""
+    columns: list[Any] = []
+    for name in wanted:
+        if name == ALL_FIELDS:
+            columns.append(documents(table, metadata))
+        elif name == SCORE and SCORE not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, pa.float32()))
+        else:
+            columns.append(table.column(name))
+    return pa.table(columns, names=list(wanted))
+
+
+def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
+    """Batches that say only how many rows there are."""
+    for start in range(0, count, _ROWS_AT_ONCE):
+        empty: Any = pa.array([{}] * min(_ROWS_AT_ONCE, count - start), pa.struct([]))
+        yield pa.RecordBatch.from_struct_array(empty)
+
+
+def in_groups(tasks: Sequence[SplitTask], *, parallelism: int) -> list[list[SplitTask]]:
+    """Splits as tasks of about equal bytes: at most one for each core, and none for a few bytes.
+
+    Starting a Python task costs more than searching a small split, so small ones share a task.
+    """
+    if not tasks:
+        return []
+    sizes = np.cumsum([task.size for task in tasks])
+    total = int(sizes[-1])
+    count = max(1, min(parallelism, total // _SMALL_TASK))
+    # A split belongs where its middle falls, so a little more than a share makes no further task.
+    middles = sizes - np.array([task.size for task in tasks]) / 2
+    places = np.minimum(middles * count // max(1, total), count - 1).astype(int).tolist()
+    groups: dict[int, list[SplitTask]] = {}
+    for place, task in zip(places, tasks, strict=True):
+        groups.setdefault(place, []).append(task)
+    return list(groups.values())
+
+
+_SMALL_TASK = 16 << 20

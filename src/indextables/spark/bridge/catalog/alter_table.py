@@ -1,0 +1,214 @@
+"""ALTER TABLE: what the changes of a statement make of a table's metadata and protocol.
+
+Spark computes the new columns, and here they are compared with the old ones. Splits hold a column
+under its stored name and are not rewritten. So a column can be added, renamed, dropped, moved,
+described, made nullable, given a default for later rows, and widened to a type that holds every
+value there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql.types import StructType
+
+from indextables.config import Config
+from indextables.errors import (
+    ConfigError,
+    MetadataChangedError,
+    SchemaError,
+    UnsupportedProtocolError,
+)
+from indextables.jobs.alter_columns import actions_for, with_properties
+from indextables.jobs.constraints import add_constraint, drop_constraint
+from indextables.log.actions import Action, Protocol
+from indextables.log.protocol import SUPPORTED_VERSION
+from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import ColumnNames, names_of
+from indextables.plan.view import TableView
+from indextables.schema import evolve, type_name
+from indextables.spark.bridge.catalog.table_info import check_constraint
+from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
+from indextables.spark.schemas import spark_schema, table_schema
+
+CONSTRAINT_CHANGES = ("AddConstraint", "DropConstraint")
+_STORED_NAME = "indextables.storedName"
+"""Spark keeps the metadata of a field through its changes, and so the name that it is stored by."""
+_BY_NAME = {"RenameColumn": "renamed", "DeleteColumn": "dropped"}
+_UNSUPPORTED = {"ClusterBy": "has no clustering"}
+
+
+_PROTOCOL = {"minreaderversion": "min_reader_version", "minwriterversion": "min_writer_version"}
+
+
+def requested_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
+    """The protocol that a change of ALTER TABLE asks for; None if it is about something else.
+
+    A commit takes the higher of what is asked for and what is there, so nothing is ever lowered.
+    """
+    change_name = change.getClass().getSimpleName()
+    if change_name not in ("SetProperty", "RemoveProperty"):
+        return None
+    name = _PROTOCOL.get(change.property().lower())
+    if name is None:
+        return None
+    if change_name == "RemoveProperty":
+        raise ConfigError(
+            f"{change.property()} can be raised, not unset: older readers and "
+            "writers would misread the table."
+        )
+    text = change.value().strip()
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"{change.property()} is the number of a protocol, not {text!r}.")
+    version = int(text)
+    if version > SUPPORTED_VERSION:
+        role = name.split("_")[1]
+        raise UnsupportedProtocolError(
+            uri, role=role, required=version, supported=SUPPORTED_VERSION
+        )
+    lowest = Protocol(min_reader_version=1, min_writer_version=1)
+    if name == "min_reader_version":
+        return replace(lowest, min_reader_version=version)
+    return replace(lowest, min_writer_version=version)
+
+
+def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[Action]:
+    """What the changes of one ALTER TABLE make of a table's metadata, and of its protocol."""
+    constraints = [one for one in changes if one.getClass().getSimpleName() in CONSTRAINT_CHANGES]
+    if constraints:  # a statement of its own
+        return _changed_constraints(view.snapshot, constraints, config=view.settings)
+    metadata = view.snapshot.metadata
+    columns = []
+    for change in changes:
+        change_name = change.getClass().getSimpleName()
+        if change_name not in ("SetProperty", "RemoveProperty"):
+            columns.append(change)
+            continue
+        value = change.value() if change_name == "SetProperty" else None
+        if change.property() == "comment":
+            metadata = replace(metadata, description=value)
+        else:
+            metadata = with_properties(metadata, {change.property(): value})
+    if not columns:
+        return [metadata]
+    schema, stored = _changed_columns(view.snapshot, columns, java)
+    after = view.at(replace(view.snapshot, metadata=metadata))
+    return actions_for(after, schema, stored)
+
+
+# --- constraints ---------------------------------------------------------------------------------
+
+
+def _changed_constraints(
+    snapshot: Snapshot, changes: Sequence[JavaObject], *, config: Config
+) -> list[Action]:
+    """Return what ALTER TABLE … ADD or DROP CONSTRAINT does."""
+    (change,) = changes
+    if change.getClass().getSimpleName() == "DropConstraint":
+        return drop_constraint(snapshot, change.name(), if_exists=change.ifExists())
+    constraint = check_constraint(change.constraint())
+    validated = change.validatedTableVersion()
+    if validated is not None and validated != str(snapshot.version):
+        # Rows that came since then were not looked at.
+        raise MetadataChangedError(
+            uri=snapshot.uri, version=snapshot.version, changed=["rows to be checked"]
+        )
+    return add_constraint(snapshot, constraint, config=config)
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+
+def _changed_columns(
+    snapshot: Snapshot, changes: Sequence[JavaObject], java: Jvm
+) -> tuple[pa.Schema, dict[str, str]]:
+    """Return a table's columns after changes, and the stored names of those that it had."""
+    names = names_of(snapshot)
+    for change in changes:
+        change_name = change.getClass().getSimpleName()
+        if change_name in _BY_NAME and len(change.fieldNames()) > 1:
+            raise SchemaError(
+                f"'{'.'.join(change.fieldNames())}' is a field inside a column of "
+                f"'{snapshot.uri}' and cannot be {_BY_NAME[change_name]}: splits hold it under its "
+                "name and are not rewritten. Whole columns can be renamed and dropped."
+            )
+        if change_name in _UNSUPPORTED:
+            raise SchemaError(
+                f"'{snapshot.uri}' is an index table, which {_UNSUPPORTED[change_name]}."
+            )
+        if change_name == "AddColumn":
+            _check_added(change, snapshot)
+    marked = spark_schema(names.shown)
+    for field, stored in zip(marked.fields, names.stored.names, strict=True):
+        field.metadata = {**(field.metadata or {}), _STORED_NAME: stored}
+    try:
+        # Defaults are allowed for a list of formats; a table keeps ours as it does Parquet's.
+        new = java.find(V2 + "catalog.CatalogV2Util").applySchemaChanges(
+            java.declared_struct(marked.json()),
+            java.seq(list(changes)),
+            java.some("parquet"),
+            "ALTER TABLE",
+        )
+    except (Py4JJavaError, CapturedException) as error:
+        # Spark's interface declares no exception of this kind, and would hide it in a page.
+        raise SchemaError(str(error).splitlines()[0]) from error
+    declared = java.schema_of(java.stored_struct(new))
+    stored_names = _taken_marks(declared)
+    schema = table_schema(declared, declared=True)
+    _check_types(names, snapshot, schema, stored_names)
+    return schema, stored_names
+
+
+def _taken_marks(schema: StructType) -> dict[str, str]:
+    """The stored names of columns, which are taken out of their metadata."""
+    stored_names = {}
+    for field in schema.fields:
+        metadata = dict(field.metadata or {})
+        if (stored := metadata.pop(_STORED_NAME, None)) is not None:
+            stored_names[field.name] = stored
+            field.metadata = metadata
+    return stored_names
+
+
+def _check_added(change: JavaObject, snapshot: Snapshot) -> None:
+    name = ".".join(change.fieldNames())
+    if len(change.fieldNames()) > 1:
+        raise SchemaError(f"'{name}': only columns of the table can be added, not fields of one.")
+    if change.defaultValue() is not None and snapshot.entries.num_rows:
+        raise SchemaError(
+            f"The new column '{name}' is null in the rows that are there. Add it without DEFAULT, "
+            "UPDATE those rows, then ALTER COLUMN … SET DEFAULT for later ones."
+        )
+    if not change.isNullable() and snapshot.entries.num_rows:
+        raise SchemaError(
+            f"The new column '{name}' is null in the rows that are there: leave out NOT NULL."
+        )
+
+
+def _check_types(
+    names: ColumnNames, snapshot: Snapshot, schema: pa.Schema, stored_names: dict[str, str]
+) -> None:
+    """Refuse types that the values of existing splits do not fit without loss."""
+    for field in schema:
+        stored = stored_names.get(field.name)
+        if stored is None or field.type.equals(names.stored.field(stored).type):
+            continue
+        before = names.stored.field(stored).type
+        if stored in snapshot.partition_columns or not _is_wider(field.type, before):
+            raise SchemaError(
+                f"'{field.name}' is {type_name(before)} and cannot become {type_name(field.type)}: "
+                "whole numbers widen to longer ones, float to double, decimals to more digits, and "
+                "a partition column stays what it is."
+            )
+
+
+def _is_wider(after: pa.DataType, before: pa.DataType) -> bool:
+    try:
+        both = evolve(pa.schema([("c", before)]), pa.schema([("c", after)]))
+    except SchemaError:
+        return False
+    return bool(both.field("c").type.equals(after))

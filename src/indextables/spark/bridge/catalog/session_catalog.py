@@ -1,0 +1,278 @@
+"""Bare names: index tables in Spark's own catalog, `spark_catalog`.
+
+Spark lets a catalog stand before its own one. This one hands everything on, except tables whose
+provider is ours: those are loaded, created, changed and dropped here, and only their names and
+places are kept in Spark's catalog. Without a metastore Spark forgets names when it stops; a table
+that is in its place in the warehouse is then found there by its name. SHOW TABLES asks
+Spark alone, so such names are registered with Spark before it answers (`remember`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors.exceptions.captured import CapturedException
+
+from indextables.errors import IndexTablesError
+from indextables.plan.access import TableAccess, invalidate_logs
+from indextables.plan.column_names import names_of
+from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG
+from indextables.spark.bridge.catalog.alter_table import CONSTRAINT_CHANGES
+from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, Place
+from indextables.spark.bridge.catalog.replacement import check_replacement
+from indextables.spark.bridge.catalog.table_info import copied_info, has_constraints, options_in
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, guarded_call, implements
+from indextables.spark.schemas import spark_schema
+
+logger = logging.getLogger(__name__)
+
+_PLAIN_NAME = re.compile(r"\w+")  # what Spark takes for the name of a table
+
+
+# Says of a name that was found in the warehouse: the table's files go with it.
+_MANAGED = "indextables.managed"
+_OF_SPARK = ("path", "serialization.format")  # what Spark keeps beside the options of a table
+
+
+def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> SessionCatalog:
+    """Let index tables be tables of Spark's own catalog.
+
+    Spark has a setting for that, but it names a class, and sessions that Spark clones from this one
+    (for `foreachBatch`, for cached queries) would look for it in vain. So the catalog itself is
+    exchanged, in this session only.
+    """
+    manager = java.session.sessionState().catalogManager()
+    below = manager.v2SessionCatalog()
+    ours = SessionCatalog(java, below, tables)
+    field = _field(manager.getClass(), "defaultSessionCatalog")
+    if field.get(manager).equals(below):
+        field.set(manager, ours)
+    else:  # a catalog that the user configured; it stays below
+        catalogs.put(SPARK_CATALOG, ours)
+    return ours
+
+
+def _field(owner: JavaObject, name: str) -> JavaObject:
+    """A field of a class, by reflection."""
+    field = owner.getDeclaredField(name)
+    field.setAccessible(True)
+    return field
+
+
+@implements("catalog.CatalogExtension")
+class SessionCatalog(Comparable):
+    """Spark's catalog with index tables in it."""
+
+    def __init__(self, java: Jvm, below: JavaObject, tables: Catalog) -> None:
+        self.java = java
+        self._below = below
+        self._tables = tables
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "Java":
+            raise AttributeError(name)
+        return guarded_call(self.java, getattr(self._below, name))
+
+    def key(self) -> str:
+        return f"Catalog {SPARK_CATALOG} with {NAME}"
+
+    def initialize(self, _name: str, _options: JavaObject) -> None:
+        return None
+
+    def setDelegateCatalog(self, _catalog: JavaObject) -> None:  # noqa: N802
+        return None
+
+    def name(self) -> str:
+        return SPARK_CATALOG
+
+    def capabilities(self) -> JavaObject:
+        """Those of Spark's catalog, and constraints, which index tables have."""
+        every = self.java.find("java.util.HashSet")(self._below.capabilities())
+        for name in CAPABILITIES:
+            every.add(self.java.constant(V2 + "catalog.TableCatalogCapability", name))
+        return every
+
+    def loadTable(self, identifier: JavaObject, *more: Any) -> JavaObject:  # noqa: N802
+        access = self._place(identifier)
+        if access is None:
+            return self._below.loadTable(identifier, *more)
+        return self._tables.load(identifier, access, *more)
+
+    def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        properties = info[0].properties() if len(info) == 1 else info[-1]
+        # Without USING it is the session's default.
+        provider = properties.get("provider") or self.java.conf.defaultDataSourceName()
+        if provider.lower() not in PROVIDERS:
+            if has_constraints(info):
+                raise self._no_constraints(identifier)
+            return self._below.createTable(identifier, *info)
+        location = properties.get("location") or self._default_place(identifier)
+        access = self._tables.at(location, options_in(dict(properties)))
+        self._tables.check_columns(identifier, access, info)
+        # Spark refuses a managed table whose folder is there, so the name comes first.
+        self._below.createTable(identifier, *info)
+        try:
+            self._tables.create(identifier, access, info, may_exist=True)
+        except Exception:
+            self._below.dropTable(identifier)
+            raise
+        return self._tables.load(identifier, access)
+
+    def createTableLike(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        return self.createTable(identifier, copied_info(self.java, *info))
+
+    def renameTable(self, old: JavaObject, new: JavaObject) -> None:  # noqa: N802
+        access = self._place(old)
+        if access is not None:
+            invalidate_logs(access.path)
+            if self._entry(old) is None:  # a name of an earlier session
+                self._introduce(old, access)
+        self._below.renameTable(old, new)
+
+    def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
+        access = self._place(identifier)
+        if access is None:
+            if any(one.getClass().getSimpleName() in CONSTRAINT_CHANGES for one in changes):
+                raise self._no_constraints(identifier)
+            return self._below.alterTable(identifier, changes)
+        return self._tables.alter(identifier, access, changes)
+
+    def dropTable(self, identifier: JavaObject) -> bool:  # noqa: N802
+        access = self._place(identifier)
+        is_managed = access is not None and self._is_managed(identifier)
+        if access is not None and is_managed:
+            check_replacement(self.java, access)
+        dropped = bool(self._below.dropTable(identifier))
+        if access is None:
+            return dropped
+        invalidate_logs(access.path)
+        if is_managed:
+            self._tables.remove(access)
+        return True
+
+    def tableExists(self, identifier: JavaObject) -> bool:  # noqa: N802
+        return bool(self._below.tableExists(identifier)) or self._forgotten(identifier) is not None
+
+    def purgeTable(self, identifier: JavaObject) -> bool:  # noqa: N802
+        return bool(self.dropTable(identifier))
+
+    def invalidateTable(self, identifier: JavaObject) -> None:  # noqa: N802
+        access = self._place(identifier)
+        if access is not None:
+            invalidate_logs(access.path)
+        self._below.invalidateTable(identifier)
+
+    # --- names of earlier sessions -------------------------------------------------------------
+
+    def remember(self) -> None:
+        """Tell Spark the index tables of the warehouse whose names it forgot.
+
+        A metastore forgets nothing, and what is not in it was dropped from it.
+        """
+        if self.java.spark.conf.get("spark.sql.catalogImplementation") != "in-memory":
+            return
+        databases = self._known().listDatabases()
+        for number in range(databases.size()):
+            self._remember(databases.apply(number))
+
+    def _remember(self, database: str) -> None:
+        make = self.java.find(V2 + "catalog.Identifier")
+        listed = self._below.listTables(self.java.strings([database]))
+        known = {one.name() for one in listed}
+        place = self._known().getDatabaseMetadata(database).locationUri().toString()
+        try:
+            there = self._tables.names_in(self._tables.at(place).store(), "")
+        except IndexTablesError:
+            return  # a warehouse that only Hadoop reaches
+        for name in there:
+            if name in known or not _PLAIN_NAME.fullmatch(name):
+                continue
+            identifier = make.of(self.java.strings([database]), name)
+            access = self._forgotten(identifier)
+            if access is not None:
+                self._introduce(identifier, access)
+
+    def _introduce(self, identifier: JavaObject, access: TableAccess) -> None:
+        # Spark refuses a managed table whose files are there already.
+        properties = {"provider": NAME, "location": access.uri, _MANAGED: "true"}
+        schema = names_of(access.log().snapshot()).shown
+        columns = self.java.v2_columns(spark_schema(schema).json())
+        nothing = self.java.array(V2 + "expressions.Transform")
+        try:
+            self._below.createTable(identifier, columns, nothing, self.java.hash_map(properties))
+        except (Py4JJavaError, CapturedException) as error:
+            if "ALREADY_EXISTS" not in str(error):  # by another thread
+                reason = str(error).splitlines()[0]
+                logger.warning("Spark does not list the table at '%s': %s", access.uri, reason)
+
+    def _no_constraints(self, identifier: JavaObject) -> Exception:
+        return self.java.refusal(
+            f"The table {identifier.name()} cannot have constraints: its format does not keep "
+            "them.",
+            "UnsupportedOperationException",
+        )
+
+    # --- what Spark's catalog knows of a table -------------------------------------------------
+
+    def _entry(self, identifier: JavaObject) -> JavaObject | None:
+        namespace = list(identifier.namespace())
+        if len(namespace) != 1:
+            return None
+        try:
+            return self._known().getTableRawMetadata(self._name(identifier))
+        except (Py4JJavaError, CapturedException):
+            return None  # no such table; the next caller raises the error
+
+    def _place(self, identifier: JavaObject) -> TableAccess | None:
+        """Where an index table is; None for tables that are none of ours."""
+        entry = self._entry(identifier)
+        if entry is None:
+            return self._forgotten(identifier)
+        provider = entry.provider()
+        if not provider.isDefined() or provider.get().lower() not in PROVIDERS:
+            return None
+        location = entry.storage().locationUri()
+        place = location.get().toString() if location.isDefined() else None
+        return self._tables.at(place or self._default_place(identifier), self._options(entry))
+
+    def options_of(self, database: str, table: str) -> dict[str, str]:
+        """The OPTIONS that a table was created with, secrets included."""
+        make = self.java.find(V2 + "catalog.Identifier")
+        entry = self._entry(make.of(self.java.strings([database]), table))
+        return {} if entry is None else self._options(entry)
+
+    def _options(self, entry: JavaObject) -> dict[str, str]:
+        as_java = self.java.find("scala.jdk.javaapi.CollectionConverters").asJava
+        kept = dict(as_java(entry.storage().properties()))
+        return {name: value for name, value in kept.items() if name not in _OF_SPARK}
+
+    def _forgotten(self, identifier: JavaObject) -> TableAccess | None:
+        """A table of an earlier session: Spark lost its name, the warehouse has it still."""
+        if len(list(identifier.namespace())) != 1:
+            return None
+        try:
+            access = self._tables.at(self._default_place(identifier))
+            access.log().snapshot()
+        except (IndexTablesError, Py4JJavaError, CapturedException):
+            return None  # not ours, or a warehouse that only Hadoop reaches
+        return access
+
+    def _is_managed(self, identifier: JavaObject) -> bool:
+        entry = self._entry(identifier)
+        if entry is None or entry.tableType().name() == "MANAGED":
+            return True
+        return bool(entry.properties().contains(_MANAGED))
+
+    def _default_place(self, identifier: JavaObject) -> Place:
+        place: str = self._known().defaultTablePath(self._name(identifier)).toString()
+        return place
+
+    def _known(self) -> JavaObject:
+        return self.java.session.sessionState().catalog()
+
+    def _name(self, identifier: JavaObject) -> JavaObject:
+        make = self.java.find("org.apache.spark.sql.catalyst.TableIdentifier")
+        return make(identifier.name(), self.java.some(next(iter(identifier.namespace()))))

@@ -1,0 +1,245 @@
+"""A table as Spark's analyzer sees it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+
+from indextables.errors import QueryError
+from indextables.jobs.constraints import CheckConstraint, constraints_of
+from indextables.jobs.row_changes import delete_rows
+from indextables.plan.access import TableAccess
+from indextables.plan.column_names import names_of, shown_metadata
+from indextables.plan.ranking import SCORE
+from indextables.plan.view import TableView
+from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.predicate.operators import ALL_FIELDS
+from indextables.schema import ROW, SPLIT, from_json
+from indextables.spark.bridge.catalog.partitions import PartitionManagement
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
+from indextables.spark.bridge.scan import ScanBuilder, condition
+from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
+from indextables.spark.schemas import with_mappings
+from indextables.split.mapping import MAPPING_PROPERTY
+from indextables.sql.calls import quoted
+
+_CONSTRAINTS = V2 + "catalog.constraints."
+_HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
+           (ALL_FIELDS, "string", "All indexed columns of the row, to search in"),
+           (SPLIT, "string", "The split that holds the row in this version of the table"),
+           (ROW, "bigint", "The number of the row in its split"))  # fmt: skip
+_CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
+                 "TRUNCATE")  # fmt: skip
+
+
+@implements("catalog.MetadataColumn")
+class HiddenColumn:
+    """A column that `*` does not show."""
+
+    def __init__(self, java: Jvm, name: str, kind: str, comment: str) -> None:
+        self.java = java
+        self._name = name
+        self._kind = kind
+        self._comment = comment
+
+    def name(self) -> str:
+        return self._name
+
+    @functools.cached_property
+    def _type(self) -> JavaObject:
+        return self.java.find("org.apache.spark.sql.types.DataType").fromDDL(self._kind)
+
+    def dataType(self) -> JavaObject:  # noqa: N802
+        return self._type
+
+    def isNullable(self) -> bool:  # noqa: N802
+        return True
+
+    def comment(self) -> str:
+        return self._comment
+
+    def transform(self) -> None:
+        return None
+
+    def metadataInJSON(self) -> None:  # noqa: N802
+        return None
+
+
+@implements(
+    "catalog.SupportsRead",
+    "catalog.SupportsWrite",
+    "catalog.SupportsDeleteV2",
+    "catalog.SupportsMetadataColumns",
+    "catalog.SupportsAtomicPartitionManagement",
+)
+class BridgedTable(PartitionManagement, Comparable):
+    """An index table at one version.
+
+    Two are equal if they are the same table at the same version, read the same way: a cached
+    DataFrame is then reused after a commit only by queries that saw the version before it.
+    """
+
+    def __init__(
+        self,
+        java: Jvm,
+        access: TableAccess,
+        view: TableView,
+        *,
+        name: str | None = None,
+        writing: PlannedWrite | None = None,
+    ) -> None:
+        self.java = java
+        self.access = access
+        self.view = view
+        self.snapshot = view.snapshot
+        self.writing = writing
+        self._name = name or f"indextables.`{access.uri}`"
+
+    def key(self) -> str:
+        return self._key
+
+    @functools.cached_property
+    def _key(self) -> str:
+        options = sorted(
+            (k, str(v)) for k, v in {**self.access.config, **self.access.storage}.items()
+        )
+        write = id(self.writing) if self.writing else None  # each is a table of its own
+        digest = hashlib.blake2b(repr((options, write)).encode(), digest_size=8).hexdigest()
+        return (
+            f"IndexTable {self.access.uri} {self.snapshot.metadata.id} "
+            f"version={self.snapshot.version} {digest}"
+        )
+
+    def name(self) -> str:
+        return self._name
+
+    def id(self) -> str:
+        return self.snapshot.metadata.id
+
+    def version(self) -> str:
+        return str(self.snapshot.version)
+
+    @functools.cached_property
+    def _types(self) -> str:
+        metadata = shown_metadata(self.snapshot.metadata)
+        return _spark_types(
+            metadata.schema_string,
+            metadata.configuration.get(MAPPING_PROPERTY),
+            with_identity=self._changes_rows,
+        )
+
+    @property
+    def _changes_rows(self) -> bool:
+        return self.writing is not None and self.writing.job.kind == "rows"
+
+    @functools.cached_property
+    def _schema(self) -> JavaObject:
+        return self.java.struct_type(self._types)
+
+    def schema(self) -> JavaObject:
+        return self.java.declared_struct(self._types)
+
+    def columns(self) -> JavaObject:
+        return self.java.v2_columns(self._types)
+
+    def partitioning(self) -> JavaObject:
+        return _identities(self.java, shown_metadata(self.snapshot.metadata).partition_columns)
+
+    def properties(self) -> JavaObject:
+        metadata = self.snapshot.metadata
+        shown = self.view.properties | {"provider": "indextables", "location": self.access.uri}
+        if metadata.description:
+            shown["comment"] = metadata.description
+        return self.java.hash_map(shown)
+
+    def constraints(self) -> JavaObject:
+        return _java_constraints(self.java, constraints_of(self.snapshot.metadata))
+
+    def capabilities(self) -> JavaObject:
+        # `save` checks columns itself, and names all differences.
+        more = () if self.writing is None or self._changes_rows else ("ACCEPT_ANY_SCHEMA",)
+        return _capabilities(self.java, _CAPABILITIES + more)
+
+    def metadataColumns(self) -> JavaObject:  # noqa: N802
+        return _hidden_columns(self.java)
+
+    def canRenameConflictingMetadataColumns(self) -> bool:  # noqa: N802
+        return False
+
+    def newScanBuilder(self, _options: JavaObject) -> JavaObject:  # noqa: N802
+        return ScanBuilder(self.java, self.access.uri, self.view, self._schema)
+
+    def newWriteBuilder(self, info: JavaObject) -> JavaObject:  # noqa: N802
+        return WriteBuilder(self.java, self.access, info, self.writing)
+
+    def canDeleteWhere(self, predicates: JavaObject) -> bool:  # noqa: N802
+        try:
+            self._condition(predicates)
+        except QueryError:
+            return False
+        return True
+
+    def deleteWhere(self, predicates: JavaObject, *_options: JavaObject) -> None:  # noqa: N802
+        self._delete(self._condition(predicates))
+
+    def truncateTable(self, *_options: JavaObject) -> bool:  # noqa: N802
+        self._delete(TRUE)
+        return True
+
+    def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomMetric")
+
+    def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomTaskMetric")
+
+    def _delete(self, predicate: Predicate) -> None:
+        delete_rows(self.access.log(), self.access.view(), predicate)
+
+    def _condition(self, predicates: JavaObject) -> Predicate:
+        names = names_of(self.snapshot)
+        shown = conjunction(*(condition(p, names.shown) for p in predicates))
+        return names.stored_predicate(shown)
+
+
+# Spark asks every table of every query; the answers are the same for all of a session.
+
+
+@functools.lru_cache(maxsize=64)
+def _capabilities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
+    found = [java.constant(V2 + "catalog.TableCapability", name) for name in names]
+    return java.find("java.util.HashSet")(found)
+
+
+@functools.lru_cache(maxsize=256)
+def _spark_types(schema: str, mapping: str | None, *, with_identity: bool) -> str:
+    """A table's schema, from the log's JSON to Spark's, with or without what names rows."""
+    types = with_mappings(from_json(schema), mapping)
+    if with_identity:
+        types = types.add(SPLIT, "string").add(ROW, "long")
+    return types.json()
+
+
+@functools.lru_cache(maxsize=256)
+def _identities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
+    identity = java.find(V2 + "expressions.Expressions").identity
+    return java.array(V2 + "expressions.Transform", [identity(quoted(name)) for name in names])
+
+
+@functools.lru_cache(maxsize=64)
+def _hidden_columns(java: Jvm) -> JavaObject:
+    hidden = [HiddenColumn(java, *column) for column in _HIDDEN]
+    return java.array(V2 + "catalog.MetadataColumn", hidden)
+
+
+def _java_constraints(java: Jvm, constraints: Sequence[CheckConstraint]) -> JavaObject:
+    """Return the constraints of a table as Spark asks for them. All rows meet them."""
+    if not constraints:
+        return java.array(_CONSTRAINTS + "Constraint")
+    check = java.find(_CONSTRAINTS + "Constraint").check
+    valid = java.constant(_CONSTRAINTS + "Constraint$ValidationStatus", "VALID")
+    found = [
+        check(one.name).predicateSql(one.sql).enforced(True).validationStatus(valid).build()
+        for one in constraints
+    ]
+    return java.array(_CONSTRAINTS + "Constraint", found)

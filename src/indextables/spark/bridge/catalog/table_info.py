@@ -1,0 +1,177 @@
+"""What our catalogs share: answers that are the same, and how Spark describes a table to them.
+
+Spark passes a table to load or to create in a form that depends on its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.errors import ConfigError, SchemaError
+from indextables.jobs.constraints import CheckConstraint
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.source_options import PROVIDERS
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm
+from indextables.spark.schemas import table_schema
+
+_NOW = "timeTravel=null"
+_OPTION = "option."
+_OF_ONE_TABLE = ("location", "owner", "external", "is_managed_location", "table_type")
+
+
+class NamedCatalog(Comparable):
+    """What every catalog of ours answers in the same way."""
+
+    def __init__(self, java: Jvm, name: str) -> None:
+        self.java = java
+        self._name = name
+
+    def key(self) -> str:
+        return f"Catalog {self._name}"
+
+    def initialize(self, name: str, _options: JavaObject) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+    def capabilities(self) -> JavaObject:
+        return self.java.empty_set
+
+    def tableStateOptionKeys(self) -> JavaObject:  # noqa: N802
+        return self.java.empty_set
+
+    def changelogStateOptionKeys(self) -> JavaObject:  # noqa: N802
+        return self.java.empty_set
+
+    def useNullableQuerySchema(self) -> bool:  # noqa: N802
+        return True
+
+
+def is_to_write(more: Sequence[Any]) -> bool:
+    """Whether Spark loads a table to write to it, in any of the forms that it has for that."""
+    for given in more:
+        if isinstance(given, str | int | Mapping):
+            continue
+        if _is_context(given.toString()):
+            return bool(given.writePrivileges())
+        return True
+    return False
+
+
+def snapshot_for(log: TransactionLog, *more: Any) -> Snapshot:
+    """The newest snapshot, or the one of a version (text) or a time (microseconds)."""
+    for given in more:
+        if isinstance(given, str):
+            if not given.strip().isdecimal():
+                raise ConfigError(f"VERSION AS OF takes the number of a version, not {given!r}.")
+            return log.snapshot(version=int(given))
+        if isinstance(given, int):
+            return log.snapshot(timestamp_ms=given // 1000)
+        if travels(given):
+            return _travelled(log, given.timeTravel().get())
+    return log.snapshot()
+
+
+def travels(given: Any) -> bool:
+    """Whether what Spark passes with a table to load is a context with an older version in it.
+
+    Each query asks this twice for each of its tables, so it is one call.
+    """
+    if isinstance(given, Mapping):  # the options of a read
+        return False
+    text = given.toString()
+    return _is_context(text) and _NOW not in text and bool(given.timeTravel().isPresent())
+
+
+def _is_context(text: str) -> bool:
+    return text.startswith("TableContext")
+
+
+def _travelled(log: TransactionLog, travel: JavaObject) -> Snapshot:
+    if "Version" in travel.getClass().getSimpleName():
+        return snapshot_for(log, travel.version())
+    return snapshot_for(log, travel.micros())
+
+
+_BUCKETS = {"bucket": "buckets", "sorted_bucket": "buckets", "cluster_by": "clustering"}
+
+
+def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ...], dict[str, str]]:
+    """Schema, partition columns and properties, from whichever form of createTable was called."""
+    if len(info) == 1:
+        schema, partitions, properties = (
+            info[0].schema(),
+            info[0].partitions(),
+            info[0].properties(),
+        )
+    else:
+        columns, partitions, properties = info
+        schema = columns
+        if columns.getClass().isArray():
+            schema = java.find(V2 + "catalog.CatalogV2Util").v2ColumnsToStructType(columns)
+    names = []
+    for transform in partitions:
+        if transform.name() in _BUCKETS:
+            raise ConfigError(
+                f"Index tables have no {_BUCKETS[transform.name()]}; use PARTITIONED BY, or leave "
+                "it out."
+            )
+        if transform.name() != "identity":
+            raise SchemaError(
+                f"An index table is partitioned by columns, not by {transform.toString()}."
+            )
+        names.append(".".join(transform.references()[0].fieldNames()))
+    stored = java.schema_of(java.stored_struct(schema))
+    return table_schema(stored, declared=True), tuple(names), dict(properties)
+
+
+def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
+    """What CREATE TABLE … LIKE says of a table, with the format and the properties of its source.
+
+    Spark leaves those to the catalog. What the statement says itself wins.
+    """
+    given, theirs = dict(info.properties()), dict(source.properties())
+    provider = str(theirs.get("provider", "")).lower()
+    if provider not in PROVIDERS or given.get("provider", provider).lower() not in PROVIDERS:
+        return info
+    copied = {
+        k: v for k, v in theirs.items() if k not in _OF_ONE_TABLE and not k.startswith(_OPTION)
+    }
+    builder = java.find(V2 + "catalog.TableInfo$Builder")()
+    return (
+        builder.withColumns(info.columns())
+        .withPartitions(info.partitions())
+        .withConstraints(info.constraints())
+        .withProperties(java.hash_map({**copied, **given}))
+        .build()
+    )
+
+
+def options_in(properties: Mapping[str, str]) -> dict[str, str]:
+    """What OPTIONS of CREATE TABLE says, which Spark puts among the properties."""
+    return {k.removeprefix(_OPTION): v for k, v in properties.items() if k.startswith(_OPTION)}
+
+
+def has_constraints(info: Sequence[Any]) -> bool:
+    """Whether CREATE TABLE has constraints; older forms of it have none."""
+    return len(info) == 1 and bool(len(info[0].constraints()))
+
+
+def declared_constraints(info: Sequence[Any]) -> list[CheckConstraint]:
+    """Return the constraints of CREATE TABLE."""
+    return [check_constraint(one) for one in info[0].constraints()] if has_constraints(info) else []
+
+
+def check_constraint(constraint: JavaObject) -> CheckConstraint:
+    """A constraint of the JVM, which has to be a CHECK."""
+    if constraint.getClass().getSimpleName() != "Check":
+        raise SchemaError(
+            f"Index tables have CHECK constraints only, not {constraint.toDDL()}: nothing would "
+            "make sure of it."
+        )
+    return CheckConstraint(constraint.name(), constraint.predicateSql())

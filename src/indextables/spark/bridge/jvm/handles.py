@@ -1,0 +1,298 @@
+"""What objects of the bridge need of the JVM, looked up once.
+
+A class looked up by its path costs three round trips, a kept handle none; a planner asks for the
+same ones in every query.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from indextables.errors import IndexTablesError
+from indextables.spark.bridge.jvm import callbacks
+from indextables.sql.calls import quoted
+
+logger = logging.getLogger(__name__)
+
+V2 = "org.apache.spark.sql.connector."
+PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
+_CHAR_VARCHAR = "org.apache.spark.sql.catalyst.util.CharVarcharUtils"
+_PYTHON_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python."
+
+JavaObject = Any
+"""An object of the JVM behind py4j."""
+
+
+class Jvm:
+    """Handles of one session: its gateway, and the classes and values that callbacks use."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.context: Any = spark.sparkContext
+        self.gateway: Any = self.context._gateway
+        self.jvm: Any = self.context._jvm
+        self.session: JavaObject = spark._jsparkSession
+        callbacks.start(spark)
+        self._pickle: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
+        # Spark's lists of the files of snapshots, by what they list; see `native`.
+        self.indexes: OrderedDict[Any, tuple[JavaObject, JavaObject]] = OrderedDict()
+
+    @functools.cache  # noqa: B019 - lives as long as the session
+    def find(self, name: str) -> Any:
+        """A class by its whole name."""
+        found = self.jvm
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found
+
+    @functools.cache  # noqa: B019
+    def module(self, name: str) -> JavaObject:
+        """The instance of a Scala object."""
+        return getattr(getattr(self.jvm, f"{name}$"), "MODULE$")
+
+    @functools.cached_property
+    def conf(self) -> JavaObject:
+        """The session's configuration, as it is whenever it is asked."""
+        return self.session.sessionState().conf()
+
+    @functools.cached_property
+    def none(self) -> JavaObject:
+        """Scala's None."""
+        return self.module("scala.None")
+
+    def some(self, value: Any) -> JavaObject:
+        """Scala's Some."""
+        return self.find("scala.Option").apply(value)
+
+    def array(self, class_name: str, items: Sequence[Any] = ()) -> JavaObject:
+        """A Java array. py4j refuses Python objects as elements; reflection does not."""
+        if not items:
+            return self._empty_array(class_name)
+        array = self.gateway.new_array(self.find(class_name), len(items))
+        put = self.find("java.lang.reflect.Array").set
+        for number, item in enumerate(items):
+            put(array, number, item)
+        return array
+
+    @functools.cache  # noqa: B019
+    def _empty_array(self, class_name: str) -> JavaObject:
+        return self.gateway.new_array(self.find(class_name), 0)
+
+    @functools.cache  # noqa: B019
+    def constant(self, class_name: str, name: str) -> JavaObject:
+        """A constant of a class, or a value of an enumeration."""
+        return getattr(self.find(class_name), name)
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019
+    def references(self, names: tuple[str, ...]) -> JavaObject:
+        """An array of references to columns."""
+        return self.array(V2 + "expressions.NamedReference", list(map(self.column, names)))
+
+    def column(self, name: str) -> JavaObject:
+        """A reference to a column. Spark parses what it is given, so the name is quoted."""
+        return self.find(V2 + "expressions.Expressions").column(quoted(name))
+
+    def strings(self, items: Iterable[str]) -> JavaObject:
+        """A Java array of strings."""
+        return self.array("java.lang.String", list(items))
+
+    def seq(self, items: Sequence[Any]) -> JavaObject:
+        """A Scala Seq."""
+        return self.find(PYTHON_UTILS).toSeq(list(items)) if items else self._empty_seq
+
+    @functools.cached_property
+    def _empty_seq(self) -> JavaObject:
+        return self.find(PYTHON_UTILS).toSeq([])
+
+    @functools.cached_property
+    def empty_set(self) -> JavaObject:
+        """An immutable Java set without elements."""
+        return self.find("java.util.Collections").emptySet()
+
+    def hash_map(self, items: dict[str, str]) -> JavaObject:
+        """A Java map."""
+        return self.find("java.util.HashMap")(items)
+
+    def struct_type(self, schema: StructType | str) -> JavaObject:
+        """Spark's schema, or its JSON, in the JVM."""
+        return self._struct_type(schema if isinstance(schema, str) else schema.json())
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019
+    def _struct_type(self, text: str) -> JavaObject:
+        return self.find("org.apache.spark.sql.types.DataType").fromJson(text)
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019
+    def declared_struct(self, schema: str) -> JavaObject:
+        """A schema (its JSON) with CHAR(n) and VARCHAR(n), which are texts with a note in the log.
+
+        Spark pads and checks such columns by itself where a table declares them.
+        """
+        return self.find(_CHAR_VARCHAR).getRawSchema(self._struct_type(schema))
+
+    def stored_struct(self, declared: JavaObject) -> JavaObject:
+        """A schema in which CHAR(n) and VARCHAR(n) are texts with a note; see `declared_struct`."""
+        return self.find(_CHAR_VARCHAR).replaceCharVarcharWithStringInSchema(declared)
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019
+    def v2_columns(self, schema: str) -> JavaObject:
+        """The columns of a schema (its JSON) in the form of catalogs."""
+        convert = self.find(V2 + "catalog.CatalogV2Util").structTypeToV2Columns
+        try:
+            return convert(self.declared_struct(schema), True)
+        except Exception:  # Spark 4.1 takes one argument
+            return convert(self.declared_struct(schema))
+
+    def schema_of(self, java: JavaObject) -> StructType:
+        """A schema of the JVM in Python."""
+        return StructType.fromJson(json.loads(java.json()))
+
+    def python_function(self, command: bytes) -> JavaObject:
+        """A function for workers, which run this driver's Python."""
+        empty = self.find("java.util.ArrayList")
+        return self.find("org.apache.spark.api.python.SimplePythonFunction")(
+            bytearray(command),
+            self.hash_map(self.context.environment),
+            empty(),
+            self.context.pythonExec,
+            f"{sys.version_info[0]}.{sys.version_info[1]}",
+            empty(),
+            self.context._javaAccumulator,
+        )
+
+    @functools.cached_property
+    def _source(self) -> JavaObject:
+        return self.find(_PYTHON_SOURCE + "UserDefinedPythonDataSource")(self.python_function(b""))
+
+    def reader_factory(self, function: Any, schema: JavaObject) -> JavaObject:
+        """Spark's own factory for readers that are Python functions."""
+        command = self._pickle.dumps((function, self.schema_of(schema)))
+        return self.find(_PYTHON_SOURCE + "PythonPartitionReaderFactory")(
+            self._source, bytearray(command), schema, self.none, self.none
+        )
+
+    def writer_factory(self, function: Any, schema: JavaObject) -> JavaObject:
+        """Spark's own factory for writers that are Python functions."""
+        command = self._pickle.dumps((function, StructType.fromDDL("message binary")))
+        return self.find(_PYTHON_SOURCE + "PythonBatchWriterFactory")(
+            self._source, bytearray(command), schema, self.none, self.none
+        )
+
+    def partitions(self, payloads: Sequence[bytes]) -> JavaObject:
+        """Spark's input partitions, each with the payload of its task."""
+        make = self.find(_PYTHON_SOURCE + "PythonInputPartition")
+        return self.array(
+            V2 + "read.InputPartition",
+            [make(number, bytearray(payload)) for number, payload in enumerate(payloads)],
+        )
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019
+    def metrics(self, titles: tuple[tuple[str, str], ...]) -> JavaObject:
+        """Metrics by name and title, for Spark to sum up.
+
+        Spark makes metrics again from the name of their class, so they have to be Java's.
+        """
+        metric = self.find(_PYTHON_SOURCE + "PythonCustomMetric")
+        return self.array(V2 + "metric.CustomMetric", [metric(*one) for one in titles])
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019
+    def measured(self, values: tuple[tuple[str, int], ...]) -> JavaObject:
+        """Values of metrics by name; those of a query that comes again are made once."""
+        metric = self.find(_PYTHON_SOURCE + "PythonCustomTaskMetric")
+        return self.array(V2 + "metric.CustomTaskMetric", [metric(*one) for one in values])
+
+    def refusal(self, sentence: str, kind: str = "IllegalArgumentException") -> Exception:
+        """An exception that reaches the user as one sentence."""
+        return self.exception(f"java.lang.{kind}", sentence)
+
+    def exception(self, name: str, *args: Any) -> Exception:
+        """An exception of the JVM that a callback raises."""
+        made: Exception = Py4JJavaError("", self.find(name)(*args))
+        return made
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def implements(*interfaces: str) -> Callable[[Class], Class]:
+    """Make a class one that the JVM can call, by these interfaces of `connector`.
+
+    Errors of the package become Java exceptions with the same sentence. A class needs an attribute
+    `java`, and every method that Spark may call: py4j finds no default methods.
+    """
+
+    def decorate(cls: Class) -> Class:
+        methods: dict[str, Any] = {}
+        for owner in reversed(cls.__mro__[:-1]):
+            methods |= {n: m for n, m in vars(owner).items() if not n.startswith("_")}
+        for name, member in methods.items():
+            if callable(member) and name != "Java":
+                setattr(cls, name, _guarded(member))
+        names = [i if i.startswith(("org.", "java.", "scala.")) else V2 + i for i in interfaces]
+        cls.Java = type("Java", (), {"implements": names})  # type: ignore[attr-defined]
+        return cls
+
+    return decorate
+
+
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    if getattr(method, "_guarded", False):
+        return method
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any, **named: Any) -> Any:
+        return guarded_call(self.java, functools.partial(method, self))(*args, **named)
+
+    guarded._guarded = True  # type: ignore[attr-defined]
+    return guarded
+
+
+def guarded_call(java: Jvm, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call whose errors are those of Java: one sentence, or the exception of the JVM itself."""
+
+    def guarded(*args: Any, **named: Any) -> Any:
+        try:
+            return call(*args, **named)
+        except IndexTablesError as error:
+            raise java.refusal(str(error)) from error
+        except Py4JJavaError:
+            raise
+        except CapturedException as error:  # PySpark's form of an exception of the JVM
+            if error._origin is None:
+                raise java.refusal(str(error)) from error
+            raise Py4JJavaError("", error._origin) from error
+        except Exception as error:
+            logger.exception("An error inside indextables")
+            raise java.refusal(
+                f"An error inside indextables: {type(error).__name__}: {error}", "RuntimeException"
+            ) from error
+
+    return guarded
+
+
+class Comparable:
+    """Equality in the JVM. `equals` never receives the Python object, so contents are compared."""
+
+    def key(self) -> str:
+        """What two equal objects have in common and no others."""
+        raise NotImplementedError
+
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        return self.key()
+
+    def hashCode(self) -> int:  # noqa: N802 - Java's name
+        return hash(self.key()) & 0x7FFFFFFF
+
+    def equals(self, other: JavaObject | None) -> bool:
+        return other is not None and other.toString() == self.key()

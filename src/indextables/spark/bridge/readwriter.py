@@ -1,0 +1,271 @@
+"""`spark.read.format("indextables")` and `df.write.format("indextables")`.
+
+Spark finds a data source by the name of a JVM class or in its list of Python sources, and neither
+way reaches the bridge. So `load` and `save` of the reader and writer are wrapped: for index tables
+they go through the bridge where a session has one, and through the public data source elsewhere.
+Other formats are passed on unchanged. The wrapper also decides what Spark leaves undecided for
+Python sources: the save modes `error` and `ignore`, `partitionBy`, and the session's configuration.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from indextables.errors import ConfigError, SchemaError
+from indextables.jobs.write_job import Exclusive, Kind, plan_write
+from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
+from indextables.predicate.temporal import time_zone
+from indextables.spark.bridge import patches
+from indextables.spark.bridge.sessions import (
+    bridge_of,
+    is_enabled,
+    is_registered,
+    make_active,
+    new_session,
+    session_settings,
+)
+from indextables.spark.data_source import snapshot_of
+from indextables.spark.schemas import table_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def install(spark: SparkSession) -> None:
+    """Route the reads and writes of a classic session."""
+    patches.install(
+        spark,
+        {
+            "DataFrameReader.load": _load,
+            "DataFrameWriter.save": _save,
+            "DataFrameWriter.saveAsTable": _save_as_table,
+            "Catalog.listTables": _list_tables,
+            "Catalog.tableExists": _table_exists,
+            "SparkSession.newSession": new_session,
+        },
+    )
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def _load(
+    original: Callable[..., DataFrame],
+    reader: Any,
+    path: str | list[str] | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    schema: Any = None,
+    **options: Any,
+) -> DataFrame:
+    provider = format if format is not None else reader._jreader.source()
+    spark = reader._spark
+    if provider.lower() not in PROVIDERS or not is_enabled(spark):
+        return original(reader, path, format, schema, **options)
+    if schema is not None:
+        reader.schema(schema)
+    reader.options(**options)
+    if reader._jreader.userSpecifiedSchema().isDefined():
+        raise SchemaError("An index table has a schema of its own. Leave out schema(…).")
+    given = _as_dict(reader._jreader.extraOptions())
+    paths = [path] if isinstance(path, str) else list(path or ())
+    if paths:
+        given |= {"path": paths[0], "paths": json.dumps(paths)}
+    settings = session_settings(spark)
+    parsed = SourceOptions.parse(given, settings)
+    if parsed.timestamp is not None:
+        parsed = replace(parsed, timestamp=_in_session_zone(spark, parsed.timestamp))
+    frames = [
+        _load_one(original, reader, parsed, place) for place in parsed.paths or (_one(parsed),)
+    ]
+    return functools.reduce(lambda left, right: left.unionByName(right), frames)
+
+
+def _load_one(
+    original: Callable[..., DataFrame], reader: Any, options: SourceOptions, path: str
+) -> DataFrame:
+    spark = reader._spark
+    access = options.access(path)
+    bridge = bridge_of(spark)
+    if bridge is not None:
+        return bridge.read(access, options)
+    snapshot_of(access, options)  # an error here is a sentence, in a worker it is a traceback
+    fresh = spark.read.format(NAME)
+    for name, value in _as_dict(reader._jreader.extraOptions()).items():
+        if name.lower() not in ("path", "paths"):
+            fresh = fresh.option(name, value)
+    if options.timestamp is not None:
+        fresh = fresh.option("timestampAsOf", options.timestamp)
+    for name, given in {**options.config, **options.storage}.items():
+        fresh = fresh.option(name, str(given))
+    return original(fresh, path)
+
+
+def _in_session_zone(spark: SparkSession, text: str) -> str:
+    """A time without a zone is meant in the session's, as in TIMESTAMP AS OF."""
+    try:
+        moment = datetime.datetime.fromisoformat(text.strip())
+    except ValueError:
+        return text
+    if moment.tzinfo is not None or text.strip().isdecimal():
+        return text
+    zone = time_zone(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    return moment.replace(tzinfo=zone).isoformat()
+
+
+def _one(options: SourceOptions) -> str:
+    return options.access().path
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def _save(  # noqa: PLR0917 - Spark's arguments
+    original: Callable[..., None],
+    writer: Any,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    mode: str | None = None,
+    partitionBy: Any = None,  # noqa: N803 - Spark's name
+    **options: Any,
+) -> None:
+    java = writer._jwrite
+    provider = format if format is not None else java.source()
+    spark = writer._spark
+    if provider.lower() not in PROVIDERS or not is_enabled(spark):
+        return original(writer, path, format, mode, partitionBy, **options)
+    writer.mode(mode).options(**options)
+    if partitionBy is not None:
+        writer.partitionBy(partitionBy)
+    java = writer._jwrite
+    _refuse_buckets(java)
+    given = _as_dict(java.extraOptions())
+    if path is not None:
+        given |= {"path": path}
+    columns = java.partitioningColumns()
+    if columns.isDefined():
+        names = _in_columns_case(spark, _as_list(columns.get()), writer._df.columns)
+        given["partitionBy"] = json.dumps(names)
+    parsed = SourceOptions.parse(given, session_settings(spark))
+    access = parsed.access()
+    kind, exclusive = _kind(java.curmode().name(), parsed)
+    if exclusive == "ignore" and access.log().exists():
+        return None
+    # What is wrong is an error here; in a worker it would be a traceback.
+    job = plan_write(
+        access.log(),
+        table_schema(writer._df.schema),
+        settings=access.settings,
+        kind=kind,
+        where=parsed.replace_where,
+        partition_by=parsed.partition_by,
+        merge_schema=parsed.merge_schema,
+        overwrite_schema=parsed.overwrite_schema,
+        exclusive=exclusive,
+        checked_by_spark=bridge_of(spark) is not None,
+    )
+    bridge = bridge_of(spark)
+    if bridge is not None:
+        bridge.write(writer._df, access, job)
+        return None
+    fresh = writer._df.write.format(NAME).mode("append" if kind == "append" else "overwrite")
+    ours = {name: value for name, value in given.items() if name.lower() != "path"}
+    ours["partitionOverwriteMode"] = "dynamic" if parsed.dynamic else "static"
+    for name, value in {**parsed.config, **parsed.storage, **ours}.items():
+        fresh = fresh.option(name, str(value))
+    return original(fresh, access.path)
+
+
+def _save_as_table(
+    original: Callable[..., None], writer: Any, name: str, *args: Any, **kwargs: Any
+) -> None:
+    if is_enabled(writer._spark):
+        make_active(writer._spark)
+        provider = kwargs.get("format") or (args[0] if args else None) or writer._jwrite.source()
+        if provider.lower() in PROVIDERS:
+            _refuse_buckets(writer._jwrite)
+    return original(writer, name, *args, **kwargs)
+
+
+def _refuse_buckets(java: Any) -> None:
+    for asked, name in (
+        (java.numBuckets(), "bucketBy"),
+        (java.sortColumnNames(), "sortBy"),
+        (java.clusteringColumns(), "clusterBy"),
+    ):
+        if asked.isDefined():
+            raise ConfigError(f"Index tables have no {name}; use partitionBy, or leave it out.")
+
+
+def _in_columns_case(spark: SparkSession, names: list[str], columns: list[str]) -> list[str]:
+    """Names of columns as the columns spell them, where the session takes either case."""
+    if str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true":
+        return names
+    spelled = {column.lower(): column for column in reversed(columns)}
+    return [name if name in columns else spelled.get(name.lower(), name) for name in names]
+
+
+def remember_names(spark: SparkSession) -> None:
+    """Register the tables of the warehouse with Spark, which is about to list them."""
+    bridge = bridge_of(spark)
+    if bridge is not None:
+        bridge.remember_names()
+
+
+def _list_tables(original: Callable[..., Any], catalog: Any, *args: Any, **kwargs: Any) -> Any:
+    if is_registered(catalog._sparkSession):
+        remember_names(catalog._sparkSession)
+    return original(catalog, *args, **kwargs)
+
+
+# Of the sentences that our catalog has for a table that is not there.
+_MISSING = ("There is no index table ", " is not an index table: ")
+
+
+def _table_exists(original: Callable[..., bool], catalog: Any, *args: Any, **kwargs: Any) -> bool:
+    from pyspark.errors import IllegalArgumentException
+
+    try:
+        return original(catalog, *args, **kwargs)
+    except IllegalArgumentException as error:
+        # Our catalog raises an error, since Spark would take its name for a file format.
+        if any(sentence in str(error) for sentence in _MISSING):
+            return False
+        raise
+
+
+def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
+    others = options.replace_where is not None or options.dynamic or options.merge_schema
+    if options.overwrite_schema and (mode != "Overwrite" or others):
+        raise ConfigError(
+            "overwriteSchema replaces all rows and columns: use it with mode('overwrite'), and "
+            "without replaceWhere, mergeSchema and dynamic partition overwrite."
+        )
+    if mode == "Overwrite":
+        if options.replace_where is not None:
+            return "where", None
+        return ("partitions" if options.dynamic else "overwrite"), None
+    if options.replace_where is not None:
+        raise ConfigError("replaceWhere replaces rows: use it with mode('overwrite').")
+    exclusive: dict[str, Exclusive] = {"ErrorIfExists": "error", "Ignore": "ignore"}
+    return "append", exclusive.get(mode)
+
+
+# --- Scala's collections ---------------------------------------------------------------------
+
+
+def _as_dict(scala_map: Any) -> dict[str, str]:
+    entries: dict[str, str] = {}
+    each = scala_map.iterator()
+    while each.hasNext():
+        pair = each.next()
+        entries[pair._1()] = pair._2()
+    return entries
+
+
+def _as_list(scala_seq: Any) -> list[str]:
+    return [scala_seq.apply(i) for i in range(scala_seq.size())]

@@ -1,0 +1,359 @@
+"""Planning a scan with Spark's optimizer: it offers, we take what we can answer exactly.
+
+Spark offers filters first, then aggregates, a top-N or a limit, then the columns it needs. A filter
+is taken when it can be translated as a whole; then it is ours alone and Spark forgets it. In the
+end one of four ways is chosen: the log alone, the driver for a few rows, Spark's own Parquet reader
+where no index helps, Python tasks for the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.plan.aggregation import Aggregation
+from indextables.plan.count import count_from_log
+from indextables.plan.ranking import SCORE
+from indextables.plan.scan import ScanPlan, plan_scan
+from indextables.plan.split_reader import Order, ScoredReader, SplitReader
+from indextables.plan.view import TableView
+from indextables.predicate import (
+    TRUE,
+    Boolean,
+    Predicate,
+    Search,
+    conjunction,
+    conjuncts,
+    searches,
+)
+from indextables.predicate.names import escaped_field
+from indextables.predicate.search import over_fields
+from indextables.schema import HIDDEN
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements, kept
+from indextables.spark.bridge.scan.aggregates import (
+    aggregate_schema,
+    averages_too_much,
+    column_name,
+    is_ordered,
+    parse_aggregation,
+    sums_fit_their_columns,
+)
+from indextables.spark.bridge.scan.description import Described, describe_count, describe_scan
+from indextables.spark.bridge.scan.filters import Translator
+from indextables.spark.bridge.scan.native import NativeScans, is_stored, is_worth_an_index
+from indextables.spark.bridge.scan.on_driver import OnDriver
+from indextables.spark.bridge.scan.scans import DriverScan, NativeScan, Pruning, TableScan
+from indextables.spark.schemas import spark_schema
+
+_MAX_ORDERED = 10_000
+
+
+@implements(
+    "org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters",
+    "read.SupportsPushDownRequiredColumns",
+    "read.SupportsPushDownLimit",
+    "read.SupportsPushDownTopN",
+    "read.SupportsPushDownAggregates",
+)
+class ScanBuilder:
+    """Collects what Spark pushes down, then builds the scan."""
+
+    def __init__(self, java: Jvm, uri: str, view: TableView, schema: JavaObject) -> None:
+        self.java = java
+        self._uri = uri
+        self._view = view
+        self._snapshot = snapshot = view.snapshot
+        self._schema = schema
+        self._names = view.names
+        self._columns = tuple(snapshot.schema.names)
+        self._predicate: Predicate = TRUE
+        self._skipping: Predicate | None = None
+        self._by_index = False
+        self._filters: JavaObject = None
+        self._limit: int | None = None
+        self._order: Order | None = None
+        self._aggregation: Aggregation | None = None
+        self._offered: tuple[JavaObject, Aggregation | None] | None = None
+        self._averages = False
+
+    # --- what Spark offers -------------------------------------------------------------------
+
+    def pushFilters(self, filters: JavaObject) -> JavaObject:  # noqa: N802
+        translator = Translator(
+            self._names.shown,
+            self.java.conf.sessionLocalTimeZone(),
+            self._view.config[keys.INDEXQUERY_MAX_LENGTH],
+            self._view.config[keys.INDEXQUERY_MAX_DEPTH],
+        )
+        offered = [filters.apply(number) for number in range(filters.size())]
+        texts = [one.toJSON() for one in offered]
+        translated = [translator.translate(*pair) for pair in zip(offered, texts, strict=True)]
+        shown = conjunction(*(p for p in translated if p is not None))
+        self._predicate = self._names.stored_predicate(shown)
+        self._by_index = is_worth_an_index(self._predicate, self._view.mapping) and (
+            bool(searches(self._predicate)) or self._here.narrows
+        )
+        if self._rows_in_log is None and self._native is not None:
+            # Spark's reader does not check rows, Spark does; here the filters only choose files
+            # and their row groups. Arrow's bounds leave out NaN, to Spark the greatest number.
+            fitting = [
+                one
+                for one, text in zip(offered, texts, strict=True)
+                if not ('"double"' in text or '"float"' in text) and is_stored(one, self._names)
+            ]
+            self._skipping, self._predicate = self._predicate, TRUE
+            is_whole = len(fitting) == len(offered)
+            self._filters = filters if is_whole else self.java.seq(fitting)
+            del self._rows_in_log
+            return filters
+        kept = [one for one, p in zip(offered, translated, strict=True) if p is None]
+        return self.java.seq(kept)
+
+    def pushedFilters(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "expressions.filter.Predicate")
+
+    def pruneColumns(self, schema: JavaObject) -> None:  # noqa: N802
+        self._schema = schema
+        # One call, where every name of an array would be one.
+        fields = json.loads(schema.json())["fields"]
+        self._columns = self._names.stored_names(field["name"] for field in fields)
+
+    def pushLimit(self, limit: int) -> bool:  # noqa: N802
+        self._limit = limit
+        return True
+
+    def isPartiallyPushed(self) -> bool:  # noqa: N802
+        return True
+
+    def pushTopN(self, orders: JavaObject, limit: int) -> bool:  # noqa: N802
+        if len(orders) != 1 or limit > _MAX_ORDERED:
+            return False
+        shown = column_name(orders[0].expression())
+        descending = orders[0].direction().name() == "DESCENDING"
+        if shown is None or shown not in (SCORE, *self._names.shown.names):
+            return False
+        name = self._names.stored_name(shown)
+        if name == SCORE:
+            if self._search() is None or not descending:
+                return False
+        elif not is_ordered(self._snapshot.schema.field(name)):
+            return False
+        nulls_first = orders[0].nullOrdering().name() == "NULLS_FIRST"
+        self._order = Order(name, descending, nulls_first, limit)
+        return True
+
+    def supportCompletePushDown(self, aggregation: JavaObject) -> bool:  # noqa: N802
+        parsed = self._parsed(aggregation)
+        return parsed is not None and self._is_complete(parsed)
+
+    def _is_complete(self, aggregation: Aggregation) -> bool:
+        """Whether the scan returns the answer, and not parts that Spark combines."""
+        return self._is_counted(aggregation) or self._driver_aggregates(aggregation)
+
+    def pushAggregation(self, aggregation: JavaObject) -> bool:  # noqa: N802
+        self._aggregation = self._parsed(aggregation)
+        if self._aggregation is None:
+            return False
+        if not self._is_complete(self._aggregation) and not sums_fit_their_columns(
+            self._aggregation, self._snapshot
+        ):
+            self._aggregation = None
+            return False
+        if self._is_counted(self._aggregation) or self._is_of_numbers(self._aggregation):
+            return True
+        if self._native is not None:
+            self._aggregation = None  # Spark's own reader and operators are faster
+            return False
+        return True
+
+    def _parsed(self, aggregation: JavaObject) -> Aggregation | None:
+        """What an aggregation asks. Spark offers the same one twice."""
+        if self._offered is None or not aggregation.equals(self._offered[0]):
+            asked = parse_aggregation(aggregation, self._names.shown, self.java.conf)
+            if asked is not None:
+                asked = asked.renamed(self._names.stored_name)
+            # An average is none of ours; Spark then offers the sum and the count that make it up.
+            if asked is None and not self._averages:
+                self._averages = averages_too_much(aggregation, self._snapshot)
+            if self._averages:
+                asked = None
+            self._offered = aggregation, asked
+        return self._offered[1]
+
+    # --- the scan ----------------------------------------------------------------------------
+
+    def build(self) -> JavaObject:
+        return kept(self.java, self._built())
+
+    def _built(self) -> Comparable:
+        if self._aggregation is not None:
+            return self._build_aggregate(self._aggregation)
+        search = self._search()
+        if SCORE in self._columns and search is not None:
+            return self._build_scored(search)
+        if self._native is not None and not set(self._columns) & set(HIDDEN):
+            schema = self._native.in_reading_order(self._schema, self._columns)
+            return NativeScan(
+                self.java,
+                schema,
+                self._described(self._columns),
+                scan=functools.partial(
+                    self._native.scan, schema=schema, columns=self._columns, filters=self._filters
+                ),
+                pruning=self._pruning,
+            )
+        reader = SplitReader(
+            self._view,
+            self._columns,
+            limit=self._limit if self._order is None else None,
+            order=self._order if self._order and self._order.column != SCORE else None,
+        )
+        if self._fits_the_driver and self._columns:
+            return DriverScan(
+                self.java,
+                self._schema,
+                self._described(self._columns),
+                compute=functools.partial(_all_rows, reader, self._plan, self._schema),
+            )
+        return self._in_tasks(reader, self._schema, self._columns)
+
+    def _build_aggregate(self, aggregation: Aggregation) -> Comparable:
+        schema = self.java.struct_type(
+            spark_schema(aggregate_schema(aggregation, self._snapshot.schema))
+        )
+        if self._is_counted(aggregation):
+            described = self._described_count(aggregation)
+            compute = functools.partial(self._counted, aggregation)
+            return DriverScan(self.java, schema, described, compute=compute)
+        reader = SplitReader(self._view, aggregation.columns, aggregation=aggregation)
+        if self._driver_aggregates(aggregation):
+            compute = functools.partial(_aggregated, reader, self._plan)
+            return DriverScan(self.java, schema, self._described(aggregation), compute=compute)
+        return self._in_tasks(reader, schema, aggregation)
+
+    def _build_scored(self, search: Search) -> Comparable:
+        rest = conjunction(*(p for p in conjuncts(self._predicate) if not isinstance(p, Search)))
+        by_score = self._order is not None and self._order.column == SCORE
+        reader = ScoredReader(
+            self._view,
+            search,
+            rest,
+            self._columns,
+            limit=self._order.limit if by_score and self._order else None,
+        )
+        described = self._described(self._columns)
+        if by_score or self._fits_the_driver:
+            return DriverScan(self.java, self._schema, described, compute=reader.table)
+        return TableScan(self.java, self._schema, described, reader=reader)
+
+    def _in_tasks(self, reader: SplitReader, schema: JavaObject, what: Any) -> Comparable:
+        parallelism = int(self.java.context.defaultParallelism)
+        return TableScan(
+            self.java,
+            schema,
+            self._described(what),
+            reader=reader,
+            parallelism=parallelism,
+            pruning=self._pruning,
+        )
+
+    def _described_count(self, aggregation: Aggregation) -> Described:
+        return describe_count(
+            self._snapshot, self._uri, predicate=self._predicate, aggregation=aggregation
+        )
+
+    def _described(self, what: object) -> Described:
+        return describe_scan(
+            self._plan,
+            self._uri,
+            predicate=self._predicate,
+            order=self._order,
+            limit=self._limit,
+            aggregation=self._aggregation,
+            columns=self._columns if self._aggregation is None else self._aggregation.columns,
+            asked=(what, self._skipping),
+        )
+
+    # --- decisions ---------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _plan(self) -> ScanPlan:
+        return plan_scan(self._view, predicate=self._skipping or self._predicate)
+
+    @functools.cached_property
+    def _native(self) -> NativeScans | None:
+        """Spark's own reader, where it is the fastest way."""
+        if self._by_index or self._fits_the_driver:
+            return None
+        return NativeScans.of(self.java, self._view)
+
+    def _search(self) -> Search | None:
+        """The search that scores rows: all that a row has to match, as one."""
+        found = [p for p in conjuncts(self._predicate) if isinstance(p, Search)]
+        if len(found) <= 1:
+            return found[0] if found else None
+        parts = tuple(
+            over_fields(one.query, [escaped_field(one.column.path)]) if one.column else one.query
+            for one in found
+        )
+        return Search(None, Boolean(must=parts), " AND ".join(one.text for one in found))
+
+    @functools.cached_property
+    def _here(self) -> OnDriver:
+        return OnDriver(self._plan)
+
+    @property
+    def _fits_the_driver(self) -> bool:
+        return self._here.has_few_rows
+
+    def _driver_aggregates(self, aggregation: Aggregation) -> bool:
+        """Whether an aggregate is computed faster here than by tasks."""
+        if self._fits_the_driver or not self._plan.tasks:
+            return True  # of no rows at all, only the driver returns a row
+        if self._is_of_numbers(aggregation):
+            return self._here.scans(len(aggregation.columns))
+        return self._by_index and self._here.aggregates(is_count=not aggregation.columns)
+
+    @functools.cached_property
+    def _rows_in_log(self) -> int | None:
+        """How many rows match, if the log alone knows."""
+        rows, doubtful = count_from_log(self._snapshot, self._predicate)
+        return None if doubtful.num_rows else rows
+
+    def _is_counted(self, aggregation: Aggregation) -> bool:
+        """Whether the log alone has the answer."""
+        if aggregation.groups or any(a.function != "count_rows" for a in aggregation.aggregates):
+            return False
+        return self._rows_in_log is not None
+
+    def _is_of_numbers(self, aggregation: Aggregation) -> bool:
+        """Whether columns of numbers are aggregated as a whole, where Arrow is fastest."""
+        kinds = [self._snapshot.schema.field(name).type for name in aggregation.columns]
+        if aggregation.groups or not kinds or not all(map(pa.types.is_primitive, kinds)):
+            return False
+        return all(task.predicate == TRUE for task in self._plan.tasks)
+
+    def _counted(self, aggregation: Aggregation) -> pa.Table:
+        rows = pa.array([self._rows_in_log], pa.int64())
+        return pa.table(dict.fromkeys(aggregation.names(), rows))
+
+    @property
+    def _pruning(self) -> Pruning:
+        # Keys of a join are keys of rows; an aggregate has none any more.
+        columns = self._columns if self._aggregation is None else ()
+        return Pruning(self._plan, columns)
+
+
+def _all_rows(reader: SplitReader, plan: ScanPlan, schema: JavaObject) -> pa.Table:
+    pieces = list(reader.tables(plan.tasks))
+    if not pieces:
+        return pa.table({name: pa.nulls(0) for name in schema.fieldNames()})
+    return pa.concat_tables(pieces)
+
+
+def _aggregated(reader: SplitReader, plan: ScanPlan) -> pa.Table:
+    return next(iter(reader.tables(plan.tasks)))

@@ -1,0 +1,241 @@
+"""Reading splits with Spark's own Parquet reader, where no index helps.
+
+A split is a Parquet file. A scan that needs no search, and whose conditions no index narrows, is
+faster in Spark's vectorised reader than in Python. Spark is given the list of files with their
+sizes: it lists nothing, and a file that is missing fails the query instead of being passed over.
+
+Spark's reader is set to verify the checksums of page bodies. It verifies no footer and no page
+header, so the driver does before the scan: once for every file, as long as its size, its inode and
+its times stay the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructField, StructType
+
+from indextables import config as keys
+from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import ColumnNames, names_of
+from indextables.plan.scan import SplitTask
+from indextables.plan.view import TableView
+from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
+from indextables.runner import LocalRunner
+from indextables.spark.bridge.jvm import PYTHON_UTILS, JavaObject, Jvm
+from indextables.spark.schemas import spark_schema
+from indextables.split.mapping import Mapping
+from indextables.split.search import SplitFile
+from indextables.storage.local import LocalStore
+
+_MOST_INDEXES = 32
+_MOST_CHECKED = 100_000
+_BLOCK = 128 << 20
+_OPTIONS = {
+    "parquet.page.verify-checksum.enabled": "true",
+    # Row groups of 8,192 rows have few pages. Looking at their dictionaries and page indexes after
+    # their bounds takes up to half as long as the scan itself, and seldom leaves anything out.
+    "parquet.filter.dictionary.enabled": "false",
+    "parquet.filter.columnindex.enabled": "false",
+}
+
+
+def is_worth_an_index(predicate: Predicate, mapping: Mapping) -> bool:
+    """Whether the index of a split narrows down a predicate's rows."""
+    if searches(predicate):
+        return True
+
+    def helps(node: Predicate) -> bool:
+        match node:
+            case And(children=children):
+                return any(map(helps, children))
+            case Or(children=children):
+                return all(map(helps, children))
+            case Compare(op="=", column=column, value=str()) | In(column=column):
+                field = mapping.by_name.get(column.root)
+                return field is not None and field.kind in ("text", "string") and bool(field.field)
+            case Search():
+                return True
+            case _:
+                return False
+
+    return helps(predicate)
+
+
+@dataclass(frozen=True)
+class NativeScans:
+    """Makes native scans of one snapshot."""
+
+    java: Jvm
+    root: str
+    snapshot: Snapshot
+
+    @classmethod
+    def of(cls, java: Jvm, view: TableView) -> NativeScans | None:
+        """Native scans of a table; None where Spark could not read its files as we do."""
+        store, snapshot = view.store, view.snapshot
+        if not view.config[keys.NATIVE_SCAN] or not isinstance(store, LocalStore):
+            return None
+        if not all(_is_plain(snapshot.schema.field(n).type) for n in snapshot.partition_columns):
+            return None
+        if snapshot.partition_columns and _has_empty_values(snapshot):
+            return None
+        conf = java.conf
+        if conf.ignoreMissingFiles() or conf.ignoreCorruptFiles():
+            return None  # meant for other sources; a split is never passed over
+        return cls(java, store.uri, snapshot)
+
+    def in_reading_order(self, schema: JavaObject, columns: Sequence[str]) -> JavaObject:
+        """The columns as Spark's reader returns them: those that are folders come last."""
+        folders, names = self.snapshot.partition_columns, list(columns)
+        given = [n for n in names if n not in folders] + [n for n in folders if n in names]
+        if given == names:
+            return schema
+        wanted = self.java.schema_of(schema).fields
+        ordered = [wanted[names.index(name)] for name in given]
+        return self.java.struct_type(StructType(ordered))
+
+    def scan(
+        self,
+        tasks: Sequence[SplitTask],
+        schema: JavaObject,
+        columns: Sequence[str],
+        filters: JavaObject | None,
+    ) -> JavaObject:
+        """Spark's scan of the files of these tasks; filters skip parts of them."""
+        java, snapshot, names = self.java, self.snapshot, names_of(self.snapshot)
+        if not names.is_plain:  # rows are read by stored names, and count by position after that
+            fields = java.schema_of(schema).fields  # of structs maybe not all fields
+            stored_fields = [StructField(names.stored_name(f.name), f.dataType) for f in fields]
+            schema = java.struct_type(StructType(stored_fields))
+        self._check(tasks, columns)
+        full = java.struct_type(spark_schema(snapshot.schema))
+        stored = [f for f in snapshot.schema if f.name not in snapshot.partition_columns]
+        options = java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap")(
+            java.hash_map(_OPTIONS)
+        )
+        builder = java.find(
+            "org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder"
+        )(
+            java.session,
+            self._index(tasks, full),
+            full,
+            java.struct_type(spark_schema(pa.schema(stored))),
+            options,
+        )
+        if filters is not None:
+            builder.pushFilters(filters)
+        builder.pruneColumns(schema)
+        return builder.build()
+
+    def _check(self, tasks: Sequence[SplitTask], columns: Sequence[str]) -> None:
+        folders = self.snapshot.partition_columns
+        stored = tuple(name for name in columns if name not in folders)
+
+        def check(task: SplitTask) -> None:
+            try:
+                state = Path(self.root, task.path).stat()
+            except OSError:
+                return  # Spark's reader names the file that it cannot open
+            version = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
+            place = (task.path, task.size, task.footer_start, task.footer_end)
+            _check_split(self.root, place, stored, version)
+
+        LocalRunner(os.cpu_count() or 1).map(check, tasks)
+
+    def _index(self, tasks: Sequence[SplitTask], schema: JavaObject) -> JavaObject:
+        """Spark's list of the files. The same files are listed once, for a few queries at least."""
+        paths = tuple(task.path for task in tasks)
+        key = (self.root, self.snapshot.metadata.id, self.snapshot.metadata.schema_string, paths)
+        indexes = self.java.indexes
+        if key in indexes:
+            indexes.move_to_end(key)
+            return indexes[key][0]
+        made = self._new_index(tasks, schema)
+        indexes[key] = made
+        while len(indexes) > _MOST_INDEXES:
+            _, (_, cache) = indexes.popitem(last=False)
+            cache.invalidateAll()
+        return made[0]
+
+    def _new_index(
+        self, tasks: Sequence[SplitTask], schema: JavaObject
+    ) -> tuple[JavaObject, JavaObject]:
+        files = [ListedFile(f"file:{self.root}/{task.path}", task.size) for task in tasks]
+        return file_index(self.java, files, schema, {"basePath": f"file:{self.root}"})
+
+
+@functools.lru_cache(maxsize=_MOST_CHECKED)
+def _check_split(
+    root: str,
+    place: tuple[str, int, int | None, int | None],
+    columns: Sequence[str],
+    version: object,  # noqa: ARG001 - a file that changed is another key
+) -> None:
+    """Check the footer and the page headers of one file."""
+    rows = SplitFile(LocalStore(root), *place).rows
+    rows.check_pages([name for name in columns if name in rows.schema.names])
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file for Spark to read: its path as Hadoop spells it, with nothing encoded."""
+
+    path: str
+    size: int
+    modified: int = 0
+    """In milliseconds."""
+
+
+def file_index(
+    java: Jvm, files: Sequence[ListedFile], schema: JavaObject, options: dict[str, str]
+) -> tuple[JavaObject, JavaObject]:
+    """Spark's list of exactly these files, and the cache that has to live as long as it."""
+    path_of = java.find("org.apache.hadoop.fs.Path")
+    status_of = java.find("org.apache.hadoop.fs.FileStatus")
+    cache = java.module("org.apache.spark.sql.execution.datasources.FileStatusCache").getOrCreate(
+        java.session
+    )
+    paths = []
+    for file in files:
+        path = path_of(file.path)
+        status = status_of(file.size, False, 1, _BLOCK, file.modified, path)
+        cache.putLeafFiles(path, java.array("org.apache.hadoop.fs.FileStatus", [status]))
+        paths.append(path)
+    scala_options: Any = java.find(PYTHON_UTILS).toScalaMap(options)
+    index = java.find("org.apache.spark.sql.execution.datasources.InMemoryFileIndex")(
+        java.session, java.seq(paths), scala_options, java.some(schema), cache, java.none, java.none
+    )
+    return index, cache
+
+
+def is_stored(filter_: JavaObject, names: ColumnNames) -> bool:
+    """Whether a filter means stored columns. Spark's reader would look for them by their names."""
+    if names.is_plain:
+        return True
+    columns = filter_.references().toSeq()
+    shown = (columns.apply(number).name() for number in range(columns.size()))
+    return all(names.stored_name(name) == name for name in shown)
+
+
+def _has_empty_values(snapshot: Snapshot) -> bool:
+    """Whether a partition value is the empty text, which Spark reads as null from a folder."""
+    chunks: Any = snapshot.entries["partitionValues"].chunks
+    empty = pa.scalar("")
+    return any(pc.any(pc.equal(chunk.items, empty)).as_py() for chunk in chunks)
+
+
+def _is_plain(column_type: Any) -> bool:
+    """Types whose folder names Spark reads back as the value that we wrote."""
+    return bool(
+        pa.types.is_string(column_type)
+        or column_type in (pa.int32(), pa.int64())
+        or pa.types.is_date(column_type)
+    )

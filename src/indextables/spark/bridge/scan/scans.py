@@ -1,0 +1,329 @@
+"""Scans: what a planned read is for Spark's executor.
+
+A `TableScan` runs as Python tasks. A `DriverScan` is answered in the driver process when Spark asks
+for it, as rows of a local relation: no job, no task. Equality of scans is equality of what they
+read, so that Spark reuses exchanges and cached DataFrames.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import pickle
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.errors import QueryError
+from indextables.plan.scan import ScanPlan, SplitTask, plan_scan
+from indextables.plan.split_reader import ReadSplits, ScoredReader, SplitReader, in_groups
+from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.predicate.coercion import is_in
+from indextables.schema import is_collated
+from indextables.schema.column_names import shown_name
+from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements, internal_rows
+from indextables.spark.bridge.scan.conditions import column_of, condition
+from indextables.spark.bridge.scan.description import Described, java_statistics
+from indextables.spark.schemas import worker_schema
+
+ON_DRIVER = ", answered on the driver"
+_LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
+
+
+@implements("read.Statistics")
+class Statistics:
+    """The size of a scan, for the optimizer."""
+
+    def __init__(self, java: Jvm, described: Described) -> None:
+        self.java = java
+        self._described = described
+
+    def sizeInBytes(self) -> JavaObject:  # noqa: N802
+        return self.java.find("java.util.OptionalLong").of(self._described.size)
+
+    def numRows(self) -> JavaObject:  # noqa: N802
+        optional = self.java.find("java.util.OptionalLong")
+        rows = self._described.rows
+        return optional.empty() if rows is None else optional.of(rows)
+
+    def columnStats(self) -> JavaObject:  # noqa: N802
+        if self._described.whole is None or not self.java.conf.cboEnabled():
+            return self.java.hash_map({})
+        return java_statistics(self.java, *self._described.whole)
+
+
+class _Scan(Comparable):
+    """What all scans answer the same way."""
+
+    of_tasks: tuple[tuple[str, str], ...] = ()
+    """Names of what tasks measure, and their titles."""
+
+    def __init__(self, java: Jvm, schema: JavaObject, described: Described) -> None:
+        self.java = java
+        self._schema = schema
+        self._described = described
+
+    def key(self) -> str:
+        return self._described.key
+
+    def readSchema(self) -> JavaObject:  # noqa: N802
+        return self._schema
+
+    def description(self) -> str:
+        return self._described.line
+
+    def estimateStatistics(self) -> JavaObject:  # noqa: N802
+        return Statistics(self.java, self._described)
+
+    def estimateSizeInBytes(self) -> JavaObject:  # noqa: N802
+        return self.java.find("java.util.OptionalLong").of(self._described.size)
+
+    def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802
+        # Otherwise Spark evaluates searches a second time, by the function and not by the table's
+        # analyzers, only to estimate their rows.
+        return True
+
+    def columnarSupportMode(self) -> JavaObject:  # noqa: N802
+        return self._mode("UNSUPPORTED")
+
+    def _mode(self, name: str) -> JavaObject:
+        return self.java.constant(V2 + "read.Scan$ColumnarSupportMode", name)
+
+    def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
+        planned = tuple((name, title) for name, title, _ in self._described.metrics)
+        return self.java.metrics(planned + self.of_tasks)
+
+    def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.measured(
+            tuple((name, value) for name, _, value in self._described.metrics)
+        )
+
+
+class _PrunedScan(_Scan):
+    """A scan whose splits a join may rule out while the query runs.
+
+    Spark says `filter`, then asks for a batch, on one thread. Another part of the plan may hold the
+    same scan without that join, so only this next batch of this thread is a pruned one.
+    """
+
+    def __init__(
+        self, java: Jvm, schema: JavaObject, described: Described, pruning: Pruning | None
+    ) -> None:
+        super().__init__(java, schema, described)
+        self._pruning = pruning
+        self._left = threading.local()
+
+    def filterAttributes(self) -> JavaObject:  # noqa: N802
+        return self.java.references(tuple(self._pruning.attributes() if self._pruning else ()))
+
+    def filter(self, conditions: JavaObject) -> None:
+        if self._pruning is not None:
+            self._left.tasks = self._pruning.left_by(conditions)
+
+    def supportsIterativePushdown(self) -> bool:  # noqa: N802
+        return False
+
+    def pushedPredicates(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "expressions.filter.Predicate")
+
+    def toBatch(self) -> JavaObject:  # noqa: N802
+        left: Sequence[SplitTask] | None = self._left.__dict__.pop("tasks", None)
+        if left is None or self._pruning is None or len(left) == len(self._pruning.tasks):
+            return self._batch
+        return self._batch_of(left)
+
+    @functools.cached_property
+    def _batch(self) -> JavaObject:
+        return self._batch_of(self._pruning.tasks if self._pruning else ())
+
+    def _batch_of(self, tasks: Sequence[SplitTask]) -> JavaObject:
+        raise NotImplementedError
+
+
+@implements("read.SupportsReportStatistics", "read.SupportsRuntimeV2Filtering")
+class NativeScan(_PrunedScan):
+    """A scan that Spark's own Parquet reader executes."""
+
+    def __init__(
+        self,
+        java: Jvm,
+        schema: JavaObject,
+        described: Described,
+        *,
+        scan: Callable[[Sequence[SplitTask]], JavaObject],
+        pruning: Pruning,
+    ) -> None:
+        super().__init__(java, schema, described, pruning)
+        self._scan = scan
+
+    def description(self) -> str:
+        return f"{super().description()}, by Spark's ParquetScan"
+
+    def columnarSupportMode(self) -> JavaObject:  # noqa: N802
+        return self._mode("PARTITION_DEFINED")
+
+    def _batch_of(self, tasks: Sequence[SplitTask]) -> JavaObject:
+        return self._scan(tasks).toBatch()
+
+
+@implements("read.SupportsReportStatistics", "read.SupportsRuntimeV2Filtering")
+class TableScan(_PrunedScan):
+    """A scan that Python tasks execute; without splits, one task that knows what to do."""
+
+    # Spark's own name for it.
+    of_tasks = (("pythonDataReceived", "bytes of rows from Python tasks"),)
+
+    def __init__(
+        self,
+        java: Jvm,
+        schema: JavaObject,
+        described: Described,
+        *,
+        reader: SplitReader | ScoredReader,
+        parallelism: int = 1,
+        pruning: Pruning | None = None,
+    ) -> None:
+        super().__init__(java, schema, described, pruning)
+        self._reader = reader
+        self._parallelism = parallelism
+
+    def _batch_of(self, tasks: Sequence[SplitTask]) -> JavaObject:
+        groups = [list(tasks)]
+        if self._pruning is not None:
+            groups = in_groups(tasks, parallelism=self._parallelism)
+        paths = repr([[task.path for task in group] for group in groups]).encode()
+        key = f"{self.key()} tasks {hashlib.blake2b(paths, digest_size=16).hexdigest()}"
+        payloads = [pickle.dumps(group) for group in groups]
+        return PythonTasks(self.java, key, payloads, self._factory)
+
+    @functools.cached_property
+    def _factory(self) -> JavaObject:
+        schema = worker_schema(self.java.schema_of(self._schema))
+        return self.java.reader_factory(ReadSplits(self._reader, schema), self._schema)
+
+
+@implements("read.Batch")
+class PythonTasks(Comparable):
+    """The Python tasks of one scan, each with its payload."""
+
+    def __init__(self, java: Jvm, key: str, payloads: Sequence[bytes], factory: JavaObject) -> None:
+        self.java = java
+        self._key = key
+        self._payloads = payloads
+        self._factory = factory
+
+    def key(self) -> str:
+        return self._key
+
+    def planInputPartitions(self) -> JavaObject:  # noqa: N802
+        return self._partitions
+
+    @functools.cached_property
+    def _partitions(self) -> JavaObject:
+        return self.java.partitions(self._payloads)
+
+    def createReaderFactory(self) -> JavaObject:  # noqa: N802
+        return self._factory
+
+
+@implements("read.SupportsReportStatistics", "read.LocalScan")
+class DriverScan(_Scan):
+    """A scan whose few rows the driver computes."""
+
+    def __init__(
+        self,
+        java: Jvm,
+        schema: JavaObject,
+        described: Described,
+        *,
+        compute: Callable[[], pa.Table],
+    ) -> None:
+        super().__init__(java, schema, described)
+        self._compute = compute
+
+    def description(self) -> str:
+        return f"{super().description()}{ON_DRIVER}"
+
+    def toBatch(self) -> JavaObject:  # noqa: N802
+        return None
+
+    def rows(self) -> JavaObject:
+        return self._rows
+
+    @functools.cached_property
+    def _rows(self) -> JavaObject:
+        large = str(self.java.spark.conf.get(_LARGE_TYPES, "false")).lower() == "true"
+        schema = worker_schema(self.java.schema_of(self._schema), large=large)
+        table = self._compute()
+        return internal_rows(
+            self.java, table.rename_columns(schema.names).cast(schema), self._schema
+        )
+
+
+# --- splits that a join rules out ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The splits of a planned scan, and which of them conditions leave."""
+
+    plan: ScanPlan
+    columns: Sequence[str]
+
+    @property
+    def tasks(self) -> Sequence[SplitTask]:
+        """All splits that were planned."""
+        return self.plan.tasks
+
+    def attributes(self) -> list[str]:
+        """The columns of the scan whose values the log knows something about."""
+        schema = self.plan.snapshot.schema
+        fields = (schema.field(n) for n in self.columns if n in schema.names)
+        return [shown_name(f) for f in fields if _has_order(f.type) and not is_collated(f)]
+
+    def left_by(self, conditions: Iterable[JavaObject]) -> Sequence[SplitTask]:
+        """The splits that may hold rows for these conditions."""
+        names = self.plan.view.names
+        shown = conjunction(*(_understood(one, names.shown) for one in conditions))
+        keys = names.stored_predicate(shown)
+        left = plan_scan(
+            self.plan.view, predicate=conjunction(self.plan.predicate, keys), route=False
+        ).tasks
+        kept = {task.path for task in left}
+        # As they were planned: the rows that the join wants are for Spark to choose.
+        return [task for task in self.plan.tasks if task.path in kept]
+
+
+_MOST_KEYS = 256
+"""So many keys are seldom far apart."""
+_NUMBERS = re.compile(r".+ IN \((-?\d+(?:, -?\d+)*)\)", re.DOTALL)
+
+
+def _understood(one: JavaObject, schema: pa.Schema) -> Predicate:
+    try:
+        if one.name() == "IN":
+            children = one.children()
+            if len(children) > _MOST_KEYS:
+                return TRUE
+            column, column_type = column_of(children[0], schema)
+            # The text of whole numbers is theirs, and one call for all of them.
+            if pa.types.is_integer(column_type) and (keys := _NUMBERS.fullmatch(one.toString())):
+                return is_in(column, column_type, [int(key) for key in keys[1].split(", ")])
+        return condition(one, schema)
+    except (QueryError, ValueError):
+        return TRUE
+
+
+def _has_order(column_type: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(column_type)
+        or types.is_string(column_type)
+        or types.is_date(column_type)
+        or types.is_timestamp(column_type)
+        or types.is_decimal(column_type)
+    )

@@ -1,0 +1,158 @@
+"""The bridge of one session: its catalog installed, reads and writes routed through it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.functions import lit
+
+from indextables.config import ARIADNE_STORAGE_PATH
+from indextables.errors import ExpressionError, IndexTablesError
+from indextables.jobs.commit_write import Written
+from indextables.jobs.constraints import constraints_of, names_columns
+from indextables.jobs.write_job import WriteJob
+from indextables.log.snapshot import Snapshot
+from indextables.plan.access import TableAccess
+from indextables.plan.column_names import names_of
+from indextables.plan.source_options import NAME, SourceOptions
+from indextables.spark.bridge.catalog import (
+    BridgedTable,
+    Catalog,
+    FileSources,
+    file_catalog,
+    session_catalog,
+)
+from indextables.spark.bridge.frames import has_generator
+from indextables.spark.bridge.jvm import JavaObject, Jvm, kept
+from indextables.spark.bridge.search_functions import install_search
+from indextables.spark.bridge.write import PlannedWrite
+from indextables.spark.data_source import snapshot_of
+from indextables.spark.schemas import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ARIADNE = "ariadne"
+_ARIADNE_MODULE = "indextables.ariadne.sql"
+_RELATION = "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
+
+
+class SessionBridge:
+    """Reads and writes index tables through DataSource V2 objects of this process."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.java = Jvm(spark)
+        self.catalog = Catalog(self.java, NAME)
+
+    def install(self) -> None:
+        """Add the catalog `indextables` to the session, and bare names to Spark's own catalog."""
+        catalogs = self._catalogs()
+        catalogs.put(NAME, self.catalog)
+        self._bare_names = session_catalog.install(self.java, catalogs, self.catalog)
+        if self.java.spark.conf.get(ARIADNE_STORAGE_PATH.name, None):
+            self.add_file_catalog(_ARIADNE, self._ariadne)
+
+    def add_file_catalog(self, name: str, sources: Callable[[], FileSources]) -> None:
+        """Add a read-only catalog, unless the session has one of this name."""
+        catalogs = self._catalogs()
+        configured = self.java.spark.conf.get(f"spark.sql.catalog.{name}", None)
+        if configured is None and not catalogs.contains(name):
+            catalogs.put(name, file_catalog(self.java, name, sources))
+
+    def remember_names(self) -> None:
+        """Register tables of the warehouse whose names Spark forgot, before it lists tables."""
+        self._bare_names.remember()
+
+    def options_of(self, database: str, table: str) -> dict[str, str]:
+        """The OPTIONS that a table of Spark's own catalog was created with."""
+        return self._bare_names.options_of(database, table)
+
+    def install_search(self, name: str, *, everywhere: bool) -> None:
+        """Let a search function have the mappings of its columns; in all sessions, if wanted."""
+        install_search(self.java, name, everywhere=everywhere)
+
+    def _ariadne(self) -> FileSources:
+        # Ariadne stands above this package, so it is imported when a query first names it.
+        sources: FileSources = importlib.import_module(_ARIADNE_MODULE).sources(self.java.spark)
+        return sources
+
+    def _catalogs(self) -> Any:
+        """The map of Spark's catalogs by their names."""
+        manager = self.java.session.sessionState().catalogManager()
+        field = manager.getClass().getDeclaredField("catalogs")
+        field.setAccessible(True)
+        return field.get(manager)
+
+    def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
+        """The rows of a table at the version that the options name."""
+        table = BridgedTable(self.java, access, access.view(snapshot_of(access, options)))
+        return self._frame(self._relation(kept(self.java, table)))
+
+    def write(
+        self,
+        frame: DataFrame,
+        access: TableAccess,
+        job: WriteJob,
+    ) -> None:
+        """Write a DataFrame as planned; tasks store, this process commits."""
+        if not job.creates and not job.replaces_columns:
+            frame = _with_checked_columns(frame, job.view.snapshot)
+        self._append(BridgedTable(self.java, access, job.view, writing=PlannedWrite(job)), frame)
+
+    def change_rows(self, frame: DataFrame, access: TableAccess, job: WriteJob) -> Written:
+        """Write rows, each in place of the row that its last two columns name."""
+        if has_generator(frame):
+            raise ExpressionError(
+                job.parameters["set"], "a column takes one value, and this makes rows"
+            )
+        done: list[Written | IndexTablesError] = []
+        writing = PlannedWrite(job, done.append)
+        try:
+            self._append(BridgedTable(self.java, access, job.view, writing=writing), frame)
+        except Exception:
+            if not done:
+                raise
+        (outcome,) = done
+        if isinstance(outcome, IndexTablesError):
+            raise outcome
+        return outcome
+
+    def _append(self, table: BridgedTable, frame: DataFrame) -> None:
+        append = self.java.module("org.apache.spark.sql.catalyst.plans.logical.AppendData")
+        nothing = self.java.module("scala.collection.immutable.Map").empty()
+        jdf: Any = frame._jdf
+        plan = jdf.logicalPlan()
+        try:
+            command = append.byName(self._relation(table), plan, nothing, False)
+        except Exception:  # before Spark 4.3 there were three arguments
+            command = append.byName(self._relation(table), plan, nothing)
+        self._frame(command)
+
+    def _relation(self, table: JavaObject) -> Any:
+        none = self.java.none
+        options = self.java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap").empty()
+        create = self.java.module(_RELATION).create
+        try:
+            return create(table, none, none, options, none)
+        except Exception:  # before Spark 4.2 there was no time travel here
+            return create(table, none, none, options)
+
+    def _frame(self, plan: Any) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        dataset = self.java.module("org.apache.spark.sql.classic.Dataset")
+        return DataFrame(dataset.ofRows(self.java.session, plan), self.java.spark)
+
+
+def _with_checked_columns(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
+    """The rows with null in columns that constraints name and they lack: Spark looks for them."""
+    there = {name.lower() for name in frame.columns}
+    columns = spark_schema(names_of(snapshot).shown)
+    for constraint in constraints_of(snapshot.metadata):
+        for name in names_columns(constraint.sql, columns.names):
+            if name.lower() not in there:
+                there.add(name.lower())
+                frame = frame.withColumn(name, lit(None).cast(columns[name].dataType))
+    return frame

@@ -1,0 +1,189 @@
+"""Our statements on a Spark session: finding the table that they name, and executing them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from indextables.config import Config, is_own_key
+from indextables.errors import IndexTablesError, StatementError
+from indextables.plan.access import TableAccess
+from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions
+from indextables.predicate.render import quoted_name
+from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
+from indextables.sql.forms import Target
+from indextables.sql.statements import DeleteRows, DropPartitions, Restore, Statement, UpdateRows
+from indextables.storage import Store
+from indextables.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def access_to(spark: SparkSession, target: Target) -> TableAccess:
+    """How to reach the table that a statement is about, with the session's configuration."""
+    path, options = (target.path, {}) if target.path is not None else _place(spark, target)
+    if not path.strip():
+        raise StatementError("The path of the table is empty. Write it in quotes.")
+    return SourceOptions.parse({**options, "path": path}, session_settings(spark)).access()
+
+
+def open_target(spark: SparkSession, target: Target) -> Table:
+    """The table that a statement is about."""
+    return table_at(access_to(spark, target))
+
+
+def table_at(access: TableAccess) -> Table:
+    """The table at a place."""
+    return Table.of_log(access.log())
+
+
+def store_at(spark: SparkSession, path: str) -> Store:
+    """The store at a path, table or not, with the session's credentials."""
+    return SourceOptions.parse({"path": path}, session_settings(spark)).access().store()
+
+
+def _place(spark: SparkSession, target: Target) -> tuple[str, Mapping[str, str]]:
+    """Where a named table is, and the options that it was created with."""
+    from pyspark.errors import AnalysisException
+
+    parts = target.name
+    # indextables.`/data/docs`: the catalog's own way to name a path.
+    if len(parts) == 2 and parts[0].lower() == NAME and "/" in parts[1]:
+        return parts[1], {}
+    name = ".".join(map(quoted_name, parts))
+    try:
+        named = spark.catalog.getTable(name)
+    except AnalysisException:
+        raise StatementError(
+            f"There is no table {target}. Write its path in quotes, or its name as in SHOW TABLES."
+        ) from None
+    if named.isTemporary or named.tableType == "VIEW":
+        raise StatementError(
+            f"{target} is a view, not a table. Name the table that it reads, or its path in quotes."
+        )
+    described = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+    properties = {row["col_name"]: row["data_type"] for row in described}
+    provider, location = properties.get("Provider"), properties.get("Location")
+    if provider is None or provider.lower() not in PROVIDERS or location is None:
+        raise StatementError(f"{target} is a table of {provider}, not an index table.")
+    bridge = bridge_of(spark)
+    if bridge is None or named.catalog != SPARK_CATALOG or not named.namespace:
+        return str(location), {}
+    return str(location), bridge.options_of(named.namespace[0], named.name)
+
+
+# --- execution -----------------------------------------------------------------------------------
+
+
+def has_search(text: str) -> bool:
+    """Whether SQL text may hold a search."""
+    return "indexquery" in text.lower()
+
+
+def _config(spark: SparkSession) -> Config:
+    settings = session_settings(spark)
+    return Config({name: value for name, value in settings.items() if is_own_key(name)})
+
+
+def change_rows(
+    spark: SparkSession,
+    statement: DeleteRows | UpdateRows,
+    text: str,
+    query: Callable[[str], DataFrame],
+) -> DataFrame:
+    """DELETE or UPDATE: ours if the table is. Spark computes what our evaluator lacks."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    from indextables.spark import row_statements
+    from indextables.sql.maintenance import changed
+
+    try:
+        access = access_to(spark, statement.table)
+        table = table_at(access)
+    except IndexTablesError:
+        if statement.table.path is not None:  # Spark has no paths in quotes
+            raise
+        return query(text)
+    bridge = bridge_of(spark)
+    is_update = isinstance(statement, UpdateRows)
+    if not row_statements.needs_spark(table, statement, timezone=_timezone(spark)) or (
+        bridge is None and is_update
+    ):
+        return execute_statement(spark, statement)
+    if bridge is None:
+        return query(text)
+    if isinstance(statement, DeleteRows) and statement.table.path is None and not has_search(text):
+        # Spark folds constants and binds parameters; if that leaves a condition of ours, it asks
+        # us, and no row has to be named.
+        try:
+            with without_analysis_log():
+                return query(text)
+        except ParseException:
+            raise
+        except AnalysisException:
+            pass
+        except Exception as error:
+            if "Unexpected table relation" not in str(error):  # a condition calls Python
+                raise
+    snapshot = table.snapshot()
+    if isinstance(statement, UpdateRows):
+        written = row_statements.update_rows(statement, access, snapshot, query, bridge)
+    else:
+        written = row_statements.delete_rows(statement, access, snapshot, query)
+    _refresh(spark, statement.table)
+    return spark.createDataFrame(changed(table, written, "updated" if is_update else "deleted"))
+
+
+def _timezone(spark: SparkSession) -> str:
+    return spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def execute_statement(spark: SparkSession, statement: Statement) -> DataFrame:
+    """Execute a statement of ours; the rows that it returns."""
+    from indextables.spark.bridge.hosts import SparkHosts
+    from indextables.spark.runner import SparkRunner
+    from indextables.sql.execute import Session, execute
+
+    session = Session(
+        resolve=functools.partial(open_target, spark),
+        config=_config(spark),
+        hosts=SparkHosts(spark),
+        properties=session_settings(spark),
+        runner=SparkRunner(spark) if is_classic(spark) else None,
+        timezone=_timezone(spark),
+        open_store=functools.partial(store_at, spark),
+    )
+    done = spark.createDataFrame(execute(statement, session))
+    if isinstance(statement, DeleteRows | UpdateRows | Restore | DropPartitions):
+        _refresh(spark, statement.table)
+    return done
+
+
+def _refresh(spark: SparkSession, table: Target) -> None:
+    """Let Spark forget the rows that it cached of a table, as it does after its own statements."""
+    name = ".".join(map(quoted_name, table.name or (NAME, str(table.path))))
+    with contextlib.suppress(Exception):  # a table that Spark cannot find has no cached rows
+        spark.sql(f"REFRESH TABLE {name}")
+
+
+@contextlib.contextmanager
+def without_analysis_log() -> Iterator[None]:
+    """PySpark logs every failed analysis; one that is tried again is not a failure."""
+    from pyspark.logger import PySparkLogger
+
+    # By PySpark's own class: the first caller for a logger decides its class.
+    logger, thread = PySparkLogger.getLogger("SQLQueryContextLogger"), threading.get_ident()
+
+    def others(_: logging.LogRecord) -> bool:
+        return threading.get_ident() != thread
+
+    logger.addFilter(others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(others)

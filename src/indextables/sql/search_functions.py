@@ -1,0 +1,275 @@
+"""The search functions of SQL on Arrow arrays, for what no index answers.
+
+An engine hands over a batch of rows; an index in memory is built over the columns that the search
+looks at, and the answer is true or false for each row, never null. A column of an index table is
+searched with its mapping, which is one more argument of the call (`Searched`); a value that was
+computed, as in `lower(content)`, with the default mapping of its type.
+
+The functions have the names by which the planner recognises a search. Python workers import them
+without a session. PySpark reads their annotations to see what they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.config import Config
+from indextables.errors import SchemaError, SearchCallError
+from indextables.predicate import (
+    All,
+    Boolean,
+    Boost,
+    Column,
+    Search,
+    SearchNode,
+    search_fields,
+)
+from indextables.predicate.names import join_path, resolve_field
+from indextables.predicate.search_syntax import parse_search
+from indextables.schema import conform, normalize
+from indextables.split.flat import search_rows
+from indextables.split.mapping import FieldMapping, Mapping, numbered
+from indextables.split.mapping_options import build_mapping
+from indextables.split.snippet import snippet as snippet_of
+
+_MAX_DEPTH = 150
+_OPERAND = "(the searched column)"
+_AGAIN = "\x1f"
+"""Between the name of a column that a row has twice and its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The mappings of the columns that one search looks at, where they are not the default.
+
+    `operand` is that of the column before `indexquery`, and `path` leads to the searched value
+    inside it. `fields` are those of further columns by the name that the search has for them.
+    """
+
+    operand: FieldMapping | None = None
+    path: tuple[str, ...] = ()
+    fields: Map[str, FieldMapping] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The argument of the call; empty where all mappings are the default."""
+        if self.operand is None and not self.fields:
+            return ""
+        every = {"": self.operand} if self.operand else {}
+        named = Mapping(tuple(replace(f, name=n) for n, f in {**self.fields, **every}.items()))
+        return orjson.dumps([named.to_json(), self.path]).decode()
+
+    @classmethod
+    @functools.lru_cache(maxsize=64)
+    def from_json(cls, text: str) -> Searched:
+        """Read the argument of a call."""
+        document, path = orjson.loads(text)
+        fields = dict(Mapping.from_json(document).by_name)
+        return cls(fields.pop("", None), tuple(path), fields)
+
+    def mapping(self, schema: pa.Schema, operand: str) -> Mapping:
+        """How the columns of a search are searched; `operand` is the name of the searched one."""
+        given = {**self.fields, **({operand: self.operand} if self.operand else {})}
+        return numbered(
+            replace(given.get(f.name, f), name=f.name, partition=False, field="")
+            for f in build_mapping(schema, Config()).fields
+        )
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """The names of a struct of Arrow, which has each only once; `same_columns` finds them again.
+
+    >>> unique_names(["id", "title", "id"])
+    ['id', 'title', 'id\\x1f1']
+    """
+    seen: Counter[str] = Counter()
+    unique = []
+    for name in names:
+        unique.append(f"{name}{_AGAIN}{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return unique
+
+
+def same_columns(name: str, names: Iterable[str]) -> list[str]:
+    """All columns that had a name before `unique_names`."""
+    return [other for other in names if other.partition(_AGAIN)[0] == name]
+
+
+def indexquery(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which values of a column match a query; a struct may bring further columns it names."""
+    arguments, searched = _mapped(arguments)
+    if len(arguments) not in (2, 3):
+        raise SearchCallError("indexquery", "requires exactly 2 arguments: a column and a query.")
+    column, query, *more = arguments
+    if not len(column):
+        return pa.array([], pa.bool_())
+    text = _literal("indexquery", query)
+    others = _fields(more[0]) if more else {}
+    named = [name for name in search_fields(_parsed(text)) if name]
+    if named and not more:
+        raise SearchCallError(
+            "indexquery",
+            f"cannot look at the field '{named[0]}' here: only the searched column is known. "
+            "Search that column with an indexquery of its own.",
+        )
+    for name in reversed(searched.path):
+        column = pa.StructArray.from_arrays([column], [name])
+    rows = pa.table({_OPERAND: column, **others})
+    return _mask(rows, text, Column((_OPERAND, *searched.path)), searched)
+
+
+def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which rows match a query in any of their columns. The first argument is the row."""
+    arguments, searched = _mapped(arguments)
+    if len(arguments) != 2:
+        raise SearchCallError(
+            "indexqueryall", "requires exactly 1 argument, and the row that the SQL layer adds."
+        )
+    row, query = arguments
+    if not len(row):
+        return pa.array([], pa.bool_())
+    text = _literal("indexqueryall", query)
+    if pa.types.is_struct(row.type):
+        # As in a table: without columns that are not indexed, or are those of its partitions.
+        left_out = {n for n, f in searched.fields.items() if f.partition or not f.indexed}
+        columns = {
+            name: column
+            for name, column in _fields(row).items()
+            if name not in left_out and _can_be_searched(name, column)
+        }
+        rows = pa.table(columns)
+        mask = _mask(rows, text, None, searched) if columns else pa.repeat(False, len(row))
+        # An outer join leaves a null row where there is none; it matches nothing.
+        return pc.and_(mask, row.is_valid())
+    if pa.types.is_string(row.type) or pa.types.is_large_string(row.type):
+        from indextables.plan.hidden_columns import search_documents
+
+        return search_documents(row, text)
+    raise SearchCallError(
+        "indexqueryall", f"searches rows, not a value of type {row.type}. Use indexquery for that."
+    )
+
+
+def snippet(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """The part of each text that shows the words of a query, as HTML; empty if it has none."""
+    arguments, searched = _mapped(arguments)
+    if len(arguments) != 2:
+        raise SearchCallError("snippet", "requires exactly 2 arguments: a column and a query.")
+    column, query = arguments
+    if not len(column):
+        return pa.array([], pa.string())
+    text = _literal("snippet", query)
+    table = _conformed(pa.table({_OPERAND: column}))
+    mapping = searched.mapping(table.schema, _OPERAND)
+    if not mapping.by_name[_OPERAND].has_words or not pa.types.is_string(
+        table.schema.field(0).type
+    ):
+        raise SearchCallError("snippet", f"shows words of a text, not of {column.type}.")
+    # Every word counts here, whatever column the query asks it of.
+    search = Search(Column((_OPERAND,)), _unqualified(_parsed(text)), text)
+    shown = [
+        snippet_of(value, search, _OPERAND, mapping=mapping, schema=table.schema)
+        for value in table.column(0).to_pylist()
+    ]
+    return pa.array(shown, pa.string())
+
+
+def _mapped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Searched]:
+    """The arguments of a call without its mappings, and those.
+
+    They are a text behind the query, as a search has no other text there.
+    """
+    *rest, last = arguments
+    if len(rest) < 2 or not (pa.types.is_string(last.type) or pa.types.is_large_string(last.type)):
+        return arguments, Searched()
+    return tuple(rest), Searched.from_json(last[0].as_py()) if len(last) else Searched()
+
+
+def _unqualified(query: SearchNode) -> SearchNode:
+    match query:
+        case All():
+            return query
+        case Boost(child=child, factor=factor):
+            return Boost(_unqualified(child), factor)
+        case Boolean(must=must, should=should, must_not=must_not):
+            each = [tuple(map(_unqualified, part)) for part in (must, should, must_not)]
+            return Boolean(*each)
+        case _:
+            return replace(query, field=None)
+
+
+def _in_all_tables(query: SearchNode, schema: pa.Schema) -> SearchNode:
+    """A query of the row of joined tables: a field is that of every table that has one."""
+    match query:
+        case All():
+            return query
+        case Boost(child=child, factor=factor):
+            return Boost(_in_all_tables(child, schema), factor)
+        case Boolean(must=must, should=should, must_not=must_not):
+            each = [
+                tuple(_in_all_tables(one, schema) for one in part)
+                for part in (must, should, must_not)
+            ]
+            return Boolean(*each)
+        case _:
+            found = resolve_field(query.field, schema) if query.field is not None else None
+            if found is None:
+                return query
+            names = same_columns(found[0], schema.names)
+            if len(names) < 2:
+                return query
+            return Boolean(
+                should=tuple(replace(query, field=join_path((n, *found[1]))) for n in names)
+            )
+
+
+def _literal(function: str, query: Any) -> str:
+    """The one query of a batch."""
+    texts = pc.unique(query).to_pylist()
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise SearchCallError(
+            function, "takes a query in quotes, the same one for all rows, and no null."
+        )
+    return texts[0]
+
+
+def _parsed(text: str, schema: pa.Schema | None = None) -> SearchNode:
+    # The session's limits were applied on the driver.
+    return parse_search(text, schema=schema, max_length=len(text), max_depth=_MAX_DEPTH)
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    """The columns of a struct; null where the struct is."""
+    return dict(zip([field.name for field in row.type], row.flatten(), strict=True))
+
+
+def _can_be_searched(name: str, column: Any) -> bool:
+    try:
+        normalize(pa.schema([pa.field(name, column.type)]))
+    except SchemaError:
+        return False  # as in a table, which cannot hold such a column
+    return True
+
+
+def _conformed(rows: pa.Table) -> pa.Table:
+    """Rows in the types that a table would have. A column that is null everywhere is a text."""
+    fields = [
+        pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in rows.schema
+    ]
+    return conform(rows, normalize(pa.schema(fields)))
+
+
+def _mask(rows: pa.Table, text: str, column: Column | None, searched: Searched) -> pa.Array[Any]:
+    table = _conformed(rows)
+    query = _in_all_tables(_parsed(text, table.schema), table.schema)
+    mapping = searched.mapping(table.schema, _OPERAND)
+    found = search_rows(Search(column, query, text), table, mapping)
+    return pa.array(found, pa.bool_())
