@@ -7,12 +7,12 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from indextables.spark.bridge.table import BridgedTable
 
 from indextables import Table
+from indextables.spark.bridge.catalog.table import BridgedTable
+from indextables.spark.bridge.scan.scans import NativeScan, _PrunedScan, _Scan
 
 kept = importlib.import_module("indextables.spark.bridge.jvm.kept")
-from indextables.spark.bridge.scan import NativeScan, _PrunedScan, _Scan
 
 QUERY = """SELECT a.k, count(*) AS c FROM asked a JOIN asked b ON a.k = b.k
            WHERE a.n < 150000 GROUP BY a.k ORDER BY a.k"""
