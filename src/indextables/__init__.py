@@ -17,6 +17,7 @@ from indextables import errors
 from indextables.errors import IndexTablesError
 
 if TYPE_CHECKING:
+    from indextables.query import sql
     from indextables.spark.functions import indexquery, indexqueryall, snippet
     from indextables.spark.session import enable, session
     from indextables.table import Table, write_table
@@ -32,6 +33,7 @@ __all__ = [
     "indexqueryall",
     "session",
     "snippet",
+    "sql",
     "write_table",
 ]
 
@@ -43,6 +45,7 @@ _LAZY = {
     "indexqueryall": "indextables.spark.functions",
     "session": "indextables.spark.session",
     "snippet": "indextables.spark.functions",
+    "sql": "indextables.query",
     "write_table": "indextables.table",
 }
 

@@ -2,9 +2,9 @@
 
 One module is one concern: `settings` (options that all commands share, errors as sentences),
 `remedies` (what to do about an error, at a shell), `output` (rows for a terminal, a pipe or a
-program), `source_files`, `sources` and `sinks` (files that rows come from and go to), `sql_rewrite`
-and `sql_engine` (queries), `report_data` and `report_page` (the page). The commands themselves are
-in `reading`, `writing` and `upkeep`; `app` lists them.
+program), `source_files`, `sources` and `sinks` (files that rows come from and go to), `report_data`
+and `report_page` (the page). The commands themselves are in `reading`, `writing` and `upkeep`;
+`app` lists them.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from indextables.cli import output
 from indextables.cli.output import show_facts, show_rows
 from indextables.cli.settings import Settings, fail
 from indextables.cli.tables import Tables
-from indextables.sql.execute import execute
-from indextables.sql.statements import Statement
+from indextables.statements.execute import execute
+from indextables.statements.statements import Statement
 
 _FAILURES = ("ERROR", "FAILED")
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from indextables.cli.settings import Settings
 from indextables.config import Config
 from indextables.errors import StatementError
-from indextables.sql.forms import Target
-from indextables.sql.session import Session
+from indextables.statements.forms import Target
+from indextables.statements.session import Session
 from indextables.storage import open_store
 from indextables.table import Table
 

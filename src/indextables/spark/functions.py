@@ -23,7 +23,7 @@ from indextables.errors import SearchCallError
 from indextables.predicate.operators import ALL_FIELDS
 from indextables.predicate.search_syntax import parse_search
 from indextables.spark import readwriter
-from indextables.sql.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET, named_columns
+from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -35,9 +35,9 @@ from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
 from indextables.spark.access import TableAccess
 from indextables.spark.data_source import NAME
-from indextables.sql.assigned import Assigned, split_assignments
-from indextables.sql.forms import words_of
-from indextables.sql.statements import DeleteRows, UpdateRows
+from indextables.statements.assigned import Assigned, split_assignments
+from indextables.statements.forms import words_of
+from indextables.statements.statements import DeleteRows, UpdateRows
 from indextables.table import Table
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from indextables.errors import (
 )
 from indextables.predicate.operators import ALL_FIELDS
 from indextables.spark.time_travel import rooted
-from indextables.sql.forms import Target
-from indextables.sql.search_calls import Arguments, Row, needs_row, prepare
-from indextables.sql.statements import (
+from indextables.statements.forms import Target
+from indextables.statements.search_calls import Arguments, Row, needs_row, prepare
+from indextables.statements.statements import (
     DeleteRows,
     DropPartitions,
     Restore,
@@ -373,7 +373,7 @@ def _change_rows(
 
     from indextables.spark import row_statements
     from indextables.spark.table_names import access_to, table_at
-    from indextables.sql.maintenance import changed
+    from indextables.statements.maintenance import changed
 
     try:
         access = access_to(spark, statement.table)
@@ -427,7 +427,7 @@ def _execute(spark: SparkSession, statement: Statement) -> DataFrame:
     from indextables.spark.readwriter import session_settings
     from indextables.spark.runner import SparkRunner
     from indextables.spark.table_names import open_target, store_at
-    from indextables.sql.execute import Session, execute
+    from indextables.statements.execute import Session, execute
 
     session = Session(
         resolve=functools.partial(open_target, spark),

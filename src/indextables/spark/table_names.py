@@ -10,7 +10,7 @@ from indextables.spark.access import TableAccess
 from indextables.spark.data_source import NAME
 from indextables.spark.options import SourceOptions
 from indextables.spark.readwriter import PROVIDERS, bridge_of, is_classic, session_settings
-from indextables.sql.forms import Target
+from indextables.statements.forms import Target
 from indextables.storage import Store
 from indextables.table import Table
 

@@ -14,7 +14,7 @@ from sqlglot.errors import TokenError
 
 from indextables.predicate.spark_tokens import tokenize
 from indextables.spark.data_source import NAME
-from indextables.sql.calls import TEXT, Tokens
+from indextables.statements.calls import TEXT, Tokens
 
 ROOT = "."
 

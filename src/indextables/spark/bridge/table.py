@@ -24,7 +24,7 @@ from indextables.spark.bridge.write import Report, WriteBuilder
 from indextables.spark.search_mapping import with_mappings
 from indextables.spark.search_pushdown import INDEX_ALL, SCORE
 from indextables.split.mapping import MAPPING_PROPERTY
-from indextables.sql.calls import quoted
+from indextables.statements.calls import quoted
 
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
            (INDEX_ALL, "string", "All indexed columns of the row, to search in"),

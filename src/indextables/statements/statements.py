@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from indextables.errors import StatementSyntaxError
-from indextables.sql.forms import Failure, Target, Word, form, words_of
+from indextables.statements.forms import Failure, Target, Word, form, words_of
 
 __all__ = [
     "STATEMENTS",

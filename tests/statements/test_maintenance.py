@@ -20,9 +20,9 @@ from indextables.errors import (
     UnknownColumnError,
     UnsupportedPredicateError,
 )
-from indextables.sql.execute import Session, execute
-from indextables.sql.hosts import Answer, answer
-from indextables.sql.statements import Target, parse
+from indextables.statements.execute import Session, execute
+from indextables.statements.hosts import Answer, answer
+from indextables.statements.statements import Target, parse
 
 SCHEMA = pa.schema({"id": pa.int64(), "month": pa.int32(), "body": pa.string()})
 MONTHS = [1, 2, 9, 10, 11, 12]

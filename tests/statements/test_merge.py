@@ -21,9 +21,9 @@ from indextables.errors import (
 )
 from indextables.jobs.merge_splits import EMPTY, OPTIMAL, Merged
 from indextables.runner import LocalRunner
-from indextables.sql.execute import Session, execute
-from indextables.sql.merge import MERGE
-from indextables.sql.statements import MergeSplits, Target, parse
+from indextables.statements.execute import Session, execute
+from indextables.statements.merge import MERGE
+from indextables.statements.statements import MergeSplits, Target, parse
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("date", pa.date32()), ("hour", pa.int32()), ("message", pa.string())]

@@ -13,30 +13,32 @@ the best place that is exactly right:
 A snippet is a hidden column or a call of a function in the same way.
 
 Comparisons are pushed as well, so that splits are skipped, but the engine evaluates them again:
-only those are pushed that mean the same to both. Of NaN it has another opinion than Spark, so
-comparisons of floats are left to the scan.
+only those are pushed that mean the same to both.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from indextables.cli.sql_floats import mend_floats
-from indextables.cli.sql_functions import engine_sql
-from indextables.cli.sql_headers import name_columns
-from indextables.cli.sql_relations import (
+from indextables.errors import EmbeddedQueryError
+from indextables.plan.ranking import SCORE
+from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
+from indextables.predicate.spark_tokens import join_strings
+from indextables.query.dialect import EngineSql, SparkDialect, engine_sql
+from indextables.query.headers import name_columns
+from indextables.query.relations import (
     Relation,
     Sources,
     about,
-    is_ours,
     is_search,
     is_snippet,
     search_call,
@@ -45,7 +47,7 @@ from indextables.cli.sql_relations import (
     snippet_parts,
     unqualified,
 )
-from indextables.cli.sql_tree import (
+from indextables.query.tree import (
     conjuncts,
     hide,
     joins,
@@ -54,27 +56,25 @@ from indextables.cli.sql_tree import (
     searched_one,
     time_travel,
 )
-from indextables.errors import EmbeddedQueryError
-from indextables.plan.ranking import SCORE
-from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
-from indextables.predicate.spark_tokens import join_strings
-from indextables.sql.search_calls import SNIPPET
+from indextables.query.types import annotate
+from indextables.statements.search_calls import SNIPPET
 from indextables.table import Table
 
 SEARCH_FUNCTION = "indexquery"
 
 
-Opener = Callable[[tuple[str, ...], int | None, str | None], Table]
+Opener = Callable[[tuple[str, ...], int | None, str | None], Table | pa.Table]
 """Opens a table by the parts of its name, at a version or a time."""
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The query for the engine, its relations, and all names of columns that it mentions."""
+    """The query for the engine, and its relations."""
 
-    sql: str
+    engine: EngineSql
     relations: tuple[Relation, ...]
-    mentioned: frozenset[str]
+    foreign: dict[str, pa.Table]
+    """Relations that are not index tables."""
     searches_values: bool
     """Whether it calls functions that look into values which are no column of a table."""
 
@@ -89,13 +89,9 @@ def rewrite(sql: str, opener: Opener) -> Rewritten:
         if isinstance(scope.expression, exp.Select):
             work.visit(scope)
     work.rename(tree)
-    mentioned = frozenset(c.name.lower() for c in tree.find_all(exp.Column))
-    return Rewritten(
-        engine_sql(tree),
-        tuple(work.relations),
-        mentioned,
-        work.searches_values,
-    )
+    schemas = {relation.name: relation.schema for relation in work.relations}
+    annotate(tree, schemas | {name: rows.schema for name, rows in work.foreign.items()})
+    return Rewritten(engine_sql(tree), tuple(work.relations), work.foreign, work.searches_values)
 
 
 def _parsed(sql: str) -> Any:
@@ -103,8 +99,9 @@ def _parsed(sql: str) -> Any:
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         rewritten = rewrite_operators(sql)
-        tokens = join_strings(rewritten, Spark().tokenize(rewritten))
-        statements = [s for s in Spark().parser().parse(tokens, rewritten) if s is not None]
+        dialect = SparkDialect()
+        tokens = join_strings(rewritten, dialect.tokenize(rewritten))
+        statements = [s for s in dialect.parser().parse(tokens, rewritten) if s is not None]
     except SqlglotError as error:
         found: list[dict[str, Any]] = getattr(error, "errors", [])
         first = found[0] if found else {}
@@ -122,7 +119,9 @@ def _parsed(sql: str) -> Any:
 class _Rewriter:
     def __init__(self, opener: Opener, searches: list[tuple[str, str | None]]) -> None:
         self.opener = opener
+        self.opened: dict[tuple[Any, ...], Table | pa.Table] = {}
         self.relations: list[Relation] = []
+        self.foreign: dict[str, pa.Table] = {}
         self.searches = searches
         self.searches_values = False
         self.hidden = 0
@@ -138,33 +137,49 @@ class _Rewriter:
         self.place_scores(scope, sources)
         if complete:
             push_limit(select, sources)
-        mend_floats(scope, sources)
         hide(select, sources)
 
     # --- tables
 
     def sources(self, scope: Scope) -> Sources:
-        relations = {}
+        relations: dict[str, Relation] = {}
+        others: set[str] = set()
         for alias, source in scope.sources.items():
             # Tables of a query around this one are sources too, but not its own.
             if isinstance(source, exp.Table) and any(node is source for node in scope.tables):
-                relations[alias.lower()] = self.relation(source)
-        return Sources(relations, *joins(scope.expression))
+                rows = self.relation(source)
+                if isinstance(rows, Relation):
+                    relations[alias.lower()] = rows
+                else:
+                    others.update(name.lower() for name in rows.schema.names)
+        return Sources(relations, others, *joins(scope.expression))
 
-    def relation(self, node: Any) -> Relation:
+    def relation(self, node: Any) -> Relation | pa.Table:
         parts = tuple(part.name for part in node.parts)
         if not all(isinstance(part, exp.Identifier) for part in node.parts):
-            raise EmbeddedQueryError(f"'{node.sql('spark')}' is no table.")
-        version, at = time_travel(node)
-        relation = Relation(f"relation_{len(self.relations)}", self.opener(parts, version, at))
-        self.relations.append(relation)
+            raise EmbeddedQueryError(f"'{node.sql('spark')}' is not a table.")
+        table = self.open(parts, *time_travel(node))
+        name = f"relation_{len(self.relations) + len(self.foreign)}"
         if not node.alias:
             quoted = bool(node.this.args.get("quoted"))
             node.set("alias", exp.TableAlias(this=exp.to_identifier(parts[-1], quoted=quoted)))
-        node.set("this", exp.to_identifier(relation.name, quoted=True))
+        node.set("this", exp.to_identifier(name, quoted=True))
         for key in ("db", "catalog", "version"):
             node.set(key, None)
-        return relation
+        if isinstance(table, pa.Table):
+            self.foreign[name] = table
+            return table
+        self.relations.append(Relation(name, table))
+        return self.relations[-1]
+
+    def open(self, parts: tuple[str, ...], version: int | None, at: str | None) -> Any:
+        """A table, once for the whole query: all references to it see one version."""
+        key = (parts, version, at)
+        if key not in self.opened:
+            table = self.opener(parts, version, at)
+            # The caller may write to the table, which moves the handle, while rows are read.
+            self.opened[key] = copy.copy(table) if isinstance(table, Table) else table
+        return self.opened[key]
 
     # --- conditions and searches
 
@@ -182,7 +197,7 @@ class _Rewriter:
                 relation.searches.append(search_parts(call))
             else:
                 relation.conditions.append(unqualified(condition))
-            if is_ours(condition, relation):
+            if any(is_search(call) for call in condition.find_all(exp.Anonymous)):
                 condition.replace(exp.true())
         return complete
 
@@ -252,10 +267,13 @@ class _Rewriter:
     # --- names
 
     def rename(self, tree: Any) -> None:
-        """Names of columns in their exact spelling: the engine tells upper and lower case apart."""
+        """Names of columns in their exact spelling, by which results and types are found."""
         known: dict[str, set[str]] = {}
         for relation in self.relations:
             for name in relation.table.schema.names:
+                known.setdefault(name.lower(), set()).add(name)
+        for rows in self.foreign.values():
+            for name in rows.schema.names:
                 known.setdefault(name.lower(), set()).add(name)
         for node in tree.find_all(exp.Column, exp.Alias):
             identifier = node.args.get("alias" if isinstance(node, exp.Alias) else "this")

@@ -12,7 +12,7 @@ from indextables.log.avro_state import read_state_manifest
 from indextables.log.last_checkpoint import read_last_checkpoint
 from indextables.log.listing import LogListing, list_log
 from indextables.log.transaction_log import TransactionLog
-from indextables.sql.rows import columns
+from indextables.statements.rows import columns
 from indextables.storage import Store
 
 SCHEMA = columns(

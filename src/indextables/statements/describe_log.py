@@ -30,8 +30,8 @@ from indextables.log.files import adds_from_files
 from indextables.log.listing import LogListing, list_log
 from indextables.log.names import checkpoint_path, state_path, version_path
 from indextables.log.transaction_log import TransactionLog
-from indextables.sql.describe_state import newest_checkpoint
-from indextables.sql.redaction import redacted
+from indextables.statements.describe_state import newest_checkpoint
+from indextables.statements.redaction import redacted
 
 _TEXT, _LONG, _FLAG = pa.string(), pa.int64(), pa.bool_()
 _MAP = pa.map_(pa.string(), pa.string())

@@ -12,7 +12,7 @@ from indextables.log.actions import AddXRef, RemoveXRef
 from indextables.log.crossreferences import coverage
 from indextables.log.listing import list_log
 from indextables.log.transaction_log import TransactionLog
-from indextables.sql.rows import columns
+from indextables.statements.rows import columns
 
 XREFS = columns(
     xref_path=pa.string(),

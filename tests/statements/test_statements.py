@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import IndexTablesError, StatementSyntaxError
-from indextables.sql import statements as s
-from indextables.sql.forms import form, words_of
-from indextables.sql.statements import STATEMENTS, Target, parse
+from indextables.statements import statements as s
+from indextables.statements.forms import form, words_of
+from indextables.statements.statements import STATEMENTS, Target, parse
 
 DOCS = Target(name=("docs",))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from indextables.errors import ExpressionError
-from indextables.sql.forms import Word, words_of
+from indextables.statements.forms import Word, words_of
 
 _OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from indextables.errors import EmbeddedQueryError, SearchCallError
 from indextables.predicate.operators import ALL_FIELDS
-from indextables.sql.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
+from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
 from indextables.table import Table
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -42,6 +42,16 @@ class Relation:
     """How many of the best rows are wanted; all without it."""
 
     @property
+    def schema(self) -> pa.Schema:
+        """The columns that the engine sees."""
+        fields = [f.with_nullable(True) for f in self.table.schema]
+        fields += [pa.field(name, pa.bool_()) for name in self.masks]
+        fields += [pa.field(name, pa.string()) for name in self.snippets]
+        if self.score:
+            fields.append(pa.field(self.score, pa.float32()))
+        return pa.schema(fields)
+
+    @property
     def hidden(self) -> list[str]:
         """Columns that `*` does not show."""
         return [*self.masks, *self.snippets, *([self.score] if self.score else [])]
@@ -52,6 +62,8 @@ class Sources:
     """The tables of one SELECT by their lower-case alias."""
 
     relations: dict[str, Relation]
+    others: set[str]
+    """Columns of relations that are not index tables."""
     padded: set[str]
     visible: set[str]
 
@@ -62,6 +74,8 @@ class Sources:
         if column.table:
             relation = self.relations.get(column.table.lower())
             return relation if relation and _exact(column.name, relation) else None
+        if column.name.lower() in self.others:
+            return None
         found = [r for a, r in self.relations.items() if a in self.visible
                  and _exact(column.name, r)]  # fmt: skip
         return found[0] if len(found) == 1 else None
@@ -174,25 +188,9 @@ def _comparable(column: Any, values: list[Any], sources: Sources) -> Relation | 
     return relation
 
 
-def is_ours(condition: Any, relation: Relation) -> bool:
-    """Whether only the scan may decide a condition that is about a relation.
-
-    The engine knows no search, and Arrow, to which it hands comparisons, finds no NaN.
-    """
-    return any(is_search(call) for call in condition.find_all(exp.Anonymous)) or any(
-        pa.types.is_floating(_type(column, relation)) for column in condition.find_all(exp.Column)
-    )
-
-
 def _type(column: Any, relation: Relation) -> pa.DataType:
     kind: pa.DataType = relation.table.schema.field(_exact(column.name, relation) or "").type
     return kind
-
-
-def column_type_of(column: Any, sources: Sources) -> pa.DataType | None:
-    """The type of a column of a table, None for one that a query made."""
-    relation = sources.owner(column)
-    return None if relation is None else _type(column, relation)
 
 
 def unqualified(node: Any) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from indextables.config import Config
-from indextables.sql.hosts import DRIVER, Hosts
-from indextables.sql.redaction import redacted
+from indextables.statements.hosts import DRIVER, Hosts
+from indextables.statements.redaction import redacted
 
 SCHEMA = pa.schema(
     [

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from indextables.errors import LogError, StorageError
 from indextables.log.cache import CacheStats
-from indextables.sql import (
+from indextables.statements import (
     caches,
     crossreferences,
     describe_log,
@@ -22,9 +22,9 @@ from indextables.sql import (
     maintenance,
     merge,
 )
-from indextables.sql import statements as s
-from indextables.sql.rows import columns
-from indextables.sql.session import Session
+from indextables.statements import statements as s
+from indextables.statements.rows import columns
+from indextables.statements.session import Session
 
 __all__ = ["Session", "execute"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from indextables.config import Config
 from indextables.errors import QuerySyntaxError, SearchCallError
-from indextables.sql.search_calls import Row, needs_row, prepare
+from indextables.statements.search_calls import Row, needs_row, prepare
 
 PREPARED = {
     "content indexquery 'spark'": "indexquery(content , 'spark')",

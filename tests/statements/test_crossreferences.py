@@ -21,9 +21,9 @@ from indextables.errors import (
 from indextables.log.actions import Remove
 from indextables.log.transaction import Operation, Transaction
 from indextables.runner import LocalRunner
-from indextables.sql import statements as s
-from indextables.sql.execute import Session, execute
-from indextables.sql.statements import Target, may_be_ours, parse
+from indextables.statements import statements as s
+from indextables.statements.execute import Session, execute
+from indextables.statements.statements import Target, may_be_ours, parse
 
 DOCS = Target(name=("docs",))
 

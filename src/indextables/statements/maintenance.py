@@ -16,9 +16,9 @@ from indextables.jobs.commit_write import Written
 from indextables.jobs.repair import repair_log
 from indextables.log.names import LOG_DIRECTORY
 from indextables.plan.column_names import names_in
-from indextables.sql import statements as s
-from indextables.sql.rows import columns
-from indextables.sql.session import Session
+from indextables.statements import statements as s
+from indextables.statements.rows import columns
+from indextables.statements.session import Session
 from indextables.table import Table
 
 PURGE = columns(

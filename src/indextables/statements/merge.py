@@ -10,9 +10,9 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import StatementError
 from indextables.jobs.merge_splits import EMPTY, Merged, MergeLimits
-from indextables.sql.rows import columns
-from indextables.sql.session import Session
-from indextables.sql.statements import MergeSplits
+from indextables.statements.rows import columns
+from indextables.statements.session import Session
+from indextables.statements.statements import MergeSplits
 from indextables.table import Table
 
 MERGE = columns(

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from indextables.cli.sql_relations import Relation, Sources
 from indextables.errors import EmbeddedQueryError
+from indextables.query.relations import Relation, Sources
 
 
 def joins(select: Any) -> tuple[set[str], set[str]]:

@@ -31,7 +31,7 @@ from indextables.predicate.names import split_path
 from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import join_strings, tokenize
-from indextables.sql.calls import TEXT, Tokens, literal, quoted
+from indextables.statements.calls import TEXT, Tokens, literal, quoted
 
 ONE_COLUMN = ("indexquery", "tantivy4spark_indexquery")
 ALL_COLUMNS = ("indexqueryall", "tantivy4spark_indexqueryall")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from indextables.config import Config
 from indextables.runner import Runner
-from indextables.sql.forms import Target
-from indextables.sql.hosts import Hosts, ThisProcess
+from indextables.statements.forms import Target
+from indextables.statements.hosts import Hosts, ThisProcess
 from indextables.storage import Store, open_store
 from indextables.table import Table
 

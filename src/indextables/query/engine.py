@@ -1,7 +1,8 @@
-"""Queries without Spark: DataFusion reads relations that are scans of index tables.
+"""Queries without Spark: DuckDB reads relations that are scans of index tables.
 
-DataFusion is here already, it decodes the log's Avro files. To it a relation is a data set of
-Arrow: it says which columns it wants and which rows, as often as it likes.
+To DuckDB a relation is a data set of Arrow: it says which columns it wants and which rows, as often
+as it likes. A query has a database of its own, in memory, without files, network, extensions or
+settings; all that it can reach are its relations.
 """
 
 from __future__ import annotations
@@ -10,73 +11,101 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from indextables.cli.sql_functions import BOUNDED
-from indextables.cli.sql_relations import Relation, search_call
-from indextables.cli.sql_rewrite import SEARCH_FUNCTION, Opener, Rewritten, rewrite
 from indextables.errors import EmbeddedQueryError, IndexTablesError, SearchCallError
 from indextables.predicate import Search
 from indextables.predicate.sql_text import parse_predicate
+from indextables.query.functions import register_functions
+from indextables.query.relations import Relation, search_call
+from indextables.query.rewrite import Opener, Rewritten, rewrite
 from indextables.split.flat import columns_needed, search_rows
 from indextables.split.snippet import snippet
-from indextables.sql.search_calls import SNIPPET
+from indextables.table.expressions import columns_of
 
-_MOST_MADE = 256 << 20
+_SETTINGS = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "memory_limit": "50%",
+}
+_BATCH = 8_192
 
 
 def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
-    """The rows of a query, as a stream."""
-    import datafusion
+    """The rows of a query in Spark's SQL, as a stream.
 
+    Every table is opened once, before the first row is read.
+    """
     query = rewrite(sql, opener)
-    context = datafusion.SessionContext()
     failures: list[IndexTablesError] = []
-    for relation in query.relations:
-        context.register_dataset(relation.name, _Relation(relation, query, failures))
-    context.register_udf(_bounded(datafusion, failures))
-    if query.searches_values:
-        for function in _functions_of_values(datafusion, failures):
-            context.register_udf(function)
+    connection = _connected()
     try:
-        stream = context.sql(query.sql).execute_stream()
-        first = next(iter(stream), None)
+        reader = _executed(connection, query, failures)
+        first = next(reader, None)
     except Exception as error:
+        connection.close()
         raise _explained(error, failures) from None
-    if first is None:
-        schema = context.sql(query.sql).schema()
-        return pa.RecordBatchReader.from_batches(schema, [])
-    batch = first.to_pyarrow()
 
     def batches() -> Iterator[pa.RecordBatch]:
-        yield batch
         try:
-            for more in stream:
-                yield more.to_pyarrow()
+            if first is not None:
+                yield first
+            yield from reader
         except Exception as error:
             raise _explained(error, failures) from None
+        finally:
+            connection.close()
 
-    return pa.RecordBatchReader.from_batches(batch.schema, batches())
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _connected() -> Any:
+    import duckdb
+
+    return duckdb.connect(":memory:", config=dict(_SETTINGS))
+
+
+def _executed(connection: Any, query: Rewritten, failures: list[IndexTablesError]) -> Any:
+    for relation in query.relations:
+        connection.register(relation.name, _Relation(relation, failures))
+    for name, rows in query.foreign.items():
+        connection.register(name, rows)
+    register_functions(connection, query, failures)
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET lock_configuration = true")
+    result = connection.sql(query.engine.sql)
+    # A sum of integers is wider here than in Spark, which has no such type.
+    if any(str(kind) == "HUGEINT" for kind in result.types):
+        columns = (
+            f"CAST(#{at} AS BIGINT) AS {_quoted(name)}" if str(kind) == "HUGEINT" else f"#{at}"
+            for at, (name, kind) in enumerate(zip(result.columns, result.types, strict=True), 1)
+        )
+        result = result.project(", ".join(columns))
+    return result.to_arrow_reader(_BATCH)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _explained(error: Exception, failures: list[IndexTablesError]) -> IndexTablesError:
     """Our own error where there was one, otherwise what the engine says."""
     if failures:
         return failures[0]
-    reason = " ".join(str(error).split()).removeprefix("DataFusion error: ")
+    if isinstance(error, IndexTablesError):
+        return error
+    reason = " ".join(str(error).split("LINE 1:")[0].split())
     return EmbeddedQueryError(f"The query engine says: {reason}")
 
 
 class _Relation(ds.Dataset):
-    """A relation as the engine sees it. It has one fragment, itself."""
+    """A relation as the engine sees it."""
 
-    def __init__(
-        self, relation: Relation, query: Rewritten, failures: list[IndexTablesError]
-    ) -> None:
+    def __init__(self, relation: Relation, failures: list[IndexTablesError]) -> None:
         # The base class is a handle on a data set of Arrow's own, which this is not.
         self.relation = relation
-        self.mentioned = query.mentioned
         self.failures = failures
         self.columns = relation.table.schema
         self.masks = {name: _parsed(text, self.columns) for name, text in relation.masks.items()}
@@ -87,25 +116,18 @@ class _Relation(ds.Dataset):
 
     @property
     def schema(self) -> pa.Schema:
-        fields = [f.with_nullable(True) for f in self.columns]
-        fields += [pa.field(name, pa.bool_()) for name in self.relation.masks]
-        fields += [pa.field(name, pa.string()) for name in self.relation.snippets]
-        if self.relation.score:
-            fields.append(pa.field(self.relation.score, pa.float32()))
-        return pa.schema(fields)
-
-    def get_fragments(self, filter: Any = None) -> Iterator[Any]:  # noqa: A002, ARG002
-        return iter([self])
+        return self.relation.schema
 
     def scanner(  # type: ignore[override]
         self,
-        schema: Any = None,  # noqa: ARG002
         *,
         columns: list[str] | None = None,
         filter: Any = None,  # noqa: A002
         **_: Any,
-    ) -> _Scan:
-        return _Scan(self, columns if columns is not None else self.schema.names, filter)
+    ) -> ds.Scanner:
+        scan = _Scan(self, columns if columns is not None else self.schema.names, filter)
+        reader = pa.RecordBatchReader.from_batches(scan.projected_schema, scan.to_batches())
+        return ds.Scanner.from_batches(reader)
 
 
 class _Scan:
@@ -114,9 +136,7 @@ class _Scan:
     def __init__(self, relation: _Relation, columns: list[str], condition: Any) -> None:
         self.relation = relation
         self.columns = columns
-        # A condition that the engine could decide itself comes as a value.
-        known = isinstance(condition, pa.Scalar)
-        self.condition = pc.scalar(bool(condition.as_py())) if known else condition
+        self.condition = condition
 
     @property
     def projected_schema(self) -> pa.Schema:
@@ -156,10 +176,10 @@ class _Scan:
 
     def _needed(self) -> list[str]:
         """Columns to read: the wanted ones, those of conditions, those that searches look at."""
-        schema, mentioned = self.relation.columns, self.relation.mentioned
+        schema = self.relation.columns
         wanted = set(self.columns)
         if self.condition is not None:
-            wanted.update(name for name in schema.names if name.lower() in mentioned)
+            wanted.update(columns_of(self.condition, self.relation.schema))
         if self.relation.masks:
             mapping = self.relation.relation.table.view.shown.mapping
             for search in self.relation.masks.values():
@@ -188,14 +208,17 @@ class _Scan:
         return rows
 
     def _shown(self) -> list[str]:
-        """Snippets that this pass has to make. The engine pushes no condition about one."""
-        return [name for name in self.relation.snippets if name in self.columns]
+        """Snippets that this pass has to make, to return or to filter by."""
+        named = set(self.columns)
+        if self.condition is not None:
+            named.update(columns_of(self.condition, self.relation.schema))
+        return [name for name in self.relation.snippets if name in named]
 
 
 def _parsed(text: str, schema: pa.Schema) -> Search:
     search = parse_predicate(text, schema)
     if not isinstance(search, Search):
-        raise EmbeddedQueryError(f"{text} is no search.")
+        raise EmbeddedQueryError(f"{text} is not a search.")
     return search
 
 
@@ -211,45 +234,3 @@ def _text_column(column: str, schema: pa.Schema) -> str:
     if not pa.types.is_string(kind):
         raise SearchCallError("snippet", f"shows words of a text, but '{name}' is {kind}.")
     return name
-
-
-def _bounded(datafusion: Any, failures: list[IndexTablesError]) -> Any:
-    """Refuse numbers by which the engine would make more bytes than a batch may have."""
-
-    def call(counts: Any, widths: Any, starts: Any) -> Any:
-        each = pc.multiply(
-            pc.abs(pc.subtract(pc.cast(counts, pa.float64()), pc.cast(starts, pa.float64()))),
-            pc.cast(widths, pa.float64()),
-        )
-        made = pc.sum(each).as_py() or 0
-        if made > _MOST_MADE:
-            failures.append(
-                EmbeddedQueryError(
-                    f"A function of the query would make {made:,.0f} bytes at once. Make texts, "
-                    "lists and series shorter, or take fewer rows."
-                )
-            )
-            raise failures[-1]
-        return counts
-
-    return datafusion.udf(call, [pa.int64()] * 3, pa.int64(), "stable", BOUNDED)
-
-
-def _functions_of_values(datafusion: Any, failures: list[IndexTablesError]) -> list[Any]:
-    """The functions that look into texts which are no column of a table."""
-    from indextables.spark import search_udf
-
-    def function(name: str, work: Any, result: pa.DataType) -> Any:
-        def call(texts: Any, query: Any) -> Any:
-            try:
-                return work(texts, query)
-            except IndexTablesError as error:
-                failures.append(error)
-                raise
-
-        return datafusion.udf(call, [pa.string(), pa.string()], result, "stable", name)
-
-    return [
-        function(SEARCH_FUNCTION, search_udf.indexquery, pa.bool_()),
-        function(SNIPPET, search_udf.snippet, pa.string()),
-    ]
