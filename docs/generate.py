@@ -117,7 +117,7 @@ examples are one session: each uses what those before it made.
 """
 
 _PYTHON_NAMES = {
-    indextables: ("Table", "enable", "session", "indexquery", "indexqueryall", "snippet"),
+    indextables: ("Table", "sql", "enable", "session", "indexquery", "indexqueryall", "snippet"),
     ariadne: ("Index", "join", "IndexCatalog", "IndexSummary", "UpdateResult", "Located", "Step"),
 }
 _PYTHON_SECTIONS = {ariadne: _ARIADNE}

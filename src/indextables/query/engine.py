@@ -7,7 +7,8 @@ settings; all that it can reach are its relations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +49,7 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
         connection.close()
         raise _explained(error, failures) from None
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def batches() -> Generator[pa.RecordBatch, None, None]:
         try:
             if first is not None:
                 yield first
@@ -58,7 +59,11 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
         finally:
             connection.close()
 
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+    rows = batches()
+    stream = pa.RecordBatchReader.from_batches(reader.schema, rows)
+    # A stream that nobody reads to its end is closed with the program at the latest.
+    weakref.finalize(stream, rows.close)
+    return stream
 
 
 def _connected() -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,8 +17,9 @@ from indextables.config import Config
 from indextables.errors import EmbeddedQueryError, IndexTablesError
 from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
-from indextables.query.dialect import BOUNDED, DOUBLE_TEXT, Division
+from indextables.query.numbers import DOUBLE_TEXT, FLOAT_TEXT, Division
 from indextables.query.rewrite import SEARCH_FUNCTION, Rewritten
+from indextables.query.texts import BOUNDED
 from indextables.split.flat import search_rows
 from indextables.split.mapping_options import build_mapping
 from indextables.split.snippet import snippet
@@ -46,6 +48,7 @@ def register_functions(connection: Any, query: Rewritten, failures: list[IndexTa
 
     register(BOUNDED, _bounded, ["BIGINT"] * 3, "BIGINT")
     register(DOUBLE_TEXT, _double_texts, ["DOUBLE"], "VARCHAR")
+    register(FLOAT_TEXT, _float_texts, ["DOUBLE"], "VARCHAR")
     for division in query.engine.divisions:
         operands = [f"DECIMAL(38, {division.left})", f"DECIMAL(38, {division.right})"]
         result = f"DECIMAL({division.precision}, {division.scale})"
@@ -107,6 +110,12 @@ def double_text(value: float) -> str:
 def _double_texts(values: Any) -> Any:
     texts = [None if value is None else double_text(value) for value in values.to_pylist()]
     return pa.array(texts, pa.string())
+
+
+def _float_texts(values: Any) -> Any:
+    # As few digits as tell it from other floats of 32 bits.
+    shortest = [None if v is None else float(str(np.float32(v))) for v in values.to_pylist()]
+    return _double_texts(pa.array(shortest, pa.float64()))
 
 
 # A value that is not a column of an index table is searched as a column of a new one would be.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -70,6 +71,9 @@ def _relation(name: str, table: Any) -> Table | pa.Table:
         return copy.copy(table)
     if isinstance(table, pa.Table):
         return table
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(table, pandas.DataFrame):
+        return pa.Table.from_pandas(table, preserve_index=False)
     try:
         return pa.table(table)
     except (TypeError, ValueError, pa.ArrowException) as error:

@@ -110,8 +110,9 @@ def _parsed(sql: str) -> Any:
         raise EmbeddedQueryError(f"Cannot read the query: {where}{reason}") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise EmbeddedQueryError(
-            "Give one query, or one statement of IndexTables such as MERGE SPLITS. Rows are "
-            "written with `indextables import`, tables described with `indextables describe`."
+            "This is not one query, a SELECT. Rows are written with Table.append or `indextables "
+            "import`; statements such as MERGE SPLITS are run by `indextables sql`, or are methods "
+            "of Table."
         )
     return statements[0]
 

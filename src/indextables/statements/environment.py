@@ -22,8 +22,8 @@ SCHEMA = pa.schema(
 )
 
 _LIBRARIES = (
-    "indextables", "pyarrow", "tantivy", "obstore", "datafusion", "fastavro", "numpy", "sqlglot",
-    "pyspark",
+    "indextables", "pyarrow", "tantivy", "obstore", "datafusion", "duckdb", "fastavro", "numpy",
+    "sqlglot", "pyspark",
 )  # fmt: skip
 
 

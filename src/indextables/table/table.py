@@ -492,7 +492,8 @@ class Table:
         """
         import indextables
 
-        return indextables.sql(query, this=self, **tables)
+        rows: pa.Table = indextables.sql(query, this=self, **tables)
+        return rows
 
     def count(self, *, where: Where | None = None, timezone: str = "UTC") -> int:
         """How many rows meet a condition; from the log alone where it knows."""
