@@ -424,6 +424,8 @@ def test_with_rollup_adds_its_totals(moments):
         ("SELECT date_format(at, text) FROM t", "in quotes"),
         ("SELECT id FROM t TABLESAMPLE (1 ROWS)", "LIMIT"),
         ("SELECT range(id) FROM t", "range is not known"),
+        ("SELECT e FROM t LATERAL VIEW OUTER explode(tags) x AS e", "OUTER is not known"),
+        ("SELECT explode_outer(tags) FROM t", "explode_outer is not known"),
         ("SELECT format_string('%999999999d', id) FROM t", "format_string is not known"),
     ],
 )

@@ -25,6 +25,8 @@ def translated_text(node: Any) -> Any:
             return _with_escape(node)
         case exp.Substring():
             return _substring(node)
+        case exp.SubstringIndex():
+            return _substring_index(node.this, node.args["delimiter"], node.args["count"])
         case exp.Left() | exp.Right():
             node.set("expression", _not_negative(node.expression))
             return node
@@ -92,6 +94,25 @@ def _substring(node: Any) -> Any:
     if length is not None:
         node.set("length", _not_negative(length))
     return node
+
+
+def _substring_index(text: Any, delimiter: Any, count: Any) -> Any:
+    """All before a delimiter, counted from the start, or behind one, counted from the end."""
+    zero = exp.Literal.number(0)
+
+    def joined(first: Any, last: Any) -> Any:
+        parts = exp.Anonymous(this="STR_SPLIT", expressions=[text.copy(), delimiter.copy()])
+        chosen = exp.Anonymous(this="LIST_SLICE", expressions=[parts, first, last])
+        return exp.Anonymous(this="ARRAY_TO_STRING", expressions=[chosen, delimiter.copy()])
+
+    before = joined(exp.Literal.number(1), count.copy())
+    behind = joined(count.copy(), exp.Literal.number(-1))
+    return (
+        exp.Case()
+        .when(exp.GT(this=count.copy(), expression=zero.copy()), before)
+        .when(exp.LT(this=count.copy(), expression=zero.copy()), behind)
+        .else_(exp.Left(this=text.copy(), expression=zero))
+    )
 
 
 def _not_negative(number: Any) -> Any:
