@@ -36,7 +36,7 @@ KNOWN = [
     "SELECT substring_index(s, ' ', 1) AS a, substring_index(s, 'o', -1) AS b, "
     "substring_index(s, 'o', 5) AS c, substring_index(s, 'o', -5) AS e, "
     "substring_index(s, 'x', 0) AS f FROM one",
-    "SELECT any(flag) AS a, CAST(CAST(x AS FLOAT) AS STRING) AS b FROM one GROUP BY x",
+    "SELECT any(flag) AS a, max(CAST(CAST(x AS FLOAT) AS STRING)) AS b FROM one GROUP BY id",
     "SELECT lpad(s, 3, 'xy') AS a, rpad(s, 6, 'xy') AS b, repeat(s, 2) AS c FROM one",
     "SELECT x, count(*) AS n, min(x) AS a, max(x) AS b FROM one GROUP BY x",
     "SELECT sum(n) AS a, sum(b) AS c, sum(d) AS e, sum(x) AS f, sum(id) + 1 AS h FROM one",
