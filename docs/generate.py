@@ -18,8 +18,8 @@ from indextables import ariadne
 from indextables.config import FAMILIES, KEYS
 from indextables.log.conflicts import MATRIX, Change, Rule
 from indextables.log.transaction import Operation
-from indextables.sql.forms import form
-from indextables.sql.statements import STATEMENTS
+from indextables.statements.forms import form
+from indextables.statements.statements import STATEMENTS
 
 HERE = Path(__file__).parent
 
@@ -120,6 +120,7 @@ _PYTHON_NAMES = {
     indextables: (
         "Table",
         "write_table",
+        "sql",
         "enable",
         "session",
         "indexquery",
@@ -154,7 +155,7 @@ def python_page() -> str:
 
 _STATEMENTS = """# Statements
 
-Generated from `src/indextables/sql/statements.py` by `make docs`; do not edit.
+Generated from `src/indextables/statements/statements.py` by `make docs`; do not edit.
 
 Statements of our own, for `spark.sql(…)` and `indextables sql`. Keywords are case-insensitive, and
 `TANTIVY4SPARK` may stand for `INDEXTABLES`. A table is a quoted path (`'s3://bucket/docs'`) or a

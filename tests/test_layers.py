@@ -17,7 +17,7 @@ PACKAGE = Path(indextables.__file__).parent
 # From the ground up. A part may import itself and what stands before it.
 LAYERS = [
     "errors", "config", "runner", "schema", "bloom", "storage", "predicate", "log", "split", "xref",
-    "plan", "jobs", "table", "sql", "spark", "ariadne", "cli", "demo", "__init__",
+    "plan", "jobs", "table", "statements", "query", "spark", "ariadne", "cli", "demo", "__init__",
 ]  # fmt: skip
 
 # The same inside a package that has packages of its own.

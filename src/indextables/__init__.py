@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from indextables.jobs.repair import Repaired
     from indextables.jobs.truncate_history import Truncated
     from indextables.jobs.verify import Check
+    from indextables.query import sql
     from indextables.spark.functions import indexquery, indexqueryall, snippet
     from indextables.spark.session import enable, session
     from indextables.table import Table, write_table
@@ -48,6 +49,7 @@ __all__ = [
     "indexqueryall",
     "session",
     "snippet",
+    "sql",
     "write_table",
 ]
 
@@ -67,6 +69,7 @@ _LAZY = {
     "indexqueryall": "indextables.spark.functions",
     "session": "indextables.spark.session",
     "snippet": "indextables.spark.functions",
+    "sql": "indextables.query",
     "write_table": "indextables.table",
 }
 

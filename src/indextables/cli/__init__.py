@@ -3,8 +3,8 @@
 The commands are in `reading`, `writing` and `upkeep`; `app` lists them. What they share: `settings`
 (common options, errors as sentences with a remedy for the shell), `options`, `output` and `cells`
 (rows for a terminal, a pipe or a program), `source_files`, `sources`, `importing`, `sinks` (files
-that rows come from and go to), `statements` (our statements), `sql_engine` (queries) and `report`
-(the page about a table).
+that rows come from and go to), `statements` (our statements), and `report` (the page about a
+table). Queries are answered by `indextables.query`.
 """
 
 from __future__ import annotations

@@ -114,9 +114,9 @@ def _sql(
     looks back in time.
     """
     from indextables.cli.output import show_rows
-    from indextables.cli.sql_engine import run_query
     from indextables.cli.statements import Tables, run_statement
-    from indextables.sql.statements import parse
+    from indextables.query import run_query
+    from indextables.statements.statements import parse
 
     text = sys.stdin.read() if query == "-" else query
     tables = Tables(settings, pairs(table or (), "--table"))
@@ -183,7 +183,7 @@ def _describe(
 
 def _properties(configuration: Any) -> dict[str, str]:
     """What a person set; the mapping and its registry are shown as columns."""
-    from indextables.sql.redaction import redacted
+    from indextables.statements.redaction import redacted
 
     return {
         name: value

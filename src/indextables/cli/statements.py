@@ -12,10 +12,10 @@ from indextables.cli.output import show_facts, show_rows
 from indextables.cli.settings import Settings, fail
 from indextables.config import Config
 from indextables.errors import StatementError
-from indextables.sql.execute import execute
-from indextables.sql.forms import Target
-from indextables.sql.session import Session
-from indextables.sql.statements import Statement
+from indextables.statements.execute import execute
+from indextables.statements.forms import Target
+from indextables.statements.session import Session
+from indextables.statements.statements import Statement
 from indextables.storage import open_store
 from indextables.table import Table
 

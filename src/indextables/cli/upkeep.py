@@ -17,7 +17,7 @@ from indextables.cli.settings import Settings, command
 from indextables.errors import ConfigError, SourceFileError
 
 if TYPE_CHECKING:
-    from indextables.sql.statements import Statement
+    from indextables.statements.statements import Statement
 
 _PANEL = "Upkeep"
 
@@ -56,7 +56,7 @@ def _merge(
     ] = None,
 ) -> None:
     """Merge small splits into large ones."""
-    from indextables.sql import statements as s
+    from indextables.statements import statements as s
 
     statement = s.MergeSplits(
         table=s.Target(path=table),
@@ -77,7 +77,7 @@ def _xref(
     dry_run: o.DryRun = False,
 ) -> None:
     """Build the cross-references that tell a search which splits can match."""
-    from indextables.sql import statements as s
+    from indextables.statements import statements as s
 
     statement = s.IndexCrossReferences(
         table=s.Target(path=table), where=where, force_rebuild=force_rebuild, dry_run=dry_run
@@ -98,7 +98,7 @@ def _purge(
     dry_run: o.DryRun = False,
 ) -> None:
     """Delete splits that no retained version names, and expired log files."""
-    from indextables.sql import statements as s
+    from indextables.statements import statements as s
 
     statement = s.Purge(
         table=s.Target(path=table),
@@ -111,7 +111,7 @@ def _purge(
 
 def _verify(settings: Settings, table: o.TableUri) -> None:
     """Check a table: log, files, checksums, indexes, rows. Exit code 1 if something is wrong."""
-    from indextables.sql import statements as s
+    from indextables.statements import statements as s
 
     _run(s.Verify(table=s.Target(path=table)), settings)
 
@@ -120,7 +120,7 @@ def _restore(
     settings: Settings, table: o.TableUri, version: _Version = None, as_of: o.AsOf = None
 ) -> None:
     """Make a table what it was at a version or a time, as a new version."""
-    from indextables.sql import statements as s
+    from indextables.statements import statements as s
 
     if (version is None) == (as_of is None):
         raise ConfigError("Say either --version or --as-of to restore.")
@@ -131,7 +131,7 @@ def _restore(
 
 def _checkpoint(settings: Settings, table: o.TableUri) -> None:
     """Write a checkpoint, so that opening the table reads one file instead of many."""
-    from indextables.sql import statements as s
+    from indextables.statements import statements as s
 
     _run(s.Checkpoint(table=s.Target(path=table)), settings)
 

@@ -1,4 +1,4 @@
-"""The command line: files beside the table, and queries of its embedded engine."""
+"""Files beside the table, and queries without Spark."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ class SourceFileError(IndexTablesError, ValueError):
 
 
 class EmbeddedQueryError(QueryError):
-    """A query that the embedded engine of the command line cannot answer."""
+    """A query that is wrong, or that needs Spark."""

@@ -24,7 +24,7 @@ from indextables.predicate.operators import ALL_FIELDS
 from indextables.predicate.render import quoted_name
 from indextables.predicate.search_syntax import parse_search
 from indextables.spark.bridge.sessions import active_context, bridge_of, has_function
-from indextables.sql.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET, named_columns
+from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -138,7 +138,7 @@ def _udf(name: str) -> Callable[..., Column]:
     """The UDF of a name, the same one as long as its Spark context lives: equal plans are equal."""
     from pyspark.sql.pandas.functions import arrow_udf
 
-    from indextables.sql import search_functions
+    from indextables.statements import search_functions
 
     types = {"indexquery": "boolean", "indexqueryall": "boolean", "snippet": "string"}
     context = active_context()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from indextables.sql.forms import words_of
-from indextables.sql.search_calls import Arguments
+from indextables.statements.forms import words_of
+from indextables.statements.search_calls import Arguments
 
 
 def with_name(

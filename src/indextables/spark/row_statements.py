@@ -37,9 +37,9 @@ from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
 from indextables.spark.struct_fields import Place, new_value, place_of
-from indextables.sql.assigned import Assigned, split_assignments
-from indextables.sql.forms import words_of
-from indextables.sql.statements import DeleteRows, UpdateRows
+from indextables.statements.assigned import Assigned, split_assignments
+from indextables.statements.forms import words_of
+from indextables.statements.statements import DeleteRows, UpdateRows
 from indextables.table import Table
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from indextables.config import Config
 from indextables.schema import from_json, refuse_hidden, to_json
 from indextables.split.mapping import FieldMapping, Mapping
 from indextables.split.mapping_options import build_mapping
-from indextables.sql.search_functions import unique_names
+from indextables.statements.search_functions import unique_names
 
 MAPPING_KEY = "indextables.mapping"
 """The key of a mapping in the metadata of a column of a DataFrame."""

@@ -41,14 +41,14 @@ from indextables.spark.statements import (
     has_search,
     without_analysis_log,
 )
-from indextables.sql.search_calls import Arguments, Row, needs_row, prepare
-from indextables.sql.statements import (
+from indextables.statements.search_calls import Arguments, Row, needs_row, prepare
+from indextables.statements.statements import (
     DeleteRows,
     UpdateRows,
     may_be_ours,
     parse,
 )
-from indextables.sql.time_travel import rooted
+from indextables.statements.time_travel import rooted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -15,8 +15,14 @@ from indextables.plan.access import TableAccess
 from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions
 from indextables.predicate.render import quoted_name
 from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
-from indextables.sql.forms import Target
-from indextables.sql.statements import DeleteRows, DropPartitions, Restore, Statement, UpdateRows
+from indextables.statements.forms import Target
+from indextables.statements.statements import (
+    DeleteRows,
+    DropPartitions,
+    Restore,
+    Statement,
+    UpdateRows,
+)
 from indextables.storage import Store
 from indextables.table import Table
 
@@ -100,7 +106,7 @@ def change_rows(
     from pyspark.errors import AnalysisException, ParseException
 
     from indextables.spark import row_statements
-    from indextables.sql.maintenance import changed
+    from indextables.statements.maintenance import changed
 
     try:
         access = access_to(spark, statement.table)
@@ -147,7 +153,7 @@ def execute_statement(spark: SparkSession, statement: Statement) -> DataFrame:
     """Execute a statement of ours; the rows that it returns."""
     from indextables.spark.bridge.hosts import SparkHosts
     from indextables.spark.runner import SparkRunner
-    from indextables.sql.execute import Session, execute
+    from indextables.statements.execute import Session, execute
 
     session = Session(
         resolve=functools.partial(open_target, spark),

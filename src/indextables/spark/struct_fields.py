@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import ExpressionError, UnknownColumnError
-from indextables.sql.calls import literal, quoted
+from indextables.statements.calls import literal, quoted
 
 Place = tuple[str, ...]
 """A column, or the path of a field below it."""

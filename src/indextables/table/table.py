@@ -469,6 +469,32 @@ class Table:
         renamed = [*needed, SCORE, *(f"_snippet_{name}" for name in snippets)]
         return names.shown_rows(marked).rename_columns(renamed).select(result)
 
+    def sql(self, query: str, /, **tables: Any) -> pa.Table:
+        """Run a query in Spark's SQL over this table, without Spark. It is called `this` there.
+
+        Args:
+            query: One SELECT; `indextables.sql` says what it may have.
+            tables: Further tables by name, to join.
+
+        Returns:
+            The rows, as an Arrow table.
+
+        Raises:
+            EmbeddedQueryError: The query is wrong, or has something that only Spark has.
+            QueryError: A search in it is wrong.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"n": [1, 2, 3], "body": ["red fox", "lazy dog", "fox and dog"]})
+        >>> table = Table.create("memory://table-sql-example", data=rows)
+        >>> table.sql("SELECT max(n) AS most FROM this WHERE body indexquery 'fox'").to_pylist()
+        [{'most': 3}]
+        """
+        import indextables
+
+        rows: pa.Table = indextables.sql(query, this=self, **tables)
+        return rows
+
     def count(self, *, where: Where | None = None, timezone: str = "UTC") -> int:
         """How many rows meet a condition; from the log alone where it knows."""
         if isinstance(where, pc.Expression):

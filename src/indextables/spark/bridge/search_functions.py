@@ -14,7 +14,7 @@ from indextables.spark.bridge.scan import Node, parse_tree
 from indextables.spark.schemas import MAPPING_KEY as KEY
 from indextables.spark.schemas import mapping_in
 from indextables.split.mapping import FieldMapping
-from indextables.sql.search_functions import Searched, unique_names
+from indextables.statements.search_functions import Searched, unique_names
 
 _DESCRIPTION = "A search of indextables."
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."

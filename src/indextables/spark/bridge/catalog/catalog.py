@@ -39,7 +39,7 @@ from indextables.spark.bridge.catalog.table_info import (
 )
 from indextables.spark.bridge.jvm import V2, JavaObject, implements, kept
 from indextables.spark.bridge.sessions import session_settings
-from indextables.sql.time_travel import ROOT
+from indextables.statements.time_travel import ROOT
 from indextables.storage import Store, open_store
 
 Place = str

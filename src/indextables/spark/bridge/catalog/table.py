@@ -22,7 +22,7 @@ from indextables.spark.bridge.scan import ScanBuilder, condition
 from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
 from indextables.spark.schemas import with_mappings
 from indextables.split.mapping import MAPPING_PROPERTY
-from indextables.sql.calls import quoted
+from indextables.statements.calls import quoted
 
 _CONSTRAINTS = V2 + "catalog.constraints."
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from indextables.errors import IndexTablesError
 from indextables.spark.bridge.jvm import callbacks
-from indextables.sql.calls import quoted
+from indextables.statements.calls import quoted
 
 logger = logging.getLogger(__name__)
 

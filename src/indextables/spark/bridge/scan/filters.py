@@ -42,7 +42,7 @@ from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.predicate.temporal import FarInstant, Moment, as_instant, moment_of, time_zone
 from indextables.schema import is_collated
-from indextables.sql.search_calls import SEARCH_FUNCTIONS
+from indextables.statements.search_calls import SEARCH_FUNCTIONS
 
 
 class NotUnderstoodError(Exception):

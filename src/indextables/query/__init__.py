@@ -1,0 +1,13 @@
+"""SQL without Spark: a query in Spark's dialect over index tables and other relations, as Arrow.
+
+`sql` is the public door, `run_query` the one for a caller that opens tables by itself. `rewrite`
+takes the searches out of a query and decides what the scans of its tables do, `dialect` writes the
+rest for the engine, `engine` runs it.
+"""
+
+from __future__ import annotations
+
+from indextables.query.engine import run_query
+from indextables.query.named_tables import sql
+
+__all__ = ["run_query", "sql"]

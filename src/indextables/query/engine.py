@@ -1,0 +1,241 @@
+"""Queries without Spark: DuckDB reads relations that are scans of index tables.
+
+To DuckDB a relation is a data set of Arrow: it says which columns it wants and which rows, as often
+as it likes. A query has a database of its own, in memory, without files, network, extensions or
+settings; all that it can reach are its relations.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from indextables.errors import EmbeddedQueryError, IndexTablesError, SearchCallError
+from indextables.predicate import Search
+from indextables.predicate.sql_text import parse_predicate
+from indextables.query.functions import register_functions
+from indextables.query.relations import Relation, search_call
+from indextables.query.rewrite import Opener, Rewritten, rewrite
+from indextables.split.flat import columns_needed, search_rows
+from indextables.split.snippet import snippet
+from indextables.table.expressions import columns_of
+
+_SETTINGS = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "memory_limit": "50%",
+}
+_BATCH = 8_192
+
+
+def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
+    """The rows of a query in Spark's SQL, as a stream.
+
+    Every table is opened once, before the first row is read.
+    """
+    query = rewrite(sql, opener)
+    failures: list[IndexTablesError] = []
+    connection = _connected()
+    try:
+        reader = _executed(connection, query, failures)
+        first = next(reader, None)
+    except Exception as error:
+        connection.close()
+        raise _explained(error, failures) from None
+
+    def batches() -> Generator[pa.RecordBatch, None, None]:
+        try:
+            if first is not None:
+                yield first
+            yield from reader
+        except Exception as error:
+            raise _explained(error, failures) from None
+        finally:
+            connection.close()
+
+    rows = batches()
+    stream = pa.RecordBatchReader.from_batches(reader.schema, rows)
+    # A stream that nobody reads to its end is closed with the program at the latest.
+    weakref.finalize(stream, rows.close)
+    return stream
+
+
+def _connected() -> Any:
+    import duckdb
+
+    return duckdb.connect(":memory:", config=dict(_SETTINGS))
+
+
+def _executed(connection: Any, query: Rewritten, failures: list[IndexTablesError]) -> Any:
+    for relation in query.relations:
+        connection.register(relation.name, _Relation(relation, failures))
+    for name, rows in query.foreign.items():
+        connection.register(name, rows)
+    register_functions(connection, query, failures)
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET lock_configuration = true")
+    result = connection.sql(query.engine.sql)
+    # A sum of integers is wider here than in Spark, which has no such type.
+    if any(str(kind) == "HUGEINT" for kind in result.types):
+        columns = (
+            f"CAST(#{at} AS BIGINT) AS {_quoted(name)}" if str(kind) == "HUGEINT" else f"#{at}"
+            for at, (name, kind) in enumerate(zip(result.columns, result.types, strict=True), 1)
+        )
+        result = result.project(", ".join(columns))
+    return result.to_arrow_reader(_BATCH)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _explained(error: Exception, failures: list[IndexTablesError]) -> IndexTablesError:
+    """Our own error where there was one, otherwise what the engine says."""
+    if failures:
+        return failures[0]
+    if isinstance(error, IndexTablesError):
+        return error
+    reason = " ".join(str(error).split("LINE 1:")[0].split())
+    return EmbeddedQueryError(f"The query engine says: {reason}")
+
+
+class _Relation(ds.Dataset):
+    """A relation as the engine sees it."""
+
+    def __init__(self, relation: Relation, failures: list[IndexTablesError]) -> None:
+        # The base class is a handle on a data set of Arrow's own, which this is not.
+        self.relation = relation
+        self.failures = failures
+        self.columns = relation.table.schema
+        self.masks = {name: _parsed(text, self.columns) for name, text in relation.masks.items()}
+        self.snippets = {
+            name: (_text_column(column, self.columns), _parsed(text, self.columns))
+            for name, (column, text) in relation.snippets.items()
+        }
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.relation.schema
+
+    def scanner(  # type: ignore[override]
+        self,
+        *,
+        columns: list[str] | None = None,
+        filter: Any = None,  # noqa: A002
+        **_: Any,
+    ) -> ds.Scanner:
+        scan = _Scan(self, columns if columns is not None else self.schema.names, filter)
+        reader = pa.RecordBatchReader.from_batches(scan.projected_schema, scan.to_batches())
+        return ds.Scanner.from_batches(reader)
+
+
+class _Scan:
+    """One pass over a relation."""
+
+    def __init__(self, relation: _Relation, columns: list[str], condition: Any) -> None:
+        self.relation = relation
+        self.columns = columns
+        self.condition = condition
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        return pa.schema([self.relation.schema.field(name) for name in self.columns])
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._source():
+                rows = self._with_snippets(self._with_masks(pa.Table.from_batches([batch])))
+                if self.condition is not None:
+                    rows = rows.filter(self.condition)
+                chosen = rows.select(self.columns)
+                if self.columns:  # a cast of no columns would forget how many rows there are
+                    chosen = chosen.cast(self.projected_schema)
+                yield from chosen.to_batches()
+        except IndexTablesError as error:
+            self.relation.failures.append(error)
+            raise
+
+    def _source(self) -> Iterator[pa.RecordBatch]:
+        relation = self.relation.relation
+        table, needed = relation.table, self._needed()
+        if relation.score is None:
+            searches = [search_call(query, column) for query, column in relation.searches]
+            where = " AND ".join(f"({c})" for c in [*relation.conditions, *searches])
+            yield from table.scan_batches(columns=needed, where=where or None)
+            return
+        query, column = relation.searches[0]
+        found = table.search(
+            query,
+            fields=None if column is None else [_exact(column, table.schema)],
+            where=" AND ".join(f"({c})" for c in relation.conditions) or None,
+            columns=needed,
+            limit=relation.limit,
+        )
+        yield from found.rename_columns([*needed, relation.score]).to_batches()
+
+    def _needed(self) -> list[str]:
+        """Columns to read: the wanted ones, those of conditions, those that searches look at."""
+        schema = self.relation.columns
+        wanted = set(self.columns)
+        if self.condition is not None:
+            wanted.update(columns_of(self.condition, self.relation.schema))
+        if self.relation.masks:
+            mapping = self.relation.relation.table.view.shown.mapping
+            for search in self.relation.masks.values():
+                wanted.update(columns_needed(search, mapping, schema))
+        wanted.update(self.relation.snippets[name][0] for name in self._shown())
+        needed = [name for name in schema.names if name in wanted]
+        return needed or [min(schema, key=lambda f: pa.types.is_string(f.type)).name]
+
+    def _with_masks(self, rows: pa.Table) -> pa.Table:
+        mapping = self.relation.relation.table.view.shown.mapping
+        for name, search in self.relation.masks.items():
+            found = search_rows(search, rows, mapping, schema=self.relation.columns)
+            rows = rows.append_column(name, pa.array(found, pa.bool_()))
+        return rows
+
+    def _with_snippets(self, rows: pa.Table) -> pa.Table:
+        mapping = self.relation.relation.table.view.shown.mapping
+        for name in self._shown():
+            column, search = self.relation.snippets[name]
+            texts = rows.column(column).to_pylist()
+            snippets = [
+                snippet(text, search, column, mapping=mapping, schema=self.relation.columns)
+                for text in texts
+            ]
+            rows = rows.append_column(name, pa.array(snippets, pa.string()))
+        return rows
+
+    def _shown(self) -> list[str]:
+        """Snippets that this pass has to make, to return or to filter by."""
+        named = set(self.columns)
+        if self.condition is not None:
+            named.update(columns_of(self.condition, self.relation.schema))
+        return [name for name in self.relation.snippets if name in named]
+
+
+def _parsed(text: str, schema: pa.Schema) -> Search:
+    search = parse_predicate(text, schema)
+    if not isinstance(search, Search):
+        raise EmbeddedQueryError(f"{text} is not a search.")
+    return search
+
+
+def _exact(column: str, schema: pa.Schema) -> str:
+    if column in schema.names:
+        return column
+    return next((n for n in schema.names if n.lower() == column.lower()), column)
+
+
+def _text_column(column: str, schema: pa.Schema) -> str:
+    name = _exact(column, schema)
+    kind = schema.field(name).type
+    if not pa.types.is_string(kind):
+        raise SearchCallError("snippet", f"shows words of a text, but '{name}' is {kind}.")
+    return name

@@ -1,0 +1,224 @@
+"""What a query asks of a table: relations, who owns a column, what a scan may decide.
+
+A condition may be pushed to the scan of a table only if the scan means exactly the same by it. Of
+searches that is always so: they are ours. Of comparisons it is so where types and literals leave no
+room for another reading.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from indextables.errors import EmbeddedQueryError, SearchCallError
+from indextables.predicate.operators import ALL_FIELDS
+from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
+from indextables.table import Table
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass
+class Relation:
+    """One reference to a table in a query, and what its scan is asked for."""
+
+    name: str
+    table: Table
+    conditions: list[str] = field(default_factory=list)
+    """Conditions that its rows must meet, beside `searches`."""
+    searches: list[tuple[str, str | None]] = field(default_factory=list)
+    """Pushed searches that are a condition by themselves: the query and its column."""
+    masks: dict[str, str] = field(default_factory=dict)
+    """Hidden columns that say whether a search finds the row."""
+    snippets: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Hidden columns that show what a search finds: the column with the text, and the search."""
+    score: str | None = None
+    """The hidden column of scores."""
+    limit: int | None = None
+    """How many of the best rows are wanted; all without it."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the engine sees."""
+        fields = [f.with_nullable(True) for f in self.table.schema]
+        fields += [pa.field(name, pa.bool_()) for name in self.masks]
+        fields += [pa.field(name, pa.string()) for name in self.snippets]
+        if self.score:
+            fields.append(pa.field(self.score, pa.float32()))
+        return pa.schema(fields)
+
+    @property
+    def hidden(self) -> list[str]:
+        """Columns that `*` does not show."""
+        return [*self.masks, *self.snippets, *([self.score] if self.score else [])]
+
+
+@dataclass
+class Sources:
+    """The tables of one SELECT by their lower-case alias."""
+
+    relations: dict[str, Relation]
+    others: set[str]
+    """Columns of relations that are not index tables."""
+    padded: set[str]
+    visible: set[str]
+
+    def owner(self, column: Any) -> Relation | None:
+        """The relation that a column belongs to; None if that is unknown."""
+        if not isinstance(column, exp.Column) or column.args.get("db"):
+            return None
+        if column.table:
+            relation = self.relations.get(column.table.lower())
+            return relation if relation and _exact(column.name, relation) else None
+        if column.name.lower() in self.others:
+            return None
+        found = [r for a, r in self.relations.items() if a in self.visible
+                 and _exact(column.name, r)]  # fmt: skip
+        return found[0] if len(found) == 1 else None
+
+    def only(self, alias: str) -> Relation | None:
+        """The relation of an alias, or the only one there is."""
+        if alias:
+            return self.relations.get(alias.lower())
+        found = [r for a, r in self.relations.items() if a in self.visible]
+        return found[0] if len(found) == 1 else None
+
+    def is_padded(self, relation: Relation) -> bool:
+        return any(r is relation and alias in self.padded for alias, r in self.relations.items())
+
+
+def is_search(node: Any) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() in ONE_COLUMN + ALL_COLUMNS
+
+
+def is_snippet(node: Any) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() == SNIPPET
+
+
+def searched_column(call: Any) -> Any:
+    """The column of a search, None if it searches all fields of the row."""
+    arguments = call.expressions
+    wanted = 1 if call.name.lower() in ALL_COLUMNS else 2
+    if len(arguments) != wanted or not arguments[-1].is_string:
+        what = "a search query in quotes" if wanted == 1 else "a column and a query in quotes"
+        raise EmbeddedQueryError(f"{call.name} takes {what}, not {call.sql('spark')}.")
+    if wanted == 1:
+        return None
+    return exp.column(arguments[0].name) if arguments[0].is_string else arguments[0]
+
+
+def search_parts(call: Any) -> tuple[str, str | None]:
+    column = searched_column(call)
+    everything = column is None or column.name.lower() == ALL_FIELDS
+    return call.expressions[-1].name, None if everything else column.name
+
+
+def snippet_parts(call: Any, searches: list[tuple[str, str | None]]) -> tuple[Any, str]:
+    """The text and the query of a snippet; without one it shows the query's search of the text."""
+    arguments = call.expressions
+    if len(arguments) == 2 and arguments[1].is_string:
+        return arguments[0], arguments[1].name
+    if len(arguments) != 1:
+        raise SearchCallError(call.name, "takes a column, and a search query in quotes after it.")
+    column = arguments[0].name.lower()
+    queries = {query for query, of in searches if of is None or of.lower() == column}
+    if len(queries) != 1:
+        raise SearchCallError(
+            call.name,
+            f"cannot tell which search to show: the query has {len(queries)} different ones of "
+            "that column. Write the search as a second argument.",
+        )
+    return arguments[0], queries.pop()
+
+
+def about(condition: Any, sources: Sources) -> Relation | None:
+    """The one relation that a condition is about, if the scan means the same by it."""
+    match condition:
+        case exp.And() | exp.Or():
+            left, right = about(condition.left, sources), about(condition.right, sources)
+            return left if left is right else None
+        case exp.Not() | exp.Paren():
+            return about(condition.this, sources)
+        case exp.Anonymous() if is_search(condition):
+            column = searched_column(condition)
+            if column is None or column.name.lower() == ALL_FIELDS:
+                return sources.only("" if column is None else column.table)
+            return sources.owner(column)
+        case exp.Is() if isinstance(condition.expression, exp.Null):
+            return sources.owner(condition.this)
+        case exp.In() if condition.expressions and not condition.args.get("query"):
+            return _comparable(condition.this, condition.expressions, sources)
+        case exp.Between():
+            return _comparable(
+                condition.this, [condition.args["low"], condition.args["high"]], sources
+            )
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            sides = [condition.left, condition.right]
+            if isinstance(sides[1], exp.Column):
+                sides.reverse()
+            return _comparable(sides[0], sides[1:], sources)
+        case _:
+            return None
+
+
+def _comparable(column: Any, values: list[Any], sources: Sources) -> Relation | None:
+    """The owner of a column, if comparing it with these literals is the same for everybody."""
+    relation = sources.owner(column)
+    if relation is None:
+        return None
+    kind = _type(column, relation)
+    for signed in values:
+        value = signed.this if isinstance(signed, exp.Neg) else signed
+        if not isinstance(value, exp.Literal):
+            return None
+        if pa.types.is_floating(kind):
+            fits = value.is_number or signed is value
+        elif pa.types.is_integer(kind):
+            fits = value.is_int
+        elif pa.types.is_string(kind):
+            fits = signed.is_string
+        else:
+            fits = pa.types.is_date(kind) and bool(_DATE.fullmatch(value.name)) and signed.is_string
+        if not fits:
+            return None
+    return relation
+
+
+def _type(column: Any, relation: Relation) -> pa.DataType:
+    kind: pa.DataType = relation.table.schema.field(_exact(column.name, relation) or "").type
+    return kind
+
+
+def unqualified(node: Any) -> str:
+    """A condition as the scan of its table reads it."""
+
+    def bare(part: Any) -> Any:
+        if isinstance(part, exp.Column) and part.table:
+            return exp.Column(this=part.this.copy())
+        return part
+
+    text: str = node.copy().transform(bare).sql(dialect="spark")
+    return text
+
+
+def search_call(query: str, column: str | None) -> str:
+    """A search as a condition.
+
+    >>> search_call("it's", "a b")
+    "`a b` indexquery 'it\\\\'s'"
+    """
+    quoted = "'" + query.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if column is None:
+        return f"indexqueryall({quoted})"
+    return f"`{column.replace('`', '``')}` indexquery {quoted}"
+
+
+def _exact(name: str, relation: Relation) -> str | None:
+    names = relation.table.schema.names
+    if name in names:
+        return name
+    return next((n for n in names if n.lower() == name.lower()), None)

@@ -1,0 +1,287 @@
+"""A query in Spark's SQL, made ready for an embedded engine that knows neither tables nor searches.
+
+Every reference to a table becomes a *relation* of its own that the engine reads. A search goes to
+the best place that is exactly right:
+
+1. A condition of WHERE that is about one table, and whose table cannot be padded with nulls by an
+   outer join, is pushed to the scan of that table. The index answers it.
+2. A search anywhere else, in a select list, under OR beside another table, under an outer join,
+   becomes a hidden column of its relation that the scan computes.
+3. A search of a column that is no table's own, of a subquery's result say, becomes a call of a
+   function that searches the values themselves, with the default mapping, as it does in Spark.
+
+A snippet is a hidden column or a call of a function in the same way.
+
+Comparisons are pushed as well, so that splits are skipped, but the engine evaluates them again:
+only those are pushed that mean the same to both.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from indextables.errors import EmbeddedQueryError
+from indextables.plan.ranking import SCORE
+from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
+from indextables.predicate.spark_tokens import join_strings
+from indextables.query.dialect import EngineSql, SparkDialect, engine_sql
+from indextables.query.headers import name_columns
+from indextables.query.relations import (
+    Relation,
+    Sources,
+    about,
+    is_search,
+    is_snippet,
+    search_call,
+    search_parts,
+    searched_column,
+    snippet_parts,
+    unqualified,
+)
+from indextables.query.tree import (
+    conjuncts,
+    hide,
+    joins,
+    push_limit,
+    replace,
+    searched_one,
+    time_travel,
+)
+from indextables.query.types import annotate
+from indextables.statements.search_calls import SNIPPET
+from indextables.table import Table
+
+SEARCH_FUNCTION = "indexquery"
+
+
+Opener = Callable[[tuple[str, ...], int | None, str | None], Table | pa.Table]
+"""Opens a table by the parts of its name, at a version or a time."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The query for the engine, and its relations."""
+
+    engine: EngineSql
+    relations: tuple[Relation, ...]
+    foreign: dict[str, pa.Table]
+    """Relations that are not index tables."""
+    searches_values: bool
+    """Whether it calls functions that look into values which are no column of a table."""
+
+
+def rewrite(sql: str, opener: Opener) -> Rewritten:
+    """Take a query apart. Anything but one query is an error."""
+    tree = _parsed(sql)
+    name_columns(tree, sql)
+    searches = [search_parts(c) for c in tree.find_all(exp.Anonymous) if is_search(c)]
+    work = _Rewriter(opener, searches)
+    for scope in traverse_scope(tree):
+        if isinstance(scope.expression, exp.Select):
+            work.visit(scope)
+    work.rename(tree)
+    schemas = {relation.name: relation.schema for relation in work.relations}
+    annotate(tree, schemas | {name: rows.schema for name, rows in work.foreign.items()})
+    return Rewritten(engine_sql(tree), tuple(work.relations), work.foreign, work.searches_values)
+
+
+def _parsed(sql: str) -> Any:
+    # It warns of statements that it does not know; ours is the better sentence about them.
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    try:
+        rewritten = rewrite_operators(sql)
+        dialect = SparkDialect()
+        tokens = join_strings(rewritten, dialect.tokenize(rewritten))
+        statements = [s for s in dialect.parser().parse(tokens, rewritten) if s is not None]
+    except SqlglotError as error:
+        found: list[dict[str, Any]] = getattr(error, "errors", [])
+        first = found[0] if found else {}
+        where = f"line {first['line']}, column {first['col']}: " if first else ""
+        reason = first.get("description") or str(error).splitlines()[0]
+        raise EmbeddedQueryError(f"Cannot read the query: {where}{reason}") from None
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise EmbeddedQueryError(
+            "This is not one query, a SELECT. Rows are written with Table.append or `indextables "
+            "import`; statements such as MERGE SPLITS are run by `indextables sql`, or are methods "
+            "of Table."
+        )
+    return statements[0]
+
+
+class _Rewriter:
+    def __init__(self, opener: Opener, searches: list[tuple[str, str | None]]) -> None:
+        self.opener = opener
+        self.opened: dict[tuple[Any, ...], Table | pa.Table] = {}
+        self.relations: list[Relation] = []
+        self.foreign: dict[str, pa.Table] = {}
+        self.searches = searches
+        self.searches_values = False
+        self.hidden = 0
+
+    def visit(self, scope: Scope) -> None:
+        select = scope.expression
+        sources = self.sources(scope)
+        complete = self.push_conditions(select, sources)
+        for call in [c for c in scope.find_all(exp.Anonymous) if is_search(c)]:
+            self.place_search(call, sources)
+        for call in [c for c in scope.find_all(exp.Anonymous) if is_snippet(c)]:
+            self.place_snippet(call, sources)
+        self.place_scores(scope, sources)
+        if complete:
+            push_limit(select, sources)
+        hide(select, sources)
+
+    # --- tables
+
+    def sources(self, scope: Scope) -> Sources:
+        relations: dict[str, Relation] = {}
+        others: set[str] = set()
+        for alias, source in scope.sources.items():
+            # Tables of a query around this one are sources too, but not its own.
+            if isinstance(source, exp.Table) and any(node is source for node in scope.tables):
+                rows = self.relation(source)
+                if isinstance(rows, Relation):
+                    relations[alias.lower()] = rows
+                else:
+                    others.update(name.lower() for name in rows.schema.names)
+        return Sources(relations, others, *joins(scope.expression))
+
+    def relation(self, node: Any) -> Relation | pa.Table:
+        parts = tuple(part.name for part in node.parts)
+        if not all(isinstance(part, exp.Identifier) for part in node.parts):
+            raise EmbeddedQueryError(f"'{node.sql('spark')}' is not a table.")
+        table = self.open(parts, *time_travel(node))
+        name = f"relation_{len(self.relations) + len(self.foreign)}"
+        if not node.alias:
+            quoted = bool(node.this.args.get("quoted"))
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(parts[-1], quoted=quoted)))
+        node.set("this", exp.to_identifier(name, quoted=True))
+        for key in ("db", "catalog", "version"):
+            node.set(key, None)
+        if isinstance(table, pa.Table):
+            self.foreign[name] = table
+            return table
+        self.relations.append(Relation(name, table))
+        return self.relations[-1]
+
+    def open(self, parts: tuple[str, ...], version: int | None, at: str | None) -> Any:
+        """A table, once for the whole query: all references to it see one version."""
+        key = (parts, version, at)
+        if key not in self.opened:
+            table = self.opener(parts, version, at)
+            # The caller may write to the table, which moves the handle, while rows are read.
+            self.opened[key] = copy.copy(table) if isinstance(table, Table) else table
+        return self.opened[key]
+
+    # --- conditions and searches
+
+    def push_conditions(self, select: Any, sources: Sources) -> bool:
+        """Push what can be pushed; whether that is everything."""
+        where = select.args.get("where")
+        complete = True
+        for condition in list(conjuncts(where.this)) if where else []:
+            relation = about(condition, sources)
+            if relation is None or sources.is_padded(relation):
+                complete = False
+                continue
+            call = condition.unnest()
+            if is_search(call):
+                relation.searches.append(search_parts(call))
+            else:
+                relation.conditions.append(unqualified(condition))
+            if any(is_search(call) for call in condition.find_all(exp.Anonymous)):
+                condition.replace(exp.true())
+        return complete
+
+    def place_search(self, call: Any, sources: Sources) -> None:
+        column = searched_column(call)
+        relation = sources.owner(column) if column is not None else None
+        if column is None or column.name.lower() == ALL_FIELDS:
+            relation = sources.only(column.table if column is not None else "")
+            if relation is None:
+                raise EmbeddedQueryError(
+                    "A search of all fields needs one table to search: write t._indexall "
+                    "indexquery '…' with the table's alias."
+                )
+        if relation is None:
+            self.searches_values = True
+            call.set("this", SEARCH_FUNCTION)
+            return
+        name = self.hidden_column(relation.masks, unqualified(call))
+        shown = call.sql("spark", normalize_functions=False)
+        # A row that an outer join pads with nulls is found by no search.
+        found = exp.Coalesce(this=exp.column(name, quoted=True),
+                             expressions=[exp.false()])  # fmt: skip
+        replace(call, found, shown)
+
+    def place_snippet(self, call: Any, sources: Sources) -> None:
+        column, query = snippet_parts(call, self.searches)
+        relation = sources.owner(column)
+        if relation is None:
+            self.searches_values = True
+            call.set("this", SNIPPET)
+            call.set("expressions", [column, exp.Literal.string(query)])
+            return
+        name = self.hidden_column(relation.snippets, (column.name, search_call(query, column.name)))
+        shown = call.sql("spark", normalize_functions=False)
+        found = exp.Coalesce(this=exp.column(name, quoted=True),
+                             expressions=[exp.Literal.string("")])  # fmt: skip
+        replace(call, found, shown)
+
+    def place_scores(self, scope: Scope, sources: Sources) -> None:
+        for column in list(scope.columns):
+            if column.name.lower() != SCORE or sources.owner(column) is not None:
+                continue
+            relation = sources.only(column.table) or searched_one(sources)
+            if relation is None:
+                continue
+            if len(relation.searches) != 1:
+                raise EmbeddedQueryError(
+                    f"{SCORE} is the score of a search, but the query has "
+                    f"{len(relation.searches)} searches of that table in its WHERE. Write one, "
+                    "joined with AND to the rest."
+                )
+            relation.score = relation.score or self.hidden_name()
+            replace(column, exp.column(relation.score, quoted=True), SCORE)
+
+    def hidden_column(self, columns: dict[str, Any], content: Any) -> str:
+        """The column with this content. An expression that is there twice must stay the same."""
+        name = next((n for n, known in columns.items() if known == content), None)
+        if name is None:
+            name = self.hidden_name()
+            columns[name] = content
+        return name
+
+    def hidden_name(self) -> str:
+        self.hidden += 1
+        return f"__hidden_{self.hidden}"  # in no other relation, so it needs no alias before it
+
+    # --- names
+
+    def rename(self, tree: Any) -> None:
+        """Names of columns in their exact spelling, by which results and types are found."""
+        known: dict[str, set[str]] = {}
+        for relation in self.relations:
+            for name in relation.table.schema.names:
+                known.setdefault(name.lower(), set()).add(name)
+        for rows in self.foreign.values():
+            for name in rows.schema.names:
+                known.setdefault(name.lower(), set()).add(name)
+        for node in tree.find_all(exp.Column, exp.Alias):
+            identifier = node.args.get("alias" if isinstance(node, exp.Alias) else "this")
+            if not isinstance(identifier, exp.Identifier):
+                continue
+            exact = known.get(identifier.name.lower(), set())
+            if identifier.name in exact or len(exact) == 1:
+                name = identifier.name if identifier.name in exact else next(iter(exact))
+                identifier.set("this", name)
+                identifier.set("quoted", True)

@@ -1,0 +1,175 @@
+"""Carrying out a statement: the dispatch from its class to the job that does it.
+
+Nothing here knows Spark. The caller says how a target becomes a table, with what configuration,
+and which processes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.errors import LogError, StorageError
+from indextables.log.cache import CacheStats
+from indextables.statements import (
+    caches,
+    crossreferences,
+    describe_log,
+    describe_state,
+    environment,
+    maintenance,
+    merge,
+)
+from indextables.statements import statements as s
+from indextables.statements.rows import columns
+from indextables.statements.session import Session
+
+__all__ = ["Session", "execute"]
+
+CHECKPOINT = columns(
+    table_path=pa.string(),
+    status=pa.string(),
+    checkpoint_version=pa.int64(),
+    num_actions=pa.int64(),
+    num_files=pa.int64(),
+    protocol_version=pa.int64(),
+    is_multi_part=pa.bool_(),
+)
+RESTORE = columns(
+    table_path=pa.string(),
+    status=pa.string(),
+    restored_version=pa.int64(),
+    version=pa.int64(),
+    num_files=pa.int64(),
+    total_size_bytes=pa.int64(),
+)
+
+
+def execute(statement: s.Statement, session: Session) -> pa.Table:
+    """Carry out a statement; the rows it gives."""
+    return _EXECUTORS[type(statement)](statement, session)
+
+
+# --- caches ----------------------------------------------------------------------------------
+
+
+def _flush_searcher(_: s.FlushSearcherCache, session: Session) -> pa.Table:
+    return caches.flush_searcher_cache(session.config, session.hosts)
+
+
+def _flush_disk(_: s.FlushDiskCache, session: Session) -> pa.Table:
+    return caches.flush_disk_cache(session.config, session.hosts)
+
+
+def _describe_disk(_: s.DescribeDiskCache, session: Session) -> pa.Table:
+    return caches.describe_disk_cache(session.config, session.hosts)
+
+
+def _invalidate(statement: s.InvalidateLogCache, session: Session) -> pa.Table:
+    path, identity, opened = "GLOBAL", None, CacheStats(0, 0, 0)
+    if statement.table is not None:
+        before = caches.log_counters()
+        table = session.resolve(statement.table)
+        path, identity = table.uri, table.log.store.identity
+        # Finding the table read its log; the counts are those before.
+        now, then = caches.log_counters()[identity], before.get(identity, opened)
+        opened = CacheStats(now.hits - then.hits, now.misses - then.misses, 0)
+    return caches.invalidate_log_cache(
+        session.config, session.hosts, table_path=path, identity=identity, opened=opened
+    )
+
+
+# --- one table -------------------------------------------------------------------------------
+
+
+def _checkpoint(statement: s.Checkpoint | s.Compact, session: Session) -> pa.Table:
+    table = session.resolve(statement.table)
+    written = table.checkpoint(compact=isinstance(statement, s.Compact))
+    protocol = table.snapshot().protocol
+    row = {
+        "table_path": table.uri,
+        "status": "SUCCESS",
+        "checkpoint_version": written.version,
+        "num_actions": written.size,
+        "num_files": written.num_files,
+        "protocol_version": max(protocol.min_reader_version, protocol.min_writer_version),
+        "is_multi_part": written.parts is not None and written.parts > 1,
+    }
+    return pa.Table.from_pylist([row], CHECKPOINT)
+
+
+def _describe_state(statement: s.DescribeState, session: Session) -> pa.Table:
+    try:
+        table = session.resolve(statement.table)
+    except (LogError, StorageError) as error:
+        return describe_state.error_row(str(statement.table), error)
+    return describe_state.describe_state(table.log, table_path=table.uri)
+
+
+def _describe_log(statement: s.DescribeLog, session: Session) -> pa.Table:
+    log = session.resolve(statement.table).log
+    if statement.xrefs:
+        return crossreferences.describe_xrefs(log, limit=statement.limit)
+    return describe_log.describe_log(
+        log,
+        include_all=statement.include_all,
+        limit=statement.limit,
+    )
+
+
+def _index_crossreferences(statement: s.IndexCrossReferences, session: Session) -> pa.Table:
+    return session.resolve(statement.table).index_crossreferences(
+        where=statement.where,
+        timezone=session.timezone,
+        force_rebuild=statement.force_rebuild,
+        dry_run=statement.dry_run,
+        runner=session.runner,
+    )
+
+
+def _restore(statement: s.Restore, session: Session) -> pa.Table:
+    table = session.resolve(statement.table)
+    version = table.restore(version=statement.version)
+    snapshot = table.snapshot(version=version)
+    row = {
+        "table_path": table.uri,
+        "status": "SUCCESS",
+        "restored_version": statement.version,
+        "version": version,
+        "num_files": snapshot.num_files,
+        "total_size_bytes": snapshot.total_bytes,
+    }
+    return pa.Table.from_pylist([row], RESTORE)
+
+
+def _describe_environment(_: s.DescribeEnvironment, session: Session) -> pa.Table:
+    return environment.describe_environment(
+        session.config, session.hosts, properties=session.properties
+    )
+
+
+_EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
+    s.FlushSearcherCache: _flush_searcher,
+    s.FlushDiskCache: _flush_disk,
+    s.DescribeDiskCache: _describe_disk,
+    s.InvalidateLogCache: _invalidate,
+    s.Checkpoint: _checkpoint,
+    s.Compact: _checkpoint,
+    s.DescribeState: _describe_state,
+    s.DescribeLog: _describe_log,
+    s.DescribeEnvironment: _describe_environment,
+    s.Restore: _restore,
+    s.Purge: maintenance.purge,
+    s.DropPartitions: maintenance.drop_partitions,
+    s.TruncateTimeTravel: maintenance.truncate,
+    s.RepairLog: maintenance.repair,
+    s.Verify: maintenance.verify,
+    s.DescribeComponentSizes: maintenance.describe_component_sizes,
+    s.Prewarm: maintenance.prewarm,
+    s.DeleteRows: maintenance.delete_rows,
+    s.UpdateRows: maintenance.update_rows,
+    s.IndexCrossReferences: _index_crossreferences,
+    s.MergeSplits: merge.merge_splits,
+}

@@ -1,0 +1,248 @@
+"""Searches in SQL, made ready for Spark's parser.
+
+    content indexquery 'spark'                  ->  indexquery(content , 'spark')
+    tantivy4spark_indexquery('content', 'q')    ->  tantivy4spark_indexquery(`content`, 'q')
+    _indexall indexquery 'spark'                ->  indexqueryall(_indexall, 'spark')
+    content indexquery 'title:spark'            ->  indexquery(content , 'title:spark',
+                                                        named_struct('title', `title`))
+    snippet(content)                            ->  snippet(content, 'spark')
+
+Operators become calls first (`predicate.operators`); then every call of a search function is
+checked and completed: the number of its arguments, that the query is a literal, its syntax. What
+is wrong is an error here, on the driver, before Spark sees the statement. All other text stays as
+it is, byte for byte.
+
+A search of all fields needs the row. `Row.HIDDEN` takes it from the hidden column that an index
+table has; `Row.STAR` writes `struct(*)`, which works for every relation.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+
+from sqlglot import Token, TokenType
+from sqlglot.errors import TokenError
+
+from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Config
+from indextables.errors import SearchCallError
+from indextables.predicate import SearchNode, search_fields
+from indextables.predicate.names import split_path
+from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
+from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.spark_tokens import join_strings, tokenize
+from indextables.statements.calls import TEXT, Tokens, literal, quoted
+
+ONE_COLUMN = ("indexquery", "tantivy4spark_indexquery")
+ALL_COLUMNS = ("indexqueryall", "tantivy4spark_indexqueryall")
+SEARCH_FUNCTIONS = frozenset((*ONE_COLUMN, *ALL_COLUMNS))
+SNIPPET = "snippet"
+
+Arguments = Mapping[str, object] | Sequence[object] | None
+
+_COMPLETE = ("struct", "named_struct")
+
+
+class Row(enum.Enum):
+    """Where a search of all fields finds the row."""
+
+    HIDDEN = "the hidden column of an index table"
+    STAR = "all columns of the relation"
+
+
+def needs_row(sql: str) -> bool:
+    """Whether a statement may hold a search of all fields."""
+    lowered = sql.lower()
+    return "indexquery" in lowered and ("indexqueryall" in lowered or ALL_FIELDS in lowered)
+
+
+def prepare(
+    sql: str, *, arguments: Arguments = None, row: Row = Row.HIDDEN, config: Config | None = None
+) -> str:
+    """The statement for Spark. `arguments` are the values of its parameters.
+
+    >>> prepare("SELECT 'a indexquery b' FROM t WHERE title IndexQuery 'spark'")
+    "SELECT 'a indexquery b' FROM t WHERE indexquery(title , 'spark')"
+    >>> prepare("indexqueryall('spark')", row=Row.STAR)
+    "indexqueryall(struct(*), 'spark')"
+    """
+    if "indexquery" not in sql.lower():
+        return sql
+    sql = rewrite_operators(sql)
+    try:
+        tokens = join_strings(sql, tokenize(sql))
+    except TokenError:
+        return sql
+    editor = _Editor(sql, tokens, arguments, row, config or Config())
+    for at in range(len(tokens)):
+        editor.visit(at)
+    for at in range(len(tokens)):
+        editor.complete_snippet(at)
+    return editor.result()
+
+
+class _Editor(Tokens):
+    def __init__(
+        self, sql: str, tokens: list[Token], arguments: Arguments, row: Row, config: Config
+    ) -> None:
+        super().__init__(sql, tokens)
+        self.arguments = arguments
+        self.row = row
+        self.config = config
+        self.edits: list[tuple[int, int, str]] = []
+        # The column of each search (None: all) and its query as it was written.
+        self.searches: list[tuple[str | None, str]] = []
+
+    def result(self) -> str:
+        parts, at = [], 0
+        for start, end, text in sorted(self.edits):
+            parts += [self.sql[at:start], text]
+            at = end
+        return "".join([*parts, self.sql[at:]])
+
+    # --- calls
+
+    def visit(self, at: int) -> None:
+        name = self.raw(at).lower()
+        if name not in ONE_COLUMN + ALL_COLUMNS or not self.is_call(at):
+            return
+        close = self.closing(at + 1)
+        if close is None:
+            return  # Spark will say what is wrong with the parentheses
+        given = self.split(at + 2, close)
+        if name in ALL_COLUMNS:
+            self.all_columns(at, given)
+        else:
+            self.one_column(at, given, close)
+
+    def complete_snippet(self, at: int) -> None:
+        """`snippet(content)` shows what the statement's one search of `content` found."""
+        if self.raw(at).lower() != SNIPPET or not self.is_call(at):
+            return
+        close = self.closing(at + 1)
+        given = [] if close is None else self.split(at + 2, close)
+        if close is None or len(given) != 1 or not given[0]:
+            return
+        parts = self.column_parts(given[0])
+        column = parts[-1].lower() if parts else ""
+        queries = {query for of, query in self.searches if of in (None, column)}
+        if len(queries) != 1 or queries == {"?"}:  # a second `?` would be another parameter
+            raise self.error(
+                at,
+                f"cannot tell which search to show: the statement has {len(queries)} different "
+                "ones of that column. Write the query as a second argument.",
+            )
+        where = self.tokens[close].start
+        self.edits.append((where, where, f", {queries.pop()}"))
+
+    def all_columns(self, at: int, given: list[range]) -> None:
+        if len(given) == 2 and self.is_row(given[0]):
+            self.check(at, given[1], field=ALL_FIELDS)
+            return
+        if len(given) != 1:
+            raise self.error(at, "requires exactly 1 argument: a search query in quotes.")
+        self.check(at, given[0], field=ALL_FIELDS)
+        self.insert_row(self.tokens[given[0][0]].start, "")
+
+    def one_column(self, at: int, given: list[range], close: int) -> None:
+        if len(given) == 3 and self.raw(given[2][0]).lower() in _COMPLETE:
+            return
+        if len(given) != 2 or not all(given):
+            raise self.error(
+                at, "requires exactly 2 arguments: a column and a search query in quotes."
+            )
+        column, query = given
+        parts = self.column_parts(column)
+        if parts and parts[-1].lower() == ALL_FIELDS:
+            self.check(at, query, field=ALL_FIELDS)
+            token = self.tokens[at]
+            self.edits.append((token.start, token.end + 1, ALL_COLUMNS[0]))
+            start, end = self.tokens[column[0]].start, self.tokens[column[-1]].end + 1
+            qualifier = "".join(f"{quoted(part)}." for part in parts[:-1])
+            self.insert_row(start, qualifier, end)
+            return
+        if len(column) == 1 and self.tokens[column[0]].token_type in TEXT:
+            token = self.tokens[column[0]]
+            self.edits.append((token.start, token.end + 1, ".".join(map(quoted, parts or ()))))
+        shown = ".".join(parts) if parts else None
+        fields = self.check(at, query, field=shown)
+        if fields:
+            where = self.tokens[close].start
+            prefix = self.qualifier(parts) if len(column) > 1 else ""
+            self.edits.append((where, where, f", {fields_argument(fields, prefix)}"))
+
+    def is_row(self, argument: range) -> bool:
+        if not argument:
+            return False
+        parts = self.column_parts(argument)
+        named = parts is not None and parts[-1].lower() == ALL_FIELDS
+        return named or self.raw(argument[0]).lower() in _COMPLETE
+
+    def insert_row(self, start: int, qualifier: str, end: int | None = None) -> None:
+        row = f"{qualifier}{ALL_FIELDS}" if self.row is Row.HIDDEN else f"struct({qualifier}*)"
+        self.edits.append((start, start, f"{row}, ") if end is None else (start, end, row))
+
+    # --- queries
+
+    def check(self, at: int, query: range, *, field: str | None) -> tuple[str, ...]:
+        """Check a query; the fields that it names."""
+        if not query:
+            raise self.error(at, "has an empty argument.")
+        first = self.tokens[query[0]]
+        shown = self.sql[first.start : self.tokens[query[-1]].end + 1]
+        column = None if field == ALL_FIELDS else (field or "").rpartition(".")[2].lower()
+        self.searches.append((column, shown))
+        if len(query) == 1 and first.token_type in TEXT:
+            return self.parse(first.text, field)
+        if len(query) == 1 and first.token_type is TokenType.PLACEHOLDER:
+            before = self.tokens[: query[0]]
+            position = sum(t.token_type is TokenType.PLACEHOLDER for t in before)
+            values = self.arguments if isinstance(self.arguments, Sequence) else ()
+            return self.parameter(at, values[position] if position < len(values) else None, field)
+        if len(query) == 2 and first.token_type is TokenType.COLON:
+            named = self.arguments if isinstance(self.arguments, Mapping) else {}
+            return self.parameter(at, named.get(self.raw(query[1])), field)
+        raise self.error(
+            at,
+            f"takes a query in quotes or a parameter, not {shown[:50]!r}: it must be known before "
+            "the search is planned.",
+        )
+
+    def parameter(self, at: int, value: object, field: str | None) -> tuple[str, ...]:
+        if isinstance(value, str):
+            return self.parse(value, field)
+        if value is None or type(value).__name__ == "Column":
+            return ()  # Spark names a missing parameter; a column is checked when it is evaluated
+        raise self.error(at, f"takes a query as text, not the {type(value).__name__} {value!r}.")
+
+    def parse(self, text: str, field: str | None) -> tuple[str, ...]:
+        found = parse_search(
+            text,
+            field=field,
+            max_length=self.config[INDEXQUERY_MAX_LENGTH],
+            max_depth=self.config[INDEXQUERY_MAX_DEPTH],
+        )
+        return named_columns(found) if field != ALL_FIELDS else ()
+
+    def error(self, at: int, reason: str) -> SearchCallError:
+        return SearchCallError(self.raw(at), reason, position=self.tokens[at].start)
+
+
+def named_columns(query: SearchNode) -> tuple[str, ...]:
+    """The columns whose names a query writes before a colon, by their first part.
+
+    >>> named_columns(parse_search("title:spark OR user.name:bob OR sql"))
+    ('title', 'user')
+    """
+    named = [name for name in search_fields(query) if name is not None]
+    return tuple(dict.fromkeys(split_path(name)[0] for name in named))
+
+
+def fields_argument(columns: Sequence[str], prefix: str = "") -> str:
+    """The argument that brings further columns to a search.
+
+    >>> fields_argument(["title"])
+    "named_struct('title', `title`)"
+    """
+    pairs = ", ".join(f"{literal(name)}, {prefix}{quoted(name)}" for name in columns)
+    return f"named_struct({pairs})"

@@ -1,0 +1,338 @@
+"""Statements of ours as data, and the parser that makes them.
+
+A statement is one class: its forms are its grammar, its fields are what the forms take. `execute`
+has one function for each. What fits no form goes to Spark unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from indextables.errors import StatementSyntaxError
+from indextables.statements.forms import Failure, Target, Word, form, words_of
+
+__all__ = [
+    "STATEMENTS",
+    "Checkpoint",
+    "Compact",
+    "DeleteRows",
+    "DescribeComponentSizes",
+    "DescribeDiskCache",
+    "DescribeEnvironment",
+    "DescribeLog",
+    "DescribeState",
+    "DropPartitions",
+    "FlushDiskCache",
+    "FlushSearcherCache",
+    "IndexCrossReferences",
+    "InvalidateLogCache",
+    "MergeSplits",
+    "Prewarm",
+    "Purge",
+    "RepairLog",
+    "Restore",
+    "Statement",
+    "Target",
+    "TruncateTimeTravel",
+    "UpdateRows",
+    "Verify",
+    "may_be_ours",
+    "parse",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What all statements have in common: their forms."""
+
+    FORMS: ClassVar[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlushSearcherCache(Statement):
+    """Close all open indexes and forget the copies of splits on the disks."""
+
+    FORMS = ("FLUSH INDEXTABLES ! SEARCHER CACHE",)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushDiskCache(Statement):
+    """Forget the copies of splits on the disks."""
+
+    FORMS = ("FLUSH INDEXTABLES ! DISK CACHE",)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeDiskCache(Statement):
+    """What the disks hold."""
+
+    FORMS = ("DESCRIBE INDEXTABLES DISK ! CACHE",)
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidateLogCache(Statement):
+    """Forget what is known of one log, or of all."""
+
+    FORMS = (
+        "INVALIDATE INDEXTABLES ! TRANSACTION LOG CACHE [FOR [TABLE] <table>]",
+        "INVALIDATE TRANSACTION LOG ! CACHE [FOR [TABLE] <table>]",
+    )
+    table: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(Statement):
+    """Write a checkpoint of the newest version."""
+
+    FORMS = ("CHECKPOINT INDEXTABLES ! <table>",)
+    table: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(Statement):
+    """Write a checkpoint of the newest version, with all live files in new manifests."""
+
+    FORMS = ("COMPACT INDEXTABLES ! <table>",)
+    table: Target
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeState(Statement):
+    """The newest checkpoint of a table."""
+
+    FORMS = ("DESCRIBE INDEXTABLES STATE ! <table>",)
+    table: Target
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeLog(Statement):
+    """The actions in a table's log."""
+
+    FORMS = (
+        "DESCRIBE INDEXTABLES TRANSACTION LOG ! <table> [INCLUDE ALL] [XREFS] "
+        "[LIMIT <limit:number>]",
+    )
+    table: Target
+    include_all: bool = False
+    xrefs: bool = False
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeEnvironment(Statement):
+    """Versions, configuration and hosts, without secrets."""
+
+    FORMS = ("DESCRIBE INDEXTABLES ENVIRONMENT !",)
+
+
+@dataclass(frozen=True, slots=True)
+class Restore(Statement):
+    """Make a table what it was at a version."""
+
+    FORMS = ("RESTORE INDEXTABLES ! <table> TO VERSION <version:number>",)
+    table: Target
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Purge(Statement):
+    """Delete expired log files, and old splits that no retained version names."""
+
+    FORMS = (
+        "PURGE INDEXTABLE|INDEXTABLES ! <table> [OLDER THAN <older_than:hours>] "
+        "[TRANSACTION LOG RETENTION <log_retention:hours>] [DRY RUN]",
+    )
+    table: Target
+    older_than: int | None = None
+    log_retention: int | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions(Statement):
+    """Remove whole partitions from a table."""
+
+    FORMS = ("DROP INDEXTABLES PARTITIONS ! FROM <table> [WHERE <where:condition>]",)
+    table: Target
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTimeTravel(Statement):
+    """Forget all versions but the newest."""
+
+    FORMS = ("TRUNCATE INDEXTABLES TIME ! TRAVEL <table> [DRY RUN]",)
+    table: Target
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RepairLog(Statement):
+    """Write a new log from what is left of one, or from the splits alone."""
+
+    FORMS = (
+        "REPAIR INDEXFILES ! TRANSACTION LOG <source:text> AT LOCATION <target:text> [FROM SPLITS]",
+    )
+    source: str
+    target: str
+    from_splits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verify(Statement):
+    """Check a table: log, files, checksums, index, rows."""
+
+    FORMS = ("VERIFY INDEXTABLES ! <table>",)
+    table: Target
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeComponentSizes(Statement):
+    """What the bytes of the splits are."""
+
+    FORMS = ("DESCRIBE INDEXTABLES COMPONENT ! SIZES <table> [WHERE <where:condition>]",)
+    table: Target
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prewarm(Statement):
+    """Open the indexes of a table's splits before somebody searches them."""
+
+    FORMS = (
+        "PREWARM INDEXTABLES ! CACHE <table> [ON FIELDS <fields:names>] [WHERE <where:condition>]",
+    )
+    table: Target
+    fields: tuple[str, ...] = ()
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRows(Statement):
+    """Delete the rows of a condition. Spark has the statement too: ours if the table is."""
+
+    # Spark takes a WHERE without a condition for an alias, and deletes every row.
+    FORMS = ("DELETE FROM <table> [[AS] <alias>] [WHERE ! <where:condition>]",)
+    table: Target
+    where: str | None = None
+    alias: str | None = None
+    ctes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRows(Statement):
+    """Change the rows of a condition. Spark has the statement too: ours if the table is."""
+
+    FORMS = ("UPDATE <table> [[AS] <alias>] SET <set:assignments> [WHERE <where:condition>]",)
+    table: Target
+    set: str
+    where: str | None = None
+    alias: str | None = None
+    ctes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCrossReferences(Statement):
+    """Build the cross-references that are missing, replace those that are stale."""
+
+    FORMS = (
+        "INDEX CROSSREFERENCES ! FOR <table> [WHERE <where:condition>] [FORCE REBUILD] [DRY RUN]",
+    )
+    table: Target
+    where: str | None = None
+    force_rebuild: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSplits(Statement):
+    """Merge small splits into large ones."""
+
+    FORMS = (
+        "MERGE SPLITS ! <table> {[WHERE <where:condition>] [TARGET SIZE <target_size:size>] "
+        "[MAX GROUPS <max_groups:number>] [MAX DEST SPLITS <max_groups:number>] "
+        "[MAX SOURCE SPLITS PER MERGE <max_sources:number>] [PRECOMMIT]}",
+    )
+    table: Target
+    where: str | None = None
+    target_size: str | None = None
+    max_groups: int | None = None
+    max_sources: int | None = None
+    precommit: bool = False
+
+
+STATEMENTS: tuple[type[Statement], ...] = (
+    FlushSearcherCache, FlushDiskCache, DescribeDiskCache, InvalidateLogCache, Checkpoint,
+    Compact, DescribeState, DescribeLog, DescribeEnvironment, Restore,
+    Purge, DropPartitions, TruncateTimeTravel, RepairLog, Verify, DescribeComponentSizes, Prewarm,
+    DeleteRows, UpdateRows, IndexCrossReferences, MergeSplits,
+)  # fmt: skip
+
+
+# Almost all statements are Spark's and need not be cut into tokens.
+_FIRST_WORDS = re.compile(
+    r"\b(?:"
+    + "|".join({first for kind in STATEMENTS for text in kind.FORMS for first in form(text).first})
+    + r")\b",
+    re.IGNORECASE,
+)
+
+
+def may_be_ours(sql: str) -> bool:
+    """Whether the text has a word that a statement of ours begins with."""
+    return _FIRST_WORDS.search(sql) is not None
+
+
+def _ctes(sql: str, words: list[Word]) -> tuple[str, list[Word]]:
+    """The common table expressions before a DELETE or UPDATE, and the words of the rest."""
+    if words[0].text.upper() != "WITH":
+        return "", words
+    depth = 0
+    for at, word in enumerate(words[:-1]):
+        if word.kind == "symbol":
+            depth += {"(": 1, ")": -1}.get(word.text, 0)
+        after = words[at + 1]
+        if word.text == ")" and depth == 0 and after.kind == "word":
+            if after.text.upper() in ("DELETE", "UPDATE"):
+                return sql[: after.start], words[at + 1 :]
+            if after.text.upper() != "AS":
+                break
+    return "", words
+
+
+def parse(sql: str) -> Statement | None:
+    """The statement, or None if it is none of ours and Spark should read it.
+
+    >>> parse("invalidate tantivy4spark transaction log cache for db.`my docs`;")
+    InvalidateLogCache(table=Target(path=None, name=('db', 'my docs')))
+    >>> parse("SELECT 1") is None
+    True
+    """
+    words = words_of(sql) if may_be_ours(sql) else None
+    if not words:
+        return None
+    ctes, words = _ctes(sql, words)
+    failures: list[tuple[Failure, str]] = []
+    for kind in (DeleteRows, UpdateRows) if ctes else STATEMENTS:
+        for text in kind.FORMS:
+            found = form(text).match(words)
+            if isinstance(found, Failure):
+                failures.append((found, form(text).shown))
+            elif found is not None:
+                known = {f.name for f in fields(kind)}
+                given = {**found, **({"ctes": ctes} if ctes else {})}
+                return kind(**{name: v for name, v in given.items() if name in known})
+    if not failures:
+        return None
+    furthest = max(failure.at for failure, _ in failures)
+    best = [(failure, shown) for failure, shown in failures if failure.at == furthest]
+    place = words[furthest] if furthest < len(words) else None
+    raise StatementSyntaxError(
+        sql,
+        position=place.start if place else words[-1].end,
+        found=sql[place.start : place.end] if place else None,
+        expected=list(dict.fromkeys(failure.expected for failure, _ in best)),
+        forms=[shown for _, shown in best],
+    )

@@ -1,0 +1,240 @@
+"""`indextables.sql` and `Table.sql`: tables by name, one version each, nothing else in reach."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import indextables as it
+from indextables.errors import EmbeddedQueryError
+from indextables.query import run_query
+
+ROWS = pa.table(
+    {
+        "id": [1, 2, 3, 4],
+        "body": ["red fox", "lazy dog", "fox and dog", None],
+        "at": pa.array([0, 1_000_000, None, 3_600_000_000], pa.timestamp("us", "UTC")),
+    }
+)
+OWNERS = pa.table({"id": [1, 3, 9], "owner": ["ann", "bob", "cid"]})
+
+
+@pytest.fixture(scope="module")
+def docs():
+    return it.write_table("memory://query-sql", ROWS)
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        OWNERS,
+        OWNERS.to_pandas(),
+        pl.from_arrow(OWNERS),
+        OWNERS.to_batches()[0],
+        OWNERS.to_reader(),
+        {"id": [1, 3, 9], "owner": ["ann", "bob", "cid"]},
+    ],
+    ids=["arrow", "pandas", "polars", "batch", "reader", "dict"],
+)
+def test_relations_of_others_are_joined(docs, owners):
+    query = (
+        "SELECT OWNER, d.ID, _score > 0 AS found, owner indexquery 'bob' AS bob, "
+        "snippet(owner, 'ann') AS s FROM Docs d JOIN owners o ON d.id = o.id "
+        "WHERE d.body indexquery 'fox' ORDER BY owner"
+    )
+    assert it.sql(query, docs=docs, owners=owners).to_pylist() == [
+        {"owner": "ann", "id": 1, "found": True, "bob": False, "s": "<b>ann</b>"},
+        {"owner": "bob", "id": 3, "found": True, "bob": True, "s": ""},
+    ]
+    assert it.sql("SELECT max(owner) AS o FROM owners", owners=OWNERS).to_pylist() == [{"o": "cid"}]
+
+
+def test_a_table_is_called_this_in_its_own_queries(docs):
+    assert docs.sql("SELECT id FROM this WHERE body indexquery 'dog' ORDER BY 1").to_pydict() == {
+        "id": [2, 3]
+    }
+    query = "SELECT count(*) AS n FROM this JOIN owners USING (id)"
+    assert docs.sql(query, owners=OWNERS).to_pylist() == [{"n": 2}]
+
+
+def test_types_of_columns_are_kept(docs):
+    found = docs.sql("SELECT at, id, count(*) OVER () AS n FROM this ORDER BY id LIMIT 1")
+    assert found.schema.types == [pa.timestamp("us", "UTC"), pa.int64(), pa.int64()]
+    assert docs.sql("SELECT CAST(at AS STRING) AS s, hour(at) AS h FROM this WHERE id = 4") == (
+        pa.table({"s": ["1970-01-01 01:00:00"], "h": pa.array([1], pa.int64())})
+    )
+
+
+def test_a_column_of_two_relations_is_ambiguous(docs):
+    other = pa.table({"id": [1], "body": ["x"]})
+    with pytest.raises(EmbeddedQueryError, match=r"(?i)ambiguous"):
+        it.sql("SELECT 1 FROM d JOIN o ON d.id = o.id WHERE body indexquery 'fox'", d=docs, o=other)
+
+
+def test_searches_are_pushed_beside_relations_of_others(docs, monkeypatch):
+    asked = []
+    scan = it.Table.scan_batches
+
+    def scanned(self, **question):
+        asked.append(question["where"])
+        return scan(self, **question)
+
+    monkeypatch.setattr(it.Table, "scan_batches", scanned)
+    query = "SELECT owner FROM d JOIN o ON d.id = o.id WHERE body indexquery 'fox' AND d.id > 1"
+    assert it.sql(query, d=docs, o=OWNERS).to_pydict() == {"owner": ["bob"]}
+    assert asked == ["(id > 1) AND (`body` indexquery 'fox')"]
+
+
+# --- versions ---------------------------------------------------------------------------------
+
+
+def test_a_query_sees_one_version_though_rows_are_committed_meanwhile(tmp_path):
+    table = it.write_table(tmp_path, pa.table({"n": range(40_000), "body": ["red fox"] * 40_000}))
+    query = (
+        "SELECT a.n FROM t a WHERE a.body indexquery 'fox' UNION ALL "
+        "SELECT n FROM t UNION ALL SELECT count(*) FROM t"
+    )
+    opened = []
+
+    def opener(*_):
+        opened.append(it.Table.open(tmp_path))
+        return opened[-1]
+
+    for source in (opener, lambda *_: table):
+        rows = run_query(query, source)
+        total = rows.read_next_batch().num_rows
+        before = table.count()
+        # By the handle that the query was given, too.
+        table.append(pa.table({"n": [-1], "body": ["late fox"]}))
+        rest = [value for batch in rows for value in batch.column(0).to_pylist()]
+        assert total + len(rest) == 2 * before + 1
+        assert -1 not in rest[: before - total] and rest.count(before) >= 1
+        table.restore(version=0)
+    assert len(opened) == 1, "three references, one opening"
+
+
+def test_earlier_versions_are_asked_by_the_query(tmp_path):
+    table = it.write_table(tmp_path, OWNERS)
+    table.append(OWNERS)
+    query = "SELECT (SELECT count(*) FROM this VERSION AS OF 0) AS a, count(*) AS b FROM this"
+    assert table.sql(query).to_pylist() == [{"a": 3, "b": 6}]
+    with pytest.raises(EmbeddedQueryError, match="one version"):
+        it.sql("SELECT * FROM o VERSION AS OF 0", o=OWNERS)
+
+
+def test_a_stream_that_is_left_early_closes(docs):
+    before = threading.active_count()
+    for _ in range(20):
+        rows = run_query("SELECT a.id FROM t a, t b, t c, t d", lambda *_: docs)
+        rows.read_next_batch()
+        del rows
+    assert threading.active_count() <= before + 4
+
+
+# --- what a query cannot reach ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM docs2",
+        "SELECT * FROM db.docs",
+        "SELECT * FROM `/etc/passwd`",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM csv.`/etc/passwd`",
+        "SELECT * FROM ROWS",  # a variable of this module
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM glob('/*')",
+        "SELECT * FROM duckdb_settings()",
+        "SELECT * FROM information_schema.tables",
+        "SELECT * FROM pg_catalog.pg_tables",
+        "SELECT read_text('/etc/passwd')",
+        "SELECT getenv('HOME')",
+        "SELECT current_setting('memory_limit')",
+        "SELECT getvariable('x')",
+        "SELECT printf('%999999999d', 1)",
+        "SELECT list_resize([1], 2000000000)",
+        "SELECT * FROM relation_0",
+        "SET threads = 1",
+        "PRAGMA database_list",
+        "ATTACH '/tmp/x.db' AS x",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "COPY docs TO '/tmp/x.csv'",
+        "CREATE TABLE x AS SELECT 1",
+        "DROP TABLE docs",
+        "SELECT 1; SET threads = 1",
+        "CALL pragma_version()",
+        "EXPORT DATABASE '/tmp/x'",
+    ],
+)
+def test_a_query_reaches_its_tables_only(docs, query):
+    with pytest.raises(EmbeddedQueryError) as caught:
+        it.sql(query, docs=docs)
+    assert "root:" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["repeat('x', 2000000000)", "repeat(body, 900000000)", "lpad(body, 2000000000, 'b')",
+     "sequence(1, 2000000000)", "array_repeat(1, 2000000000)", "space(2000000000)",
+     "repeat(repeat('x', 100000), 100000)"],
+)  # fmt: skip
+def test_no_function_takes_all_memory(docs, made):
+    with pytest.raises(EmbeddedQueryError, match="bytes at once"):
+        docs.sql(f"SELECT length({made}) AS made FROM this")
+
+
+def test_what_is_no_table_and_what_is_no_query(docs):
+    with pytest.raises(EmbeddedQueryError, match="'o' is not a table: int"):
+        it.sql("SELECT 1 FROM o", o=3)
+    with pytest.raises(EmbeddedQueryError, match="was given: docs"):
+        it.sql("SELECT 1 FROM nothing", docs=docs)
+    with pytest.raises(EmbeddedQueryError, match="A query is a text"):
+        it.sql(None)
+    assert it.sql("SELECT 1 + 1 AS two").to_pylist() == [{"two": 2}]
+
+
+def test_queries_of_threads_do_not_meet(docs):
+    wrong = []
+
+    def ask(number):
+        query = f"SELECT count(*) + {number} AS n FROM this WHERE body indexquery 'fox'"
+        if docs.sql(query).to_pylist() != [{"n": 2 + number}]:
+            wrong.append(number)
+
+    threads = [threading.Thread(target=ask, args=[number]) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_program_ends_in_silence():
+    """A stream that is not read to its end leaves nothing to say for the engine."""
+    code = (
+        "import indextables as it, pyarrow as pa\n"
+        "from indextables.query import run_query\n"
+        "t = it.write_table('memory://x', pa.table({'n': range(9000)}))\n"
+        "rows = run_query('SELECT a.n FROM t a, t b', lambda *_: t)\n"
+        "rows.read_next_batch()\n"
+        "try: t.sql('SELECT repeat(\"x\", 2000000000) FROM this')\n"
+        "except it.IndexTablesError: print('refused')\n"
+        "print(t.sql('SELECT max(n) AS m FROM this'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "refused" in done.stdout
+
+
+def test_a_pandas_index_is_no_column(docs):
+    frame = pd.DataFrame({"id": [1]}, index=[7])
+    assert it.sql("SELECT * FROM f", f=frame).schema.names == ["id"]
