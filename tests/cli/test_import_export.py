@@ -31,7 +31,7 @@ def test_create_takes_columns_partitions_mapping_and_properties(cli):
         ("l", "array<string>", "text"),
     ]  # fmt: skip
     assert "already" in cli.error("create", "t", "id:string")
-    assert "no type" in cli.error("create", "u", "id:strung")
+    assert "is not a type" in cli.error("create", "u", "id:strung")
     assert "needs columns" in cli.error("create", "u")
     cli.error("create", "u", "id", code=2)
 
