@@ -18,7 +18,7 @@ from benchmarks.measure import Result, best_of, race
 from indextables import config as keys
 from indextables.config import Config
 from indextables.log.actions import Add, Metadata
-from indextables.log.names import version_path
+from indextables.log.layout import version_path
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store

@@ -22,10 +22,10 @@ from indextables.config import KEYS, XREF_BLOOM_FIELDS, Config
 from indextables.log.actions import AddXRef
 from indextables.log.transaction import Operation, Transaction
 from indextables.predicate.sql_text import parse_predicate
-from indextables.split import value_lists
-from indextables.split.search import SplitFile
+from indextables.split.format import lists
+from indextables.split.open_split import SplitFile
 from indextables.xref.build import BuiltXRef, XRefSource, build_xref, merge_xrefs
-from indextables.xref.pool import Memory
+from indextables.xref.open_xref import Memory
 
 SPLITS = 1_000
 ROWS = 5_000
@@ -241,7 +241,7 @@ def _identifiers(folder: Path, count: int) -> Iterator[Result]:
     for number in range(count):
         random = np.random.default_rng(number)
         texts = [bytes(row).hex() for row in random.integers(0, 256, (ROWS, 16), dtype=np.uint8)]
-        with mock.patch.object(value_lists, "_ROWS_A_VALUE", 1):  # list what is never listed
+        with mock.patch.object(lists, "_ROWS_A_VALUE", 1):  # list what is never listed
             table.append(pa.table({"uid": texts}))
     store, sources = table.log.store, _sources(table)
     filters = Config({XREF_BLOOM_FIELDS.name: "uid"})

@@ -16,8 +16,7 @@ from packaging.utils import canonicalize_name
 import indextables
 from indextables import ariadne
 from indextables.config import FAMILIES, KEYS
-from indextables.log.conflicts import MATRIX, Change, Rule
-from indextables.log.transaction import Operation
+from indextables.log.transaction import MATRIX, Change, Operation, Rule
 from indextables.statements.forms import form
 from indextables.statements.statements import STATEMENTS
 
@@ -73,7 +72,7 @@ def _shown(kind: str, value: object) -> str:
 
 _CONFLICTS = """# Concurrent commits
 
-Generated from `src/indextables/log/conflicts.py` by `make docs`; do not edit.
+Generated from `src/indextables/log/transaction.py` by `make docs`; do not edit.
 
 A commit writes the next version file if it is absent. Who loses that race reads what won, asks
 this table whether its own commit can still be true after the winner's, and tries the next version

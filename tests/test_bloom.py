@@ -12,8 +12,13 @@ import pytest
 from indextables.ariadne.values import bloom
 from indextables.ariadne.values.hashing import hash_values
 from indextables.bloom import WORDS, bits_of, blocks_of, filled_blocks, masks_of
-from indextables.split.container import Section
-from indextables.xref.bloom import BloomFilters, BloomWriter, hashes, possible
+from indextables.split.format.container import Section
+from indextables.xref.container import (
+    BloomFilters,
+    BloomWriter,
+    hashes,
+    possible,
+)
 
 USERS = pa.array([f"user-{number}" for number in range(200)])
 

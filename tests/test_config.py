@@ -12,13 +12,13 @@ import pytest
 from indextables import Table
 from indextables import config as keys
 from indextables.config import (
+    KEYS,
     Config,
     known_keys,
     parse_boolean,
     parse_duration_ms,
     parse_size,
 )
-from indextables.config.registry import KEYS
 from indextables.errors import ConfigError, InvalidValueError, UnknownKeyError
 from indextables.log.transaction import Operation, Transaction
 

@@ -18,12 +18,12 @@ from indextables.errors import IndexTablesError
 
 if TYPE_CHECKING:
     from indextables.jobs.commit_write import Written
+    from indextables.jobs.history import Truncated
     from indextables.jobs.merge_splits import Merged
     from indextables.jobs.partitions import Dropped
     from indextables.jobs.prewarm import Prewarmed
     from indextables.jobs.purge import Purged
     from indextables.jobs.repair import Repaired
-    from indextables.jobs.truncate_history import Truncated
     from indextables.jobs.verify import Check
     from indextables.query import sql
     from indextables.spark.functions import indexquery, indexqueryall, snippet
@@ -61,7 +61,7 @@ _LAZY = {
     "Prewarmed": "indextables.jobs.prewarm",
     "Purged": "indextables.jobs.purge",
     "Repaired": "indextables.jobs.repair",
-    "Truncated": "indextables.jobs.truncate_history",
+    "Truncated": "indextables.jobs.history",
     "Written": "indextables.jobs.commit_write",
     "Table": "indextables.table",
     "enable": "indextables.spark.session",

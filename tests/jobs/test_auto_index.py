@@ -31,7 +31,8 @@ from xref_tables import (
 from indextables import Table
 from indextables import config as keys
 from indextables.errors import InvalidValueError, XRefError
-from indextables.jobs import auto_index, crossreference_build
+from indextables.jobs import crossreference_build
+from indextables.jobs import crossreference_build as auto_index
 from indextables.jobs.crossreference_plan import FAN_OUT
 from indextables.log.actions import Add
 from indextables.log.crossreferences import cover_of, coverage

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.jobs.merge_plan import Candidate, candidates_of, plan_merges, without_giants
+from indextables.jobs.merge_groups import (
+    Candidate,
+    candidates_of,
+    plan_merges,
+    without_giants,
+)
 from indextables.log.actions import Add
 from indextables.log.files import files_from_adds
 

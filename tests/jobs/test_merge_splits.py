@@ -18,7 +18,7 @@ from indextables.errors import (
     InvalidValueError,
     NotAPartitionError,
 )
-from indextables.jobs import after_write, merge_splits, merge_task
+from indextables.jobs import merge_groups, merge_on_write, merge_splits
 from indextables.jobs.merge_splits import EMPTY, OPTIMAL
 from indextables.log.transaction_log import TransactionLog
 from indextables.runner import LocalRunner
@@ -273,21 +273,21 @@ def test_a_source_that_is_gone_or_short(table, tmp_path):
 
 
 def test_a_crash_of_one_group_costs_that_group(table, config, monkeypatch):
-    merge = merge_task._merged
+    merge = merge_groups._merged
 
     def sometimes(task):
         if task.partition_values["day"] == "0":
             raise RuntimeError("out of luck")
         return merge(task)
 
-    monkeypatch.setattr(merge_task, "_merged", sometimes)
+    monkeypatch.setattr(merge_groups, "_merged", sometimes)
     merged = table.merge_splits()
     assert (merged.status, merged.files_added) == ("partial_success", 1)
     assert merged.failures == ("RuntimeError: out of luck",)
     assert merged.skipped == ()
     assert ids(table) == IDS
     no_leftovers(table, config)
-    monkeypatch.setattr(merge_task, "_merged", merge)
+    monkeypatch.setattr(merge_groups, "_merged", merge)
     assert table.merge_splits().files_removed == 4
 
 
@@ -419,7 +419,7 @@ def test_parallelism_heap_and_folder(table, tmp_path, monkeypatch):
             seen.append((self.parallelism, [Config(t.settings) for t in tasks]))
             return super().map(function, tasks, timeout_s=timeout_s)
 
-    monkeypatch.setattr(merge_task, "LocalRunner", Watching)
+    monkeypatch.setattr(merge_groups, "LocalRunner", Watching)
     options = {
         keys.MERGE_PARALLELISM.name: 3,
         keys.MERGE_HEAP_SIZE.name: "20M",
@@ -462,7 +462,7 @@ def test_what_cannot_be_merged_is_committed_as_it_is(tmp_path, config, monkeypat
     def broken(task):
         raise OSError("no space")
 
-    monkeypatch.setattr(merge_task, "_merged", broken)
+    monkeypatch.setattr(merge_groups, "_merged", broken)
     tiny = {keys.WRITE_MAX_SPLIT_SIZE.name: "1K", keys.MERGE_PRECOMMIT.name: True}
     batches = [b for n in range(3) for b in rows(*range(n * 70_000, (n + 1) * 70_000)).to_batches()]
     written = table.append(iter(batches), config=tiny)
@@ -499,7 +499,7 @@ def test_few_groups_do_not_trigger_a_merge(tmp_path, config, monkeypatch):
     table.append(rows(7, day=1))
     table.append(rows(8, day=1))
     assert files(table).num_rows == 2
-    monkeypatch.setattr(after_write.os, "cpu_count", lambda: 100)
+    monkeypatch.setattr(merge_on_write.os, "cpu_count", lambda: 100)
     wide = {keys.MERGE_ON_WRITE_CPU_FRACTION.name: 0.5}
     table.append(rows(9), config=wide)
     table.append(rows(10), config=wide)
@@ -527,7 +527,7 @@ def test_a_failure_after_a_write_never_fails_the_write(tmp_path, config, monkeyp
     def broken(*_, **__):
         raise RuntimeError("no luck today")
 
-    monkeypatch.setattr(after_write, "plan_groups", broken)
+    monkeypatch.setattr(merge_on_write, "plan_groups", broken)
     assert table.append(rows(2)).rows == 1
     assert "no luck today" in caplog.text
     assert "is committed" in caplog.text
@@ -537,7 +537,7 @@ def test_a_failure_after_a_write_never_fails_the_write(tmp_path, config, monkeyp
 def test_a_second_merge_of_the_same_table_waits_for_the_next_write(tmp_path, config, monkeypatch):
     table = Table.create(tmp_path / "t", SCHEMA, config=config | ON)
     table.append(rows(1))
-    plan = after_write.plan_groups
+    plan = merge_on_write.plan_groups
     turns = []
 
     def nested(*args, **kwargs):
@@ -546,7 +546,7 @@ def test_a_second_merge_of_the_same_table_waits_for_the_next_write(tmp_path, con
             Table.open(table.uri, config=config | ON).append(rows(3))
         return plan(*args, **kwargs)
 
-    monkeypatch.setattr(after_write, "plan_groups", nested)
+    monkeypatch.setattr(merge_on_write, "plan_groups", nested)
     table.append(rows(2))
     assert len(turns) == 1
     assert ids(table) == [1, 2, 3]
@@ -554,7 +554,7 @@ def test_a_second_merge_of_the_same_table_waits_for_the_next_write(tmp_path, con
 
 def test_purge_after_writes(tmp_path, config, monkeypatch):
     calls = []
-    monkeypatch.setattr(after_write, "purge", lambda log, **given: calls.append(given))
+    monkeypatch.setattr(merge_on_write, "purge", lambda log, **given: calls.append(given))
     purging = config | {
         keys.PURGE_ON_WRITE.name: True,
         keys.PURGE_ON_WRITE_SPLIT_HOURS.name: 30,

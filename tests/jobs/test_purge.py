@@ -10,7 +10,7 @@ import pytest
 from indextables.config import Config
 from indextables.errors import ConfigError, SplitsPurgedError
 from indextables.jobs.purge import purge
-from indextables.log.names import PURGE_LOCK
+from indextables.log.layout import PURGE_LOCK
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
 from indextables.storage.local import LocalStore
@@ -250,7 +250,7 @@ def test_what_a_restore_brings_back_meanwhile_stays(table, tmp_path, staleness):
     real = job._delete
 
     def restored_first(log, orphans):
-        from indextables.jobs.restore import restore
+        from indextables.jobs.history import restore
 
         restore(table.log, old)
         return real(log, orphans)

@@ -7,8 +7,8 @@ import pytest
 
 from indextables.config import Config
 from indextables.errors import ConcurrentAppendError
+from indextables.jobs.history import restore
 from indextables.jobs.repair import repair_log
-from indextables.jobs.restore import restore
 from indextables.storage import open_store
 from indextables.table import Table
 

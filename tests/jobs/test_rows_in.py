@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import SchemaError
-from indextables.jobs.rows_in import as_reader, check_fits
+from indextables.jobs.write_target import as_reader, check_fits
 from indextables.schema import conform
 
 

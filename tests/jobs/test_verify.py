@@ -98,7 +98,7 @@ def test_a_missing_and_a_shortened_file(folder, settings):
 
 @pytest.mark.parametrize("part", ["rows", "index", "footer"])
 def test_a_flipped_byte(part, folder, settings):
-    from indextables.split.search import SplitFile
+    from indextables.split.open_split import SplitFile
     from indextables.storage import open_store
 
     file = live(folder)[0]
@@ -153,7 +153,7 @@ def test_the_log_against_the_rows(changes, message, folder, settings):
 
 def test_an_index_of_other_rows(folder, settings, monkeypatch):
     """Rows of one split and the index of another, all checksums right."""
-    from indextables.split.indexer import Indexer
+    from indextables.split.write.indexer import Indexer
 
     real = Indexer.add
     other = rows(9000).select(["id", "body", "x"]).combine_chunks().to_batches()[0]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import CorruptLogError, LogError, LogTooLargeError
-from indextables.log.avro_container import (
+from indextables.log.checkpoint.avro_container import (
     _encode_header,
     _encode_long,
     decode_records,

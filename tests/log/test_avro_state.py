@@ -37,15 +37,25 @@ from indextables.errors import (
     UnsafePathError,
     UnsupportedFeatureError,
 )
-from indextables.log import avro_state
 from indextables.log.actions import Add, Metadata, Protocol, Remove, Skip
-from indextables.log.avro_container import read_container, write_container
-from indextables.log.avro_state import PartitionBounds, load_state, read_state_manifest
-from indextables.log.mapping_registry import REGISTRY_PREFIX, mapping_hash
-from indextables.log.names import LOG_DIRECTORY, MANIFEST_DIRECTORY, state_path, version_path
+from indextables.log.checkpoint import avro_state
+from indextables.log.checkpoint.avro_container import read_container, write_container
+from indextables.log.checkpoint.avro_state import load_state, read_state_manifest
+from indextables.log.checkpoint.state_schema import (
+    FILE_ENTRY,
+    STATE_MANIFEST,
+    PartitionBounds,
+    state_to_record,
+)
+from indextables.log.checkpoint.state_writer import write_state
+from indextables.log.files import REGISTRY_PREFIX, mapping_hash
+from indextables.log.layout import (
+    LOG_DIRECTORY,
+    MANIFEST_DIRECTORY,
+    state_path,
+    version_path,
+)
 from indextables.log.snapshot import empty_snapshot
-from indextables.log.state_schema import FILE_ENTRY, STATE_MANIFEST, state_to_record
-from indextables.log.state_writer import write_state
 from indextables.log.version_files import encode_actions
 
 
@@ -441,7 +451,7 @@ def test_attempts_end(monkeypatch):
 
 
 def test_pauses_grow_up_to_the_longest():
-    from indextables.log.checkpoint_retries import with_retries
+    from indextables.log.checkpoint.last_checkpoint import with_retries
 
     pauses: list[float] = []
 

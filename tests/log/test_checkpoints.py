@@ -6,10 +6,10 @@ import pytest
 from checkpoint_cases import RUNNER, add, config, content, memory_store, snapshot_of, versions
 
 from indextables.log.actions import Remove
-from indextables.log.avro_state import read_state_manifest
-from indextables.log.checkpoints import CheckpointRef, load_checkpoint, write_checkpoint
-from indextables.log.last_checkpoint import read_last_checkpoint
-from indextables.log.names import LOG_DIRECTORY, checkpoint_path, state_path
+from indextables.log.checkpoint.avro_state import read_state_manifest
+from indextables.log.checkpoint.checkpoints import CheckpointRef, load_checkpoint, write_checkpoint
+from indextables.log.checkpoint.last_checkpoint import read_last_checkpoint
+from indextables.log.layout import LOG_DIRECTORY, checkpoint_path, state_path
 
 FIRST = [add(f"{n}.split") for n in range(20)]
 

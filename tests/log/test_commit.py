@@ -19,8 +19,8 @@ from indextables.errors import (
     UnsupportedProtocolError,
 )
 from indextables.log.actions import Add, CommitInfo, Metadata, Protocol, Remove
-from indextables.log.mapping_registry import mapping_hash
-from indextables.log.names import version_path
+from indextables.log.files import mapping_hash
+from indextables.log.layout import version_path
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 

@@ -16,8 +16,7 @@ from indextables.errors import (
     ProtocolChangedError,
 )
 from indextables.log.actions import Add, Metadata, Protocol, Remove, Skip
-from indextables.log.conflicts import MATRIX, Change
-from indextables.log.transaction import Operation, Transaction, everything
+from indextables.log.transaction import MATRIX, Change, Operation, Transaction, everything
 
 SHARED, OTHER = "day=1/splits/shared.split", "day=1/splits/other.split"
 OLD = Protocol(min_reader_version=3, min_writer_version=3)

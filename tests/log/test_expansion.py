@@ -46,9 +46,9 @@ CRAFTED_AVRO = """
 import resource, sys, zlib
 import datafusion, fastavro, orjson, pyarrow as pa
 from indextables.errors import LogError
-from indextables.log.avro_container import _encode_header, _encode_long, read_container
-from indextables.log.manifest_entries import decode_manifest, tables_of
-from indextables.log.state_schema import FILE_ENTRY
+from indextables.log.checkpoint.avro_container import _encode_header, _encode_long, read_container
+from indextables.log.checkpoint.avro_state import decode_manifest, tables_of
+from indextables.log.checkpoint.state_schema import FILE_ENTRY
 
 def record(kind):
     fields = [{"name": "path", "type": kind}]

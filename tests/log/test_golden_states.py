@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pytest
 from checkpoint_cases import RUNNER, config, content, memory_store
 
-from indextables.log.avro_state import load_state, read_state_manifest
-from indextables.log.checkpoints import write_checkpoint
-from indextables.log.last_checkpoint import read_last_checkpoint
+from indextables.log.checkpoint.avro_state import load_state, read_state_manifest
+from indextables.log.checkpoint.checkpoints import write_checkpoint
+from indextables.log.checkpoint.last_checkpoint import read_last_checkpoint
 from indextables.log.snapshot import VersionActions
 from indextables.storage import Store, open_store
 

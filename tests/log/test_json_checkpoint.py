@@ -29,9 +29,8 @@ from indextables.errors import (
     UnsafePathError,
 )
 from indextables.log.actions import Skip
-from indextables.log.json_checkpoint import load_json_checkpoint
-from indextables.log.json_checkpoint_writer import write_json_checkpoint
-from indextables.log.names import LOG_DIRECTORY, checkpoint_part_path, checkpoint_path
+from indextables.log.checkpoint.json_checkpoint import load_json_checkpoint, write_json_checkpoint
+from indextables.log.layout import LOG_DIRECTORY, checkpoint_part_path, checkpoint_path
 
 MANY = snapshot_of([add(f"splits/{n}.split") for n in range(10)])
 

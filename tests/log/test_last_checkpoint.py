@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import ObjectExistsError, StorageError
-from indextables.log.last_checkpoint import (
+from indextables.log.checkpoint.last_checkpoint import (
     LastCheckpoint,
     advance_last_checkpoint,
     read_last_checkpoint,
 )
-from indextables.log.names import LAST_CHECKPOINT, checkpoint_path, state_path
+from indextables.log.layout import LAST_CHECKPOINT, checkpoint_path, state_path
 from indextables.storage import open_store
 
 FULL = LastCheckpoint(

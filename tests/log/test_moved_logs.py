@@ -15,12 +15,12 @@ from indextables.errors import (
     NotATableError,
     StorageError,
 )
-from indextables.jobs.truncate_history import truncate_history
+from indextables.jobs.history import truncate_history
 from indextables.log import history as log_history
 from indextables.log import reader as log_reader
 from indextables.log.actions import Remove
 from indextables.log.cache import LogCache
-from indextables.log.names import version_path
+from indextables.log.layout import version_path
 from indextables.log.transaction import Operation, Transaction, everything
 from indextables.log.transaction_log import TransactionLog
 

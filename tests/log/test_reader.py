@@ -17,7 +17,7 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.actions import Add, VersionedAction
-from indextables.log.names import (
+from indextables.log.layout import (
     LAST_CHECKPOINT,
     checkpoint_path,
     state_path,

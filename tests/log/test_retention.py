@@ -10,15 +10,16 @@ from checkpoint_cases import RUNNER, add, config, content, memory_store, snapsho
 
 from indextables.errors import LogError, StorageError
 from indextables.log.actions import Remove
-from indextables.log.avro_state import load_state, read_state_manifest
-from indextables.log.expiry import plan_versions_and_checkpoints
-from indextables.log.json_checkpoint_writer import write_json_checkpoint
-from indextables.log.listing import LogListing, list_log
-from indextables.log.names import (
+from indextables.log.checkpoint.avro_state import load_state, read_state_manifest
+from indextables.log.checkpoint.json_checkpoint import write_json_checkpoint
+from indextables.log.checkpoint.state_writer import write_state
+from indextables.log.layout import (
     LOG_DIRECTORY,
     MANIFEST_DIRECTORY,
+    LogListing,
     checkpoint_part_path,
     checkpoint_path,
+    list_log,
     state_path,
     version_path,
 )
@@ -28,9 +29,9 @@ from indextables.log.retention import (
     apply_cleanup,
     plan_log_cleanup,
     plan_manifests,
+    plan_versions_and_checkpoints,
 )
 from indextables.log.snapshot import empty_snapshot
-from indextables.log.state_writer import write_state
 from indextables.log.version_files import encode_actions
 from indextables.storage import ObjectMeta, open_store
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from logs import add, append, new_log, paths, remove
 
-from indextables.log.skipped import in_cooldown, without_cooldown
-from indextables.log.transaction_log import TransactionLog
+from indextables.log.transaction_log import TransactionLog, in_cooldown, without_cooldown
 
 A, B = "day=1/a.split", "day=1/b.split"
 HOUR = 3_600_000

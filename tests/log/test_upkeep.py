@@ -10,8 +10,7 @@ from logs import add, append, memory_store, new_log, paths, remove, xref
 
 from indextables.config import Config
 from indextables.errors import IndexTablesError
-from indextables.log.listing import list_log
-from indextables.log.names import LAST_CHECKPOINT, version_path
+from indextables.log.layout import LAST_CHECKPOINT, list_log, version_path
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 

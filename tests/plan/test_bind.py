@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from indextables.plan.bind import bind_partition
+from indextables.plan.scan import bind_partition
 from indextables.predicate import FALSE, NULL, TRUE
 from indextables.predicate.sql_text import parse_predicate
 

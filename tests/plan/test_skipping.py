@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from random_predicates import COLUMNS, SCHEMA, predicates, rows
 
 from examples import examples
-from indextables.log.state_schema import PartitionBounds
+from indextables.log.checkpoint.state_schema import PartitionBounds
 from indextables.plan.skipping import bounds_may_match, judge, keep_mask, partition_only
 from indextables.plan.statistics import decode
 from indextables.predicate import Column, IsNull, Not, Search, Term

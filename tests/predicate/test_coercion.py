@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from indextables.errors import LiteralError, QueryError
 from indextables.predicate import Column, Compare
 from indextables.predicate.coercion import compare, is_in
-from indextables.predicate.temporal import parse_moment, time_zone
+from indextables.predicate.literals import parse_moment, time_zone
 from indextables.split.row_filter import evaluate
 
 A = Column(("a",))

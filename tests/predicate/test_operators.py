@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.predicate.operators import rewrite_operators
+from indextables.predicate.spark_tokens import rewrite_operators
 
 REWRITTEN = {
     "a indexquery 'x'": "indexquery(a , 'x')",

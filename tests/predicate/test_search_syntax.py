@@ -19,8 +19,8 @@ from indextables.predicate import (
     Boost,
     Exists,
     Fuzzy,
-    Jolly,
     Phrase,
+    Placeholder,
     Range,
     Regex,
     SearchNode,
@@ -32,14 +32,14 @@ from indextables.predicate import (
 from indextables.predicate.search import walk
 from indextables.predicate.search_syntax import parse_search
 
-MANY, ONE = Jolly.MANY, Jolly.ONE
+MANY, ONE = Placeholder.MANY, Placeholder.ONE
 
 
 def t(text: str, field: str | None = None) -> Term:
     return Term(field, text)
 
 
-def w(*parts: str | Jolly, field: str | None = None) -> Wildcard:
+def w(*parts: str | Placeholder, field: str | None = None) -> Wildcard:
     return Wildcard(field, parts)
 
 
@@ -374,7 +374,7 @@ def leaf_name(node: SearchNode) -> str:
     """A leaf with its word uninterpreted, as Tantivy leaves it."""
     match node:
         case Wildcard(field=field, parts=parts):
-            text = "".join(p.value if isinstance(p, Jolly) else p for p in parts)
+            text = "".join(p.value if isinstance(p, Placeholder) else p for p in parts)
             return repr(Term(field, text))
         case Fuzzy(field=field, text=text, distance=distance):
             return repr(Term(field, f"{text}~{distance}"))

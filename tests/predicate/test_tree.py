@@ -35,7 +35,7 @@ from indextables.predicate import (
     true_unless_null,
     walk,
 )
-from indextables.predicate.render import sql_name
+from indextables.predicate.literals import sql_name
 from indextables.predicate.sql_text import parse_predicate
 
 A, B = Column(("a",)), Column(("b", "c"))

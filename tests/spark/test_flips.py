@@ -10,9 +10,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from indextables import Table
-from indextables.split import writer as writer_module
-from indextables.split.page_headers import FIRST_PAGE, walk_pages
-from indextables.split.search import SplitFile
+from indextables.split.format.page_headers import FIRST_PAGE, walk_pages
+from indextables.split.open_split import SplitFile
+from indextables.split.write import writer as writer_module
 from indextables.storage import open_store
 
 ROWS = 2_000

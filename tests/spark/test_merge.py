@@ -35,7 +35,7 @@ def test_merge_splits_runs_on_the_executors(spark, path, monkeypatch):
     def here(*_):
         raise AssertionError("a task ran on the driver")
 
-    monkeypatch.setattr("indextables.jobs.merge_task.local_runner", here)
+    monkeypatch.setattr("indextables.jobs.merge_groups.local_runner", here)
     monkeypatch.setattr("indextables.jobs.merge_splits.local_runner", here)
     (row,) = spark.sql(f"MERGE SPLITS '{path}' WHERE day = 'd1' TARGET SIZE 100M;").collect()
     assert row.metrics.status == "success"

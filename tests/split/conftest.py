@@ -16,8 +16,9 @@ from indextables.config import Config
 from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.split.mapping_options import build_mapping
-from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
-from indextables.split.writer import SplitWriter
+from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
+from indextables.split.search.query import SearchContext
+from indextables.split.write.writer import SplitWriter
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.local import LocalStore
 

@@ -16,8 +16,8 @@ from indextables.predicate import (
     Boost,
     Exists,
     Fuzzy,
-    Jolly,
     Phrase,
+    Placeholder,
     Range,
     Regex,
     SearchNode,
@@ -95,8 +95,8 @@ class Oracle:
                 )
             case Wildcard(parts=parts):
                 pattern = "".join(
-                    (".*" if p is Jolly.MANY else ".")
-                    if isinstance(p, Jolly)
+                    (".*" if p is Placeholder.MANY else ".")
+                    if isinstance(p, Placeholder)
                     else re.escape(self.lower(name, p))
                     for p in parts
                 )

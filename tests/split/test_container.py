@@ -24,8 +24,14 @@ from indextables.errors import (
     IndexTablesError,
     ObjectNotFoundError,
 )
-from indextables.split.container import INFO_KEY, Section, SplitInfo, read_footer, read_section
-from indextables.split.search import IndexPool, SplitFile, SplitSearcher
+from indextables.split.format.container import (
+    INFO_KEY,
+    Section,
+    SplitInfo,
+    read_footer,
+    read_section,
+)
+from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
 from indextables.storage.disk_cache import DiskCache
 
 ROWS = 2_000
@@ -83,7 +89,7 @@ def test_the_footer_takes_one_request(make):
 
 
 def test_a_footer_that_is_longer_than_the_first_guess_is_found(make, monkeypatch):
-    from indextables.split import container
+    from indextables.split.format import container
 
     searcher = make(TABLE)
     monkeypatch.setattr(container, "_FIRST_GUESS", 64)
@@ -206,7 +212,7 @@ EVIL = ["../evil", "a/b", ".hidden", "", "a\0b", "/etc/passwd"]
 @pytest.mark.parametrize("name", EVIL)
 def test_names_and_places_of_sections_are_checked(make, name):
     info = make(TABLE).split.info
-    from indextables.split.container import _check_sections
+    from indextables.split.format.container import _check_sections
 
     _check_sections(info, limit=10**9, path="x")
     for section in (

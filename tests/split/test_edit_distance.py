@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.split.edit_distance import count_within
+from indextables.split.search.distances import count_within
 
 
 def distance(a: str, b: str) -> int:

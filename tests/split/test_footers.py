@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from indextables.split.footers import FooterCache
-from indextables.split.search import SplitFile
+from indextables.split.open_split import FooterCache, SplitFile
 
 
 def test_the_least_recently_used_go_first():

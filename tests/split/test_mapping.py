@@ -10,7 +10,7 @@ from conftest import configuration
 
 from indextables.errors import SchemaError
 from indextables.split.analyzer import Analyzer
-from indextables.split.mapping import Mapping, compatible
+from indextables.split.mapping import TableMapping, compatible
 from indextables.split.mapping_options import build_mapping
 
 SCHEMA = pa.schema(
@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
 )
 
 
-def mapped(**options: object) -> Mapping:
+def mapped(**options: object) -> TableMapping:
     return build_mapping(SCHEMA, configuration(**options))
 
 
@@ -109,7 +109,7 @@ def test_the_log_keeps_the_mapping():
             "indexing.storeonlyfields": "tags",
         }
     )
-    assert Mapping.from_json(mapping.to_json()) == mapping
+    assert TableMapping.from_json(mapping.to_json()) == mapping
     entries = {e["name"]: e for e in json.loads(mapping.to_json())}
     assert entries["Id"] | {"name": "Id", "type": "i64", "fast": True} == entries["Id"]
     assert entries["meta"]["type"] == "object"
@@ -123,19 +123,19 @@ def test_a_mapping_of_the_scala_product_is_read():
         '"indexed":true,"stored":true},{"name":"body","type":"text"},{"name":"t","type":"datetime"},'
         '{"name":"o","type":"object"}]}'
     )
-    kinds = {f.name: f.kind for f in Mapping.from_json(text).fields}
+    kinds = {f.name: f.kind for f in TableMapping.from_json(text).fields}
     assert kinds == {"id": "string", "body": "text", "t": "timestamp", "o": "json"}
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '[{"name":"a","type":"x"}]', "3"])
 def test_a_broken_mapping_is_a_sentence(text):
     with pytest.raises(SchemaError, match="mapping in the log cannot be read"):
-        Mapping.from_json(text)
+        TableMapping.from_json(text)
 
 
 def test_a_field_name_of_the_index_cannot_be_forged():
     with pytest.raises(SchemaError, match="no name of a field"):
-        Mapping.from_json('[{"name":"a","type":"text","field":"_row"}]')
+        TableMapping.from_json('[{"name":"a","type":"text","field":"_row"}]')
 
 
 def test_the_fingerprint_tells_analyzers_apart_and_nothing_else():

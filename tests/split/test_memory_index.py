@@ -5,7 +5,7 @@ from __future__ import annotations
 import tantivy
 
 from indextables.split.mapping import FieldMapping
-from indextables.split.memory_index import MemoryIndex
+from indextables.split.write.indexer import MemoryIndex
 
 FIELD = FieldMapping("body", "text", "f0", tokenizer="default", record="position")
 

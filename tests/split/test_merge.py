@@ -16,7 +16,8 @@ from indextables.errors import DamagedIndexError, DamagedSplitError, SplitWriteE
 from indextables.split import merge as merging
 from indextables.split.mapping_options import build_mapping
 from indextables.split.merge import merge_splits
-from indextables.split.search import SearchContext, SplitFile, SplitSearcher
+from indextables.split.open_split import SplitFile, SplitSearcher
+from indextables.split.search.query import SearchContext
 from indextables.storage.local import LocalStore
 
 
@@ -55,7 +56,7 @@ def indexed_rows(monkeypatch):
         counted.append(batch.num_rows)
         add(self, batch)
 
-    monkeypatch.setattr("indextables.split.indexer.Indexer.add", counting)
+    monkeypatch.setattr("indextables.split.write.indexer.Indexer.add", counting)
     return counted
 
 

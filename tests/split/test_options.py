@@ -7,7 +7,7 @@ import pytest
 from conftest import configuration, query
 
 from indextables.split.mapping_options import build_mapping
-from indextables.split.writer import SplitWriter
+from indextables.split.write.writer import SplitWriter
 
 TABLE = pa.table(
     {
@@ -59,7 +59,7 @@ def test_fast_fields_are_answered_by_the_index(make):
     plain = make(TABLE)
     fast = make(TABLE, {"indexing.fastfields": "n"})
     for searcher, indexed in ((plain, False), (fast, True)):
-        from indextables.split.query import resolve
+        from indextables.split.search.query import resolve
 
         search = query("[2 TO *]", "n")
         bound = searcher.bound(resolve(search, searcher.context.mapping, searcher.context.schema))

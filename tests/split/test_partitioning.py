@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import SchemaError
-from indextables.log.names import check_paths
-from indextables.split.partitioning import (
+from indextables.log.layout import check_paths
+from indextables.split.write.partitioning import (
     check_partition_columns,
     partition_folder,
     partition_text,

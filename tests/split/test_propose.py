@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from indextables.plan.split_rows import count_proposed, propose
 from indextables.predicate import Column, Compare, In, IsNull, StartsWith
-from indextables.split.propose import count_proposed, propose
 
 LONG = "z" * 70_000
 TABLE = pa.table(

@@ -21,19 +21,19 @@ from indextables.predicate import (
     Boost,
     Exists,
     Fuzzy,
-    Jolly,
     Phrase,
+    Placeholder,
     Range,
     Search,
     Term,
     TermSet,
     Wildcard,
 )
-from indextables.split.flat import search_rows
 from indextables.split.mapping_options import build_mapping
-from indextables.split.query import resolve
-from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
-from indextables.split.writer import SplitWriter
+from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
+from indextables.split.search.evaluate import search_rows
+from indextables.split.search.query import SearchContext, resolve
+from indextables.split.write.writer import SplitWriter
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.local import LocalStore
 
@@ -65,7 +65,13 @@ row = st.fixed_dictionaries(
 field = st.none() | st.sampled_from(list(KINDS))
 bound = st.none() | word | number.map(str)
 pattern = st.sampled_from(
-    [("a", Jolly.MANY), (Jolly.MANY, "b"), ("a", Jolly.ONE), (Jolly.ONE,), ("A", Jolly.MANY, "c")]
+    [
+        ("a", Placeholder.MANY),
+        (Placeholder.MANY, "b"),
+        ("a", Placeholder.ONE),
+        (Placeholder.ONE,),
+        ("A", Placeholder.MANY, "c"),
+    ]
 )
 FIXED = {
     "spark.indextables.indexing.typemap.s": "string",

@@ -10,9 +10,9 @@ import pytest
 from conftest import query
 
 from indextables.errors import DamagedSplitError
-from indextables.split import rows as rows_module
-from indextables.split import writer as writer_module
-from indextables.split.search import SplitFile
+from indextables.split.format import rows as rows_module
+from indextables.split.open_split import SplitFile
+from indextables.split.write import writer as writer_module
 from indextables.storage.local import LocalStore
 
 ROWS = 40_000

@@ -11,8 +11,9 @@ import pytest
 from conftest import configuration, query
 
 from indextables.config import Config
+from indextables.split.open_split import SplitSearcher
 from indextables.split.scoring import CombinedSearcher, Hits, break_ties
-from indextables.split.search import SearchContext, SplitSearcher
+from indextables.split.search.query import SearchContext
 
 WORDS = [f"w{i}" for i in range(40)]
 

@@ -18,8 +18,9 @@ from indextables.errors import (
     UnknownFieldError,
 )
 from indextables.predicate import Column, Regex, Search
-from indextables.split.flat import search_rows
-from indextables.split.search import SearchContext, SplitSearcher
+from indextables.split.open_split import SplitSearcher
+from indextables.split.search.evaluate import search_rows
+from indextables.split.search.query import SearchContext
 
 TABLE = pa.table(
     {
@@ -322,7 +323,7 @@ def test_another_analyzer_makes_the_rows_be_scanned(make):
 
 
 def _resolved(search, searcher):
-    from indextables.split.query import resolve
+    from indextables.split.search.query import resolve
 
     return resolve(search, searcher.context.mapping, searcher.context.schema)
 
@@ -390,7 +391,7 @@ def test_names_of_any_kind_can_be_columns(make):
 
 def test_open_indexes_are_bounded(make):
     from indextables.config import Config
-    from indextables.split.search import IndexPool
+    from indextables.split.open_split import IndexPool
 
     searchers = [make(pa.table({"body": [f"w{i}"]})) for i in range(5)]
     folder = str(searchers[0].pool.cache.folder)

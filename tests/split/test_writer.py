@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from indextables.config import Config
 from indextables.errors import SchemaError, SplitError, SplitWriteError
-from indextables.split import writer as writer_module
 from indextables.split.mapping_options import build_mapping
-from indextables.split.statistics import StatisticsCollector, truncate_high, truncate_low
-from indextables.split.writer import SplitWriter
+from indextables.split.write import writer as writer_module
+from indextables.split.write.statistics import StatisticsCollector, truncate_high, truncate_low
+from indextables.split.write.writer import SplitWriter
 
 TYPES = pa.table(
     {
@@ -290,7 +290,7 @@ PROGRAM = textwrap.dedent(
     from indextables.config import Config
     from indextables.errors import SplitWriteError
     from indextables.split.mapping_options import build_mapping
-    from indextables.split.writer import SplitWriter
+    from indextables.split.write.writer import SplitWriter
 
     def batches(rows):
         for start in range(0, rows, 10_000):
@@ -340,7 +340,7 @@ def test_an_index_that_cannot_be_written_says_so_while_rows_come(tmp_path):
     program = """
         import signal
         from pathlib import Path
-        from indextables.split.indexer import Indexer
+        from indextables.split.write.indexer import Indexer
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         mapping = build_mapping(pa.schema([("id", pa.int64()), ("body", pa.string())]), Config())

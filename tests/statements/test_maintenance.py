@@ -21,7 +21,7 @@ from indextables.errors import (
     UnsupportedPredicateError,
 )
 from indextables.statements.execute import Session, execute
-from indextables.statements.hosts import Answer, answer
+from indextables.statements.session import Answer, answer
 from indextables.statements.statements import Target, parse
 
 SCHEMA = pa.schema({"id": pa.int64(), "month": pa.int32(), "body": pa.string()})
@@ -335,7 +335,7 @@ def test_truncate(form, uri, session, settings):
 def test_a_truncation_that_cannot_trust_its_checkpoint_deletes_nothing(
     table, uri, session, monkeypatch
 ):
-    from indextables.jobs import truncate_history
+    from indextables.jobs import history as truncate_history
 
     monkeypatch.setattr(truncate_history, "_content", id)
     with pytest.raises(LogError, match="nothing was deleted"):

@@ -22,7 +22,7 @@ from indextables.errors import (
 from indextables.jobs.merge_splits import EMPTY, OPTIMAL, Merged
 from indextables.runner import LocalRunner
 from indextables.statements.execute import Session, execute
-from indextables.statements.merge import MERGE
+from indextables.statements.maintenance import MERGE
 from indextables.statements.statements import MergeSplits, Target, parse
 
 SCHEMA = pa.schema(

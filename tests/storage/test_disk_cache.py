@@ -21,8 +21,9 @@ from servers import Server
 
 from indextables.config import Config
 from indextables.errors import ObjectNotFoundError, StorageError
+from indextables.storage import disk_cache as download
 from indextables.storage import disk_cache as module
-from indextables.storage import download, open_store
+from indextables.storage import open_store
 from indextables.storage.disk_cache import DiskCache, default_folder
 
 DATA = bytes(range(251)) * 100

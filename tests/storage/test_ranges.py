@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.storage.ranges import coalesce, read_ranges
+from indextables.storage.store import coalesce, read_ranges
 
 DATA = bytes(range(256))
 ranges = st.lists(

@@ -14,7 +14,7 @@ import pytest
 
 import indextables
 from indextables import Table
-from indextables.split import open_index
+from indextables.split.format import index as open_index
 from indextables.storage.scratch import PREFIXES, new_folder, remove_folder, sweep_once
 
 

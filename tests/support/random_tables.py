@@ -25,8 +25,8 @@ from indextables.predicate import (
     Search,
 )
 from indextables.predicate.search_syntax import parse_search
-from indextables.split.mapping import Mapping
-from indextables.split.query import resolve
+from indextables.split.mapping import TableMapping
+from indextables.split.search.query import resolve
 
 WORDS = ["a", "A", "b", "ab", "B", "42", "é", "x-y", "10.0.0.1", "spark", "2024-01-01"]
 WORD = st.sampled_from(WORDS)
@@ -257,7 +257,7 @@ QUERIES = st.recursive(
 
 
 @st.composite
-def searches(draw: st.DrawFn, schema: pa.Schema, mapping: Mapping) -> Search:
+def searches(draw: st.DrawFn, schema: pa.Schema, mapping: TableMapping) -> Search:
     """A search over one column, or over all, that the mapping can answer."""
     searchable = [f.name for f in mapping.fields if f.indexed]
     name = draw(st.none() | st.sampled_from(searchable))
@@ -269,7 +269,7 @@ def searches(draw: st.DrawFn, schema: pa.Schema, mapping: Mapping) -> Search:
     return found if can_answer(found, mapping, schema) else search(plain, schema)
 
 
-def can_answer(search: Search, mapping: Mapping, schema: pa.Schema) -> bool:
+def can_answer(search: Search, mapping: TableMapping, schema: pa.Schema) -> bool:
     """Whether a search makes sense: `n:abc` does not."""
     try:
         resolve(search, mapping, schema)
@@ -290,7 +290,9 @@ def conditions(schema: pa.Schema) -> st.SearchStrategy[Predicate]:
     return _trees(_leaves(schema))
 
 
-def conditions_with_search(schema: pa.Schema, mapping: Mapping) -> st.SearchStrategy[Predicate]:
+def conditions_with_search(
+    schema: pa.Schema, mapping: TableMapping
+) -> st.SearchStrategy[Predicate]:
     """Trees of SQL conditions and of searches of the searchable columns."""
     leaves = _leaves(schema) | searches(schema, mapping)
     texts = [Column((name,)) for name in TEXTS if name in schema.names]

@@ -120,7 +120,7 @@ def test_a_query_is_checked_before_any_split_is_opened(way, query, position, tab
     def refuse(*_args, **_kwargs):
         raise AssertionError("a split was opened")
 
-    monkeypatch.setattr("indextables.split.search.read_footer", refuse)
+    monkeypatch.setattr("indextables.split.open_split.read_footer", refuse)
     with pytest.raises(QuerySyntaxError) as caught:
         if way == "search":
             table.search(query)

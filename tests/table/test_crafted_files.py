@@ -24,18 +24,19 @@ from indextables.config import Config
 from indextables.errors import IndexTablesError
 from indextables.predicate import Search
 from indextables.predicate.search_syntax import parse_search
-from indextables.split import writer as split_writer
-from indextables.split.container import _SEAL, INFO_KEY, read_footer
-from indextables.split.flat import search_rows
+from indextables.split.format.container import _SEAL, INFO_KEY, read_footer
 from indextables.split.mapping_options import build_mapping
 from indextables.split.merge import merge_splits
+from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
 from indextables.split.scoring import CombinedSearcher
-from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
+from indextables.split.search.evaluate import search_rows
+from indextables.split.search.query import SearchContext
+from indextables.split.write import writer as split_writer
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.local import LocalStore
 from indextables.xref import build as xref_build
 from indextables.xref.container import XREF_KEY
-from indextables.xref.pool import close_xrefs
+from indextables.xref.open_xref import close_xrefs
 
 PREFIX = "spark.indextables."
 QUERIES = [

@@ -18,9 +18,9 @@ from random_tables import RandomTable, conditions, conditions_with_search, shown
 from examples import examples
 from indextables import Table
 from indextables.predicate import Predicate, searches
-from indextables.split.flat import search_rows
-from indextables.split.mapping import Mapping
+from indextables.split.mapping import TableMapping
 from indextables.split.row_filter import evaluate
+from indextables.split.search.evaluate import search_rows
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def filled(uri: str, drawn: RandomTable, cache: str) -> Table:
     return table
 
 
-def searchable(table: Table) -> Mapping:
+def searchable(table: Table) -> TableMapping:
     """How the columns that a search may name are indexed."""
     return table.view.mapping
 

@@ -12,10 +12,10 @@ import pytest
 
 from indextables import Table
 from indextables.errors import IndexTablesError
-from indextables.split import writer as writer_module
-from indextables.split.container import SplitInfo
-from indextables.split.page_headers import FIRST_PAGE, walk_pages
-from indextables.split.search import SplitFile
+from indextables.split.format.container import SplitInfo
+from indextables.split.format.page_headers import FIRST_PAGE, walk_pages
+from indextables.split.open_split import SplitFile
+from indextables.split.write import writer as writer_module
 from indextables.storage import open_store
 
 ROWS = 2_000

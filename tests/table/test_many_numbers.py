@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from indextables import Table
-from indextables.split.search import SplitSource
+from indextables.split.open_split import SplitSource
 
 ROWS = 400
 START = datetime.date(2024, 1, 1)

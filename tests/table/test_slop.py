@@ -12,8 +12,8 @@ import pytest
 import indextables as it
 from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
-from indextables.split.flat import search_rows
 from indextables.split.mapping_options import build_mapping
+from indextables.split.search.evaluate import search_rows
 from indextables.split.snippet import snippet
 
 PREFIX = "spark.indextables."

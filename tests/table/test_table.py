@@ -316,7 +316,7 @@ def test_counts_come_from_the_log_where_it_knows(make, monkeypatch):
         raise AssertionError("a split was opened")
 
     with monkeypatch.context() as blind:
-        blind.setattr("indextables.split.search.read_footer", refuse)
+        blind.setattr("indextables.split.open_split.read_footer", refuse)
         assert table.count() == 20
         assert table.count(where="day = 'tue'") == 10
         assert table.count(where="id >= 0") == 20
@@ -333,11 +333,11 @@ def test_pruned_splits_are_not_opened(make, monkeypatch):
     table.append(rows(1, 2))
     table.append(rows(100, 200))
     opened = []
-    from indextables.split import search
+    from indextables.split import open_split
 
-    read = search.read_footer
+    read = open_split.read_footer
     monkeypatch.setattr(
-        search, "read_footer", lambda *a, **k: opened.append(k["path"]) or read(*a, **k)
+        open_split, "read_footer", lambda *a, **k: opened.append(k["path"]) or read(*a, **k)
     )
     assert ids(table, where="id > 50") == [100, 200]
     assert len(opened) == 1

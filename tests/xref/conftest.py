@@ -10,7 +10,7 @@ import pytest
 from xrefs import ALWAYS, MAPPING, SCHEMA, rows_of
 
 from indextables import Table
-from indextables.xref.pool import close_xrefs
+from indextables.xref.open_xref import close_xrefs
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,9 @@ from indextables import Table
 from indextables.config import XREF_BLOOM_BITS, XREF_BLOOM_FIELDS, Config
 from indextables.errors import UnusableXRefError, XRefError
 from indextables.predicate.sql_text import parse_predicate
-from indextables.xref.bloom import BloomWriter, hashes, possible
 from indextables.xref.build import build_xref
-from indextables.xref.open_xref import OpenXRef, read_xref
-from indextables.xref.pool import close_xrefs
+from indextables.xref.container import BloomWriter, hashes, possible
+from indextables.xref.open_xref import OpenXRef, close_xrefs, read_xref
 
 SCHEMA = pa.schema([("uid", pa.string()), ("number", pa.int64()), ("body", pa.string())])
 ROWS = 2_000

@@ -19,12 +19,11 @@ from indextables.config import (
     Config,
 )
 from indextables.errors import UnusableXRefError, XRefError
-from indextables.split import value_lists
+from indextables.split.format import lists
 from indextables.xref.build import XRefSource, build_xref, merge_xrefs
 from indextables.xref.container import XREF_KEY
-from indextables.xref.fields import term_field
+from indextables.xref.fields import read_source, term_field
 from indextables.xref.open_xref import OpenXRef, read_xref
-from indextables.xref.sources import read_source
 
 
 def test_an_xref_is_a_parquet_file_of_its_source_splits(table):
@@ -91,7 +90,7 @@ def test_opening_is_one_range_read(table):
 
 
 def test_a_split_without_lists_is_covered_and_unknown(table, monkeypatch):
-    monkeypatch.setattr(value_lists, "FEW_VALUES", 1)
+    monkeypatch.setattr(lists, "FEW_VALUES", 1)
     table.append(pa.Table.from_pylist([{"id": n, "tag": "x", "body": "y"} for n in range(9)]))
     built = cover(table)
     opened = OpenXRef.open(table.log.store, built.path)

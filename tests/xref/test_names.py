@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import ConfigError
-from indextables.xref.names import hash_directory, java_hash, new_xref_id, xref_path
+from indextables.xref.container import (
+    hash_directory,
+    java_hash,
+    new_xref_id,
+    xref_path,
+)
 
 # What Java's `hashCode` gives.
 HASHES = {

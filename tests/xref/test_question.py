@@ -8,9 +8,9 @@ from xrefs import MAPPING, SCHEMA
 
 from indextables.config import Config
 from indextables.predicate.sql_text import parse_predicate
+from indextables.split.format.lists import KEY_LENGTH
 from indextables.split.mapping_options import build_mapping
-from indextables.split.path_lists import KEY_LENGTH
-from indextables.split.search import SearchContext
+from indextables.split.search.query import SearchContext
 from indextables.xref.question import (
     EVERYTHING,
     NOTHING,

@@ -16,7 +16,7 @@ from xrefs import ALWAYS, cover, link, sources
 from examples import examples
 from indextables import Table
 from indextables.predicate import And, Column, Compare, In, Or, Predicate
-from indextables.xref.pool import dull_questions, failures
+from indextables.xref.open_xref import dull_questions, failures
 
 QUICK = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 OPTIONS: list[dict[str, object]] = [

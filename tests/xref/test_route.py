@@ -29,7 +29,12 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.predicate.sql_text import parse_predicate
 from indextables.storage import Store
 from indextables.xref.build import build_xref, merge_xrefs
-from indextables.xref.pool import Memory, XRefPool, close_xrefs, shared_pool
+from indextables.xref.open_xref import (
+    Memory,
+    XRefPool,
+    close_xrefs,
+    shared_pool,
+)
 from indextables.xref.route import Router, Routing
 
 WORD = "body indexquery 'word3'"

@@ -9,38 +9,37 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from indextables.ariadne import opening, sql
-from indextables.ariadne.build import UpdateResult, update_index
-from indextables.ariadne.files import (
+from indextables.ariadne.build.update import UpdateResult, update_index
+from indextables.ariadne.files.paths import canonical
+from indextables.ariadne.files.read import (
     arrow_schema,
-    canonical,
     check_values,
     computed_types,
-    current_data,
-    registered,
     spark_schema,
 )
+from indextables.ariadne.files.state import current_data, registered
 from indextables.ariadne.joins import join_index, locate_from_frame
-from indextables.ariadne.lookup import IndexView, Located
-from indextables.ariadne.model import (
+from indextables.ariadne.lookup.lookup import Located
+from indextables.ariadne.lookup.view import IndexView
+from indextables.ariadne.model.declarations import (
     Bloom,
     Computed,
     Declaration,
     Exploded,
-    IndexData,
-    Metadata,
     Range,
     Regular,
     Temporal,
     Text,
     check,
-    metadata_json,
 )
-from indextables.ariadne.store import (
+from indextables.ariadne.model.metadata import Metadata, metadata_json
+from indextables.ariadne.model.rows import IndexData
+from indextables.ariadne.store import index_rows
+from indextables.ariadne.store.place import (
     Context,
     IndexPlace,
     active_session,
     check_name,
-    index_rows,
     remove_index,
 )
 from indextables.errors import AriadneArgumentError, ColumnNotFoundError

@@ -20,23 +20,25 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from indextables.ariadne.files import KeyValues, column_names, driver_rows, extended, rows_of
-from indextables.ariadne.lookup import (
-    IndexView,
-    Located,
+from indextables.ariadne.files import driver_rows
+from indextables.ariadne.files.driver_rows import KeyValues
+from indextables.ariadne.files.rows import column_names, extended, rows_of
+from indextables.ariadne.lookup.join_keys import (
     condition,
     key_values,
     locate_frame,
     matching_name,
 )
-from indextables.ariadne.model import Exploded, Temporal
+from indextables.ariadne.lookup.lookup import Located
+from indextables.ariadne.lookup.view import IndexView
+from indextables.ariadne.model.declarations import Exploded, Temporal
 from indextables.config import (
     ARIADNE_DEBUG,
     ARIADNE_INDEX_REPARTITION_COUNT,
     ARIADNE_REPARTITION_DATA_FILES,
 )
 from indextables.errors import AriadneArgumentError, ColumnNotFoundError, SourceFileMissingError
-from indextables.predicate.render import quoted_name
+from indextables.predicate.literals import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,10 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from indextables.ariadne.files import FORMATS, arrow_schema, computed_types
-from indextables.ariadne.model import Computed, Declarations, Metadata, needed_columns, types_of
-from indextables.ariadne.model import field_type as type_at
-from indextables.ariadne.store import IndexPlace
+from indextables.ariadne.files.read import FORMATS, arrow_schema, computed_types
+from indextables.ariadne.model.declarations import (
+    Computed,
+    Declarations,
+    needed_columns,
+    types_of,
+)
+from indextables.ariadne.model.declarations import field_type as type_at
+from indextables.ariadne.model.metadata import Metadata
+from indextables.ariadne.store.place import IndexPlace
 from indextables.errors import (
     AriadneArgumentError,
     FormatMismatchError,

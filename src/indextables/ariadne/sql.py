@@ -24,13 +24,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from indextables.ariadne.files import for_spark, newest_sql, nullable, spark_schema, stat
-from indextables.ariadne.lookup import IndexView
-from indextables.ariadne.model import Exploded, Temporal
-from indextables.ariadne.store import Context, IndexPlace, check_name, index_names
+from indextables.ariadne.files.paths import for_spark, stat
+from indextables.ariadne.files.read import spark_schema
+from indextables.ariadne.files.rows import newest_sql, nullable
+from indextables.ariadne.lookup.view import IndexView
+from indextables.ariadne.model.declarations import Exploded, Temporal
+from indextables.ariadne.store.place import (
+    Context,
+    IndexPlace,
+    check_name,
+    index_names,
+)
 from indextables.errors import AriadneArgumentError, SourceFileMissingError
 from indextables.predicate import TRUE, Predicate
-from indextables.predicate.render import quoted_name
+from indextables.predicate.literals import quoted_name
 from indextables.spark.bridge.catalog import ALL_ROWS, Definition
 from indextables.spark.bridge.scan import ListedFile
 from indextables.spark.bridge.sessions import bridge_of

@@ -14,26 +14,175 @@ generated from here.
 
 To add a key, write it into the module of its concern, and a test of its effect. Nothing else has
 to name it: what those modules define is imported here, and `registry` finds it there.
+
+All keys by their lower-case name, in the order of `docs/configuration.md`.
+
+Configuration as it is given: which names are ours, and values in layers.
 """
 
 from __future__ import annotations
 
-from indextables.config.ariadne import *  # noqa: F403
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import TypeVar, overload
+
+from indextables.config import log, spark, splits
+from indextables.config import log as maintenance
+from indextables.config import spark as ariadne
+from indextables.config import splits as xref
 from indextables.config.key import ARIADNE_PREFIX as ARIADNE_PREFIX
 from indextables.config.key import OLD_PREFIX as OLD_PREFIX
 from indextables.config.key import PREFIX as PREFIX
 from indextables.config.key import Key as Key
 from indextables.config.key import KeyFamily as KeyFamily
-from indextables.config.layers import Config as Config
-from indextables.config.layers import is_own_key as is_own_key
-from indextables.config.layers import known_keys as known_keys
+from indextables.config.key import parse_boolean as parse_boolean
+from indextables.config.key import parse_duration_ms as parse_duration_ms
+from indextables.config.key import parse_size as parse_size
 from indextables.config.log import *  # noqa: F403
-from indextables.config.maintenance import *  # noqa: F403
-from indextables.config.registry import FAMILIES as FAMILIES
-from indextables.config.registry import KEYS as KEYS
 from indextables.config.spark import *  # noqa: F403
 from indextables.config.splits import *  # noqa: F403
-from indextables.config.values import parse_boolean as parse_boolean
-from indextables.config.values import parse_duration_ms as parse_duration_ms
-from indextables.config.values import parse_size as parse_size
-from indextables.config.xref import *  # noqa: F403
+from indextables.errors import UnknownKeyError
+
+# The page shows the sections in this order, and keys as they stand in their module.
+_CONSTANTS = [
+    constant
+    for module in (log, splits, spark, xref, ariadne, maintenance)
+    for constant in vars(module).values()
+]
+
+KEYS: dict[str, Key[object]] = {c.name.lower(): c for c in _CONSTANTS if isinstance(c, Key)}
+FAMILIES: dict[str, KeyFamily] = {c.name.lower(): c for c in _CONSTANTS if isinstance(c, KeyFamily)}
+
+
+def canonical(name: str) -> str:
+    """A key's name in lower case and under today's prefix.
+
+    >>> canonical(" spark.tantivy4spark.checkpoint.Interval")
+    'spark.indextables.checkpoint.interval'
+    """
+    lowered = name.strip().lower()
+    return PREFIX + lowered[len(OLD_PREFIX) :] if lowered.startswith(OLD_PREFIX) else lowered
+
+
+def family_of(canonical_name: str) -> KeyFamily | None:
+    """The family that a canonical name belongs to.
+
+    >>> family_of("spark.indextables.indexing.typemap.body").placeholder
+    'field'
+    """
+    return next(
+        (
+            family
+            for prefix, family in FAMILIES.items()
+            if canonical_name.startswith(prefix) and len(canonical_name) > len(prefix)
+        ),
+        None,
+    )
+
+
+def nearest_keys(canonical_name: str) -> list[str]:
+    """The two known keys that are spelled most alike, if any are.
+
+    >>> nearest_keys("checkpoint.intervall")[0]
+    'spark.indextables.checkpoint.interval'
+    """
+    known = {n: k.name for n, k in KEYS.items()} | {
+        n: f"{f.name}<{f.placeholder}>" for n, f in FAMILIES.items()
+    }
+    wanted = canonical_name if canonical_name.startswith("spark.") else PREFIX + canonical_name
+    return [known[n] for n in difflib.get_close_matches(wanted, known, n=2, cutoff=0.6)]
+
+
+T = TypeVar("T")
+
+
+def is_own_key(name: str) -> bool:
+    """Whether a Spark configuration key or option belongs to this package.
+
+    >>> is_own_key("spark.sql.shuffle.partitions"), is_own_key("Spark.IndexTables.x")
+    (False, True)
+    """
+    return canonical(name).startswith(PREFIX)
+
+
+def known_keys(properties: Mapping[str, str]) -> dict[str, str]:
+    """Table properties that configure this package; what other writers left there is passed over.
+
+    So is a key that only the process may set: a table does not choose where its readers keep
+    files, nor how much memory they spend.
+
+    >>> known_keys({"spark.indextables.checkpoint.interval": "5", "owner": "me"})
+    {'spark.indextables.checkpoint.interval': '5'}
+    >>> known_keys({"spark.indextables.cache.disk.path": "/home/me"})
+    {}
+    """
+    return {name: value for name, value in properties.items() if _is_of_tables(canonical(name))}
+
+
+def _is_of_tables(canonical_name: str) -> bool:
+    key = KEYS.get(canonical_name)
+    return key.in_table if key is not None else family_of(canonical_name) is not None
+
+
+class Config:
+    """Configuration in layers; the first layer that has a key wins.
+
+    Every key of every layer must be in the registry and every value must parse, at construction:
+    a mistake is reported before any work starts.
+    """
+
+    __slots__ = ("_layers",)
+
+    def __init__(self, *layers: Mapping[str, object] | None) -> None:
+        self._layers: list[dict[str, object]] = []
+        for layer in layers:
+            values: dict[str, object] = {}
+            for name, value in (layer or {}).items():
+                lowered = canonical(name)
+                key = KEYS.get(lowered)
+                if key is not None:
+                    key.parse(value)
+                elif family_of(lowered) is None:
+                    raise UnknownKeyError(name, nearest=nearest_keys(lowered))
+                values[lowered] = value
+            self._layers.append(values)
+
+    @overload
+    def __getitem__(self, key: Key[T]) -> T: ...
+    @overload
+    def __getitem__(self, key: KeyFamily) -> dict[str, str]: ...
+    def __getitem__(self, key: Key[T] | KeyFamily) -> T | dict[str, str]:
+        if isinstance(key, KeyFamily):
+            prefix = key.name.lower()
+            found: dict[str, str] = {}
+            for layer in reversed(self._layers):
+                found |= {
+                    n[len(prefix) :]: str(v) for n, v in layer.items() if n.startswith(prefix)
+                }
+            return found
+        for layer in self._layers:
+            if key.name.lower() in layer:
+                return key.parse(layer[key.name.lower()])
+        return key.default
+
+    def __iter__(self) -> Iterator[str]:
+        """Names that some layer sets, in their canonical spelling."""
+        return iter({n: None for layer in self._layers for n in layer})
+
+    def over(self, lower: Mapping[str, object] | Config) -> Config:
+        """This configuration with one more layer below, above the defaults."""
+        config = Config()
+        below = lower._layers if isinstance(lower, Config) else Config(lower)._layers
+        config._layers = [*self._layers, *below]
+        return config
+
+    def over_properties(self, properties: Mapping[str, str]) -> Config:
+        """This configuration over the properties of a table, as far as a table may set them."""
+        return self.over(known_keys(properties))
+
+    def as_options(self) -> dict[str, object]:
+        """All set values flattened, to hand them to a worker."""
+        flat: dict[str, object] = {}
+        for layer in reversed(self._layers):
+            flat |= layer
+        return flat

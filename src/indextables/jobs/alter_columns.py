@@ -13,8 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.config import Config, is_own_key, known_keys
-from indextables.config.registry import canonical
+from indextables.config import Config, canonical, is_own_key, known_keys
 from indextables.errors import ConfigError, SchemaError, UnsupportedFeatureError
 from indextables.jobs.constraints import refuse_named_columns
 from indextables.log.actions import Action, Metadata, Protocol

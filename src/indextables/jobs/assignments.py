@@ -18,10 +18,10 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from indextables.errors import ExpressionError, UnknownColumnError
+from indextables.predicate.coercion import NotALiteralError, literal_value
+from indextables.predicate.literals import FarInstant, FarLocal, quoted_name
 from indextables.predicate.names import resolve_column
 from indextables.predicate.spark_tokens import join_strings, tokenize
-from indextables.predicate.sql_literals import NotALiteralError, literal_value
-from indextables.predicate.temporal import FarInstant, FarLocal
 from indextables.schema import type_name
 
 _UNKNOWN = (
@@ -77,7 +77,7 @@ def parse_assignments(
     if isinstance(text, str):
         nodes = _parsed(text)
     else:
-        quoted = [(f"`{name.replace('`', '``')}`", value) for name, value in text.items()]
+        quoted = [(quoted_name(name), value) for name, value in text.items()]
         nodes = [_only(_parsed(f"{name} = {value}"), value) for name, value in quoted]
         text = ", ".join(text.values())
     found: dict[str, exp.Expr] = {}

@@ -21,8 +21,7 @@ from indextables.errors import (
     MetadataChangedError,
     SchemaError,
 )
-from indextables.jobs.auto_index import commit_indexed
-from indextables.jobs.rewrite import Removal
+from indextables.jobs.crossreference_build import commit_indexed
 from indextables.jobs.write_splits import discard
 from indextables.jobs.write_target import Target
 from indextables.log.actions import Add, Metadata
@@ -35,9 +34,18 @@ from indextables.plan.skipping import keep_mask
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate
 from indextables.runner import Runner
-from indextables.split.flat import search_rows
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.row_filter import evaluate
+from indextables.split.search import search_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Files to remove, splits that take the rows they keep, and how many rows go."""
+
+    files: pa.Table
+    rewritten: tuple[Add, ...]
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from indextables.plan.scan import SplitTask, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.runner import LocalRunner, Runner
-from indextables.split.search import SplitFile
+from indextables.split.open_split import SplitFile
 from indextables.storage import Store
 
 COMPONENT_SIZES = pa.schema(

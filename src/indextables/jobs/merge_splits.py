@@ -27,25 +27,27 @@ from indextables.errors import (
     ConflictError,
     IndexTablesError,
 )
-from indextables.jobs.auto_index import commit_indexed
-from indextables.jobs.merge_plan import MergeGroup, candidates_of, plan_merges, without_giants
-from indextables.jobs.merge_task import (
+from indextables.jobs.crossreference_build import commit_indexed
+from indextables.jobs.merge_groups import (
+    MergeGroup,
     MergeResult,
     MergeTask,
+    candidates_of,
     local_runner,
     merge_settings,
+    plan_merges,
     run_merges,
     source_of,
+    without_giants,
 )
 from indextables.jobs.partitions import check_partition_condition, files_of_partitions
 from indextables.jobs.progress import progress
 from indextables.jobs.write_splits import discard
 from indextables.log.actions import Add
 from indextables.log.files import adds_from_files, removes_for, with_paths
-from indextables.log.skipped import without_cooldown
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
-from indextables.log.transaction_log import TransactionLog
+from indextables.log.transaction_log import TransactionLog, without_cooldown
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.runner import Runner

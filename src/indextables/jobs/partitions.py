@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CorruptLogError, NotAPartitionError
-from indextables.jobs.auto_index import commit_indexed
+from indextables.jobs.crossreference_build import commit_indexed
 from indextables.log.actions import Action
 from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot

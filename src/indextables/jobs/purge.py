@@ -19,11 +19,9 @@ from indextables.config import Config
 from indextables.errors import ConfigError, CorruptLogError
 from indextables.jobs.progress import progress
 from indextables.log.actions import Add, AddXRef
-from indextables.log.expiry import CleanupPlan
 from indextables.log.files import paths_of
-from indextables.log.listing import LogListing, list_log
-from indextables.log.names import LOG_DIRECTORY, PURGE_LOCK
-from indextables.log.retention import apply_cleanup, plan_log_cleanup
+from indextables.log.layout import LOG_DIRECTORY, PURGE_LOCK, LogListing, list_log
+from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import ObjectMeta

@@ -28,22 +28,21 @@ from indextables.errors import (
     StorageError,
 )
 from indextables.log.actions import Add, Metadata, Protocol, Remove
-from indextables.log.checkpoints import checkpoints_at, load_checkpoint
+from indextables.log.checkpoint import checkpoints_at, load_checkpoint
 from indextables.log.files import adds_from_files, paths_of
-from indextables.log.listing import list_log
-from indextables.log.names import LOG_DIRECTORY
+from indextables.log.layout import LOG_DIRECTORY, list_log
 from indextables.log.protocol import DEFAULT_PROTOCOL, upgraded
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.runner import LocalRunner, Runner
 from indextables.schema import evolve, to_json
 from indextables.schema.column_names import stored_schema
-from indextables.split.container import Footer
+from indextables.split.format import Footer
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.mapping_options import build_mapping
-from indextables.split.search import SplitFile
+from indextables.split.open_split import SplitFile
 from indextables.storage import ObjectMeta, Store
-from indextables.xref.names import XREF_PREFIX
+from indextables.xref.container import XREF_PREFIX
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,8 @@ from indextables.errors import (
     SchemaError,
     TableExistsError,
 )
-from indextables.jobs.after_write import after_write
-from indextables.jobs.auto_index import commit_indexed
 from indextables.jobs.commit_write import (
+    Removal,
     Written,
     checked_rows,
     commit_partitions,
@@ -36,13 +35,19 @@ from indextables.jobs.commit_write import (
     scope_of,
     undone_on_error,
 )
-from indextables.jobs.merge_before_commit import merged_before_commit
+from indextables.jobs.crossreference_build import commit_indexed
+from indextables.jobs.merge_on_write import after_write, merged_before_commit
 from indextables.jobs.progress import progress
-from indextables.jobs.rewrite import Removal, combined, numbers_by_split, remove_rows
-from indextables.jobs.row_changes import replace_rows
-from indextables.jobs.rows_in import as_reader, check_fits
+from indextables.jobs.row_changes import combined, numbers_by_split, remove_rows, replace_rows
 from indextables.jobs.write_splits import Progress, SplitSink, discard
-from indextables.jobs.write_target import Target, evolved_table, new_table, replaced_table
+from indextables.jobs.write_target import (
+    Target,
+    as_reader,
+    check_fits,
+    evolved_table,
+    new_table,
+    replaced_table,
+)
 from indextables.log.actions import Action, Add
 from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot
@@ -53,7 +58,7 @@ from indextables.predicate import Predicate
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import Runner
 from indextables.schema import ROW_IDENTITY
-from indextables.split.memory_index import Rows
+from indextables.split.row_numbers import RowNumbers
 
 Kind = Literal["append", "overwrite", "partitions", "where", "rows"]
 
@@ -71,7 +76,7 @@ class TaskOutput:
     adds: tuple[Add, ...]
     rows: int
     problem: str | None = None
-    replaced: Mapping[str, Rows] = field(default_factory=dict)
+    replaced: Mapping[str, RowNumbers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ class WriteJob:
     ) -> TaskOutput:
         """Store rows as splits. An error removes what was stored."""
         rows = 0
-        replaced: list[dict[str, Rows]] = []
+        replaced: list[dict[str, RowNumbers]] = []
         with SplitSink(
             self.view.store,
             schema=self.target.schema,
@@ -157,7 +162,7 @@ class WriteJob:
             return TaskOutput(tuple(sink.finish()), rows, replaced=combined(replaced))
 
     def _fitting(
-        self, batches: Iterable[pa.RecordBatch], replaced: list[dict[str, Rows]]
+        self, batches: Iterable[pa.RecordBatch], replaced: list[dict[str, RowNumbers]]
     ) -> Iterator[pa.RecordBatch]:
         if self.kind == "rows":
             batches = _unnamed(batches, replaced)
@@ -452,7 +457,7 @@ def _carried_out(job: WriteJob, log: TransactionLog, rows: pa.RecordBatchReader)
 
 
 def _unnamed(
-    batches: Iterable[pa.RecordBatch], replaced: list[dict[str, Rows]]
+    batches: Iterable[pa.RecordBatch], replaced: list[dict[str, RowNumbers]]
 ) -> Iterator[pa.RecordBatch]:
     """New rows without the columns that name the old ones, whose numbers are kept apart."""
     for batch in batches:

@@ -21,10 +21,14 @@ from indextables.config import Config
 from indextables.errors import IndexTablesError
 from indextables.log.actions import Add
 from indextables.schema import refuse_invalid_text
-from indextables.split.indexer import MIN_HEAP
-from indextables.split.mapping import Mapping
-from indextables.split.partitioning import partition_folder, split_by_partition
-from indextables.split.writer import SplitWriter, WrittenSplit
+from indextables.split.mapping import TableMapping
+from indextables.split.write import (
+    MIN_HEAP,
+    SplitWriter,
+    WrittenSplit,
+    partition_folder,
+    split_by_partition,
+)
 from indextables.storage import Store
 
 logger = logging.getLogger(__name__)
@@ -50,7 +54,7 @@ class SplitSink:
         *,
         schema: pa.Schema,
         partition_columns: Sequence[str],
-        mapping: Mapping,
+        mapping: TableMapping,
         config: Config,
         data_change: bool = True,
         progress: Progress | None = None,

@@ -1,12 +1,28 @@
-"""The live files of a table as an Arrow table, one row a split.
+"""The live files of a table, and the mappings that they share.
+
+Mappings are stored once: add actions name them by hash, the table's metadata holds them.
+
+A mapping (`docMappingJson`) of a wide table is larger than all else an add action says. Its hash
+is taken from a canonical form, so that two writers that order their fields differently share one
+entry: object keys sorted, lists of named objects sorted by name, compact JSON, SHA-256, URL-safe
+Base64, 16 characters.
+
+The live files of a table as an Arrow table, one row a split.
 
 Planning over 100,000 splits is then a few vectorised calls. Column names are those of the log.
 A null partition value is an absent key; `__HIVE_DEFAULT_PARTITION__` is left as it is written.
+
+Rows of the files' table as dictionaries, for writers that take one record at a time.
+
+Arrow's own conversion makes an object for every value first, which takes four times as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import base64
+import functools
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +31,52 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.actions import Add, Remove
-from indextables.log.mapping_registry import mapping_hash
+
+REGISTRY_PREFIX = "docMappingSchema."
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _canonical(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        items = [_canonical(item) for item in value]
+        if items and all(isinstance(item, dict) and "name" in item for item in items):
+            items.sort(key=lambda item: str(item["name"]))
+        return items
+    return value
+
+
+@functools.lru_cache(maxsize=1024)
+def mapping_hash(mapping_json: str) -> str:
+    """The reference of a mapping.
+
+    >>> mapping_hash('[{"type":"i64","name":"a"}]') == mapping_hash('[{"name":"a","type":"i64"}]')
+    True
+    """
+    try:
+        canonical = orjson.dumps(_canonical(orjson.loads(mapping_json)))
+    except orjson.JSONDecodeError:
+        canonical = mapping_json.encode()  # not JSON: still a name for exactly these bytes
+    return base64.urlsafe_b64encode(hashlib.sha256(canonical).digest())[:16].decode()
+
+
+def registry_of(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The mappings held in a table's configuration, by bare hash."""
+    return {
+        key[len(REGISTRY_PREFIX) :]: value
+        for key, value in configuration.items()
+        if key.startswith(REGISTRY_PREFIX)
+    }
+
+
+def with_mappings(configuration: Mapping[str, str], mappings: Mapping[str, str]) -> dict[str, str]:
+    """The configuration with these mappings added; keys may be bare or prefixed."""
+    prefixed = {
+        REGISTRY_PREFIX + key.removeprefix(REGISTRY_PREFIX): value
+        for key, value in mappings.items()
+    }
+    return {**configuration, **prefixed}
+
 
 _MAP = pa.map_(pa.string(), pa.string())
 _STRINGS = pa.list_(pa.string())
@@ -168,3 +229,34 @@ def intern_mapping(add: Add, mappings: dict[str, str]) -> Add:
     reference = mapping_hash(add.doc_mapping_json)
     mappings[reference] = add.doc_mapping_json
     return replace(add, doc_mapping_ref=reference, doc_mapping_json=None)
+
+
+_ROWS_AT_ONCE = 4096
+
+
+def file_records(files: pa.Table) -> Iterator[dict[str, Any]]:
+    """A dictionary for each row, by column; columns without any value are left out."""
+    present = [name for name in files.column_names if files[name].null_count < files.num_rows]
+    for batch in files.select(present).to_batches(max_chunksize=_ROWS_AT_ONCE):
+        columns = [_values(column) for column in batch.columns]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(present, row, strict=True))
+
+
+def _values(column: Any) -> list[Any]:
+    if not isinstance(column, pa.MapArray):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    # Offsets of a slice count from the start of what it was sliced from.
+    offsets: list[Any] = column.offsets.to_pylist()
+    first, length = offsets[0], offsets[-1] - offsets[0]
+    keys = column.keys.slice(first, length).to_pylist()
+    items = column.items.slice(first, length).to_pylist()
+    present = column.is_valid().to_pylist()
+    return [
+        dict(
+            zip(keys[start - first : end - first], items[start - first : end - first], strict=True)
+        )
+        if valid
+        else None
+        for start, end, valid in zip(offsets, offsets[1:], present, strict=False)
+    ]

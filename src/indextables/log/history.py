@@ -10,7 +10,7 @@ from typing import Any
 
 from indextables.errors import ObjectNotFoundError, VersionNotFoundError
 from indextables.log.actions import Add, Remove
-from indextables.log.listing import LogListing, list_log
+from indextables.log.layout import LogListing, list_log
 from indextables.log.reader import LogReader, earliest_readable
 from indextables.log.snapshot import VersionActions
 from indextables.storage import Store

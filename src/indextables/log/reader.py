@@ -24,12 +24,11 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.actions import Add, AddXRef, Metadata, Remove
-from indextables.log.avro_state import KeepManifest
 from indextables.log.cache import LogCache
-from indextables.log.checkpoints import CheckpointRef, load_checkpoint
-from indextables.log.last_checkpoint import read_last_checkpoint
-from indextables.log.listing import LogListing, list_log, list_log_after
-from indextables.log.names import check_paths, version_path
+from indextables.log.checkpoint.avro_state import KeepManifest
+from indextables.log.checkpoint.checkpoints import CheckpointRef, load_checkpoint
+from indextables.log.checkpoint.last_checkpoint import read_last_checkpoint
+from indextables.log.layout import LogListing, check_paths, list_log, list_log_after, version_path
 from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
 from indextables.log.version_files import decode_actions
 from indextables.runner import LocalRunner, Runner

@@ -30,10 +30,21 @@ from indextables.log.files import (
     empty_files,
     files_from_adds,
     intern_mapping,
+    registry_of,
     with_mapping_json,
+    with_mappings,
     without_paths,
 )
-from indextables.log.mapping_registry import registry_of, with_mappings
+
+
+def unexpired_skips(snapshot: Snapshot) -> tuple[Skip, ...]:
+    """The skips that still keep a job away at the snapshot's time."""
+    return tuple(
+        skip
+        for skip in snapshot.skips.values()
+        if skip.retry_after is None or skip.retry_after > snapshot.timestamp
+    )
+
 
 # Folding is one pass over the table; changes beyond this many are folded at once.
 _FOLD_AT = 4096

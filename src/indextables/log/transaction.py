@@ -1,18 +1,53 @@
-"""What somebody wants to commit: an operation, its actions, and what it read to decide on them."""
+"""A transaction: what it wants to commit, and which others it conflicts with.
+
+What somebody wants to commit: an operation, its actions, and what it read to decide on them.
+
+Who may commit after whom: the conflict matrix, as data, and its evaluation.
+
+A transaction that lost a version asks, for every commit it did not see: can mine still be true
+after this one? Rows of the matrix are the operations that want to commit, columns what the
+winner changed. The checks run in a fixed order: protocol, metadata, files added, files removed.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 
-from indextables.log.actions import Action
-from indextables.log.snapshot import Snapshot
+from indextables.errors import (
+    ConcurrentAppendError,
+    ConcurrentDeleteDeleteError,
+    ConcurrentDeleteReadError,
+    MetadataChangedError,
+    ProtocolChangedError,
+)
+from indextables.log.actions import (
+    Action,
+    Add,
+    AddXRef,
+    Metadata,
+    Protocol,
+    Remove,
+    RemoveXRef,
+    Skip,
+)
+from indextables.log.files import (
+    REGISTRY_PREFIX,
+    adds_from_files,
+    files_from_adds,
+    paths_of,
+    removes_for,
+    without_paths,
+)
+from indextables.log.protocol import CONSTRAINT_PREFIX, WRITER_FEATURES
+from indextables.log.snapshot import Snapshot, VersionActions
 
 
 class Operation(enum.Enum):
@@ -70,3 +105,187 @@ class Transaction:
     files_are_here: bool = True
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Change(enum.Enum):
+    """What a winning commit can have changed, in the order of the checks."""
+
+    PROTOCOL = "raised the protocol"
+    FEATURES = "added writer features this release knows"
+    SCHEMA = "changed the schema, the partitioning or constraints"
+    COLUMNS = "added columns"
+    PROPERTIES = "changed properties"
+    MAPPINGS = "added mappings to the registry"
+    ADDED = "added rows"
+    REMOVED = "removed rows"
+    REARRANGED = "merged splits"
+    XREFS = "changed cross-references"
+    SKIPS = "recorded skipped files"
+
+
+class Rule(enum.Enum):
+    """What a cell of the matrix says."""
+
+    OK = "commits after it"
+    CONFLICT = "conflicts"
+    IN_SCOPE = "conflicts if the added files are among those it would have read"
+    SAME_FILES = "conflicts if files were removed that it read or removes"
+
+
+_SIGNS = {"-": Rule.OK, "X": Rule.CONFLICT, "scope": Rule.IN_SCOPE, "files": Rule.SAME_FILES}
+
+_TABLE = """
+          PROTOCOL FEATURES SCHEMA COLUMNS PROPERTIES MAPPINGS ADDED REMOVED REARRANGED XREFS SKIPS
+APPEND    X        -        X      -       -          -        -     -       -          -     -
+OVERWRITE X        -        X      -       -          -        scope files   files      -     -
+REPLACE   X        -        X      -       -          -        scope files   files      -     -
+REWRITE   X        -        X      -       -          -        scope files   files      -     -
+MERGE     X        -        X      -       -          -        -     files   files      -     -
+METADATA  X        -        X      X       X          -        -     -       -          -     -
+PROTOCOL  -        -        -      -       -          -        -     -       -          -     -
+XREF      X        -        X      -       -          -        -     -       -          -     -
+SKIP      -        -        -      -       -          -        -     -       -          -     -
+RESTORE   X        -        X      X       X          -        scope files   files      -     -
+"""
+
+
+def _parse_table(table: str) -> dict[tuple[Operation, Change], Rule]:
+    head, *rows = [line.split() for line in table.strip().splitlines()]
+    return {
+        (Operation[row[0]], Change[column]): _SIGNS[sign]
+        for row in rows
+        for column, sign in zip(head, row[1:], strict=True)
+    }
+
+
+MATRIX: dict[tuple[Operation, Change], Rule] = _parse_table(_TABLE)
+
+
+def changes_of(winner: VersionActions, *, before: Snapshot) -> set[Change]:
+    """What a commit changed, given the table before it."""
+    found: set[Change] = set()
+    for action in winner.actions:
+        match action:
+            case Protocol():
+                found |= _protocol_changes(before.protocol, action)
+            case Metadata():
+                found |= _metadata_changes(before.metadata, action)
+            case Add():
+                found.add(Change.ADDED if action.data_change else Change.REARRANGED)
+            case Remove():
+                found.add(Change.REMOVED if action.data_change else Change.REARRANGED)
+            case AddXRef() | RemoveXRef():
+                found.add(Change.XREFS)
+            case Skip():
+                found.add(Change.SKIPS)
+    return found
+
+
+def _protocol_changes(old: Protocol, new: Protocol) -> set[Change]:
+    versions = (old.min_reader_version, old.min_writer_version)
+    if versions != (new.min_reader_version, new.min_writer_version):
+        return {Change.PROTOCOL}
+    if set(new.reader_features or ()) != set(old.reader_features or ()):
+        return {Change.PROTOCOL}
+    added = set(new.writer_features or ()) - set(old.writer_features or ())
+    if not added:
+        return set()
+    return {Change.FEATURES} if added <= WRITER_FEATURES else {Change.PROTOCOL}
+
+
+def _metadata_changes(old: Metadata, new: Metadata) -> set[Change]:
+    found: set[Change] = set()
+    if old.partition_columns != new.partition_columns or old.id != new.id:
+        found.add(Change.SCHEMA)
+    elif old.schema_string != new.schema_string:
+        additive = _only_adds_columns(old.schema_string, new.schema_string)
+        found.add(Change.COLUMNS if additive else Change.SCHEMA)
+    changed = {
+        key
+        for key in old.configuration.keys() | new.configuration.keys()
+        if old.configuration.get(key) != new.configuration.get(key)
+    }
+    if any(key.startswith(CONSTRAINT_PREFIX) for key in changed):
+        found.add(Change.SCHEMA)  # rows that are on their way were not checked
+    if any(key.startswith(REGISTRY_PREFIX) for key in changed):
+        found.add(Change.MAPPINGS)
+    if any(not key.startswith(REGISTRY_PREFIX) for key in changed) or (
+        (old.name, old.description) != (new.name, new.description)
+    ):
+        found.add(Change.PROPERTIES)
+    return found
+
+
+def _only_adds_columns(old: str, new: str) -> bool:
+    try:
+        before = {f["name"]: f["type"] for f in orjson.loads(old)["fields"]}
+        after = {f["name"]: f["type"] for f in orjson.loads(new)["fields"]}
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return False
+    return all(name in after and after[name] == kind for name, kind in before.items())
+
+
+def difference(before: Snapshot, after: Snapshot) -> VersionActions:
+    """What lies between two snapshots as one commit, where the versions in between are gone.
+
+    Rows that were added and merged since look like merged ones: every file counts as changed data.
+    """
+    adds = adds_from_files(without_paths(after.entries, paths_of(before.entries)))
+    gone = without_paths(before.entries, paths_of(after.entries))
+    actions = [
+        after.protocol,
+        after.metadata,
+        *removes_for(gone, timestamp=after.timestamp, data_change=True),
+        *(replace(add, data_change=True) for add in adds),
+    ]
+    return VersionActions(after.version, actions, after.timestamp)
+
+
+def check_conflicts(
+    mine: Transaction, winners: Sequence[VersionActions], *, before: Snapshot
+) -> None:
+    """Raise the named error if one of the winners contradicts the transaction.
+
+    `before` is the snapshot the first winner was applied to.
+    """
+    for winner in winners:
+        _check(mine, winner, changes_of(winner, before=before), uri=before.uri)
+        before = before.advance([winner])
+
+
+def _check(mine: Transaction, winner: VersionActions, changes: set[Change], *, uri: str) -> None:
+    rules = {change: MATRIX[mine.operation, change] for change in changes}
+    conflicts = {change for change, rule in rules.items() if rule is Rule.CONFLICT}
+    if Change.PROTOCOL in conflicts:
+        raise ProtocolChangedError(uri=uri, version=winner.version)
+    metadata = [c for c in (Change.SCHEMA, Change.COLUMNS, Change.PROPERTIES) if c in conflicts]
+    if not metadata and _changes_schema(mine) and Change.COLUMNS in changes:
+        metadata = [Change.COLUMNS]  # two schemas at once; neither contains the other
+    if metadata:
+        raise MetadataChangedError(
+            uri=uri, version=winner.version, changed=[c.name.lower() for c in metadata]
+        )
+    if Rule.IN_SCOPE in rules.values():
+        added = [a for a in winner.actions if isinstance(a, Add) and a.data_change]
+        files = files_from_adds([(add, winner.version, 0) for add in added])
+        seen = mine.read_scope(files)
+        if seen.any():
+            paths = [add.path for add, hit in zip(added, seen, strict=True) if hit]
+            raise ConcurrentAppendError(uri=uri, version=winner.version, paths=paths)
+    if Rule.SAME_FILES in rules.values():
+        gone = {a.path for a in winner.actions if isinstance(a, Remove)}
+        _check_removed(mine, gone, version=winner.version, uri=uri)
+
+
+def _changes_schema(mine: Transaction) -> bool:
+    return any(isinstance(action, Metadata) for action in mine.actions)
+
+
+def _check_removed(mine: Transaction, gone: Iterable[str], *, version: int, uri: str) -> None:
+    gone = set(gone)
+    removing = sorted(gone & {a.path for a in mine.actions if isinstance(a, Remove)})
+    if removing:
+        raise ConcurrentDeleteDeleteError(uri=uri, version=version, paths=removing)
+    reading = sorted(gone & mine.read_paths)
+    if reading:
+        raise ConcurrentDeleteReadError(uri=uri, version=version, paths=reading)

@@ -189,7 +189,7 @@ def shown_metadata(metadata: Metadata) -> Metadata:
     names = names_in(metadata)
     configuration = dict(metadata.configuration)
     if (text := configuration.get(MAPPING_PROPERTY)) is not None:
-        mapping = mappings.Mapping.from_json(text)
+        mapping = mappings.TableMapping.from_json(text)
         fields = [replace(f, name=names.shown_name(f.name)) for f in mapping.fields]
         configuration[MAPPING_PROPERTY] = replace(mapping, fields=tuple(fields)).to_json()
     return replace(
@@ -200,7 +200,7 @@ def shown_metadata(metadata: Metadata) -> Metadata:
     )
 
 
-def stored_mapping(mapping: mappings.Mapping, schema: pa.Schema) -> mappings.Mapping:
+def stored_mapping(mapping: mappings.TableMapping, schema: pa.Schema) -> mappings.TableMapping:
     """The mapping of columns that users see, for those of a stored schema."""
     names = {shown_name(field): field.name for field in schema}
     if all(shown == stored for shown, stored in names.items()):

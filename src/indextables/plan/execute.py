@@ -1,4 +1,7 @@
-"""Running a plan in this process: splits in parallel, results in the order of the plan."""
+"""Running a plan in this process: splits in parallel, results in the order of the plan.
+
+Counting rows: from the log where it can be, else by searching the splits that are in doubt.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.plan.scan import ScanPlan, SplitTask
+from indextables.log.snapshot import Snapshot
+from indextables.plan.scan import ScanPlan, SplitTask, route_files, split_tasks
+from indextables.plan.skipping import judge
 from indextables.plan.split_rows import Piece, SplitRows
 from indextables.plan.view import TableView
+from indextables.predicate import FALSE, TRUE, Predicate
 from indextables.schema import column_field
-from indextables.split.search import IndexPool, SearchContext, SplitFile, SplitSearcher
+from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
+from indextables.split.search import SearchContext
 from indextables.storage import Store
-from indextables.xref.pool import close_xrefs
+from indextables.xref.open_xref import close_xrefs
 
 Result = TypeVar("Result")
 
@@ -158,3 +167,36 @@ def run_scan(plan: ScanPlan) -> Iterator[pa.Table]:
 def result_schema(plan: ScanPlan) -> pa.Schema:
     """The schema of the rows that a plan gives."""
     return pa.schema([column_field(plan.view.schema, name) for name in plan.columns])
+
+
+def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Table]:
+    """Rows that the log alone counts, and the files whose rows have to be looked at."""
+    files = snapshot.entries
+    if not files.num_rows:
+        return 0, files
+    counted = np.asarray(pc.is_valid(files["numRecords"]))
+    if predicate == TRUE:
+        keep = whole = np.ones(files.num_rows, dtype=np.bool_)
+    else:
+        keep, whole = judge(
+            predicate,
+            files,
+            schema=snapshot.schema,
+            partition_columns=snapshot.partition_columns,
+        )
+    sure = files.filter(pa.array(whole & counted))
+    return pc.sum(sure["numRecords"]).as_py() or 0, files.filter(
+        pa.array(keep & ~(whole & counted))
+    )
+
+
+def count_rows(view: TableView, predicate: Predicate) -> int:
+    """How many rows of a table match. Indexes are opened if the log and XRefs leave a doubt."""
+    known, doubtful = count_from_log(view.snapshot, predicate)
+    if doubtful.num_rows:
+        doubtful, _ = route_files(view.router, predicate, doubtful)
+    tasks = [t for t in split_tasks(view.snapshot, doubtful, predicate) if t.predicate != FALSE]
+    if not tasks:
+        return known
+    here = Environment.of(view)
+    return known + sum(here.map(lambda task: here.rows(task).count(), tasks))

@@ -28,8 +28,8 @@ from indextables.plan.column_names import names_in, shown_metadata
 from indextables.predicate import Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.schema import from_json
-from indextables.split.flat import search_rows
-from indextables.split.mapping import MAPPING_PROPERTY, Mapping
+from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
+from indextables.split.search import search_rows
 
 
 def indexed_columns(metadata: Metadata) -> list[str]:
@@ -90,5 +90,5 @@ def _plain(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def _mapping(text: str) -> Mapping:
-    return Mapping.from_json(text)
+def _mapping(text: str) -> TableMapping:
+    return TableMapping.from_json(text)

@@ -19,9 +19,10 @@ from indextables.plan.split_rows import Mask, SplitRows
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, Search
 from indextables.schema import column_field
-from indextables.split.memory_index import Rows
+from indextables.split.open_split import SplitSearcher
+from indextables.split.row_numbers import RowNumbers
 from indextables.split.scoring import CombinedSearcher, break_ties
-from indextables.split.search import SearchContext, SplitSearcher
+from indextables.split.search import SearchContext
 from indextables.split.snippet import snippet
 
 SCORE = "_score"
@@ -54,7 +55,7 @@ def top_rows(
     with CombinedSearcher(searchers, search, view.config) as combined:
         found = combined.top(wanted, within=within)
 
-        def read(names: list[str], splits: Rows, rows: Rows) -> pa.Table:
+        def read(names: list[str], splits: RowNumbers, rows: RowNumbers) -> pa.Table:
             return _read_hits(searchers, splits, rows, names, snapshot.schema)
 
         hits = break_ties(found, wanted, read, snapshot.schema)
@@ -75,8 +76,8 @@ def _mask(searcher: SplitSearcher, predicate: Predicate | None) -> Mask:
 
 def _read_hits(
     searchers: Sequence[SplitSearcher],
-    splits: Rows,
-    rows: Rows,
+    splits: RowNumbers,
+    rows: RowNumbers,
     columns: Sequence[str],
     schema: pa.Schema,
 ) -> pa.Table:

@@ -3,11 +3,15 @@
 Everything here happens on the driver, on whole columns of the snapshot: partition values, then
 statistics, then cross-references. Each stage may only keep too much. What is left becomes tasks,
 one a split, in which conditions on partition columns are already decided.
+
+A predicate as one split sees it: partition columns are constants there.
+
+What a plan does and why, in words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,13 +21,56 @@ import pyarrow.compute as pc
 
 from indextables.errors import CorruptLogError, SchemaError, UnknownColumnError
 from indextables.log.snapshot import Snapshot
-from indextables.plan.bind import bind_partition
+from indextables.plan.column_names import names_of
 from indextables.plan.skipping import keep_mask, partition_only
 from indextables.plan.statistics import Flags, decode, lookup
 from indextables.plan.view import TableView
-from indextables.predicate import FALSE, NULL, TRUE, Predicate, conjunction, conjuncts
+from indextables.predicate import (
+    FALSE,
+    NULL,
+    TRUE,
+    And,
+    Compare,
+    Constant,
+    In,
+    Not,
+    Or,
+    Predicate,
+    Search,
+    columns,
+    conjunction,
+    conjuncts,
+    disjunction,
+    negation,
+)
 from indextables.schema import ROW_IDENTITY
+from indextables.split.mapping import TableMapping
+from indextables.split.row_filter import evaluate
 from indextables.xref.route import Router, Verdict
+
+
+def bind_partition(predicate: Predicate, partition: Mapping[str, Any]) -> Predicate:
+    """The predicate with every condition on partition columns decided.
+
+    `partition` holds Arrow scalars. Searches stay as they are.
+    """
+    match predicate:
+        case And(children=children):
+            return conjunction(*(bind_partition(child, partition) for child in children))
+        case Or(children=children):
+            return disjunction(*(bind_partition(child, partition) for child in children))
+        case Not(child=child):
+            return negation(bind_partition(child, partition))
+        case Search() | Constant():
+            return predicate
+        case _:
+            (column,) = columns(predicate)
+            if column.root not in partition:
+                return predicate
+            value = partition[column.root]
+            row = pa.table({column.root: pa.repeat(value, 1)})
+            answer = evaluate(predicate, row)[0].as_py()
+            return {True: TRUE, False: FALSE, None: NULL}[answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +220,74 @@ def checked_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> tuple[
 
 def _stage(name: str, files: pa.Table) -> Stage:
     return Stage(name, files.num_rows, pc.sum(files["size"]).as_py() or 0)
+
+
+_WHY = {
+    "table": "live splits of the version",
+    "partitions": "kept by partition values",
+    "statistics": "kept by minimum, maximum and null counts",
+    "xrefs": "kept by cross-references",
+}
+
+
+def explain_scan(plan: ScanPlan) -> str:
+    """The stages of a plan, and how each split will be read."""
+    snapshot = plan.snapshot
+    names = names_of(snapshot)
+    where = names.shown_predicate(plan.predicate)
+    lines = [
+        f"Scan of {snapshot.uri} at version {snapshot.version}",
+        f"  where    {where if plan.predicate != TRUE else '(everything)'}",
+        f"  columns  {', '.join(names.shown_names(plan.columns))}",
+    ]
+    if plan.limit is not None:
+        lines.append(f"  limit    {plan.limit:,}")
+    first = plan.stages[0]
+    for stage in plan.stages:
+        splits, size = _share(stage.splits, first.splits), _share(stage.bytes, first.bytes)
+        kept = f"{stage.splits:>8,} splits {splits:>7}  {stage.bytes:>15,} bytes {size:>7}"
+        lines.append(f"  {stage.name:<11}{kept}  {_WHY[stage.name]}")
+    if plan.routing is not None:
+        lines.append(f"  routing    {plan.routing}")
+    ways = dict.fromkeys(_access(task.predicate, plan.view.mapping) for task in plan.tasks)
+    lines.append(f"  read       {len(plan.tasks):>8,} splits  {'; '.join(ways)}".rstrip())
+    return "\n".join(lines)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"({100 * part / max(1, whole):.0f} %)"
+
+
+def _access(predicate: Predicate, mapping: TableMapping) -> str:
+    if predicate == TRUE:
+        return "Parquet columns, no index needed"
+    if _exact(predicate):
+        return "the index decides, then Parquet columns of the matching rows"
+    if _proposes(predicate, mapping):
+        return "the index proposes rows, their values decide"
+    return "no index helps: Parquet columns of the condition, then of the matching rows"
+
+
+def _exact(node: Predicate) -> bool:
+    match node:
+        case Search():
+            return True
+        case And(children=children) | Or(children=children):
+            return all(_exact(child) for child in children)
+        case Not(child=child):
+            return _exact(child)
+        case _:
+            return False
+
+
+def _proposes(node: Predicate, mapping: TableMapping) -> bool:
+    match node:
+        case And(children=children):
+            return any(_proposes(child, mapping) for child in children)
+        case Or(children=children):
+            return all(_proposes(child, mapping) for child in children)
+        case Compare(op="=", column=column, value=str()) | In(column=column):
+            field = mapping.by_name.get(column.root)
+            return field is not None and field.kind in ("text", "string") and bool(field.field)
+        case _:
+            return _exact(node)

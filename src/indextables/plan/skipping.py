@@ -26,8 +26,16 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.plan.statistics import NULL_PARTITION, Flags, decode, flags, lookup
-from indextables.plan.value_range import Possible, ValueRange, value_range
+from indextables.plan.statistics import (
+    NULL_PARTITION,
+    Flags,
+    Possible,
+    ValueRange,
+    decode,
+    flags,
+    lookup,
+    value_range,
+)
 from indextables.predicate import (
     And,
     Column,

@@ -13,11 +13,15 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from indextables.config import MERGE_PRECOMMIT, is_own_key, parse_boolean
 from indextables.errors import ConfigError
-from indextables.plan.access import TableAccess
 from indextables.storage.location import parse_location
+
+if TYPE_CHECKING:
+    from indextables.plan.access import TableAccess
+
 
 logger = logging.getLogger(__name__)
 
@@ -146,6 +150,8 @@ class SourceOptions:
 
     def access(self, path: str | None = None) -> TableAccess:
         """The table at a path; without one, at the only path of the options."""
+        from indextables.plan.access import TableAccess
+
         if path is None:
             if len(self.paths) != 1:
                 raise ConfigError(

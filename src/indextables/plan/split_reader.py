@@ -25,7 +25,7 @@ from indextables.plan.ranking import SCORE, top_rows
 from indextables.plan.scan import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search
-from indextables.predicate.operators import ALL_FIELDS
+from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.schema import from_json
 
 _ROWS_AT_ONCE = 65_536

@@ -1,4 +1,12 @@
-"""Which rows of one split match a predicate, and their values.
+"""Which rows of one split match: proposed by its index, decided by the rows.
+
+What an index can say about SQL conditions: rows that may match, and none that do is missing.
+
+Equality with a text is a question to the index of the column: the whole value for a `string`, all
+its words for a `text`. Rows decide afterwards, so a proposal may hold too many rows. `None` means
+that the index cannot help.
+
+Which rows of one split match a predicate, and their values.
 
 The index proposes: searches are answered exactly, equality on text by the rows that hold the
 words. Where that leaves a question open, the columns of the predicate are read for the proposed
@@ -14,23 +22,124 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import tantivy
 
-from indextables.errors import DamagedIndexError
+from indextables.errors import DamagedIndexError, TooManyExpansionsError
 from indextables.predicate import (
     TRUE,
     And,
+    Column,
+    Compare,
     Condition,
     Constant,
+    In,
     Not,
     Or,
+    Placeholder,
     Predicate,
     Search,
+    StartsWith,
+    Wildcard,
     columns,
 )
-from indextables.split.memory_index import Rows
-from indextables.split.propose import propose
+from indextables.split.ip_address import parse_address, show_address
+from indextables.split.mapping import FieldMapping
+from indextables.split.open_split import SplitSearcher, SplitSource
 from indextables.split.row_filter import evaluate
-from indextables.split.search import SplitSearcher
+from indextables.split.row_numbers import RowNumbers
+from indextables.split.search import Leaf
+
+_ENOUGH_WORDS = 16
+_MAX_VALUES = 10_000
+
+
+def propose(condition: Condition, searcher: SplitSearcher) -> RowNumbers | None:
+    """Rows of a split that may satisfy a condition, in ascending order.
+
+    `DamagedIndexError` if the index cannot be read: scan the rows then.
+    """
+    query = _question(condition, searcher)
+    return None if query is None else searcher.source().index_rows(query)
+
+
+def count_proposed(condition: Condition, searcher: SplitSearcher) -> int | None:
+    """How many rows `propose` has, which an index tells without naming them."""
+    query = _question(condition, searcher)
+    return None if query is None else searcher.source().index.searcher.count(query)
+
+
+def _question(condition: Condition, searcher: SplitSearcher) -> tantivy.Query | None:
+    """What to ask the index of a split."""
+    match condition:
+        case Compare(op="=" | "<=>", column=column, value=str(text)):
+            return _equal(column, (text,), searcher)
+        case In(column=column, values=values) if all(isinstance(v, str) for v in values):
+            return _equal(column, tuple(str(v) for v in values), searcher)
+        case StartsWith(column=column, text=text) if text:
+            return _beginning(column, text, searcher)
+        case _:
+            return None
+
+
+def _beginning(column: Column, text: str, searcher: SplitSearcher) -> tantivy.Query | None:
+    field = _field(column, searcher)
+    # A value that is too long for the index may begin with anything.
+    dropped = searcher.split.info.too_long
+    if field is None or field.kind != "string" or field.name in dropped:
+        return None
+    if _may_be_dropped(text, field):
+        return None
+    try:
+        return searcher.source().compiler.leaf(
+            Leaf(field, Wildcard(None, (text, Placeholder.MANY)))
+        )
+    except TooManyExpansionsError:
+        return None  # nobody asked for an expansion: comparing the rows is fine
+
+
+def _field(column: Column, searcher: SplitSearcher) -> FieldMapping | None:
+    """The field of a column of text that this split's index holds."""
+    if len(column.path) > 1 or column.root not in searcher.split.rows.schema.names:
+        return None
+    if not pa.types.is_string(searcher.split.rows.schema.field(column.root).type):
+        return None
+    field = searcher.split.info.mapping.by_name.get(column.root)
+    return field if field is not None and field.field else None
+
+
+def _equal(column: Column, texts: tuple[str, ...], searcher: SplitSearcher) -> tantivy.Query | None:
+    field = _field(column, searcher)
+    if field is None or len(texts) > _MAX_VALUES:
+        return None
+    source = searcher.source()
+    queries = [_value(text, field, source) for text in texts]
+    known = [(tantivy.Occur.Should, query) for query in queries if query is not None]
+    if len(known) < len(queries):
+        return None
+    return tantivy.Query.boolean_query(known)
+
+
+def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query | None:
+    """The rows whose value may be this text."""
+    if field.kind == "ip":
+        address = parse_address(text)
+        if address is None:
+            return None
+        # As it was indexed: a text with blanks around it is an address to us, not to Tantivy.
+        shown = show_address(address)
+        return tantivy.Query.term_query(source.compiler.schema, field.field, shown)
+    if field.kind == "json" or _may_be_dropped(text, field):
+        return None
+    words = field.analyzer.words(text)[:_ENOUGH_WORDS]
+    if not words:
+        return None
+    return source.compiler.all(source.compiler.term(field, word.text) for word in words)
+
+
+def _may_be_dropped(text: str, field: FieldMapping) -> bool:
+    """Whether a whole value is too long for the index."""
+    return field.analyzer.tokenizer == "raw" and len(text.encode()) > field.token_length
+
 
 Mask = npt.NDArray[np.bool_]
 Piece = Callable[[], pa.Table]
@@ -60,7 +169,7 @@ class SplitRows:
     def total(self) -> int:
         return self.searcher.split.info.rows
 
-    def matching(self) -> Rows | None:
+    def matching(self) -> RowNumbers | None:
         """The numbers of the matching rows in ascending order; None means all of them."""
         if self.predicate == TRUE:
             return None
@@ -171,14 +280,14 @@ class SplitRows:
             return None
         return None if rows is None else Proposal(self._mask(rows), exact=False)
 
-    def _mask(self, rows: Rows) -> Mask:
+    def _mask(self, rows: RowNumbers) -> Mask:
         mask = np.zeros(self.total, dtype=np.bool_)
         mask[rows] = True
         return mask
 
     # --- what the rows say -------------------------------------------------------------------
 
-    def _candidates(self, rows: Rows | None) -> Iterator[tuple[Rows, pa.Table]]:
+    def _candidates(self, rows: RowNumbers | None) -> Iterator[tuple[RowNumbers, pa.Table]]:
         """The columns of the predicate, of these rows, in pieces."""
         schema = self.searcher.context.schema
         needed = {column.root for column in columns(self.predicate)}
@@ -194,7 +303,7 @@ class SplitRows:
             piece = rows[start : start + _PIECE]
             yield piece, self.searcher.read_rows(piece, names)
 
-    def _decide(self, rows: Rows, table: pa.Table) -> Mask:
+    def _decide(self, rows: RowNumbers, table: pa.Table) -> Mask:
         answer: Any = evaluate(
             self.predicate, table, search=lambda search: self._answer(search)[rows]
         )

@@ -17,16 +17,14 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import SchemaError
 from indextables.log.actions import Metadata
-from indextables.log.files import empty_files
-from indextables.log.mapping_registry import REGISTRY_PREFIX
+from indextables.log.files import REGISTRY_PREFIX, empty_files
 from indextables.log.protocol import CONSTRAINT_PREFIX
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import ColumnNames, names_of, shown
 from indextables.predicate import Predicate, searches
-from indextables.split.mapping import MAPPING_PROPERTY, Mapping
-from indextables.split.query import resolve
-from indextables.split.search import SearchContext
+from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
+from indextables.split.search import SearchContext, resolve
 from indextables.storage import Store
 from indextables.xref.route import Router
 
@@ -110,7 +108,7 @@ class TableView:
         return self.settings.over_properties(self.snapshot.metadata.configuration)
 
     @functools.cached_property
-    def mapping(self) -> Mapping:
+    def mapping(self) -> TableMapping:
         """How the columns are searched."""
         return mapping_of(self.snapshot.metadata, uri=self.uri)
 
@@ -141,7 +139,7 @@ class TableView:
         self.__dict__.update(state)
 
 
-def mapping_of(metadata: Metadata, *, uri: str) -> Mapping:
+def mapping_of(metadata: Metadata, *, uri: str) -> TableMapping:
     """How the columns of a table are searched, by its metadata."""
     text = metadata.configuration.get(MAPPING_PROPERTY)
     if text is None:
@@ -153,5 +151,5 @@ def mapping_of(metadata: Metadata, *, uri: str) -> Mapping:
 
 
 @functools.lru_cache(maxsize=256)  # every query of a table asks for the same
-def _mapping(text: str) -> Mapping:
-    return Mapping.from_json(text)
+def _mapping(text: str) -> TableMapping:
+    return TableMapping.from_json(text)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from indextables.errors import UnknownColumnError, UnsupportedPredicateError
-from indextables.predicate.render import sql_name
+from indextables.predicate.literals import sql_name
 from indextables.predicate.tree import (
     And,
     Column,

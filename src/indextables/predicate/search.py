@@ -23,7 +23,7 @@ def _position() -> Any:
     return dataclasses.field(default=0, compare=False, repr=False, kw_only=True)
 
 
-class Jolly(enum.Enum):
+class Placeholder(enum.Enum):
     """A placeholder in a wildcard pattern."""
 
     MANY = "*"
@@ -57,11 +57,11 @@ class Wildcard:
     """A term that matches literal text with placeholders between.
 
     `parts` never has two strings in a row, nor an empty string: `da*a` is
-    `("da", Jolly.MANY, "a")`, and `a\\*b*` is `("a*b", Jolly.MANY)`.
+    `("da", Placeholder.MANY, "a")`, and `a\\*b*` is `("a*b", Placeholder.MANY)`.
     """
 
     field: str | None
-    parts: tuple[str | Jolly, ...]
+    parts: tuple[str | Placeholder, ...]
     at: int = _position()
 
     @property
@@ -73,7 +73,7 @@ class Wildcard:
     @property
     def is_prefix(self) -> bool:
         """Whether this is literal text and one final `*`, as in `data*`."""
-        return len(self.parts) == 2 and self.parts[1] is Jolly.MANY and bool(self.prefix)
+        return len(self.parts) == 2 and self.parts[1] is Placeholder.MANY and bool(self.prefix)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,10 @@
-"""The search syntax: text to a tree of `search` nodes.
+"""Clauses of a search query in a row, combined by Tantivy's rules.
+
+AND binds tighter than OR, and no operator is OR. In a row without operators `+a b -c` says what
+must, should and must not match; an excluded clause that is an alternative of OR stands for all
+rows but those it matches.
+
+The search syntax: text to a tree of `search` nodes.
 
 It is Tantivy's query language, and reads as follows::
 
@@ -26,14 +32,14 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
 from indextables.errors import QuerySyntaxError, UnknownFieldError
 from indextables.predicate.names import resolve_field
-from indextables.predicate.pattern_size import MAX_REPEATED, repeated_size
 from indextables.predicate.search import (
     All,
     Boolean,
@@ -46,14 +52,70 @@ from indextables.predicate.search import (
     TermSet,
     largest_boost,
 )
-from indextables.predicate.search_clauses import Clause, Occur, combine
-from indextables.predicate.search_scanner import (
+from indextables.predicate.search_words import (
     ENDS_WORD,
+    MAX_REPEATED,
     Scanner,
     half_character,
     literal_text,
+    read_word,
+    repeated_size,
 )
-from indextables.predicate.search_word import read_word
+
+Occur: TypeAlias = Literal["must", "should", "must_not"]
+
+
+@dataclass(slots=True)
+class Clause:
+    """One clause and its sign."""
+
+    joiner: str | None
+    """AND, OR or nothing: what stands before the clause."""
+    occur: Occur
+    node: SearchNode
+
+
+def combine(clauses: list[Clause]) -> SearchNode:
+    """One node from clauses in a row: AND binds tighter than OR and than nothing."""
+    runs: list[list[Clause]] = []
+    for clause in clauses:
+        if clause.joiner == "AND":
+            runs[-1].append(clause)
+        else:
+            runs.append([clause])
+    if len(runs) == 1 and len(clauses) > 1:
+        return _conjunction(clauses)
+    must: list[SearchNode] = []
+    should: list[SearchNode] = []
+    must_not: list[SearchNode] = []
+    for i, run in enumerate(runs):
+        clause = run[0]
+        is_alternative = clause.joiner == "OR" or (
+            i + 1 < len(runs) and runs[i + 1][0].joiner == "OR"
+        )
+        if len(run) > 1 or (clause.occur == "must_not" and is_alternative):
+            should.append(_conjunction(run))
+        else:
+            {"must": must, "should": should, "must_not": must_not}[clause.occur].append(clause.node)
+    return _boolean(must, should, must_not)
+
+
+def _conjunction(clauses: list[Clause]) -> SearchNode:
+    excluded = [clause.node for clause in clauses if clause.occur == "must_not"]
+    return _boolean([c.node for c in clauses if c.occur != "must_not"], [], excluded)
+
+
+def _boolean(
+    must: list[SearchNode], should: list[SearchNode], must_not: list[SearchNode]
+) -> SearchNode:
+    # A clause said twice counts once, as in Tantivy.
+    required, optional, excluded = (tuple(dict.fromkeys(n)) for n in (must, should, must_not))
+    if not excluded and len(required) + len(optional) == 1:
+        return (required or optional)[0]
+    if not required and not optional:
+        required = (All(),)
+    return Boolean(required, optional, excluded)
+
 
 MAX_BOOST = 1e9
 """Scores have 32 bits: larger boosts would make all of them infinite."""
@@ -79,7 +141,7 @@ def parse_search(
 
     >>> parse_search("spark AND data*")
     Boolean(must=(Term(field=None, text='spark'), Wildcard(field=None, parts=('data', \
-<Jolly.MANY: '*'>))), should=(), must_not=())
+<Placeholder.MANY: '*'>))), should=(), must_not=())
     """
     if len(text) > max_length:
         reason = (

@@ -1,12 +1,27 @@
-"""SQL text cut into tokens by Spark's rules: quotes, escapes, back-ticks, raw strings, comments."""
+"""SQL text as Spark's tokens, and the operator that they are rewritten for.
+
+SQL text cut into tokens by Spark's rules: quotes, escapes, back-ticks, raw strings, comments.
+
+The infix operator `indexquery`, rewritten to the function call that any SQL parser knows.
+
+    content indexquery 'spark AND sql'    ->  indexquery(content , 'spark AND sql')
+    content NOT indexquery 'spark'        ->  (NOT indexquery(content , 'spark'))
+    _indexall indexquery 'spark'          ->  indexqueryall( 'spark')
+
+The statement is cut into tokens by Spark's rules, so text in strings, comments and back-ticks is
+never mistaken for the operator. Everything else stays as it is, byte for byte. What cannot be cut
+into tokens is returned unchanged: the real parser will say what is wrong with it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
 
 
 class _Tokenizer(Spark.Tokenizer):
@@ -41,3 +56,131 @@ def join_strings(sql: str, tokens: Sequence[Token]) -> list[Token]:
             end=token.end,
         )
     return joined
+
+
+OPERATOR = "indexquery"
+ALL_FIELDS = "_indexall"
+
+_TEXT = frozenset((TokenType.STRING, TokenType.RAW_STRING))
+_OPENING = {TokenType.R_PAREN: TokenType.L_PAREN, TokenType.R_BRACKET: TokenType.L_BRACKET}
+# Words before which an operand ends: they are never a column's name without back-ticks.
+_NO_OPERAND = frozenset(
+    re.findall(
+        r"\w+",
+        "and as between by case distinct else end filter from having in is join like not on or "
+        "over select then using values when where xor",
+    )
+)
+
+
+def rewrite_operators(sql: str) -> str:
+    """The statement with every `indexquery` operator as a function call.
+
+    >>> rewrite_operators("SELECT 'a indexquery b' FROM t WHERE title IndexQuery 'spark'")
+    "SELECT 'a indexquery b' FROM t WHERE indexquery(title , 'spark')"
+    """
+    if OPERATOR not in sql.lower():
+        return sql
+    try:
+        tokens = tokenize(sql)
+    except TokenError:
+        return sql
+    edits: list[tuple[int, int, str]] = []
+    for at, token in enumerate(tokens):
+        if _is_word(sql, token, OPERATOR):
+            edits.extend(_edits(sql, tokens, at))
+    return _spliced(sql, edits)
+
+
+def _edits(sql: str, tokens: Sequence[Token], at: int) -> list[tuple[int, int, str]]:
+    """How the operator at a position changes the text; nothing if it is none."""
+    last = _end_of_query(tokens, at + 1)
+    negated = at > 0 and _is_word(sql, tokens[at - 1], "not")
+    end = at - 2 if negated else at - 1
+    first = _start_of_operand(sql, tokens, end)
+    if last is None or first is None:
+        return []
+    operator = (tokens[at].start, tokens[at].end + 1)
+    opening, closing = ("(NOT ", "))") if negated else ("", ")")
+    edits = [(tokens[last].end + 1, tokens[last].end + 1, closing)]
+    if negated:
+        edits.append((tokens[at - 1].start, tokens[at - 1].end + 1, ""))
+    if first == end and _is_word(sql, tokens[first], ALL_FIELDS):
+        name = (tokens[first].start, tokens[first].end + 1)
+        return [*edits, (*name, f"{opening}indexqueryall("), (*operator, "")]
+    start = tokens[first].start
+    return [*edits, (start, start, f"{opening}indexquery("), (*operator, ",")]
+
+
+def _end_of_query(tokens: Sequence[Token], at: int) -> int | None:
+    """The last token of the query text: strings in a row are one, or a parameter."""
+    last = at
+    while last < len(tokens) and tokens[last].token_type in _TEXT:
+        last += 1
+    if last > at:
+        return last - 1
+    if at < len(tokens) and tokens[at].token_type is TokenType.PLACEHOLDER:
+        return at
+    if at + 1 < len(tokens) and tokens[at].token_type is TokenType.COLON:
+        return at + 1
+    return None
+
+
+def _start_of_operand(sql: str, tokens: Sequence[Token], end: int) -> int | None:
+    """The first token of the name, call or parenthesis that ends at `end`."""
+    at = end
+    while at >= 0:
+        if tokens[at].token_type in _OPENING:
+            opening = _matching(tokens, at)
+            if opening is None:
+                return None
+            at = opening
+            # The name of a function, or what a subscript applies to.
+            if at > 0 and _is_name(sql, tokens[at - 1]):
+                at -= 1
+            elif tokens[at].token_type is TokenType.L_BRACKET:
+                at -= 1
+                continue
+        elif not _is_name(sql, tokens[at]) and not (
+            at > 0 and tokens[at - 1].token_type is TokenType.DOT
+        ):
+            return None
+        if at > 1 and tokens[at - 1].token_type is TokenType.DOT:
+            at -= 2
+            continue
+        return at
+    return None
+
+
+def _matching(tokens: Sequence[Token], closing: int) -> int | None:
+    kind, depth = tokens[closing].token_type, 0
+    for at in range(closing, -1, -1):
+        if tokens[at].token_type is kind:
+            depth += 1
+        elif tokens[at].token_type is _OPENING[kind]:
+            depth -= 1
+            if depth == 0:
+                return at
+    return None
+
+
+def _is_name(sql: str, token: Token) -> bool:
+    if token.token_type is TokenType.IDENTIFIER:
+        return True
+    word = sql[token.start : token.end + 1]
+    return (word[:1].isalpha() or word[:1] == "_" or ord(word[:1] or " ") > 127) and (
+        token.token_type not in _TEXT and word.lower() not in _NO_OPERAND
+    )
+
+
+def _is_word(sql: str, token: Token, word: str) -> bool:
+    # The slice of a quoted name has its quotes and is no word.
+    return sql[token.start : token.end + 1].lower() == word
+
+
+def _spliced(sql: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    parts, at = [], 0
+    for start, end, text in sorted(edits):
+        parts += [sql[at:start], text]
+        at = end
+    return "".join([*parts, sql[at:]])

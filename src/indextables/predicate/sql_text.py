@@ -21,19 +21,22 @@ from indextables.errors import (
     UnknownColumnError,
     UnsupportedPredicateError,
 )
-from indextables.predicate.coercion import compare, constant_compare, is_in
-from indextables.predicate.like import like
+from indextables.predicate.coercion import (
+    NotALiteralError,
+    compare,
+    constant_compare,
+    is_in,
+    literal_value,
+)
 from indextables.predicate.names import (
     escaped_field,
     refuse_collated,
     resolve_column,
     resolve_field,
 )
-from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
-from indextables.predicate.search_scanner import half_character
 from indextables.predicate.search_syntax import parse_search
-from indextables.predicate.spark_tokens import join_strings, tokenize
-from indextables.predicate.sql_literals import NotALiteralError, literal_value
+from indextables.predicate.search_words import half_character
+from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators, tokenize
 from indextables.predicate.tree import (
     NULL,
     Column,
@@ -48,6 +51,7 @@ from indextables.predicate.tree import (
     Value,
     conjunction,
     disjunction,
+    like,
     negation,
 )
 

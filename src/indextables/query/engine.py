@@ -20,7 +20,7 @@ from indextables.predicate.sql_text import parse_predicate
 from indextables.query.functions import register_functions
 from indextables.query.relations import Relation, search_call
 from indextables.query.rewrite import Opener, Rewritten, rewrite
-from indextables.split.flat import columns_needed, search_rows
+from indextables.split.search import columns_needed, search_rows
 from indextables.split.snippet import snippet
 from indextables.table.expressions import columns_of
 

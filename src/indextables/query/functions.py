@@ -20,8 +20,8 @@ from indextables.predicate.search_syntax import parse_search
 from indextables.query.numbers import DOUBLE_TEXT, FLOAT_TEXT, Division
 from indextables.query.rewrite import SEARCH_FUNCTION, Rewritten
 from indextables.query.texts import BOUNDED
-from indextables.split.flat import search_rows
 from indextables.split.mapping_options import build_mapping
+from indextables.split.search import search_rows
 from indextables.split.snippet import snippet
 from indextables.statements.search_calls import SNIPPET
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from indextables.errors import EmbeddedQueryError, SearchCallError
-from indextables.predicate.operators import ALL_FIELDS
+from indextables.predicate.literals import quoted_name
+from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
 from indextables.table import Table
 
@@ -214,7 +215,7 @@ def search_call(query: str, column: str | None) -> str:
     quoted = "'" + query.replace("\\", "\\\\").replace("'", "\\'") + "'"
     if column is None:
         return f"indexqueryall({quoted})"
-    return f"`{column.replace('`', '``')}` indexquery {quoted}"
+    return f"{quoted_name(column)} indexquery {quoted}"
 
 
 def _exact(name: str, relation: Relation) -> str | None:

@@ -31,8 +31,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from indextables.errors import EmbeddedQueryError
 from indextables.plan.ranking import SCORE
-from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
-from indextables.predicate.spark_tokens import join_strings
+from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators
 from indextables.query.dialect import EngineSql, SparkDialect, engine_sql
 from indextables.query.headers import name_columns
 from indextables.query.relations import (

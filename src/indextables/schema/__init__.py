@@ -8,10 +8,7 @@ another schema arrive, and `conform` brings those rows to it.
 
 from __future__ import annotations
 
-from indextables.schema.conformity import conform, refuse_invalid_text
-from indextables.schema.evolution import evolve
-from indextables.schema.normal import normalize
-from indextables.schema.spark_json import from_json, to_json, type_name
+from indextables.schema.conformity import conform, evolve, refuse_invalid_text
 from indextables.schema.types import (
     HIDDEN,
     MAX_DECIMAL_PRECISION,
@@ -21,8 +18,12 @@ from indextables.schema.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     column_field,
+    from_json,
     is_collated,
+    normalize,
     refuse_hidden,
+    to_json,
+    type_name,
 )
 
 __all__ = [

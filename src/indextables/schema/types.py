@@ -1,12 +1,20 @@
-"""Spark's types and their Arrow types, and what all who handle them share."""
+"""Types: Spark's, Arrow's, and a schema as Spark writes it.
+
+Spark's types and their Arrow types, and what all who handle them share.
+
+Arrow schemas of other kinds, brought to the types that Spark has.
+
+A schema as Spark writes it in JSON.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+import orjson
 import pyarrow as pa
 
 from indextables.errors import SchemaError
@@ -107,3 +115,212 @@ def refuse_hidden(names: Iterable[str]) -> None:
             raise SchemaError(
                 f"'{name}' is a hidden column that every index table has. Give yours another name."
             )
+
+
+def normalize(schema: pa.Schema) -> pa.Schema:
+    """The table schema for rows of an Arrow schema. Every problem is named in one error.
+
+    Dictionaries become their values, views and large types the plain ones, unsigned integers the
+    next wider signed one, timestamps microseconds. What could lose information is refused.
+    """
+    refuse_duplicates(schema.names)
+    problems: list[str] = []
+    fields = [_normalize_field(f, f.name, problems) for f in schema]
+    if problems:
+        raise SchemaError(
+            "These columns cannot be stored in an index table; cast or drop them:\n  "
+            + "\n  ".join(problems)
+        )
+    return pa.schema(fields)
+
+
+def _normalize_field(field: pa.Field[Any], path: str, problems: list[str]) -> pa.Field[Any]:
+    kept = {k: v for k, v in (field.metadata or {}).items() if k == FIELD_METADATA}
+    kind = normalize_type(field.type, path, problems)
+    return pa.field(field.name, kind, nullable=field.nullable, metadata=kept or None)
+
+
+_DIRECT: dict[pa.DataType, pa.DataType] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+
+
+def normalize_type(kind: Type, path: str, problems: list[str]) -> Type:
+    types = pa.types
+    if kind in NAMES:
+        return kind
+    if kind in _DIRECT:
+        return _DIRECT[kind]
+    if isinstance(kind, pa.BaseExtensionType):
+        return normalize_type(kind.storage_type, path, problems)
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return normalize_type(kind.value_type, path, problems)
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_timestamp(kind):
+        return TIMESTAMP if kind.tz else TIMESTAMP_NTZ
+    if types.is_decimal(kind):
+        if 0 < kind.precision <= MAX_DECIMAL_PRECISION and 0 <= kind.scale <= kind.precision:
+            return pa.decimal128(kind.precision, kind.scale)
+        problems.append(f"'{path}': {kind} (Spark's decimals have 1 to 38 digits)")
+    elif types.is_map(kind):
+        key = normalize_type(kind.key_type, f"{path}.key", problems)
+        value = normalize_type(kind.item_type, f"{path}.value", problems)
+        return map_of(
+            pa.field("key", key, nullable=False),
+            pa.field("value", value, nullable=kind.item_field.nullable),
+        )
+    elif is_list(kind):
+        element = normalize_type(kind.value_type, f"{path}.element", problems)
+        return pa.list_(pa.field("element", element, nullable=kind.value_field.nullable))
+    elif types.is_struct(kind):
+        names = [f.name for f in kind.fields]
+        if repeated := repeated_names(names):
+            problems.append(f"'{path}': the struct has {', '.join(repeated)} more than once")
+        return pa.struct([_normalize_field(f, f"{path}.{f.name}", problems) for f in kind.fields])
+    elif types.is_null(kind):
+        problems.append(f"'{path}': null (a column of nulls only has no type; cast it to one)")
+    else:
+        problems.append(f"'{path}': {kind} (Spark has no such type)")
+    return pa.string()
+
+
+def from_json(text: str | bytes) -> pa.Schema:
+    """Read a `schemaString` of the log.
+
+    >>> from_json('{"type":"struct","fields":[{"name":"id","type":"long","nullable":false}]}')
+    id: int64 not null
+    """
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise SchemaError(f"The schema is no JSON: {error}. It should be Spark's.") from None
+    if not isinstance(document, dict) or document.get("type") != "struct":
+        raise SchemaError('The schema is no Spark schema: it must be {"type":"struct",…}.')
+    try:
+        schema = pa.schema(_fields_from_json(document, ""))
+    except SchemaError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SchemaError(
+            f"The schema is no Spark schema: {type(error).__name__} {error}. A field is "
+            '{"name":…,"type":…,"nullable":…}.'
+        ) from None
+    refuse_duplicates(schema.names)
+    return schema
+
+
+def _fields_from_json(document: Mapping[str, Any], parent: str) -> list[pa.Field[Any]]:
+    fields = []
+    for entry in document.get("fields") or ():
+        path = f"{parent}{entry['name']}"
+        metadata = entry.get("metadata") or None
+        fields.append(
+            pa.field(
+                entry["name"],
+                _type_from_json(entry["type"], path),
+                nullable=bool(entry.get("nullable", True)),
+                metadata={FIELD_METADATA: orjson.dumps(metadata)} if metadata else None,
+            )
+        )
+    return fields
+
+
+def _type_from_json(kind: Any, path: str) -> Type:
+    if isinstance(kind, str):
+        if kind in SIMPLE:
+            return SIMPLE[kind]
+        if (match := DECIMAL.fullmatch(kind)) is not None:
+            return pa.decimal128(int(match[1] or 10), int(match[2] or 0))
+        if CHARACTERS.fullmatch(kind):
+            return pa.string()
+    elif isinstance(kind, dict):
+        if kind.get("type") == "struct":
+            return pa.struct(_fields_from_json(kind, f"{path}."))
+        if kind.get("type") == "array":
+            element = _type_from_json(kind["elementType"], f"{path}.element")
+            return pa.list_(
+                pa.field("element", element, nullable=bool(kind.get("containsNull", True)))
+            )
+        if kind.get("type") == "map":
+            return map_of(
+                pa.field("key", _type_from_json(kind["keyType"], f"{path}.key"), nullable=False),
+                pa.field(
+                    "value",
+                    _type_from_json(kind["valueType"], f"{path}.value"),
+                    nullable=bool(kind.get("valueContainsNull", True)),
+                ),
+            )
+        if kind.get("type") == "udt" and "sqlType" in kind:
+            return _type_from_json(kind["sqlType"], path)
+    raise SchemaError(f"Column '{path}' has the type {kind!r}, which no index table can hold.")
+
+
+def to_json(schema: pa.Schema) -> str:
+    """Write a schema as Spark does, for the log.
+
+    >>> to_json(pa.schema([pa.field("n", pa.int32())]))
+    '{"type":"struct","fields":[{"name":"n","type":"integer","nullable":true,"metadata":{}}]}'
+    """
+    return orjson.dumps(_struct_to_json(normalize(schema))).decode()
+
+
+def _struct_to_json(fields: Iterable[pa.Field[Any]]) -> dict[str, Any]:
+    return {
+        "type": "struct",
+        "fields": [
+            {
+                "name": f.name,
+                "type": _type_to_json(f.type),
+                "nullable": f.nullable,
+                "metadata": orjson.loads((f.metadata or {}).get(FIELD_METADATA, b"{}")),
+            }
+            for f in fields
+        ],
+    }
+
+
+def _type_to_json(kind: Type) -> Any:
+    if kind in NAMES:
+        return NAMES[kind]
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return {
+            "type": "array",
+            "elementType": _type_to_json(kind.value_type),
+            "containsNull": kind.value_field.nullable,
+        }
+    if pa.types.is_map(kind):
+        return {
+            "type": "map",
+            "keyType": _type_to_json(kind.key_type),
+            "valueType": _type_to_json(kind.item_type),
+            "valueContainsNull": kind.item_field.nullable,
+        }
+    return _struct_to_json(kind.fields)
+
+
+def type_name(kind: Type) -> str:
+    """A type as Spark's SQL would call it, for messages.
+
+    >>> type_name(pa.list_(pa.int32()))
+    'array<integer>'
+    """
+    if pa.types.is_list(kind):
+        return f"array<{type_name(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{f.name}:{type_name(f.type)}' for f in kind.fields)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return NAMES.get(kind, str(kind))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from indextables import config as keys
 from indextables.config import Config
 from indextables.log.cache import LogCache, tracked
-from indextables.log.names import version_path
+from indextables.log.layout import version_path
 from indextables.log.reader import ReadVersion
 from indextables.log.snapshot import VersionActions
 from indextables.runner import LocalRunner, Runner

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from indextables.errors import SearchCallError
-from indextables.predicate.operators import ALL_FIELDS
-from indextables.predicate.render import quoted_name
+from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.spark.bridge.sessions import active_context, bridge_of, has_function
 from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET, named_columns
 

@@ -32,13 +32,12 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME
-from indextables.predicate.render import quoted_name
+from indextables.predicate.literals import quoted_name
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
 from indextables.spark.struct_fields import Place, new_value, place_of
-from indextables.statements.assigned import Assigned, split_assignments
-from indextables.statements.forms import words_of
+from indextables.statements.forms import Assigned, split_assignments, words_of
 from indextables.statements.statements import DeleteRows, UpdateRows
 from indextables.table import Table
 

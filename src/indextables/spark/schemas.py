@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable
-from collections.abc import Mapping as Map
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from indextables.config import Config
 from indextables.schema import from_json, refuse_hidden, to_json
-from indextables.split.mapping import FieldMapping, Mapping
+from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.statements.search_functions import unique_names
 
@@ -101,10 +100,10 @@ def with_unique_names(schema: StructType) -> StructType:
     return StructType([StructField(n, f.dataType, True, f.metadata) for n, f in columns])
 
 
-def mapping_in(metadata: Map[str, object]) -> FieldMapping | None:
+def mapping_in(metadata: Mapping[str, object]) -> FieldMapping | None:
     """The mapping in the metadata of a column."""
     text = metadata.get(MAPPING_KEY)
-    return Mapping.from_json(text).fields[0] if isinstance(text, str) else None
+    return TableMapping.from_json(text).fields[0] if isinstance(text, str) else None
 
 
 def _with(column: StructField, mapping: str | None) -> StructField:
@@ -119,8 +118,8 @@ def _not_default(schema: str, mapping: str) -> dict[str, str]:
     """The mappings of columns that are not the default of their type, as JSON."""
     default = build_mapping(from_json(schema), Config()).by_name
     by_column = {}
-    for one in Mapping.from_json(mapping).fields:
+    for one in TableMapping.from_json(mapping).fields:
         here = replace(one, field="", fast=False)
         if one.name in default and here != replace(default[one.name], field="", fast=False):
-            by_column[one.name] = Mapping((here,)).to_json()
+            by_column[one.name] = TableMapping((here,)).to_json()
     return by_column

@@ -24,7 +24,7 @@ from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Conf
 from indextables.errors import (
     SearchCallError,
 )
-from indextables.predicate.operators import ALL_FIELDS
+from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.spark.bridge import patches
 from indextables.spark.bridge.readwriter import remember_names
 from indextables.spark.bridge.sessions import (

@@ -13,7 +13,7 @@ from indextables.config import Config, is_own_key
 from indextables.errors import IndexTablesError, StatementError
 from indextables.plan.access import TableAccess
 from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions
-from indextables.predicate.render import quoted_name
+from indextables.predicate.literals import quoted_name
 from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
 from indextables.statements.forms import Target
 from indextables.statements.statements import (

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import ExpressionError, UnknownColumnError
-from indextables.statements.calls import literal, quoted
+from indextables.predicate.literals import quoted_name
+from indextables.statements.search_calls import literal
 
 Place = tuple[str, ...]
 """A column, or the path of a field below it."""
@@ -41,7 +42,7 @@ def new_value(place: Place, kind: Any, assigned: Mapping[Place, str], text: str)
             raise ExpressionError(text, "it assigns a column twice, as a whole and by its fields")
         return assigned[place]
     if not below:
-        return ".".join(map(quoted, place))
+        return ".".join(map(quoted_name, place))
     fields = (kind.field(number) for number in range(kind.num_fields))
     parts = [
         f"{literal(f.name)}, {new_value((*place, f.name), f.type, assigned, text)}" for f in fields

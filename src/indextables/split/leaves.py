@@ -7,6 +7,7 @@ value, so that one comparison serves columns and leaves alike.
 
 from __future__ import annotations
 
+import decimal
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -14,14 +15,26 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.split.row_numbers import RowNumbers
+
+
+def as_integers(column: ArrowColumn) -> ArrowColumn:
+    """A column of whole numbers, booleans, dates, timestamps or short decimals as integers."""
+    if pa.types.is_decimal(column.type):
+        scale = column.type.scale
+        factor = pa.scalar(decimal.Decimal(10**scale), pa.decimal128(scale + 1, 0))
+        return pc.multiply(column, factor).cast(pa.int64())
+    if pa.types.is_date(column.type):
+        return column.cast(pa.int32()).cast(pa.int64())
+    return column.cast(pa.int64())
+
+
 ArrowColumn: TypeAlias = Any
 """An Arrow array. The stubs of pyarrow do not know what nested arrays can do."""
-Rows: TypeAlias = npt.NDArray[np.int64]
 Path: TypeAlias = tuple[str, ...]
 
 _INT64 = range(-(2**63), 2**63)
@@ -34,7 +47,7 @@ class Leaves:
     """Values that are not null, and the row that each belongs to, in ascending order."""
 
     values: ArrowColumn
-    rows: Rows
+    rows: RowNumbers
 
 
 def leaves(
@@ -54,7 +67,7 @@ def leaves(
 
 
 def _descend(
-    array: ArrowColumn, rows: Rows, path: Path, parse_json: bool, below: bool
+    array: ArrowColumn, rows: RowNumbers, path: Path, parse_json: bool, below: bool
 ) -> Iterator[Leaves]:
     kind = array.type
     if not path and not below and (pa.types.is_struct(kind) or pa.types.is_map(kind)):
@@ -89,7 +102,7 @@ def _descend(
             yield Leaves(array, rows)
 
 
-def _parents(array: ArrowColumn) -> Rows:
+def _parents(array: ArrowColumn) -> RowNumbers:
     parents: ArrowColumn = pc.list_parent_indices(array)
     return np.asarray(parents, dtype=np.int64)
 
@@ -151,7 +164,7 @@ def _json_leaves(text: str, path: Path, within: bool) -> Iterator[str | int | fl
 def leaf_texts(column: ArrowColumn, *, parse_json: bool = False) -> list[list[str] | None]:
     """Every leaf of each row as text, for a row that has any."""
     texts: list[str] = []
-    owners: list[Rows] = []
+    owners: list[RowNumbers] = []
     for found in leaves(column, parse_json=parse_json):
         if not pa.types.is_binary(found.values.type):
             texts.extend(found.values.cast(pa.string()).to_pylist())

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable
-from collections.abc import Mapping as Map
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -122,7 +121,7 @@ def _fingerprint(kind: Kind, indexed: bool, analyzer: Analyzer | None) -> str:
 
 
 @dataclass(frozen=True)
-class Mapping:
+class TableMapping:
     """How the columns of a table or of one split are searched, in the order of its schema.
 
     Fields of dropped columns are `retired`: they keep their place in the index and are empty in
@@ -133,7 +132,7 @@ class Mapping:
     retired: tuple[FieldMapping, ...] = ()
 
     @functools.cached_property
-    def by_name(self) -> Map[str, FieldMapping]:
+    def by_name(self) -> Mapping[str, FieldMapping]:
         """The fields by their column's exact name."""
         return {f.name: f for f in self.fields}
 
@@ -158,7 +157,7 @@ class Mapping:
         return orjson.dumps(fields + [f.to_document() | _RETIRED for f in self.retired]).decode()
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Mapping:
+    def from_json(cls, text: str | bytes) -> TableMapping:
         """Read a `docMappingJson`, ours or the Scala product's."""
         try:
             document = orjson.loads(text)
@@ -175,17 +174,17 @@ class Mapping:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"The mapping in the log cannot be read: {error!r}.") from None
 
-    def select(self, names: Iterable[str]) -> Mapping:
+    def select(self, names: Iterable[str]) -> TableMapping:
         """The mapping of some columns, in the mapping's order."""
         wanted = set(names)
         return replace(self, fields=tuple(f for f in self.fields if f.name in wanted))
 
-    def without(self, names: Iterable[str]) -> Mapping:
+    def without(self, names: Iterable[str]) -> TableMapping:
         """The mapping after columns were dropped; their fields are retired."""
         dropped = set(names)
         gone = tuple(f for f in self.fields if f.name in dropped and f.field)
         kept = tuple(f for f in self.fields if f.name not in dropped)
-        return Mapping(kept, self.retired + gone)
+        return TableMapping(kept, self.retired + gone)
 
     def tantivy_schema(self) -> tantivy.Schema:
         """The schema of the index.
@@ -225,7 +224,7 @@ def tokenizer_name(field: FieldMapping) -> str:
     return f"{field.tokenizer.partition('(')[0]}_{digest}"
 
 
-def compatible(index: Mapping, query: Mapping, names: Iterable[str]) -> bool:
+def compatible(index: TableMapping, query: TableMapping, names: Iterable[str]) -> bool:
     """Whether a split's index answers a query that was made for another mapping.
 
     If not, the rows have to be scanned: the index holds other words than the query looks for.
@@ -238,7 +237,7 @@ def compatible(index: Mapping, query: Mapping, names: Iterable[str]) -> bool:
     )
 
 
-def _field_from_document(entry: Map[str, Any]) -> FieldMapping:
+def _field_from_document(entry: Mapping[str, Any]) -> FieldMapping:
     kind: Kind | None = entry.get("kind")
     tokenizer = entry.get("tokenizer")
     if kind is None:
@@ -307,7 +306,7 @@ def natural_kind(kind: pa.DataType) -> Kind:
     return "text" if types.is_string(kind) else "json"
 
 
-def numbered(fields: Iterable[FieldMapping], *, base: Mapping | None = None) -> Mapping:
+def numbered(fields: Iterable[FieldMapping], *, base: TableMapping | None = None) -> TableMapping:
     """Give the fields that need one a name in the index; those of `base` keep theirs."""
     taken = {f.name: f.field for f in (base.fields if base else ()) if f.field}
     retired = base.retired if base else ()
@@ -325,4 +324,4 @@ def numbered(fields: Iterable[FieldMapping], *, base: Mapping | None = None) -> 
                 last += 1
                 name = f"f{last}"
         result.append(replace(field, field=name))
-    return Mapping(tuple(result), retired)
+    return TableMapping(tuple(result), retired)

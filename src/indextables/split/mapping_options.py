@@ -31,8 +31,8 @@ from indextables.split.mapping import (
     WORDS,
     FieldMapping,
     Kind,
-    Mapping,
     Record,
+    TableMapping,
     natural_kind,
     numbered,
 )
@@ -52,8 +52,8 @@ def build_mapping(
     config: Config,
     *,
     partition_by: Iterable[str] = (),
-    base: Mapping | None = None,
-) -> Mapping:
+    base: TableMapping | None = None,
+) -> TableMapping:
     """The mapping of a schema under a configuration.
 
     `base` is the mapping that the table has: its choices stay unless an option names the field,
@@ -66,7 +66,11 @@ class _Options:
     """Collects what the options say about each column, and what is wrong with them."""
 
     def __init__(
-        self, schema: pa.Schema, config: Config, partition_by: tuple[str, ...], base: Mapping | None
+        self,
+        schema: pa.Schema,
+        config: Config,
+        partition_by: tuple[str, ...],
+        base: TableMapping | None,
     ) -> None:
         self.schema = schema
         self.config = config
@@ -75,7 +79,7 @@ class _Options:
         self.problems: list[str] = []
         self.by_lower: dict[str, str] = {name.lower(): name for name in schema.names}
 
-    def mapping(self) -> Mapping:
+    def mapping(self) -> TableMapping:
         kinds = self._kinds()
         store_only = set(self._listed(STORE_ONLY_FIELDS.name, self.config[STORE_ONLY_FIELDS]))
         fast = set(self._listed(FAST_FIELDS.name, self.config[FAST_FIELDS]))

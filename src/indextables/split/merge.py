@@ -24,18 +24,17 @@ import pyarrow as pa
 from indextables.config import WRITER_TEMP_DIRECTORY, Config
 from indextables.errors import DamagedIndexError, DamagedSplitError, SplitError, SplitWriteError
 from indextables.schema import conform
-from indextables.split.adopted import (
+from indextables.split.format.index import empty_meta, schema_document, tantivy_errors
+from indextables.split.mapping import TableMapping
+from indextables.split.open_split import SplitFile
+from indextables.split.write.indexer import (
     MERGED_FROM,
     AdoptedIndex,
     SourceIndex,
     moved_tags,
     write_meta,
 )
-from indextables.split.index_searcher import tantivy_errors
-from indextables.split.mapping import Mapping as FieldMappings
-from indextables.split.open_index import empty_meta, schema_document
-from indextables.split.search import SplitFile
-from indextables.split.writer import SplitWriter, WrittenSplit
+from indextables.split.write.writer import SplitWriter, WrittenSplit
 from indextables.storage.scratch import new_folder, remove_folder
 
 logger = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ def merge_splits(
     sources: Sequence[SplitFile],
     *,
     schema: pa.Schema,
-    mapping: FieldMappings,
+    mapping: TableMapping,
     config: Config,
     partition_values: Mapping[str, str | None],
 ) -> WrittenSplit:
@@ -70,7 +69,7 @@ def merge_splits(
 def _merged(
     sources: Sequence[SplitFile],
     schema: pa.Schema,
-    mapping: FieldMappings,
+    mapping: TableMapping,
     config: Config,
     partition_values: Mapping[str, str | None],
     *,
@@ -135,7 +134,7 @@ def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 
 def _adopted(
-    sources: Sequence[SplitFile], mapping: FieldMappings, schema: pa.Schema, folder: Path
+    sources: Sequence[SplitFile], mapping: TableMapping, schema: pa.Schema, folder: Path
 ) -> tuple[AdoptedIndex | None, list[SplitFile]]:
     """The indexes that can be taken over, in a folder, and the splits that they are of."""
     fields = schema_document(mapping)
@@ -173,7 +172,7 @@ def _adopted(
     return AdoptedIndex(folder, rows, tuple(moved_tags(indexes))), taken
 
 
-def _holds_words_of(source: SplitFile, mapping: FieldMappings, schema: pa.Schema) -> bool:
+def _holds_words_of(source: SplitFile, mapping: TableMapping, schema: pa.Schema) -> bool:
     """Whether an index holds what one that is made now would hold.
 
     A column that the split does not have is null in all its rows, and nulls are not indexed. The

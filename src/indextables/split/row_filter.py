@@ -36,7 +36,7 @@ from indextables.predicate import (
     StartsWith,
     Value,
 )
-from indextables.predicate.like import pattern_regex
+from indextables.predicate.tree import pattern_regex
 
 SearchAnswer: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]] | pa.BooleanArray"
 _Column: TypeAlias = Any

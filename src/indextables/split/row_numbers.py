@@ -13,7 +13,7 @@ from collections.abc import Container, Sequence
 import numpy as np
 import numpy.typing as npt
 
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 Tags = Sequence[tuple[int, int]]
 """Each tag with the row of the split at which its rows begin."""
 
@@ -42,17 +42,17 @@ def numbered_from(tag: int, row: int) -> int:
     return tag << _ROW_BITS | row
 
 
-def tags_of(numbers: Rows) -> Rows:
+def tags_of(numbers: RowNumbers) -> RowNumbers:
     """The tags of documents."""
     return numbers >> _ROW_BITS
 
 
-def rows_in_index(numbers: Rows) -> Rows:
+def rows_in_index(numbers: RowNumbers) -> RowNumbers:
     """The rows of documents in the indexes that they were made for."""
     return numbers & _ROW_MASK
 
 
-def rows_of(numbers: Rows, tags: Tags) -> Rows:
+def rows_of(numbers: RowNumbers, tags: Tags) -> RowNumbers:
     """The rows of documents in their split.
 
     >>> numbers = np.array([numbered_from(7, 0), numbered_from(9, 1)])

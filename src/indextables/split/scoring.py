@@ -27,12 +27,13 @@ from indextables.config import Config
 from indextables.errors import DamagedIndexError
 from indextables.predicate import Search
 from indextables.schema import conform
-from indextables.split.compile import Compiler
-from indextables.split.engine import with_stack
-from indextables.split.evaluate import leaf_rows, matching
-from indextables.split.index_searcher import Rows
-from indextables.split.open_index import is_beginning, open_index, schema_document
-from indextables.split.query import (
+from indextables.split.format.index import is_beginning, open_index, schema_document
+from indextables.split.open_split import SplitFile, SplitSearcher, SplitSource
+from indextables.split.row_numbers import TAG_BITS, RowNumbers, rows_in_index, tags_of
+from indextables.split.search.compile import Compiler
+from indextables.split.search.engine import with_stack
+from indextables.split.search.evaluate import Mask, leaf_rows, matching
+from indextables.split.search.query import (
     NOTHING,
     Boosted,
     Combined,
@@ -42,10 +43,7 @@ from indextables.split.query import (
     levels,
     resolve,
 )
-from indextables.split.row_numbers import TAG_BITS, rows_in_index, tags_of
-from indextables.split.rowwise import Mask
-from indextables.split.search import SplitFile, SplitSearcher, SplitSource
-from indextables.split.writer import SplitWriter
+from indextables.split.write.writer import SplitWriter
 from indextables.storage.local import LocalStore
 
 Scores = npt.NDArray[np.float32]
@@ -55,8 +53,8 @@ Scores = npt.NDArray[np.float32]
 class Hits:
     """Rows of several splits with their scores, best first."""
 
-    splits: Rows
-    rows: Rows
+    splits: RowNumbers
+    rows: RowNumbers
     scores: Scores
 
     def __len__(self) -> int:
@@ -308,7 +306,10 @@ def _with_ties(hits: Hits, k: int) -> Hits:
 
 
 def break_ties(
-    hits: Hits, k: int, read: Callable[[list[str], Rows, Rows], pa.Table], schema: pa.Schema
+    hits: Hits,
+    k: int,
+    read: Callable[[list[str], RowNumbers, RowNumbers], pa.Table],
+    schema: pa.Schema,
 ) -> Hits:
     """The k best of hits in an order that only scores and values of rows decide.
 
@@ -350,13 +351,13 @@ def _ranks(values: Any) -> npt.NDArray[np.int64]:
     return np.asarray(ranks, dtype=np.int64)
 
 
-def _reordered(hits: Hits, places: Rows, source: Rows) -> Hits:
+def _reordered(hits: Hits, places: RowNumbers, source: RowNumbers) -> Hits:
     order = np.arange(len(hits))
     order[places] = source
     return hits.take(order)
 
 
-def _regroup(groups: Rows, tied: Rows, new: Mask) -> Rows:
+def _regroup(groups: RowNumbers, tied: RowNumbers, new: Mask) -> RowNumbers:
     """Group numbers after the tied ones were divided; `new` marks where a group begins."""
     begins = np.concatenate(([True], groups[1:] != groups[:-1]))
     begins[tied] |= new

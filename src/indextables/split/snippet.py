@@ -15,11 +15,17 @@ import pyarrow as pa
 
 from indextables.predicate import Fuzzy, Phrase, Search, Term, TermSet
 from indextables.split.analyzer import Word
-from indextables.split.compile import Compiler
 from indextables.split.leaves import leaf_texts
-from indextables.split.mapping import FieldMapping, Mapping
-from indextables.split.memory_index import MemoryIndex
-from indextables.split.query import Boosted, Combined, Leaf, Query, resolve
+from indextables.split.mapping import FieldMapping, TableMapping
+from indextables.split.search.compile import Compiler
+from indextables.split.search.query import (
+    Boosted,
+    Combined,
+    Leaf,
+    Query,
+    resolve,
+)
+from indextables.split.write.indexer import MemoryIndex
 
 DEFAULT_LENGTH = 150
 
@@ -29,7 +35,7 @@ def snippet(
     search: Search,
     column: str,
     *,
-    mapping: Mapping,
+    mapping: TableMapping,
     schema: pa.Schema,
     length: int = DEFAULT_LENGTH,
 ) -> str:

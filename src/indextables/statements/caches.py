@@ -15,8 +15,7 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.log.cache import CacheStats, caches_by_store, total_stats
 from indextables.plan.execute import close_indexes
-from indextables.statements.hosts import Hosts
-from indextables.statements.rows import columns, table_of
+from indextables.statements.session import Hosts, columns, table_of
 from indextables.storage.disk_cache import DiskCache, DiskUsage
 
 SEARCHER_CACHE = columns(

@@ -1,4 +1,7 @@
-"""Versions, settings and hosts of a session as rows, without secrets."""
+"""Versions, settings and hosts of a session as rows, without secrets.
+
+Secrets in settings: found by their name, or by what the value looks like.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,36 @@ import functools
 import importlib.metadata
 import os
 import platform
+import re
 from collections.abc import Mapping
 
 import pyarrow as pa
 
 from indextables.config import Config
-from indextables.statements.hosts import DRIVER, Hosts
-from indextables.statements.redaction import redacted
+from indextables.statements.session import DRIVER, Hosts
+
+REDACTED = "***REDACTED***"
+
+_NAME = re.compile(
+    r"secret|password|passwd|passphrase|token|credential|signature|private|sas\b|"
+    r"(access|account|api|shared|master|encryption)[._-]?key|connection[._-]?string",
+    re.IGNORECASE,
+)
+# `user:password@host`, `-Dpassword=…`, `AccountKey=…` inside an otherwise harmless value.
+_VALUE = re.compile(r"://[^/\s:@]+:[^/\s@]+@|(" + _NAME.pattern + r")[\w.-]*\s*[=:]", re.IGNORECASE)
+
+
+def redacted(settings: Mapping[str, object]) -> dict[str, str]:
+    """The settings with every secret replaced.
+
+    >>> redacted({"fs.s3a.secret.key": "abc", "spark.app.name": "logs"})
+    {'fs.s3a.secret.key': '***REDACTED***', 'spark.app.name': 'logs'}
+    """
+    return {
+        name: REDACTED if _NAME.search(name) or _VALUE.search(str(value)) else str(value)
+        for name, value in settings.items()
+    }
+
 
 SCHEMA = pa.schema(
     [

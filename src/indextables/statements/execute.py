@@ -15,16 +15,15 @@ from indextables.errors import LogError, StorageError
 from indextables.log.cache import CacheStats
 from indextables.statements import (
     caches,
-    crossreferences,
-    describe_log,
-    describe_state,
+    describe,
     environment,
     maintenance,
-    merge,
+)
+from indextables.statements import (
+    maintenance as merge,
 )
 from indextables.statements import statements as s
-from indextables.statements.rows import columns
-from indextables.statements.session import Session
+from indextables.statements.session import Session, columns
 
 __all__ = ["Session", "execute"]
 
@@ -104,15 +103,15 @@ def _describe_state(statement: s.DescribeState, session: Session) -> pa.Table:
     try:
         table = session.resolve(statement.table)
     except (LogError, StorageError) as error:
-        return describe_state.error_row(str(statement.table), error)
-    return describe_state.describe_state(table.log, table_path=table.uri)
+        return describe.error_row(str(statement.table), error)
+    return describe.describe_state(table.log, table_path=table.uri)
 
 
 def _describe_log(statement: s.DescribeLog, session: Session) -> pa.Table:
     log = session.resolve(statement.table).log
     if statement.xrefs:
-        return crossreferences.describe_xrefs(log, limit=statement.limit)
-    return describe_log.describe_log(
+        return describe.describe_xrefs(log, limit=statement.limit)
+    return describe.describe_log(
         log,
         include_all=statement.include_all,
         limit=statement.limit,

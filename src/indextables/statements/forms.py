@@ -11,6 +11,8 @@
 - `_CLAUSES` are kinds that take SQL text, up to a keyword that follows in the form.
 - After `!` the statement is certainly ours, and what does not fit is an error. Before it, what
   does not fit is somebody else's statement.
+
+The assignments of UPDATE … SET as text, for an engine that computes them.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from typing import Any, Literal
 from sqlglot import TokenType
 from sqlglot.errors import TokenError
 
+from indextables.errors import ExpressionError
+from indextables.predicate.literals import quoted_name
 from indextables.predicate.spark_tokens import join_strings, tokenize
 
 _SYNONYMS = {"INDEXTABLES": ("INDEXTABLES", "TANTIVY4SPARK"), "DESCRIBE": ("DESCRIBE", "DESC")}
@@ -78,9 +82,7 @@ class Target:
     def __str__(self) -> str:
         if self.path is not None:
             return self.path
-        return ".".join(
-            part if part.isidentifier() else f"`{part.replace('`', '``')}`" for part in self.name
-        )
+        return ".".join(part if part.isidentifier() else quoted_name(part) for part in self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,3 +365,47 @@ _KINDS = {
     "hours": (_hours, "a number of HOURS or DAYS"),
     "names": (_names, "names in parentheses"),
 }
+
+
+_OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """One assignment: the parts of a column's name, and its expression."""
+
+    name: tuple[str, ...]
+    value: str
+
+    @property
+    def is_default(self) -> bool:
+        return self.value.upper() == "DEFAULT"
+
+
+def split_assignments(text: str) -> list[Assigned]:
+    """The assignments in their order.
+
+    >>> split_assignments("a = f(1, 2), t.`b c` = DEFAULT")
+    [Assigned(name=('a',), value='f(1, 2)'), Assigned(name=('t', 'b c'), value='DEFAULT')]
+    """
+    words = words_of(text) or []
+    depth, begin = 0, 0
+    found: list[Assigned] = []
+    for at, word in enumerate(words):
+        if word.kind == "symbol":
+            depth += (word.text in _OPEN) - (word.text in _CLOSE)
+        is_end = at + 1 == len(words)
+        if is_end or (depth == 0 and word.kind == "symbol" and word.text == ","):
+            found.append(_assigned(text, words[begin : at + 1 if is_end else at]))
+            begin = at + 1
+    return found
+
+
+def _assigned(text: str, words: list[Word]) -> Assigned:
+    equals = next((at for at, w in enumerate(words) if w.kind == "symbol" and w.text == "="), 0)
+    name, value = words[:equals], words[equals + 1 :]
+    dots = all(w.kind == "symbol" and w.text == "." for w in name[1::2])
+    names = all(w.kind in ("word", "name") for w in name[::2])
+    if not value or len(name) % 2 == 0 or not dots or not names:
+        raise ExpressionError(text, "SET takes assignments, such as n = n + 1")
+    return Assigned(tuple(w.text for w in name[::2]), text[value[0].start : value[-1].end])

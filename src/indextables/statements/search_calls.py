@@ -1,4 +1,8 @@
-"""Searches in SQL, made ready for Spark's parser.
+"""Function calls in SQL text, and the searches among them.
+
+Function calls in the tokens of a statement: where they are, their arguments, their columns.
+
+Searches in SQL, made ready for Spark's parser.
 
     content indexquery 'spark'                  ->  indexquery(content , 'spark')
     tantivy4spark_indexquery('content', 'q')    ->  tantivy4spark_indexquery(`content`, 'q')
@@ -27,11 +31,113 @@ from sqlglot.errors import TokenError
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Config
 from indextables.errors import SearchCallError
 from indextables.predicate import SearchNode, search_fields
+from indextables.predicate.literals import quoted_name
 from indextables.predicate.names import split_path
-from indextables.predicate.operators import ALL_FIELDS, rewrite_operators
 from indextables.predicate.search_syntax import parse_search
-from indextables.predicate.spark_tokens import join_strings, tokenize
-from indextables.statements.calls import TEXT, Tokens, literal, quoted
+from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators, tokenize
+
+TEXT = (TokenType.STRING, TokenType.RAW_STRING)
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+# After these a name with parentheses is defined or listed, not called.
+_NO_CALL = {"as", "from", "function", "into", "join", "recursive", "table", "view", "with"}
+
+
+class Tokens:
+    """The tokens of a statement, with their text as it was written."""
+
+    def __init__(self, sql: str, tokens: Sequence[Token]) -> None:
+        self.sql = sql
+        self.tokens = tokens
+
+    def raw(self, at: int) -> str:
+        return self.sql[self.tokens[at].start : self.tokens[at].end + 1]
+
+    def is_call(self, at: int) -> bool:
+        tokens = self.tokens
+        if at + 1 >= len(tokens) or tokens[at + 1].token_type is not TokenType.L_PAREN:
+            return False
+        if at > 0 and (
+            tokens[at - 1].token_type is TokenType.DOT or self.raw(at - 1).lower() in _NO_CALL
+        ):
+            return False
+        close = self.closing(at + 1)
+        # `WITH a AS (…), indexquery (x) AS (…)`
+        return not (
+            close is not None
+            and close + 2 < len(tokens)
+            and self.raw(close + 1).lower() == "as"
+            and tokens[close + 2].token_type is TokenType.L_PAREN
+        )
+
+    def closing(self, opening: int) -> int | None:
+        depth = 0
+        for at in range(opening, len(self.tokens)):
+            if self.tokens[at].token_type in _OPENING:
+                depth += 1
+            elif self.tokens[at].token_type in _CLOSING:
+                depth -= 1
+                if depth == 0:
+                    return at
+        return None
+
+    def split(self, first: int, close: int) -> list[range]:
+        """The arguments of a call as ranges of tokens."""
+        found, depth, start = [], 0, first
+        for at in range(first, close):
+            kind = self.tokens[at].token_type
+            if kind in _OPENING:
+                depth += 1
+            elif kind in _CLOSING:
+                depth -= 1
+            elif kind is TokenType.COMMA and depth == 0:
+                found.append(range(start, at))
+                start = at + 1
+        return [*found, range(start, close)] if close > first else []
+
+    def column_parts(self, column: range) -> tuple[str, ...] | None:
+        """The parts of a column's name, or None if it is an expression."""
+        first = self.tokens[column[0]]
+        if len(column) == 1 and first.token_type in TEXT:
+            return split_path(first.text)
+        if len(column) % 2 == 0:
+            return None
+        names, dots = column[::2], column[1::2]
+        if any(self.tokens[at].token_type is not TokenType.DOT for at in dots):
+            return None
+        if not all(self.raw(at)[0].isalnum() or self.raw(at)[0] in "_`" for at in names):
+            return None
+        return tuple(self.tokens[at].text for at in names)
+
+    def qualifier(self, parts: tuple[str, ...] | None) -> str:
+        """What stands before the names of a search's other fields: the operand's relation.
+
+        `a.b` is a column of `a` if the statement has a relation of that name, else a part of `a`.
+        """
+        if not parts or len(parts) < 2:
+            return ""
+        wanted = parts[0].lower()
+        for at, token in enumerate(self.tokens[1:], 1):
+            after_dot = self.tokens[at - 1].token_type is TokenType.DOT
+            before_dot = (
+                at + 1 < len(self.tokens) and self.tokens[at + 1].token_type is TokenType.DOT
+            )
+            names = token.text.lower() == wanted and token.token_type not in TEXT
+            if names and not before_dot and (not after_dot or self.is_relation(at)):
+                return f"{quoted_name(parts[0])}."
+        return ""
+
+    def is_relation(self, at: int) -> bool:
+        """Whether a dotted name ends here and follows FROM or JOIN."""
+        while at >= 2 and self.tokens[at - 1].token_type is TokenType.DOT:
+            at -= 2
+        return at > 0 and self.raw(at - 1).lower() in ("from", "join", ",")
+
+
+def literal(text: str) -> str:
+    """A text in quotes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
 
 ONE_COLUMN = ("indexquery", "tantivy4spark_indexquery")
 ALL_COLUMNS = ("indexqueryall", "tantivy4spark_indexqueryall")
@@ -158,12 +264,12 @@ class _Editor(Tokens):
             token = self.tokens[at]
             self.edits.append((token.start, token.end + 1, ALL_COLUMNS[0]))
             start, end = self.tokens[column[0]].start, self.tokens[column[-1]].end + 1
-            qualifier = "".join(f"{quoted(part)}." for part in parts[:-1])
+            qualifier = "".join(f"{quoted_name(part)}." for part in parts[:-1])
             self.insert_row(start, qualifier, end)
             return
         if len(column) == 1 and self.tokens[column[0]].token_type in TEXT:
             token = self.tokens[column[0]]
-            self.edits.append((token.start, token.end + 1, ".".join(map(quoted, parts or ()))))
+            self.edits.append((token.start, token.end + 1, ".".join(map(quoted_name, parts or ()))))
         shown = ".".join(parts) if parts else None
         fields = self.check(at, query, field=shown)
         if fields:
@@ -244,5 +350,5 @@ def fields_argument(columns: Sequence[str], prefix: str = "") -> str:
     >>> fields_argument(["title"])
     "named_struct('title', `title`)"
     """
-    pairs = ", ".join(f"{literal(name)}, {prefix}{quoted(name)}" for name in columns)
+    pairs = ", ".join(f"{literal(name)}, {prefix}{quoted_name(name)}" for name in columns)
     return f"named_struct({pairs})"

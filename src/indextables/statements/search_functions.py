@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Mapping as Map
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,9 +35,9 @@ from indextables.predicate import (
 from indextables.predicate.names import join_path, resolve_field
 from indextables.predicate.search_syntax import parse_search
 from indextables.schema import conform, normalize
-from indextables.split.flat import search_rows
-from indextables.split.mapping import FieldMapping, Mapping, numbered
+from indextables.split.mapping import FieldMapping, TableMapping, numbered
 from indextables.split.mapping_options import build_mapping
+from indextables.split.search import search_rows
 from indextables.split.snippet import snippet as snippet_of
 
 _MAX_DEPTH = 150
@@ -57,14 +56,14 @@ class Searched:
 
     operand: FieldMapping | None = None
     path: tuple[str, ...] = ()
-    fields: Map[str, FieldMapping] = field(default_factory=dict)
+    fields: Mapping[str, FieldMapping] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The argument of the call; empty where all mappings are the default."""
         if self.operand is None and not self.fields:
             return ""
         every = {"": self.operand} if self.operand else {}
-        named = Mapping(tuple(replace(f, name=n) for n, f in {**self.fields, **every}.items()))
+        named = TableMapping(tuple(replace(f, name=n) for n, f in {**self.fields, **every}.items()))
         return orjson.dumps([named.to_json(), self.path]).decode()
 
     @classmethod
@@ -72,10 +71,10 @@ class Searched:
     def from_json(cls, text: str) -> Searched:
         """Read the argument of a call."""
         document, path = orjson.loads(text)
-        fields = dict(Mapping.from_json(document).by_name)
+        fields = dict(TableMapping.from_json(document).by_name)
         return cls(fields.pop("", None), tuple(path), fields)
 
-    def mapping(self, schema: pa.Schema, operand: str) -> Mapping:
+    def mapping(self, schema: pa.Schema, operand: str) -> TableMapping:
         """How the columns of a search are searched; `operand` is the name of the searched one."""
         given = {**self.fields, **({operand: self.operand} if self.operand else {})}
         return numbered(

@@ -1,16 +1,82 @@
-"""What a statement needs of whoever runs it: tables by name, configuration, processes to run in."""
+"""A statement and who runs it: tables, configuration, hosts, and the rows it returns.
+
+What a statement gives back: rows with columns of fixed names, types and order.
+
+Where a statement about caches is carried out: in this process, and on every executor.
+
+`execute` asks for a function to be run everywhere and gets one answer for each place. Without Spark
+there is one place.
+
+What a statement needs of whoever runs it: tables by name, configuration, processes to run in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+import pyarrow as pa
 
 from indextables.config import Config
 from indextables.runner import Runner
 from indextables.statements.forms import Target
-from indextables.statements.hosts import Hosts, ThisProcess
 from indextables.storage import Store, open_store
 from indextables.table import Table
+
+
+def columns(**types: pa.DataType) -> pa.Schema:
+    """The columns of a statement's rows, in their order."""
+    return pa.schema(list(types.items()))
+
+
+def table_of(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table."""
+    values = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(list(v), f.type) for v, f in zip(values, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+T = TypeVar("T")
+
+DRIVER = "driver"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What the function gave in one place; without a result, `error` says why."""
+
+    executor_id: str
+    host: str
+    result: T | None = None
+    error: str | None = None
+
+
+class Hosts(Protocol):
+    """All processes that keep caches."""
+
+    def run(self, function: Callable[[], T]) -> Sequence[Answer[T]]:
+        """Run a picklable function in every place; the driver's answer comes first."""
+        ...
+
+
+class ThisProcess:
+    """No Spark: this process is all there is."""
+
+    def run(self, function: Callable[[], T]) -> Sequence[Answer[T]]:
+        """The answer of this process."""
+        return [answer(DRIVER, function)]
+
+
+def answer(executor_id: str, function: Callable[[], T]) -> Answer[T]:
+    """Run the function here. A failure is an answer too: the other places still count."""
+    host = socket.gethostname()
+    try:
+        return Answer(executor_id, host, function())
+    except Exception as error:
+        return Answer(executor_id, host, error=str(error) or type(error).__name__)
+
 
 Resolver = Callable[[Target], Table]
 

@@ -14,7 +14,7 @@ from sqlglot.errors import TokenError
 
 from indextables.plan.source_options import NAME
 from indextables.predicate.spark_tokens import tokenize
-from indextables.statements.calls import TEXT, Tokens
+from indextables.statements.search_calls import TEXT, Tokens
 
 ROOT = "."
 

@@ -32,8 +32,7 @@ from indextables.errors import (
     StorageOptionError,
 )
 from indextables.storage.location import Location
-from indextables.storage.ranges import read_ranges
-from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix
+from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix, read_ranges
 
 _PIECE = 8 << 20
 _commit_lock = threading.Lock()

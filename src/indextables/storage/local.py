@@ -29,8 +29,7 @@ from indextables.errors import (
     StorageError,
     StorageRefusedError,
 )
-from indextables.storage.ranges import read_ranges
-from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix
+from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix, read_ranges
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _FOLDER_ATTEMPTS = 100

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from indextables.config import parse_duration_ms
+from indextables.config.key import parse_duration_ms
 from indextables.errors import InvalidValueError, StorageOptionError
 
 _SECRET = re.compile(r"secret|key|token|credential|password|sas|signature", re.IGNORECASE)

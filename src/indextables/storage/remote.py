@@ -1,4 +1,8 @@
-"""Object stores over HTTP, and the one in memory: S3, Azure Blob Storage, Google Cloud Storage.
+"""Object stores over HTTP: their clients, and the store on top of them.
+
+Building obstore's clients from a location and storage options.
+
+Object stores over HTTP, and the one in memory: S3, Azure Blob Storage, Google Cloud Storage.
 
 The work is done by obstore, the Python binding of Rust's object_store. Conditional writes are
 `If-None-Match` and `If-Match` headers there. This module adds what a table needs beside that:
@@ -14,27 +18,78 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore import exceptions
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from indextables.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
+    StorageOptionError,
     StorageRefusedError,
 )
-from indextables.storage.clients import client_of
 from indextables.storage.location import Location, parse_location
-from indextables.storage.options import scrub
-from indextables.storage.ranges import read_ranges
-from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix
+from indextables.storage.options import client_settings, original_name, scrub, text_of
+from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix, read_ranges
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta as ForeignMeta
     from obstore.store import ObjectStore
+
+
+_UNKNOWN_KEY = re.compile(r"(?:Configuration|Invalid) key: '?([^'\s]+?)'?(?: is not|\.|$)")
+
+_memory_stores: dict[str, MemoryStore] = {}
+
+
+def client_of(location: Location, options: Mapping[str, object]) -> ObjectStore:
+    """The client of a bucket or container; those with equal options are one."""
+    if location.scheme == "memory":
+        for name in options:
+            raise StorageOptionError(
+                name, uri=location.uri, reason="a store in memory takes no options."
+            )
+        return _memory_stores.setdefault(location.container, MemoryStore())
+    root = location.uri.removesuffix(f"/{location.prefix}") if location.prefix else location.uri
+    fixed = tuple(sorted((k, text_of(v)) for k, v in options.items()))
+    return _client(replace(location, uri=root, prefix=""), fixed)
+
+
+@lru_cache(maxsize=64)
+def _client(root: Location, fixed: tuple[tuple[str, str], ...]) -> ObjectStore:
+    # Reading the system's certificates takes longer than many a request; hence the cache.
+    options = dict(fixed)
+    config, retry = client_settings(options, uri=root.uri)
+    kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
+    if root.azure_account:
+        if not any(k.endswith("account_name") for k in config):
+            config["azure_storage_account_name"] = root.azure_account
+        if root.azure_suffix != "core.windows.net" and not any(
+            k.endswith("endpoint") for k in config
+        ):
+            config["endpoint"] = f"https://{root.azure_account}.blob.{root.azure_suffix}"
+    try:
+        store: ObjectStore = kinds[root.scheme](root.container, config=config, retry_config=retry)
+    except (exceptions.BaseError, ValueError, TypeError) as error:
+        if match := _UNKNOWN_KEY.search(str(error)):
+            raise StorageOptionError(
+                original_name(match[1], options),
+                uri=root.uri,
+                reason="the store does not know it. See docs/configuration.md.",
+            ) from None
+        raise StorageError(
+            f"Cannot open '{root.uri}': a storage option has no usable value "
+            f"(given: {', '.join(sorted(options)) or 'none'}; read from the environment as well).",
+            path=root.uri,
+        ) from None
+    return store
+
 
 _PART_BYTES = 8 << 20
 _MAX_PARTS = 9_000  # S3 allows 10,000

@@ -20,7 +20,7 @@ from indextables.errors import (
     UnknownColumnError,
 )
 from indextables.log.actions import Metadata
-from indextables.log.avro_state import PartitionBounds
+from indextables.log.checkpoint import PartitionBounds
 from indextables.log.history import HistoryEntry
 from indextables.plan.column_names import names_in
 from indextables.plan.skipping import bounds_may_match

@@ -23,28 +23,29 @@ from indextables.jobs.alter_columns import (
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
 from indextables.jobs.component_sizes import component_sizes
-from indextables.jobs.crossreference_rows import indexed_rows, xref_rows
-from indextables.jobs.index_crossreferences import drop_crossreferences, index_crossreferences
+from indextables.jobs.history import Truncated, restore, truncate_history
+from indextables.jobs.index_crossreferences import (
+    drop_crossreferences,
+    index_crossreferences,
+    indexed_rows,
+    xref_rows,
+)
 from indextables.jobs.merge_splits import Merged, MergeLimits, merge_splits
 from indextables.jobs.partitions import Dropped, drop_partitions
 from indextables.jobs.prewarm import Prewarmed, PrewarmPlan, plan_prewarm
 from indextables.jobs.purge import Purged, purge
 from indextables.jobs.repair import Repaired, repair_log
-from indextables.jobs.restore import restore
 from indextables.jobs.row_changes import delete_rows, update_rows
-from indextables.jobs.truncate_history import Truncated, truncate_history
 from indextables.jobs.verify import Check, verify
 from indextables.jobs.write_job import Exclusive, create_table, write_rows
 from indextables.log.actions import Metadata
 from indextables.log.cache import CacheStats
-from indextables.log.last_checkpoint import LastCheckpoint
+from indextables.log.checkpoint import LastCheckpoint
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.count import count_rows
-from indextables.plan.execute import result_schema, run_scan
-from indextables.plan.explain import explain_scan
+from indextables.plan.execute import count_rows, result_schema, run_scan
 from indextables.plan.ranking import SCORE, top_rows, with_snippets
-from indextables.plan.scan import ScanPlan, checked_columns, plan_scan
+from indextables.plan.scan import ScanPlan, checked_columns, explain_scan, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.sql_text import parse_predicate

@@ -26,23 +26,41 @@ import tantivy
 from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import UnusableXRefError, XRefError
-from indextables.split.container import (
+from indextables.split.format import (
+    META,
     Section,
     Segment,
+    read_meta,
     write_bytes_section,
     write_file_section,
 )
-from indextables.split.indexer import MAX_HEAP, MIN_HEAP
 from indextables.split.mapping import ROW_FIELD
-from indextables.split.open_index import META, read_meta
+from indextables.split.write import MAX_HEAP, MIN_HEAP
 from indextables.storage import Store
 from indextables.storage.scratch import new_folder, remove_folder
-from indextables.xref.bloom import BLOOM, BloomFilters, BloomWriter, hashes
-from indextables.xref.container import Described, FieldSet, SourceSplit, XRefFile
-from indextables.xref.fields import RAW_FIELD, WORDS_FIELD, TermField, index_schema
-from indextables.xref.names import bare_id, new_xref_id, xref_path
+from indextables.xref.container import (
+    BLOOM,
+    BloomFilters,
+    BloomWriter,
+    Described,
+    FieldSet,
+    SourceSplit,
+    XRefFile,
+    bare_id,
+    hashes,
+    new_xref_id,
+    xref_path,
+)
+from indextables.xref.fields import (
+    RAW_FIELD,
+    WORDS_FIELD,
+    SourceTerms,
+    TermField,
+    XRefSource,
+    index_schema,
+    read_source,
+)
 from indextables.xref.open_xref import XRefData, read_xref
-from indextables.xref.sources import SourceTerms, XRefSource, read_source
 
 __all__ = ["BuiltXRef", "XRefSource", "build_xref", "merge_xrefs"]
 

@@ -24,10 +24,10 @@ from indextables.predicate import (
     FieldNode,
     Fuzzy,
     In,
-    Jolly,
     Not,
     Or,
     Phrase,
+    Placeholder,
     Predicate,
     Range,
     Regex,
@@ -38,15 +38,22 @@ from indextables.predicate import (
     Wildcard,
     normalise,
 )
-from indextables.split.compile_words import wildcard_pattern
-from indextables.split.evaluate import may_propose
+from indextables.split.format import number_texts, path_key, truth_text, value_texts
 from indextables.split.ip_address import parse_address, parse_ranges
 from indextables.split.mapping import FieldMapping
-from indextables.split.path_lists import number_texts, path_key, truth_text
-from indextables.split.query import Boosted, Combined, Every, Leaf, Query, resolve
-from indextables.split.search import SearchContext
-from indextables.split.typed import clip, intervals
-from indextables.split.value_lists import value_texts
+from indextables.split.search import (
+    Boosted,
+    Combined,
+    Every,
+    Leaf,
+    Query,
+    SearchContext,
+    clip,
+    intervals,
+    may_propose,
+    resolve,
+    wildcard_pattern,
+)
 from indextables.xref.fields import TermField, pair_field, pairs, path_field, term_field
 
 MAX_VALUES = 10_000
@@ -179,7 +186,7 @@ class _Asker:
             case In(values=values):
                 return self.equal(mapped, values)
             case StartsWith(text=text) if text and mapped.kind == "string":
-                return self.pattern(mapped, Wildcard(None, (text, Jolly.MANY)))
+                return self.pattern(mapped, Wildcard(None, (text, Placeholder.MANY)))
             case _:
                 return EVERYTHING
 
@@ -296,7 +303,7 @@ class _Asker:
                 *words, last = [w.text for w in mapped.analyzer.words(text)] or [""]
                 if not last:
                     return self.no_words(leaf)
-                ending = self.pattern(mapped, Wildcard(None, (last, Jolly.MANY)))
+                ending = self.pattern(mapped, Wildcard(None, (last, Placeholder.MANY)))
                 return all_of([*(HasAny(field, (word,)) for word in words), ending])
             case TermSet(values=values):
                 return any_of(self.sequence(leaf, field, value) for value in values)

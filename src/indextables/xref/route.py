@@ -30,8 +30,14 @@ from indextables.predicate import TRUE, Predicate
 from indextables.split.search import SearchContext
 from indextables.storage import Store
 from indextables.xref.container import Mask
-from indextables.xref.open_xref import OpenXRef
-from indextables.xref.pool import Memory, XRefPool, dull_questions, failures, shared_pool
+from indextables.xref.open_xref import (
+    Memory,
+    OpenXRef,
+    XRefPool,
+    dull_questions,
+    failures,
+    shared_pool,
+)
 from indextables.xref.question import EVERYTHING, Question, ask
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from indextables.ariadne.values.words import Words, build
 from indextables.config import Config
 from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
-from indextables.split.flat import search_rows
 from indextables.split.mapping_options import build_mapping
+from indextables.split.search.evaluate import search_rows
 
 FILES = [
     ["The quick brown fox", None],

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.ariadne.build.fold import Target
-from indextables.ariadne.model import Range
+from indextables.ariadne.model.declarations import Range
 from indextables.errors import StorageError
 from indextables.storage import open_store
 

@@ -13,24 +13,19 @@ import pyarrow as pa
 
 from indextables.ariadne.build import footers
 from indextables.ariadne.build.fold import FileFold, Target
-from indextables.ariadne.files import (
-    States,
-    arrow_schema,
-    computed_types,
-    folder_and_name,
-    from_spark,
-)
-from indextables.ariadne.model import (
-    FIXED_SCHEMA,
-    STAGED_SCHEMA,
+from indextables.ariadne.files.paths import folder_and_name, from_spark
+from indextables.ariadne.files.read import arrow_schema, computed_types
+from indextables.ariadne.files.state import States
+from indextables.ariadne.model.declarations import (
     STAGING,
     Declarations,
-    Metadata,
     Temporal,
     field_type,
     types_of,
 )
-from indextables.ariadne.store import IndexPlace
+from indextables.ariadne.model.metadata import Metadata
+from indextables.ariadne.model.rows import FIXED_SCHEMA, STAGED_SCHEMA
+from indextables.ariadne.store.place import IndexPlace
 from indextables.storage import ObjectMeta
 
 CHANGED = "a file was split, or changed its size while it was read"

@@ -24,10 +24,17 @@ import pyarrow.parquet as pq
 
 from indextables.ariadne.build.fold import FileFold, partial_schema, row_batch
 from indextables.ariadne.build.plan import CHANGED, Plan
-from indextables.ariadne.files import FILE, file_path, file_size, projected
-from indextables.ariadne.model import large_folder
-from indextables.ariadne.store import DataFile, value_rows, write_values
-from indextables.ariadne.values import Distinct, DistinctHashes, bloom
+from indextables.ariadne.files.read import (
+    FILE,
+    file_path,
+    file_size,
+    projected,
+)
+from indextables.ariadne.model.rows import large_folder
+from indextables.ariadne.store.delta import DataFile
+from indextables.ariadne.store.large_values import value_rows, write_values
+from indextables.ariadne.values import bloom
+from indextables.ariadne.values.distinct import Distinct, DistinctHashes
 from indextables.config import parse_size
 from indextables.spark.bridge.sessions import is_classic
 from indextables.storage import Store, open_store

@@ -20,25 +20,24 @@ from typing import Any
 from indextables.ariadne.build import csv_build, footers, tasks
 from indextables.ariadne.build.plan import Plan, batches, footer_tasks, targets, work
 from indextables.ariadne.build.tasks import Output, Written
-from indextables.ariadne.files import (
-    States,
-    check_files,
+from indextables.ariadne.files.read import (
     is_fault_of_files,
     keeping_rows,
     read_files,
     reason_of,
-    registered,
 )
-from indextables.ariadne.model import Declarations, Metadata
-from indextables.ariadne.store import (
-    IndexPlace,
+from indextables.ariadne.files.state import States, check_files, registered
+from indextables.ariadne.model.declarations import Declarations
+from indextables.ariadne.model.metadata import Metadata
+from indextables.ariadne.store import staging
+from indextables.ariadne.store.index_rows import (
     compact,
     key_rows,
     remove_rows,
-    staging,
     total_size,
-    value_schema,
 )
+from indextables.ariadne.store.large_values import value_schema
+from indextables.ariadne.store.place import IndexPlace
 from indextables.config import (
     ARIADNE_AUTO_BLOOM_FPR,
     ARIADNE_AUTO_COMPACT_THRESHOLD,

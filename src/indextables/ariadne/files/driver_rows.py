@@ -28,8 +28,9 @@ from indextables.storage import open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from indextables.ariadne.model import IndexData, Metadata
-    from indextables.ariadne.store import IndexPlace
+    from indextables.ariadne.model.metadata import Metadata
+    from indextables.ariadne.model.rows import IndexData
+    from indextables.ariadne.store.place import IndexPlace
 
 _EXPANSION = 4
 """How many times larger than their files rows may be before they are left to Spark."""

@@ -19,19 +19,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from indextables.ariadne.files.paths import for_spark
-from indextables.ariadne.model import (
+from indextables.ariadne.model.declarations import (
     Computed,
     Declaration,
     Exploded,
-    Metadata,
     Temporal,
     Text,
     Types,
     needed_columns,
 )
-from indextables.ariadne.store import IndexPlace
+from indextables.ariadne.model.metadata import Metadata
+from indextables.ariadne.store.place import IndexPlace
 from indextables.errors import AriadneArgumentError, SchemaError, SchemaParseError, StorageError
-from indextables.predicate.render import quoted_name
+from indextables.predicate.literals import quoted_name
 from indextables.spark.bridge.sessions import is_classic
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def computed_types(
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as f
 
-    from indextables.ariadne.model import not_comparable
+    from indextables.ariadne.model.declarations import not_comparable
     from indextables.schema import from_json
 
     computed = [d for d in declarations if isinstance(d, Computed)]

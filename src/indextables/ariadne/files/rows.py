@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from indextables.ariadne.files.read import read_files, spark_schema
-from indextables.ariadne.model import Computed, Exploded, Metadata, Temporal
-from indextables.predicate.render import quoted_name
+from indextables.ariadne.model.declarations import Computed, Exploded, Temporal
+from indextables.ariadne.model.metadata import Metadata
+from indextables.predicate.literals import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

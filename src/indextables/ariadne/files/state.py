@@ -19,19 +19,22 @@ import pyarrow as pa
 
 from indextables.ariadne.files.paths import Expansion, expand, is_pattern, matching
 from indextables.ariadne.files.read import computed_types
-from indextables.ariadne.model import (
+from indextables.ariadne.model.declarations import (
+    Computed,
+    Declaration,
+    Types,
+    storage_column,
+)
+from indextables.ariadne.model.metadata import Metadata
+from indextables.ariadne.model.rows import (
     FINDING_SETTINGS,
     KEY_COLUMNS,
     OPTIONS_MARK,
-    Computed,
-    Declaration,
     IndexData,
-    Metadata,
-    Types,
     settings_match,
-    storage_column,
 )
-from indextables.ariadne.store import IndexPlace, read_rows
+from indextables.ariadne.store.index_rows import read_rows
+from indextables.ariadne.store.place import IndexPlace
 from indextables.config import ARIADNE_CHECK_FILES
 from indextables.errors import AriadneArgumentError
 from indextables.storage import ObjectMeta

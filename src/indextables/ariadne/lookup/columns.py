@@ -21,9 +21,15 @@ from indextables.ariadne.lookup.evidence import (
     Nulls,
     Values,
 )
-from indextables.ariadne.model import VALUE_KINDS, Declaration, IndexData, storage_column, type_of
-from indextables.ariadne.store import ValueTable
-from indextables.ariadne.values import Words
+from indextables.ariadne.model.declarations import (
+    VALUE_KINDS,
+    Declaration,
+    storage_column,
+    type_of,
+)
+from indextables.ariadne.model.rows import IndexData
+from indextables.ariadne.store.large_values import ValueTable
+from indextables.ariadne.values.words import Words
 from indextables.plan.statistics import Flags
 
 

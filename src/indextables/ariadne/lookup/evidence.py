@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne.store import ValueTable
-from indextables.ariadne.values import Filters, hash_values, may_hold_any, probe
+from indextables.ariadne.store.large_values import ValueTable
+from indextables.ariadne.values.bloom import Filters, may_hold_any, probe
+from indextables.ariadne.values.hashing import hash_values
 from indextables.bloom import Hashes
-from indextables.plan.statistics import Decoded, Flags
-from indextables.plan.value_range import Possible, ValueRange, value_range
+from indextables.plan.statistics import Decoded, Flags, Possible, ValueRange, value_range
 from indextables.predicate import Compare, Condition, In, IsNull
 from indextables.split.row_filter import evaluate
 

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from indextables.ariadne.lookup.lookup import Located, Lookup
 from indextables.ariadne.lookup.view import IndexView
-from indextables.ariadne.model import Computed, Exploded
-from indextables.ariadne.values import as_type
+from indextables.ariadne.model.declarations import Computed, Exploded
+from indextables.ariadne.values.key_types import as_type
 from indextables.predicate import Column as Name
 from indextables.predicate import Compare, conjunction
-from indextables.predicate.render import quoted_name
+from indextables.predicate.literals import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

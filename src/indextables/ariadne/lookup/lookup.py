@@ -24,12 +24,11 @@ import pyarrow as pa
 
 from indextables.ariadne.lookup.columns import IndexedColumns
 from indextables.ariadne.lookup.evidence import Counts, Evidence, Nulls
-from indextables.ariadne.model import IndexData
-from indextables.ariadne.values import ConvertedKeys, as_type
+from indextables.ariadne.model.rows import IndexData
+from indextables.ariadne.values.key_types import ConvertedKeys, as_type
 from indextables.errors import AriadneArgumentError, ColumnNotFoundError, UnknownColumnError
 from indextables.plan.skipping import possible
-from indextables.plan.statistics import Flags
-from indextables.plan.value_range import Possible
+from indextables.plan.statistics import Flags, Possible
 from indextables.predicate import (
     FALSE,
     Column,

@@ -18,11 +18,13 @@ import numpy as np
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from indextables.ariadne.files import arrow_schema, current_data
+from indextables.ariadne.files.read import arrow_schema
+from indextables.ariadne.files.state import current_data
 from indextables.ariadne.lookup.lookup import Located, Lookup
-from indextables.ariadne.model import IndexData, Metadata
-from indextables.ariadne.store import IndexPlace
-from indextables.ariadne.values import can_hash, hash_values
+from indextables.ariadne.model.metadata import Metadata
+from indextables.ariadne.model.rows import IndexData
+from indextables.ariadne.store.place import IndexPlace
+from indextables.ariadne.values.hashing import can_hash, hash_values
 from indextables.errors import AriadneArgumentError
 
 _LOOKUPS = 16

@@ -14,17 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from cachetools import LRUCache, cached
 
-from indextables.ariadne.model import (
-    FIXED_SCHEMA,
-    KEY_COLUMNS,
-    Declaration,
-    Declarations,
-    storage_column,
-)
+from indextables.ariadne.model.declarations import Declaration, Declarations, storage_column
+from indextables.ariadne.model.rows import FIXED_SCHEMA, KEY_COLUMNS
 from indextables.ariadne.store import staging
 from indextables.ariadne.store.large_values import compact_values, drop_files
 from indextables.ariadne.store.place import IndexPlace
-from indextables.ariadne.values import value_count, word_count
+from indextables.ariadne.values.bloom import value_count
+from indextables.ariadne.values.words import word_count
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne.model import FIXED_SCHEMA, STAGING, settings_match
+from indextables.ariadne.model.declarations import STAGING
+from indextables.ariadne.model.rows import FIXED_SCHEMA, settings_match
 from indextables.ariadne.store.large_values import drop_identities
 from indextables.ariadne.store.place import STAGING_FOLDER, IndexPlace
 from indextables.errors import StorageError, StorageMigrationError

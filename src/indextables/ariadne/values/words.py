@@ -44,9 +44,9 @@ from indextables.predicate import (
     TermSet,
     Wildcard,
 )
-from indextables.split.flat import search_rows
-from indextables.split.mapping import FieldMapping, Mapping
+from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.mapping_options import build_mapping
+from indextables.split.search import search_rows
 
 _MAGIC = b"ATX1"
 _COLUMN = "text"
@@ -57,7 +57,7 @@ _MARK = "\u0307"
 
 
 @functools.cache
-def _mapping() -> Mapping:
+def _mapping() -> TableMapping:
     """How a column of text is searched by default."""
     return build_mapping(_SCHEMA, Config())
 
@@ -77,7 +77,7 @@ class WordList:
 
     def add(self, values: pa.Array[Any] | pa.ChunkedArray[Any]) -> None:
         """The words of some texts."""
-        from indextables.split.memory_index import MemoryIndex
+        from indextables.split.write import MemoryIndex
 
         for start in range(0, len(values), _BATCH):
             texts: list[Any] = values.slice(start, _BATCH).to_pylist()

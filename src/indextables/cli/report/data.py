@@ -24,7 +24,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import shown
 from indextables.schema import type_name
 from indextables.split.mapping import MAPPING_PROPERTY
-from indextables.statements.redaction import redacted
+from indextables.statements.environment import redacted
 from indextables.table import Table
 
 SAMPLED_SPLITS = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from indextables.spark.bridge.scan import ON_DRIVER
+from indextables.spark.bridge.scan.scans import ON_DRIVER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

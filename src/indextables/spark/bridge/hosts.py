@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from indextables.statements.hosts import DRIVER, Answer, answer
+from indextables.statements.session import DRIVER, Answer, answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

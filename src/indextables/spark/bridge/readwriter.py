@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.write_job import Exclusive, Kind, plan_write
 from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
-from indextables.predicate.temporal import time_zone
+from indextables.predicate.literals import time_zone
 from indextables.spark.bridge import patches
 from indextables.spark.bridge.sessions import (
     bridge_of,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 
-from indextables.spark.bridge.jvm import JavaObject, Jvm, implements
-from indextables.spark.bridge.scan import Node, parse_tree
+from indextables.spark.bridge.jvm.handles import JavaObject, Jvm, implements
+from indextables.spark.bridge.scan.filters import Node, parse_tree
 from indextables.spark.schemas import MAPPING_KEY as KEY
 from indextables.spark.schemas import mapping_in
 from indextables.split.mapping import FieldMapping

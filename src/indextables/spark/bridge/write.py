@@ -18,8 +18,14 @@ from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.predicate import TRUE, Predicate, conjunction
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
-from indextables.spark.bridge.scan import condition
+from indextables.spark.bridge.jvm.handles import (
+    V2,
+    Comparable,
+    JavaObject,
+    Jvm,
+    implements,
+)
+from indextables.spark.bridge.scan.conditions import condition
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema
 

@@ -32,7 +32,7 @@ from indextables.plan.column_names import ColumnNames, names_of
 from indextables.plan.view import TableView
 from indextables.schema import evolve, type_name
 from indextables.spark.bridge.catalog.table_info import check_constraint
-from indextables.spark.bridge.jvm import V2, JavaObject, Jvm
+from indextables.spark.bridge.jvm.handles import V2, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema, table_schema
 
 CONSTRAINT_CHANGES = ("AddConstraint", "DropConstraint")

@@ -14,7 +14,12 @@ from typing import Any, Protocol
 from indextables.errors import ConfigError
 from indextables.spark.bridge.catalog.file_tables import FileSource, FileTable
 from indextables.spark.bridge.catalog.table_info import NamedCatalog, travels
-from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
+from indextables.spark.bridge.jvm.handles import (
+    V2,
+    JavaObject,
+    Jvm,
+    implements,
+)
 
 DEFAULT = "default"
 ALL_ROWS = "all_rows"

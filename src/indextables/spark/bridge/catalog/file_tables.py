@@ -19,15 +19,18 @@ from pyspark.sql.types import StructType
 
 from indextables.errors import QueryError
 from indextables.predicate import TRUE, Predicate, conjunction, searches
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
-from indextables.spark.bridge.scan import (
-    Described,
-    ListedFile,
-    Statistics,
-    Translator,
-    condition,
-    file_index,
+from indextables.spark.bridge.jvm.handles import (
+    V2,
+    Comparable,
+    JavaObject,
+    Jvm,
+    implements,
 )
+from indextables.spark.bridge.scan.conditions import condition
+from indextables.spark.bridge.scan.description import Described
+from indextables.spark.bridge.scan.filters import Translator
+from indextables.spark.bridge.scan.native import ListedFile, file_index
+from indextables.spark.bridge.scan.scans import Statistics
 
 _V2_FILES = "org.apache.spark.sql.execution.datasources.v2."
 _BUILDERS = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from indextables.errors import ConfigError
 from indextables.plan.access import TableAccess
-from indextables.spark.bridge.jvm import JavaObject, Jvm
+from indextables.spark.bridge.jvm.handles import JavaObject, Jvm
 from indextables.spark.schemas import table_schema
 
 _EXECUTION = "org.apache.spark.sql.execution.SQLExecution"

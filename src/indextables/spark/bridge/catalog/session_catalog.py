@@ -24,7 +24,14 @@ from indextables.spark.bridge.catalog.alter_table import CONSTRAINT_CHANGES
 from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, Place
 from indextables.spark.bridge.catalog.replacement import check_replacement
 from indextables.spark.bridge.catalog.table_info import copied_info, has_constraints, options_in
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, guarded_call, implements
+from indextables.spark.bridge.jvm.handles import (
+    V2,
+    Comparable,
+    JavaObject,
+    Jvm,
+    guarded_call,
+    implements,
+)
 from indextables.spark.schemas import spark_schema
 
 logger = logging.getLogger(__name__)

@@ -14,15 +14,22 @@ from indextables.plan.column_names import names_of, shown_metadata
 from indextables.plan.ranking import SCORE
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
-from indextables.predicate.operators import ALL_FIELDS
+from indextables.predicate.literals import quoted_name
+from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.schema import ROW, SPLIT, from_json
 from indextables.spark.bridge.catalog.partitions import PartitionManagement
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements
-from indextables.spark.bridge.scan import ScanBuilder, condition
+from indextables.spark.bridge.jvm.handles import (
+    V2,
+    Comparable,
+    JavaObject,
+    Jvm,
+    implements,
+)
+from indextables.spark.bridge.scan.builder import ScanBuilder
+from indextables.spark.bridge.scan.conditions import condition
 from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
 from indextables.spark.schemas import with_mappings
 from indextables.split.mapping import MAPPING_PROPERTY
-from indextables.statements.calls import quoted
 
 _CONSTRAINTS = V2 + "catalog.constraints."
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
@@ -223,7 +230,7 @@ def _spark_types(schema: str, mapping: str | None, *, with_identity: bool) -> st
 @functools.lru_cache(maxsize=256)
 def _identities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
     identity = java.find(V2 + "expressions.Expressions").identity
-    return java.array(V2 + "expressions.Transform", [identity(quoted(name)) for name in names])
+    return java.array(V2 + "expressions.Transform", [identity(quoted_name(name)) for name in names])
 
 
 @functools.lru_cache(maxsize=64)

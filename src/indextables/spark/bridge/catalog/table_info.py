@@ -15,7 +15,12 @@ from indextables.jobs.constraints import CheckConstraint
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.source_options import PROVIDERS
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm
+from indextables.spark.bridge.jvm.handles import (
+    V2,
+    Comparable,
+    JavaObject,
+    Jvm,
+)
 from indextables.spark.schemas import table_schema
 
 _NOW = "timeTravel=null"

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from indextables.errors import IndexTablesError
+from indextables.predicate.literals import quoted_name
 from indextables.spark.bridge.jvm import callbacks
-from indextables.statements.calls import quoted
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class Jvm:
 
     def column(self, name: str) -> JavaObject:
         """A reference to a column. Spark parses what it is given, so the name is quoted."""
-        return self.find(V2 + "expressions.Expressions").column(quoted(name))
+        return self.find(V2 + "expressions.Expressions").column(quoted_name(name))
 
     def strings(self, items: Iterable[str]) -> JavaObject:
         """A Java array of strings."""

@@ -19,7 +19,7 @@ from indextables.plan.aggregation import (
 from indextables.plan.column_names import names_of
 from indextables.plan.statistics import decode, lookup
 from indextables.schema import is_collated
-from indextables.spark.bridge.jvm import JavaObject
+from indextables.spark.bridge.jvm.handles import JavaObject
 
 _FUNCTIONS: dict[str, Function] = {
     "CountStar": "count_rows",

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from indextables import config as keys
 from indextables.plan.aggregation import Aggregation
-from indextables.plan.count import count_from_log
+from indextables.plan.execute import count_from_log
 from indextables.plan.ranking import SCORE
 from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.plan.split_reader import Order, ScoredReader, SplitReader
@@ -33,7 +33,14 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field
 from indextables.predicate.search import over_fields
 from indextables.schema import HIDDEN
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements, kept
+from indextables.spark.bridge.jvm import kept
+from indextables.spark.bridge.jvm.handles import (
+    V2,
+    Comparable,
+    JavaObject,
+    Jvm,
+    implements,
+)
 from indextables.spark.bridge.scan.aggregates import (
     aggregate_schema,
     averages_too_much,

@@ -31,9 +31,9 @@ from indextables.predicate import (
     negation,
 )
 from indextables.predicate.coercion import compare, constant_compare, is_in
+from indextables.predicate.literals import moment_of
 from indextables.predicate.names import refuse_collated, resolve_column
-from indextables.predicate.temporal import moment_of
-from indextables.spark.bridge.jvm import JavaObject
+from indextables.spark.bridge.jvm.handles import JavaObject
 
 _SWAPPED: dict[str, Operator] = {
     "=": "=", "<=>": "<=>", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=",

@@ -19,7 +19,12 @@ from indextables.plan.statistics import decode, lookup
 from indextables.predicate import TRUE, Predicate
 from indextables.schema import is_collated
 from indextables.schema.types import inner_fields
-from indextables.spark.bridge.jvm import V2, JavaObject, Jvm, implements
+from indextables.spark.bridge.jvm.handles import (
+    V2,
+    JavaObject,
+    Jvm,
+    implements,
+)
 
 _ROWS_OF_A_SPLIT = 2 / 3
 """The rest of a split is its index."""

@@ -37,10 +37,16 @@ from indextables.predicate import (
     negation,
 )
 from indextables.predicate.coercion import compare, is_in
-from indextables.predicate.operators import ALL_FIELDS
+from indextables.predicate.literals import (
+    FarInstant,
+    Moment,
+    as_instant,
+    moment_of,
+    time_zone,
+)
 from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.predicate.sql_text import parse_predicate
-from indextables.predicate.temporal import FarInstant, Moment, as_instant, moment_of, time_zone
 from indextables.schema import is_collated
 from indextables.statements.search_calls import SEARCH_FUNCTIONS
 

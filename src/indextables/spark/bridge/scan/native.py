@@ -29,10 +29,10 @@ from indextables.plan.scan import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
 from indextables.runner import LocalRunner
-from indextables.spark.bridge.jvm import PYTHON_UTILS, JavaObject, Jvm
+from indextables.spark.bridge.jvm.handles import PYTHON_UTILS, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema
-from indextables.split.mapping import Mapping
-from indextables.split.search import SplitFile
+from indextables.split.mapping import TableMapping
+from indextables.split.open_split import SplitFile
 from indextables.storage.local import LocalStore
 
 _MOST_INDEXES = 32
@@ -47,7 +47,7 @@ _OPTIONS = {
 }
 
 
-def is_worth_an_index(predicate: Predicate, mapping: Mapping) -> bool:
+def is_worth_an_index(predicate: Predicate, mapping: TableMapping) -> bool:
     """Whether the index of a split narrows down a predicate's rows."""
     if searches(predicate):
         return True

@@ -15,9 +15,9 @@ from indextables.config import Config
 from indextables.errors import DamagedIndexError
 from indextables.plan.execute import Environment
 from indextables.plan.scan import ScanPlan, SplitTask
+from indextables.plan.split_rows import count_proposed
 from indextables.predicate import Compare, In, Predicate, Search, conjuncts
-from indextables.split.propose import count_proposed
-from indextables.split.search import SplitSearcher
+from indextables.split.open_split import SplitSearcher
 from indextables.storage.local import LocalStore
 
 _MOST_FETCHED = 256 << 20

@@ -25,7 +25,14 @@ from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.coercion import is_in
 from indextables.schema import is_collated
 from indextables.schema.column_names import shown_name
-from indextables.spark.bridge.jvm import V2, Comparable, JavaObject, Jvm, implements, internal_rows
+from indextables.spark.bridge.jvm.handles import (
+    V2,
+    Comparable,
+    JavaObject,
+    Jvm,
+    implements,
+)
+from indextables.spark.bridge.jvm.rows import internal_rows
 from indextables.spark.bridge.scan.conditions import column_of, condition
 from indextables.spark.bridge.scan.description import Described, java_statistics
 from indextables.spark.schemas import worker_schema

@@ -1,0 +1,949 @@
+"""Every error of the package: one root, one branch per concern.
+
+An error's message says what happened, where, and what to do about it. What a program may want to
+decide on (a path, a version, a count) is an attribute. Errors survive pickling, because they
+travel from worker processes to the caller.
+
+    >>> ObjectNotFoundError("splits/a.split")
+    ObjectNotFoundError('No such object: splits/a.split')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class IndexTablesError(Exception):
+    """The root: `except IndexTablesError` catches everything this package raises on purpose."""
+
+    # Some errors are also a KeyError, which would print the repr of the message.
+    __str__ = Exception.__str__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default would call __init__ with the message only; ours take named fields.
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+def _rebuild(
+    kind: type[IndexTablesError], args: tuple[Any, ...], fields: dict[str, Any]
+) -> IndexTablesError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class ConfigError(IndexTablesError, ValueError):
+    """A configuration value that cannot be used."""
+
+
+class UnknownKeyError(ConfigError, KeyError):
+    """A key nobody reads. Accepting it would promise an effect that does not exist."""
+
+    def __init__(self, key: str, *, nearest: Sequence[str] = ()) -> None:
+        self.key = key
+        self.nearest = tuple(nearest)
+        hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
+        super().__init__(f"Unknown configuration key '{key}'.{hint} See docs/configuration.md.")
+
+
+class InvalidValueError(ConfigError):
+    """A known key with a value that does not parse or lies out of range."""
+
+    def __init__(self, key: str, value: object, expected: str) -> None:
+        self.key = key
+        self.value = value
+        self.expected = expected
+        super().__init__(f"Cannot use {value!r} for '{key}': expected {expected}.")
+
+
+class StorageError(IndexTablesError, OSError):
+    """A request to a store failed."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        self.path = path
+        super().__init__(message)
+
+
+class UnsupportedUriError(StorageError, ValueError):
+    """A URI whose scheme no store serves."""
+
+    def __init__(self, uri: str, *, supported: Sequence[str]) -> None:
+        self.uri = uri
+        super().__init__(
+            f"No store for '{uri}'. Use a local path or one of: {', '.join(supported)}.", path=uri
+        )
+
+
+class StorageOptionError(StorageError, ValueError):
+    """A storage option that the store does not know or cannot use. Values are never shown."""
+
+    def __init__(self, option: str, *, uri: str, reason: str) -> None:
+        self.option = option
+        self.uri = uri
+        super().__init__(
+            f"Cannot use the storage option '{option}' for '{uri}': {reason}", path=uri
+        )
+
+
+class StorageRefusedError(StorageError):
+    """A request that failed before it could change anything."""
+
+
+class ObjectNotFoundError(StorageError, FileNotFoundError):
+    """The object is not there."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"No such object: {path}", path=path)
+
+
+class ObjectExistsError(StorageError, FileExistsError):
+    """Put-if-absent found the object there already, or put-if-match found another one."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"The object exists already: {path}", path=path)
+
+
+class LogError(IndexTablesError):
+    """Something about the transaction log of a table."""
+
+
+class NotATableError(LogError, FileNotFoundError):
+    """There is no transaction log at the place."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        super().__init__(
+            f"'{uri}' is not an index table: it has no _transaction_log. "
+            "Create it with Table.create or write a DataFrame to it first."
+        )
+
+
+class TableExistsError(LogError, FileExistsError):
+    """Create found a table there already."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        super().__init__(f"'{uri}' is an index table already. Open it, or choose another place.")
+
+
+class CorruptLogError(LogError, ValueError):
+    """A file of the log cannot be read as what it should be."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"The log file {path} is damaged: {reason}. Restore it from a backup, or rebuild the "
+            "log with REPAIR INDEXFILES TRANSACTION LOG."
+        )
+
+
+class UnsafePathError(LogError, ValueError):
+    """A path in the log leads outside the table. Nothing is read from such a table."""
+
+    def __init__(self, path: str, *, where: str) -> None:
+        self.path = path
+        self.where = where
+        super().__init__(
+            f"Refusing the path {path!r} in {where}: paths in a log are relative and stay inside "
+            "the table. Whoever wrote this log made a mistake or an attack; inspect it."
+        )
+
+
+class LogTooLargeError(LogError, ValueError):
+    """A compressed log file expands beyond the configured limit."""
+
+    def __init__(self, path: str, *, limit: int) -> None:
+        self.path = path
+        self.limit = limit
+        super().__init__(
+            f"The log file {path} expands to more than {limit:,} bytes. If it is genuine, raise "
+            "spark.indextables.transaction.maxFileSize."
+        )
+
+
+class VersionGapError(LogError):
+    """A version between two others is missing and no checkpoint covers it."""
+
+    def __init__(self, uri: str, *, missing: int, found: int) -> None:
+        self.uri = uri
+        self.missing = missing
+        self.found = found
+        super().__init__(
+            f"Version {missing} of '{uri}' is missing although version {found} exists, and no "
+            "checkpoint covers it. Restore the version file, or rebuild the log with REPAIR "
+            "INDEXFILES TRANSACTION LOG."
+        )
+
+
+class VersionNotFoundError(LogError, LookupError):
+    """A version that never was, or that retention removed."""
+
+    def __init__(self, uri: str, wanted: str, *, earliest: int | None, latest: int | None) -> None:
+        self.uri = uri
+        self.wanted = wanted
+        self.earliest = earliest
+        self.latest = latest
+        super().__init__(
+            f"'{uri}' has no {wanted}. Versions {earliest} to {latest} can be read; older ones are "
+            "removed after spark.indextables.logRetention.duration."
+        )
+
+
+class UnsupportedProtocolError(LogError):
+    """The table needs a newer reader or writer than this one."""
+
+    def __init__(self, uri: str, *, role: str, required: int, supported: int) -> None:
+        self.uri = uri
+        self.role = role
+        self.required = required
+        self.supported = supported
+        super().__init__(
+            f"Table requires {role} version {required} but this client supports version "
+            f"{supported}. Please upgrade to {'read' if role == 'reader' else 'write'} this table. "
+            f"(Table: '{uri}')"
+        )
+
+
+class UnsupportedFeatureError(LogError):
+    """The table names a feature this release does not know."""
+
+    def __init__(self, uri: str, *, role: str, features: Sequence[str]) -> None:
+        self.uri = uri
+        self.role = role
+        self.features = tuple(features)
+        super().__init__(
+            f"Table '{uri}' requires the {role} features {', '.join(features)}, which this release "
+            "does not support. Upgrade indextables."
+        )
+
+
+class UpgradeRefusedError(LogError):
+    """An operation needs a feature that the table lacks, and may not add it."""
+
+    def __init__(self, uri: str, *, feature: str) -> None:
+        self.uri = uri
+        self.feature = feature
+        super().__init__(
+            f"'{uri}' does not have the feature {feature}, and spark.indextables.protocol."
+            "autoUpgrade is false. Set it to true to let this operation upgrade the table; older "
+            "writers are refused then."
+        )
+
+
+class CommitError(LogError):
+    """A commit did not happen, or nobody can tell."""
+
+
+class CommitStateUnknownError(CommitError):
+    """The store failed in a way that leaves open whether the version was written."""
+
+    def __init__(self, uri: str, *, version: int, transaction_id: str) -> None:
+        self.uri = uri
+        self.version = version
+        self.transaction_id = transaction_id
+        super().__init__(
+            f"The store did not say whether version {version} of '{uri}' was written. Look for "
+            f"txnId {transaction_id} in the table's history before you write the same data again."
+        )
+
+
+class SplitsPurgedError(CommitError):
+    """Files of a write were deleted before it could commit."""
+
+    def __init__(self, uri: str, paths: Sequence[str]) -> None:
+        self.uri = uri
+        self.paths = tuple(paths)
+        super().__init__(
+            f"{len(paths):,} files of this write are gone from '{uri}' ({', '.join(paths[:3])}): "
+            "a purge took them for old ones. Nothing was changed. Set the clocks of the machines "
+            "that use the table, make the retention of PURGE longer than the longest write, and "
+            "write again."
+        )
+
+
+class RetriesExhaustedError(CommitError):
+    """Every attempt lost to another writer."""
+
+    def __init__(self, uri: str, *, attempts: int, version: int) -> None:
+        self.uri = uri
+        self.attempts = attempts
+        self.version = version
+        super().__init__(
+            f"Gave up committing to '{uri}' after {attempts} attempts; the last one lost version "
+            f"{version}. Nothing was changed. Write in fewer, larger commits, or raise "
+            "spark.indextables.transaction.retry.maxAttempts."
+        )
+
+
+class ConflictError(CommitError):
+    """Another commit won, and this one cannot be true beside it."""
+
+    def __init__(
+        self, what: str, *, uri: str, version: int, remedy: str, paths: Sequence[str] = ()
+    ) -> None:
+        self.uri = uri
+        self.version = version
+        self.paths = tuple(paths)
+        shown = f" ({', '.join(paths[:3])}{', …' if len(paths) > 3 else ''})" if paths else ""
+        super().__init__(f"{what}{shown}, committed in version {version} of '{uri}'. {remedy}")
+
+
+class ConcurrentAppendError(ConflictError):
+    """Files were added that this transaction should have read."""
+
+    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
+        super().__init__(
+            "Another writer added rows that this operation should have seen",
+            uri=uri,
+            version=version,
+            paths=paths,
+            remedy="Run the operation again; it will then include those rows.",
+        )
+
+
+class ConcurrentDeleteReadError(ConflictError):
+    """Files this transaction read were removed."""
+
+    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
+        super().__init__(
+            "Another writer removed files that this operation read",
+            uri=uri,
+            version=version,
+            paths=paths,
+            remedy="Run the operation again on the current version.",
+        )
+
+
+class ConcurrentDeleteDeleteError(ConflictError):
+    """Files this transaction removes were removed already."""
+
+    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
+        super().__init__(
+            "Another writer removed the same files",
+            uri=uri,
+            version=version,
+            paths=paths,
+            remedy="Plan the operation again on the current version; nothing was changed.",
+        )
+
+
+class MetadataChangedError(ConflictError):
+    """Schema, partitioning or properties changed under this transaction."""
+
+    def __init__(self, *, uri: str, version: int, changed: Sequence[str] = ()) -> None:
+        self.changed = tuple(changed)
+        super().__init__(
+            f"Another writer changed the table's {', '.join(changed) or 'metadata'}",
+            uri=uri,
+            version=version,
+            remedy="Open the table again and repeat the operation with the new metadata.",
+        )
+
+
+class ProtocolChangedError(ConflictError):
+    """The protocol was upgraded under this transaction."""
+
+    def __init__(self, *, uri: str, version: int) -> None:
+        super().__init__(
+            "Another writer upgraded the table's protocol",
+            uri=uri,
+            version=version,
+            remedy="Open the table again and repeat the operation.",
+        )
+
+
+class ConcurrentIndexError(ConflictError):
+    """Splits that this transaction indexed were indexed by another one, or are all gone."""
+
+    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
+        super().__init__(
+            "Another writer changed the cross-references of the same splits",
+            uri=uri,
+            version=version,
+            paths=paths,
+            remedy="Run INDEX CROSSREFERENCES again; it will then see what is left to do.",
+        )
+
+
+class SchemaError(IndexTablesError, ValueError):
+    """Rows, a mapping or a change of schema that does not fit the table."""
+
+
+class SplitError(IndexTablesError):
+    """Something about the file of a split."""
+
+
+class SplitFileError(SplitError):
+    """The file of one split cannot be used."""
+
+    def __init__(self, path: str, message: str) -> None:
+        self.path = path
+        super().__init__(message)
+
+
+class DamagedSplitError(SplitFileError):
+    """A split whose bytes are not what was written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            path,
+            f"The split {path} is damaged: {reason}. Restore the file from a backup, or remove it "
+            "from the table with REPAIR INDEXFILES TRANSACTION LOG.",
+        )
+
+
+class DamagedIndexError(DamagedSplitError):
+    """Only the index inside a split is damaged. Its rows can still be read and searched flat."""
+
+
+class ForeignSplitError(SplitFileError):
+    """A split that the Scala product wrote: a Quickwit bundle, which holds no Parquet rows."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            path,
+            f"The split {path} was written by the Scala product. Its log entry can be read, its "
+            "rows cannot: they are stored in a Quickwit bundle. Export the table with that product "
+            "and write the rows again with this one.",
+        )
+
+
+class SplitWriteError(SplitError, OSError):
+    """Writing a split failed; its temporary files are gone and nothing was committed."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        self.directory = directory
+        super().__init__(
+            f"Cannot write a split under {directory}: {reason}. Nothing was committed. Free space "
+            "there, or set spark.indextables.indexWriter.tempDirectoryPath to a larger disk."
+        )
+
+
+class XRefError(IndexTablesError):
+    """Something about a cross-reference index. The table itself is not harmed."""
+
+
+class UnusableXRefError(XRefError):
+    """An XRef that is missing, damaged or of another format."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"The cross-reference {path} cannot be used: {reason}. Build it again with INDEX "
+            "CROSSREFERENCES FOR … FORCE REBUILD."
+        )
+
+
+class XRefTimeoutError(XRefError, TimeoutError):
+    """XRefs that did not answer in time, in a query that is not to go on without them."""
+
+    def __init__(self, paths: Sequence[str], timeout_ms: int) -> None:
+        self.paths = tuple(paths)
+        self.timeout_ms = timeout_ms
+        super().__init__(
+            f"{len(paths)} cross-references did not answer within {timeout_ms:,} ms, {paths[0]} "
+            "among them. Raise spark.indextables.xref.query.timeoutMs, or set "
+            "spark.indextables.xref.query.fallbackOnError to true."
+        )
+
+
+class QueryError(IndexTablesError, ValueError):
+    """A predicate or a search query that cannot be answered."""
+
+
+class QuerySyntaxError(QueryError):
+    """A search query that does not parse. `position` counts characters from 0."""
+
+    def __init__(
+        self, query: str, reason: str, *, position: int | None = None, field: str | None = None
+    ) -> None:
+        self.query = query
+        self.reason = reason
+        self.position = position
+        self.field = field
+        start = max(0, min(position or 0, len(query)) - 50)
+        shown = query[start : start + 100]
+        shown = ("…" if start else "") + shown + ("…" if start + 100 < len(query) else "")
+        where = "" if position is None else f" at position {position}"
+        on = "" if field is None else f" on {field}"
+        super().__init__(f"Cannot parse the search query {shown!r}{on}: {reason}{where}.")
+
+
+class UnknownFieldError(QueryError, KeyError):
+    """A search query names a field that the table does not have."""
+
+    def __init__(
+        self,
+        field: str,
+        *,
+        available: Sequence[str],
+        query: str = "",
+        position: int | None = None,
+        reason: str = "",
+    ) -> None:
+        self.field = field
+        self.available = tuple(available)
+        self.query = query
+        self.position = position
+        self.reason = reason
+        at = "" if position is None else f" at position {position}"
+        within = f"{at} in the search query {query[:100]!r}" if query else at
+        why = f": {reason}" if reason else ""
+        super().__init__(
+            f"There is no field '{field}'{within}{why}. Fields: {', '.join(available) or 'none'}. "
+            "If the text before the colon is no field, quote it or write \\: for the colon."
+        )
+
+
+class SearchValueError(QueryError):
+    """A search asks a field for something that is no value of its type."""
+
+    def __init__(
+        self,
+        field: str,
+        found: str,
+        *,
+        expected: str,
+        query: str = "",
+        text: str = "",
+        at: int = 0,
+    ) -> None:
+        self.field = field
+        self.found = found
+        self.expected = expected
+        self.query = query
+        position = query.find(text, at) if text else -1
+        self.position = None if position < 0 else position
+        place = "" if position < 0 else f" at position {position}"
+        within = f"{place} of the search query {query[:100]!r}" if query else ""
+        super().__init__(f"The field '{field}' cannot be {found}{within}. Write {expected}.")
+
+
+class TooManyExpansionsError(QueryError):
+    """A wildcard, pattern, fuzzy term or range of words matches more words than allowed."""
+
+    def __init__(self, text: str, *, field: str, found: int, limit: int) -> None:
+        self.text = text
+        self.field = field
+        self.found = found
+        self.limit = limit
+        super().__init__(
+            f"'{text}' matches {found:,} different words of '{field}'; the limit is {limit:,}. "
+            "Ask for something narrower, or raise spark.indextables.indexquery.maxExpansions."
+        )
+
+
+class TooManyClausesError(QueryError):
+    """A search asks for too many words of too many fields."""
+
+    def __init__(self, query: str, *, found: int, fields: int, limit: int) -> None:
+        self.query = query
+        self.found = found
+        self.fields = fields
+        self.limit = limit
+        over = f" in {fields:,} fields" if fields > 1 else ""
+        super().__init__(
+            f"The search query {query[:100]!r} asks for {found:,} words{over}; the limit is "
+            f"{limit:,}, each word counted once a field. Search in fewer fields, or ask for fewer "
+            "words at a time."
+        )
+
+
+class SumOverflowError(QueryError):
+    """A sum of whole numbers that is too large for 64 bits."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        super().__init__(
+            f"[ARITHMETIC_OVERFLOW] The sum of '{column}' does not fit into 64 bits. Sum it as a "
+            f"decimal: sum(CAST(`{column}` AS DECIMAL(38, 0)))."
+        )
+
+
+class SearchCallError(QueryError):
+    """A search in SQL whose arguments cannot be used."""
+
+    def __init__(self, function: str, reason: str, *, position: int | None = None) -> None:
+        self.function = function
+        self.reason = reason
+        self.position = position
+        where = "" if position is None else f" at position {position}"
+        super().__init__(f"{function}{where} {reason}")
+
+
+class PredicateSyntaxError(QueryError):
+    """A condition that is not SQL."""
+
+    def __init__(self, sql: str, reason: str) -> None:
+        self.sql = sql
+        self.reason = reason
+        super().__init__(f"Cannot parse the condition {sql[:200]!r}: {reason}")
+
+
+class UnknownColumnError(QueryError, KeyError):
+    """A condition names a column that the table does not have, or that several could be."""
+
+    def __init__(
+        self, column: str, *, available: Sequence[str], candidates: Sequence[str] = ()
+    ) -> None:
+        self.column = column
+        self.available = tuple(available)
+        self.candidates = tuple(candidates)
+        if candidates:
+            message = (
+                f"The column '{column}' is ambiguous: it could be {' or '.join(candidates)}. "
+                "Write the name in its exact case."
+            )
+        else:
+            message = f"There is no column '{column}'. Columns: {', '.join(available) or 'none'}."
+        super().__init__(message)
+
+
+class UnsupportedPredicateError(QueryError):
+    """A condition that is SQL but more than a column compared with a literal."""
+
+    def __init__(self, expression: str, reason: str) -> None:
+        self.expression = expression
+        self.reason = reason
+        super().__init__(
+            f"Cannot evaluate {expression[:200]!r}: {reason}. Leave it out and filter the result "
+            "instead."
+        )
+
+
+class LiteralError(QueryError):
+    """A literal that is no value of its column's type."""
+
+    def __init__(self, column: str, kind: str, literal: object, reason: str) -> None:
+        self.column = column
+        self.kind = kind
+        self.literal = literal
+        self.reason = reason
+        super().__init__(
+            f"Cannot compare column '{column}' of type {kind} with {literal!r}: {reason}."
+        )
+
+
+class StatementError(IndexTablesError, ValueError):
+    """A statement of ours that cannot be carried out as it is written."""
+
+
+class StatementSyntaxError(StatementError):
+    """A statement of ours that does not parse. `position` counts characters from 0."""
+
+    def __init__(
+        self,
+        sql: str,
+        *,
+        position: int,
+        found: str | None,
+        expected: Sequence[str],
+        forms: Sequence[str],
+    ) -> None:
+        self.sql = sql
+        self.position = position
+        self.expected = tuple(expected)
+        self.forms = tuple(forms)
+        there = "the statement ends" if found is None else f"there is {found[:50]!r}"
+        super().__init__(
+            f"Cannot read the statement at position {position}: expected "
+            f"{' or '.join(expected)}, but {there}. Write {' or '.join(forms)}"
+        )
+
+
+class NotAPartitionError(StatementError):
+    """A condition that has to choose whole partitions and does not."""
+
+    def __init__(self, column: str | None, *, partition_columns: Sequence[str]) -> None:
+        self.column = column
+        self.partition_columns = tuple(partition_columns)
+        if partition_columns:
+            message = (
+                f"The condition is about {column!r}, which is no partition column. Use "
+                f"{', '.join(partition_columns)}, or DELETE FROM … WHERE … for rows."
+            )
+        elif column is None:
+            message = (
+                "Cannot drop partitions from non-partitioned table. Use DELETE FROM … WHERE … to "
+                "delete rows."
+            )
+        else:
+            message = (
+                f"The condition is about {column!r}, but the table is not partitioned. Leave WHERE "
+                "out."
+            )
+        super().__init__(message)
+
+
+class ExpressionError(StatementError):
+    """An expression of UPDATE … SET that cannot be computed or stored."""
+
+    def __init__(self, expression: str, reason: str) -> None:
+        self.expression = expression
+        self.reason = reason
+        super().__init__(f"Cannot use {expression[:200]!r}: {reason}.")
+
+
+class SourceFileError(IndexTablesError, ValueError):
+    """A file outside the table that rows should come from or go to."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"Cannot use '{path}': {reason}.")
+
+
+class EmbeddedQueryError(QueryError):
+    """A query that is wrong, or that needs Spark."""
+
+
+class JavaMissingError(IndexTablesError, RuntimeError):
+    """Spark cannot start."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark needs Java 17 or later: JAVA_HOME is not set and there is no `java` on the "
+            "PATH. Install one (`apt install openjdk-17-jre-headless`, `brew install "
+            "openjdk@17`) and try again. `indextables.Table` and the command line work without."
+        )
+
+
+class ExecutorError(IndexTablesError, RuntimeError):
+    """Executors cannot run the tasks of this package."""
+
+    def __init__(self, python: str, reason: str) -> None:
+        self.python = python
+        super().__init__(
+            f"Executors run the Python '{python}', which cannot run indextables: {reason}. Install "
+            "the package there, or name a Python that has it with PYSPARK_PYTHON before the "
+            "session starts."
+        )
+
+
+class UnsafeCallbacksError(IndexTablesError, RuntimeError):
+    """A stream uses the port to this process, and it is open to every program of the machine."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A stream of this session already calls Python through a port without authentication, "
+            "which cannot be changed under it: other programs of this machine could call index "
+            "tables through it. Stop the streams, or call `indextables.enable(spark)` before the "
+            "first stream starts."
+        )
+
+
+class AriadneError(IndexTablesError):
+    """An error about an index over external files."""
+
+
+class AriadneArgumentError(AriadneError, ValueError):
+    """An argument that cannot be used. Every problem of a call is in the one message."""
+
+    def __init__(self, what: str, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(f"{what}: {'; '.join(problems)}")
+
+
+class NoSessionError(AriadneError, RuntimeError):
+    """Ariadne reads files with Spark, and there is no session."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no active Spark session. Start one with indextables.session(…) or "
+            "SparkSession.builder first."
+        )
+
+
+class StoragePathNotSetError(AriadneError, ValueError):
+    """The session does not say where indexes are stored."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "spark.ariadne.storagePath is not set. Set the folder where indexes are stored: "
+            "spark.conf.set('spark.ariadne.storagePath', '/data/ariadne')."
+        )
+
+
+class IndexNotFoundError(AriadneError, KeyError):
+    """There is no index of the name."""
+
+    def __init__(self, name: str, *, root: str) -> None:
+        self.name = name
+        self.root = root
+        super().__init__(
+            f"There is no index '{name}' under {root}. IndexCatalog.list() names those that exist; "
+            "Index(name, schema, format) creates a new one."
+        )
+
+
+class SchemaNotProvidedError(AriadneError, ValueError):
+    """A new index needs the schema of its files."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"The index '{name}' does not exist yet, so it needs the schema of its files: "
+            "Index(name, schema, format)."
+        )
+
+
+class MissingFormatError(AriadneError, ValueError):
+    """A format that Ariadne does not read."""
+
+    def __init__(self, name: str, found: object, *, supported: Sequence[str]) -> None:
+        self.name = name
+        self.found = found
+        super().__init__(
+            f"The index '{name}' has the format {found!r}. Files can be {', '.join(supported)}."
+        )
+
+
+class FormatMismatchError(AriadneError, ValueError):
+    """An index exists for files of another format."""
+
+    def __init__(self, name: str, *, stored: str, given: str) -> None:
+        self.name = name
+        self.stored = stored
+        self.given = given
+        super().__init__(
+            f"The index '{name}' is over {stored} files, not {given}. Leave the format out to "
+            "reconnect, or choose another name."
+        )
+
+
+class SchemaMismatchError(AriadneError, ValueError):
+    """An index exists with another schema."""
+
+    def __init__(self, name: str, differences: Sequence[str], *, remedy: str = "") -> None:
+        self.name = name
+        self.differences = tuple(differences)
+        super().__init__(
+            f"The schema given for the index '{name}' is not the one it has: "
+            f"{'; '.join(differences)}. "
+            + (
+                remedy
+                or "Leave the schema out to reconnect, or pass allow_schema_mismatch=True "
+                "to replace it."
+            )
+        )
+
+
+class IndexNotFoundInNewSchemaError(AriadneError, ValueError):
+    """A new schema lacks columns that carry an index."""
+
+    def __init__(self, name: str, missing: Sequence[str]) -> None:
+        self.name = name
+        self.missing = tuple(missing)
+        super().__init__(
+            f"The new schema for the index '{name}' lacks what its index columns need: "
+            f"{', '.join(missing)}. Keep those columns, or remove the index and create a new one."
+        )
+
+
+class ColumnNotFoundError(AriadneError, KeyError):
+    """Columns that the schema, or the selection, does not have."""
+
+    def __init__(self, what: str, problems: Sequence[str], *, available: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        self.available = tuple(available)
+        super().__init__(f"{what}: {'; '.join(problems)}. Columns: {', '.join(available)}.")
+
+
+class MetadataMissingOrCorruptError(AriadneError, ValueError):
+    """metadata.json does not exist or is damaged."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"The metadata {path} cannot be used: {reason}. Restore the file, or remove the index "
+            "and create it again."
+        )
+
+
+class UnsupportedMetadataVersionError(AriadneError):
+    """metadata.json was written by a newer release."""
+
+    def __init__(self, path: str, *, found: int, supported: int) -> None:
+        self.path = path
+        self.found = found
+        self.supported = supported
+        super().__init__(
+            f"{path} has metadata version {found}; this release reads up to {supported}. "
+            "Upgrade indextables."
+        )
+
+
+class SchemaParseError(AriadneError, ValueError):
+    """The schema in the metadata of an index cannot be read."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(
+            f"The stored schema of the index '{name}' is not a Spark schema: {reason} Restore "
+            "metadata.json, or remove the index and create it again."
+        )
+
+
+class UnsupportedStorageFormatVersionError(AriadneError):
+    """The tables of an index were written by a newer release."""
+
+    def __init__(self, path: str, *, found: int, supported: int) -> None:
+        self.path = path
+        self.found = found
+        self.supported = supported
+        super().__init__(
+            f"{path} has storage format version {found}; this release reads up to {supported}. "
+            "Upgrade indextables."
+        )
+
+
+class StorageMigrationError(AriadneError):
+    """Tables of an older layout could not be brought to this one; nothing was changed."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"The index table {path} cannot be brought to the current layout: {reason}. It was "
+            "left as it is; remove the index and create it again."
+        )
+
+
+class FileListNotFoundError(AriadneError, FileNotFoundError):
+    """There is no file list to remove."""
+
+    def __init__(self, name: str, *, root: str) -> None:
+        self.name = name
+        super().__init__(f"There is no file list '{name}' under {root}.")
+
+
+class SourceFileMissingError(AriadneError, FileNotFoundError):
+    """Registered files that do not exist any more."""
+
+    def __init__(self, name: str, files: Sequence[str]) -> None:
+        self.name = name
+        self.files = tuple(files)
+        shown = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+        super().__init__(
+            f"Files of the index '{name}' do not exist: {shown}. Put them back, or remove them "
+            "from the index with delete_files."
+        )
+
+
+class ConcurrentUpdateError(AriadneError):
+    """Every attempt to commit lost to another writer."""
+
+    def __init__(self, path: str, *, attempts: int) -> None:
+        self.path = path
+        self.attempts = attempts
+        super().__init__(
+            f"Gave up writing {path} after {attempts} attempts: other writers were faster. "
+            "What they wrote is intact; run the operation again."
+        )

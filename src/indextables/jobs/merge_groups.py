@@ -1,0 +1,295 @@
+"""Groups of splits that become one: choosing them, and merging a group.
+
+Which splits are merged with which: packing the files of a snapshot into groups.
+
+Splits of one partition are packed by first-fit decreasing: the largest first, each into the first
+group that has room. The sources of a group are together never larger than the target, and a group
+of one is none. What they become is encoded anew and can differ from their sum by a little. Groups
+with the oldest splits come first.
+
+Merging one group of splits: a task that any process can carry out.
+
+It opens the sources, writes the merged split and stores it under a name that nobody else uses.
+Whatever goes wrong costs this group only: the answer says so, and which source is to blame.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.errors import (
+    DamagedSplitError,
+    IndexTablesError,
+    ObjectNotFoundError,
+    SplitFileError,
+    StorageError,
+)
+from indextables.jobs.write_splits import store_split
+from indextables.log.actions import Add
+from indextables.runner import LocalRunner, Runner
+from indextables.split.mapping import TableMapping
+from indextables.split.merge import merge_splits
+from indextables.split.open_split import SplitFile
+from indextables.storage import Store
+
+Partition = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A live split, as far as packing is concerned. `row` is its place in the files."""
+
+    row: int
+    path: str
+    size: int
+    added_at: int
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class MergeGroup:
+    """Splits of one partition that become one, oldest first."""
+
+    sources: tuple[Candidate, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where they are."""
+        return tuple(source.path for source in self.sources)
+
+    @property
+    def size(self) -> int:
+        """How many bytes they have together."""
+        return sum(source.size for source in self.sources)
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """What groups are ordered by: the version that added the oldest split."""
+        return self.sources[0].added_at, self.sources[0].path
+
+
+def plan_merges(
+    candidates: Iterable[Candidate], *, target_size: int, max_sources: int, max_share: float = 1.0
+) -> list[MergeGroup]:
+    """Pack splits into groups, those with the oldest splits first.
+
+    A split of `max_share` of the target or more stays as it is.
+    """
+    by_partition: dict[Partition, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        if candidate.size < max_share * target_size:
+            by_partition[candidate.partition].append(candidate)
+    groups = [
+        MergeGroup(tuple(sorted(packed, key=lambda c: (c.added_at, c.path))))
+        for splits in by_partition.values()
+        for packed in _first_fit_decreasing(splits, target_size, max_sources)
+        if len(packed) > 1
+    ]
+    return sorted(groups, key=lambda group: group.age)
+
+
+def candidates_of(files: pa.Table) -> list[Candidate]:
+    """The rows of a snapshot's files."""
+    columns = files.select(["path", "size", "addedAtVersion", "partitionValues"])
+    return [
+        Candidate(row, path, size, added or 0, tuple(sorted(values or ())))
+        for row, (path, size, added, values) in enumerate(
+            zip(*(columns[name].to_pylist() for name in columns.column_names), strict=True)
+        )
+    ]
+
+
+def without_giants(groups: Iterable[MergeGroup]) -> list[MergeGroup]:
+    """The groups without splits that are more than twice as large as the others together.
+
+    Merging only these after every write, a row is written again as often as the table grows by
+    half, and not at every write.
+    """
+    kept = []
+    for group in groups:
+        sources = sorted(group.sources, key=lambda c: c.size)
+        total = group.size
+        while sources and 3 * sources[-1].size > 2 * total:
+            total -= sources.pop().size
+        if len(sources) > 1:
+            kept.append(MergeGroup(tuple(s for s in group.sources if s in sources)))
+    return kept
+
+
+def _first_fit_decreasing(
+    splits: Sequence[Candidate], target_size: int, max_sources: int
+) -> list[list[Candidate]]:
+    bins: list[list[Candidate]] = []
+    room = _Room(target_size, len(splits))
+    for split in sorted(splits, key=lambda c: (-c.size, c.added_at, c.path)):
+        number = room.first(split.size)
+        if number == len(bins):
+            bins.append([])
+        bins[number].append(split)
+        full = len(bins[number]) >= max_sources
+        room.take(number, room.left(number) + 1 if full else split.size)
+    return bins
+
+
+class _Room:
+    """The room left in each of many bins; finds the first with enough in logarithmic time.
+
+    A tree in an array: each node knows the most room of a bin below it.
+    """
+
+    def __init__(self, capacity: int, bins: int) -> None:
+        self._leaves = 1 << max(0, bins - 1).bit_length()
+        self._most = [capacity] * (2 * self._leaves)
+
+    def first(self, amount: int) -> int:
+        """The first bin with so much room; there always is one that is empty."""
+        node = 1
+        while node < self._leaves:
+            node *= 2
+            if self._most[node] < amount:
+                node += 1
+        return node - self._leaves
+
+    def left(self, number: int) -> int:
+        """The room of a bin."""
+        return self._most[self._leaves + number]
+
+    def take(self, number: int, amount: int) -> None:
+        """Use some of a bin's room."""
+        node = self._leaves + number
+        self._most[node] -= amount
+        while node > 1:
+            node //= 2
+            self._most[node] = max(self._most[2 * node], self._most[2 * node + 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A split to be merged, as the log describes it."""
+
+    path: str
+    size: int
+    rows: int | None
+    footer_start: int | None
+    footer_end: int | None
+    merges: int
+    """How often rows of it were merged before."""
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """One group, with all that it takes to merge it."""
+
+    store: Store
+    sources: tuple[Source, ...]
+    schema: pa.Schema
+    mapping: TableMapping
+    partition_values: Mapping[str, str | None]
+    partition_columns: tuple[str, ...]
+    data_change: bool
+    settings: Mapping[str, object] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """The log entry of the merged split; without one, why there is none."""
+
+    add: Add | None = None
+    error: str = ""
+    bad_sources: Mapping[str, str] = field(default_factory=dict)
+    """Sources that cannot be merged, each with the reason."""
+
+
+def source_of(add: Add) -> Source:
+    """A live split as a source."""
+    return Source(
+        path=add.path,
+        size=add.size,
+        rows=add.num_records,
+        footer_start=add.footer_start_offset,
+        footer_end=add.footer_end_offset,
+        merges=add.num_merge_ops or 0,
+    )
+
+
+def merge_settings(config: Config) -> dict[str, object]:
+    """The configuration of a merge task: a writer with the heap and the folder of merges."""
+    writer: dict[str, object] = {keys.WRITER_HEAP_SIZE.name: config[keys.MERGE_HEAP_SIZE]}
+    if config[keys.MERGE_TEMP_DIRECTORY]:
+        writer[keys.WRITER_TEMP_DIRECTORY.name] = config[keys.MERGE_TEMP_DIRECTORY]
+    return Config(writer).over(config).as_options()
+
+
+def local_runner(config: Config) -> Runner:
+    """Merges in this process, as many at once as the configuration says."""
+    return LocalRunner(config[keys.MERGE_PARALLELISM] or os.cpu_count() or 1)
+
+
+def run_merge(task: MergeTask) -> MergeResult:
+    """Merge a group and store the new split; a failure is an answer too."""
+    try:
+        return MergeResult(add=_merged(task))
+    except Exception as error:
+        # Not only our own errors: whatever it is, the other groups need not suffer from it.
+        name = "" if isinstance(error, IndexTablesError) else f"{type(error).__name__}: "
+        blamed = _blamed(task, error)
+        return MergeResult(error=f"{name}{error}", bad_sources=blamed)
+
+
+def _merged(task: MergeTask) -> Add:
+    config = Config(task.settings)
+    files = [_opened(task.store, source) for source in task.sources]
+    written = merge_splits(
+        files,
+        schema=task.schema,
+        mapping=task.mapping,
+        config=config,
+        partition_values=task.partition_values,
+    )
+    try:
+        add = store_split(task.store, written, task.partition_columns, data_change=task.data_change)
+    finally:
+        written.delete()
+    return replace(add, num_merge_ops=1 + max(source.merges for source in task.sources))
+
+
+def _opened(store: Store, source: Source) -> SplitFile:
+    file = SplitFile(store, source.path, source.size, source.footer_start, source.footer_end)
+    if source.rows is not None and file.info.rows != source.rows:
+        raise DamagedSplitError(
+            source.path, f"it has {file.info.rows} rows, and the log says {source.rows}"
+        )
+    return file
+
+
+def _blamed(task: MergeTask, error: Exception) -> dict[str, str]:
+    """The source that an error is about, if the error will be there next time too."""
+    path = "/" + (getattr(error, "path", None) or "")
+    source = next((s for s in task.sources if path.endswith("/" + s.path)), None)
+    if source is None:
+        return {}
+    if isinstance(error, SplitFileError | ObjectNotFoundError):
+        return {source.path: str(error)}
+    if isinstance(error, StorageError):
+        try:
+            size = task.store.head(source.path).size
+        except StorageError:
+            return {}
+        if size != source.size:
+            return {source.path: f"it has {size} bytes, and the log says {source.size}"}
+    return {}
+
+
+def run_merges(tasks: Sequence[MergeTask], runner: Runner) -> list[MergeResult]:
+    """Run tasks. If the runner itself fails, so did all of them."""
+    try:
+        return runner.map(run_merge, tasks)
+    except Exception as error:
+        return [MergeResult(error=f"{type(error).__name__}: {error}")] * len(tasks)

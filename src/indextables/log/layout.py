@@ -1,0 +1,175 @@
+"""The directory of a log: how its files are named, and which there are.
+
+How the files of a log are named, and which paths a log may name.
+
+Everything lies under `<table>/_transaction_log/`. The names are those of the protocol; the
+patterns are strict, so that a stray file is never taken for a version.
+
+What lies in a log directory: version files, checkpoints, states.
+
+A full listing answers everything. To find what is new after a known version, two listings that
+start there are enough, however long the log is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import UnsafePathError
+from indextables.storage import ObjectMeta, Store
+
+LOG_DIRECTORY = "_transaction_log"
+LAST_CHECKPOINT = f"{LOG_DIRECTORY}/_last_checkpoint"
+PURGE_LOCK = f"{LOG_DIRECTORY}/_purge"
+"""Held by a purge that deletes and by commits: never an object itself."""
+MANIFEST_DIRECTORY = f"{LOG_DIRECTORY}/manifests"
+STATE_MANIFEST = "_manifest.avro"
+
+_VERSION = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.json")
+_PART = re.compile(r"(\d{20})\.checkpoint\.([0-9a-f-]{1,64})\.(\d{5})\.json")
+_STATE = re.compile(r"state-v(\d{20})")
+
+# Absolute, with a scheme or drive, climbing out, or with characters no writer of ours produces.
+_UNSAFE = (
+    r"(^|/)\.\.?(/|$)|^/|//|^[A-Za-z][A-Za-z0-9+.\-]*:|\\|[\x00-\x1f]|^$|/$"
+    r"|^_transaction_log(/|$)"
+)
+_UNSAFE_PATH = re.compile(_UNSAFE)
+
+
+def version_path(version: int) -> str:
+    """The version file.
+
+    >>> version_path(7)
+    '_transaction_log/00000000000000000007.json'
+    """
+    return f"{LOG_DIRECTORY}/{version:020d}.json"
+
+
+def checkpoint_path(version: int) -> str:
+    """The JSON checkpoint of a version, or the manifest of one in several parts."""
+    return f"{LOG_DIRECTORY}/{version:020d}.checkpoint.json"
+
+
+def checkpoint_part_path(version: int, checkpoint_id: str, part: int) -> str:
+    """One part of a JSON checkpoint; parts count from 1."""
+    return f"{LOG_DIRECTORY}/{version:020d}.checkpoint.{checkpoint_id}.{part:05d}.json"
+
+
+def state_directory_name(version: int) -> str:
+    """The folder of an Avro state, relative to the log."""
+    return f"state-v{version:020d}"
+
+
+def state_path(version: int) -> str:
+    """The manifest list of an Avro state."""
+    return f"{LOG_DIRECTORY}/{state_directory_name(version)}/{STATE_MANIFEST}"
+
+
+def parse_version(name: str) -> int | None:
+    """The version of a version file's bare name, else None.
+
+    >>> parse_version("00000000000000000007.json"), parse_version("7.json")
+    (7, None)
+    """
+    match = _VERSION.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def parse_checkpoint(name: str) -> int | None:
+    """The version of a JSON checkpoint's bare name, else None."""
+    match = _CHECKPOINT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def parse_checkpoint_part(name: str) -> tuple[int, str, int] | None:
+    """Version, checkpoint id and part number of a part's bare name, else None."""
+    match = _PART.fullmatch(name)
+    return (int(match[1]), match[2], int(match[3])) if match else None
+
+
+def parse_state(name: str) -> int | None:
+    """The version of a state folder's bare name, else None."""
+    match = _STATE.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def check_paths(paths: Iterable[str], *, where: str) -> None:
+    """Refuse the first path that could lead outside the table."""
+    for path in paths:
+        if _UNSAFE_PATH.search(path):
+            raise UnsafePathError(path, where=where)
+
+
+def check_path_column(paths: pa.ChunkedArray[pa.StringScalar], *, where: str) -> None:
+    """The same for a whole Arrow column, in one pass."""
+    unsafe = pc.filter(paths, pc.match_substring_regex(paths, _UNSAFE))
+    if len(unsafe):
+        raise UnsafePathError(unsafe[0].as_py(), where=where)
+
+
+@dataclass(slots=True)
+class LogListing:
+    """Objects of a log by version. `states` holds the manifest list of each Avro state."""
+
+    versions: dict[int, ObjectMeta] = field(default_factory=dict)
+    checkpoints: dict[int, ObjectMeta] = field(default_factory=dict)
+    parts: dict[int, list[ObjectMeta]] = field(default_factory=dict)
+    states: dict[int, ObjectMeta] = field(default_factory=dict)
+
+    @property
+    def latest(self) -> int:
+        """The newest version there is any trace of, or -1."""
+        return max((*self.versions, *self.checkpoints, *self.states), default=-1)
+
+    def take(self, objects: Iterable[ObjectMeta]) -> LogListing:
+        """Sort these objects in; what is none of the log's files is passed over."""
+        for meta in objects:
+            folder, _, name = meta.path.removeprefix(LOG_DIRECTORY + "/").rpartition("/")
+            if not folder:
+                self._take_file(name, meta)
+            elif name == STATE_MANIFEST and (state := parse_state(folder)) is not None:
+                self.states[state] = meta
+        return self
+
+    def _take_file(self, name: str, meta: ObjectMeta) -> None:
+        if (version := parse_version(name)) is not None:
+            self.versions[version] = meta
+        elif (version := parse_checkpoint(name)) is not None:
+            self.checkpoints[version] = meta
+        elif (part := parse_checkpoint_part(name)) is not None:
+            self.parts.setdefault(part[0], []).append(meta)
+
+
+def list_log(store: Store) -> LogListing:
+    """Everything in the log, in one paginated listing."""
+    return LogListing().take(store.list(LOG_DIRECTORY))
+
+
+def list_log_after(store: Store, version: int) -> LogListing:
+    """The files of this version and later ones.
+
+    Names of version files sort before all others in the log and states sort after them, so both
+    parts are contiguous in a listing: an old log costs no more than a young one.
+    """
+    listing = LogListing()
+    # '00…07.' sorts before both '00…07.json' and '00…07.checkpoint.json'.
+    start = f"{LOG_DIRECTORY}/{version:020d}."
+    for meta in store.list(LOG_DIRECTORY, start_after=start):
+        if not meta.path[len(LOG_DIRECTORY) + 1 :][:1].isdigit():
+            break
+        listing.take([meta])
+    before = f"{LOG_DIRECTORY}/{state_directory_name(version)}"
+    return listing.take(store.list(LOG_DIRECTORY, start_after=before))
+
+
+def list_states(store: Store) -> dict[int, ObjectMeta]:
+    """The Avro states alone; no version file is listed."""
+    before = f"{LOG_DIRECTORY}/{state_directory_name(0)}"
+    return LogListing().take(store.list(LOG_DIRECTORY, start_after=before)).states

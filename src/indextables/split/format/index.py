@@ -1,0 +1,366 @@
+"""The index inside a split: opened, and searched.
+
+A Tantivy index that is open for searching: the one place where Tantivy reads an index.
+
+An index comes from a file that anybody may have written. Tantivy trusts it: on one that is not what
+it says, it panics, raises errors of many kinds, or answers with rows that are not there. Whatever
+it does becomes a `DamagedIndexError` here, and whoever asked uses the rows instead.
+
+Opening the index inside a split.
+
+Tantivy wants a folder of files that it maps into memory. The sections of a split are copied, once
+and checked, into the disk cache; a temporary folder of links to the copies is opened and removed
+at once, because the files stay mapped. Segments of several splits linked into one folder are one
+index, with the statistics of all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import struct
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import tantivy
+
+from indextables.errors import DamagedIndexError, IndexTablesError, StorageError
+from indextables.split.format.container import ReadRange, Section, SplitInfo, read_section
+from indextables.split.mapping import ROW_FIELD, TableMapping
+from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags, rows_of
+from indextables.storage.scratch import temporary_folder
+from indextables.storage.store import ObjectMeta, Store
+
+if TYPE_CHECKING:
+    from indextables.storage.disk_cache import DiskCache
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFiles:
+    """A finished index: its files, `meta.json` among them, and its segments in order."""
+
+    files: tuple[Path, ...]
+    segments: tuple[str, ...]
+    row_tags: Tags = UNTAGGED
+
+
+Hit = tuple[Any, tantivy.DocAddress]
+
+_FEW_HITS = 4_096
+_FOOTER = struct.Struct("<II")
+_FOOTER_MAGIC = 1337
+LONGEST_FOOTER = 1_024
+"""More bytes than Tantivy writes at the end of a file."""
+
+
+@contextlib.contextmanager
+def tantivy_errors(path: str) -> Iterator[None]:
+    """Failures of Tantivy on an index, its panics included, as `DamagedIndexError`."""
+    try:
+        yield
+    except IndexTablesError:
+        raise
+    except Exception as error:
+        raise DamagedIndexError(path, f"Tantivy cannot use its index ({_short(error)})") from None
+    except BaseException as error:
+        # A panic is no `Exception`, and its class cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DamagedIndexError(path, f"Tantivy cannot use its index ({_short(error)})") from None
+
+
+def _short(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:200]
+
+
+def check_file(section: Section, tail: bytes, *, path: str) -> None:
+    """Compare the checksum that Tantivy wrote into a file with that of its section.
+
+    `tail` is the end of the file. A checksum can be continued: the one of the body, continued over
+    the footer that states it, is the one of the whole.
+    """
+    length, magic = _FOOTER.unpack_from(tail, len(tail) - 8) if len(tail) >= 8 else (0, 0)
+    footer = tail[-8 - length : -8]
+    try:
+        body = orjson.loads(footer)["crc"]
+        right = magic == _FOOTER_MAGIC and zlib.crc32(tail[-8 - length :], body) == section.crc
+    except (ValueError, TypeError, KeyError, OverflowError):
+        right = False
+    if not right or len(footer) != length:
+        raise DamagedIndexError(path, f"{section.name} is not the file that Tantivy wrote")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSearcher:
+    """Searches one index. `path` is named in errors."""
+
+    path: str
+    searcher: tantivy.Searcher
+
+    @property
+    def num_docs(self) -> int:
+        """How many documents there are."""
+        return self.searcher.num_docs
+
+    def hits(self, query: tantivy.Query, limit: int, **options: Any) -> list[Hit]:
+        """The best hits, or the first ones in an order."""
+        with tantivy_errors(self.path):
+            return self.searcher.search(query, max(1, limit), count=False, **options).hits
+
+    def count(self, query: tantivy.Query) -> int:
+        """How many documents match."""
+        with tantivy_errors(self.path):
+            found: Any = self.searcher.search(query, 1, count=True)
+            return int(found.count)
+
+    def numbers(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers:
+        """The numbers that documents carry."""
+        with tantivy_errors(self.path):
+            values = self.searcher.fast_field_values(ROW_FIELD, list(addresses))
+            return np.array(values, dtype=np.int64)
+
+    def terms(self, field: str, prefix: str = "") -> list[str]:
+        """The words of a field that begin with a text."""
+        with tantivy_errors(self.path):
+            return [term for term, _ in self.searcher.terms_with_prefix(field, prefix)]
+
+    def rows(
+        self,
+        query: tantivy.Query,
+        *,
+        total: int,
+        bases: Sequence[int] = (),
+        tags: Tags = UNTAGGED,
+    ) -> RowNumbers:
+        """The row of every document that matches, in ascending order, each below `total`.
+
+        A row is what `_row` says under these tags, plus the base of its segment if there are bases.
+        """
+        hits = self._by_row(query, bases)
+        with tantivy_errors(self.path):
+            numbers = np.fromiter(map(itemgetter(0), hits), dtype=np.int64, count=len(hits))
+            rows = rows_of(numbers, tags)
+            if any(bases):
+                segments = np.fromiter((a.segment_ord for _, a in hits), np.int64, len(hits))
+                rows += np.asarray(bases, dtype=np.int64)[segments]
+            if any(bases) or len(tags) > 1:
+                rows.sort()
+        check_rows(rows, total, path=self.path)
+        return rows
+
+    def _by_row(self, query: tantivy.Query, bases: Sequence[int]) -> list[Hit]:
+        """All hits. Tantivy reserves room for as many as may be asked for, in every segment."""
+        limit = max(1, self.num_docs)  # it panics at 0
+        first = _FEW_HITS if len(bases) > 1 and limit > _FEW_HITS else limit
+        while True:
+            hits = self.hits(query, first, order_by_field=ROW_FIELD, order=tantivy.Order.Asc)
+            if len(hits) < first or first == limit:
+                return hits
+            first = limit
+
+
+def check_rows(rows: RowNumbers, total: int, *, path: str) -> None:
+    """Refuse rows that a split does not have; they are in ascending order."""
+    if len(rows) and (rows[0] < 0 or rows[-1] >= total or bool((np.diff(rows) <= 0).any())):
+        raise DamagedIndexError(path, "its index names rows that it does not have")
+
+
+_ATTEMPTS = 3
+META = "meta.json"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIndex:
+    """An index that is ready to be searched."""
+
+    schema: tantivy.Schema
+    searcher: IndexSearcher
+
+
+@dataclass(frozen=True)
+class IndexFolder:
+    """The index files of one split, wherever they come from."""
+
+    store: Store
+    path: str
+    info: SplitInfo
+    cache: DiskCache
+
+    def meta(self) -> dict[str, Any]:
+        """Tantivy's description of the index."""
+        return read_meta(self._read, self.info, path=self.path)
+
+    def link(self, folder: Path) -> None:
+        """Link all files but the description into a folder."""
+        sections = [s for s in self.info.index_sections() if s.name != META]
+        with ThreadPoolExecutor(4) as pool:
+            for section, copy in zip(sections, pool.map(self._copy, sections), strict=True):
+                (folder / section.name).symlink_to(copy)
+
+    def _copy(self, section: Section) -> Path:
+        source = _SectionStore(self, section)
+        try:
+            copy = self.cache.fetch(
+                source, source.key, section.size, checksum=f"crc32:{section.crc:08x}"
+            ).absolute()
+        except StorageError as error:
+            if "checksum" in str(error).lower():
+                raise DamagedIndexError(
+                    self.path, f"the checksum of {section.name} is wrong"
+                ) from None
+            raise
+        with contextlib.suppress(FileNotFoundError), copy.open("rb") as file:  # evicted: try again
+            file.seek(max(0, section.size - LONGEST_FOOTER))
+            check_file(section, file.read(), path=self.path)
+        return copy
+
+    def _read(self, start: int, end: int) -> bytes:
+        return self.store.get_range(self.path, start, end)
+
+
+def read_meta(read: ReadRange, info: SplitInfo, *, path: str) -> dict[str, Any]:
+    """Tantivy's description of the index in a split."""
+    section = next((s for s in info.index_sections() if s.name == META), None)
+    if section is None:
+        raise DamagedIndexError(path, "it has no index")
+    data = read_section(read, section, path=path)
+    try:
+        document: dict[str, Any] = orjson.loads(data)
+        names = [s["segment_id"].replace("-", "") for s in document["segments"]]
+        counts = [s["max_doc"] for s in document["segments"]]
+        deletes = [s["deletes"] for s in document["segments"]]
+        rows = sum(
+            count if type(count) is int and count >= 0 else info.rows + 1 for count in counts
+        )
+        fields = [(f["name"], f["type"], f["options"]) for f in document["schema"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedIndexError(path, f"its {META} cannot be read ({error!r})") from None
+    if names != [s.name for s in info.segments]:
+        raise DamagedIndexError(path, "its segments are not those that were written")
+    if rows != info.rows or any(deletes) or not fields:
+        raise DamagedIndexError(path, "its index holds more or fewer rows than it has")
+    return document
+
+
+def open_index(
+    folders: Sequence[IndexFolder], mapping: TableMapping, *, schema: list[Any] | None = None
+) -> OpenIndex:
+    """Open the indexes of several splits as one, in their order.
+
+    `schema` describes all of them, if theirs are beginnings of it.
+    """
+    metas = [folder.meta() for folder in folders]
+    for folder, meta in zip(folders, metas, strict=True):
+        expected = schema_document(folder.info.mapping)
+        if meta["schema"] != expected[: len(meta["schema"])]:
+            raise DamagedIndexError(folder.path, "its index has other fields than its mapping")
+    description = metas[0] | {"segments": [s for meta in metas for s in meta["segments"]]}
+    if schema is not None:
+        description["schema"] = schema
+    for attempt in range(_ATTEMPTS):
+        with temporary_folder("index", _links_parent()) as place:
+            for folder in folders:
+                folder.link(place)
+            (place / META).write_bytes(orjson.dumps(description))
+            try:
+                with tantivy_errors(folders[0].path):
+                    index = mapping.register(tantivy.Index.open(str(place)))
+                    index.config_reader("manual")
+                    searcher = IndexSearcher(folders[0].path, index.searcher())
+                    return OpenIndex(index.schema, searcher)
+            except DamagedIndexError:
+                # Another process may have evicted a copy between the link and the mapping.
+                gone = any(not link.exists() for link in place.iterdir())
+                if not gone or attempt == _ATTEMPTS - 1:
+                    raise
+    raise AssertionError("unreachable")
+
+
+@functools.lru_cache(maxsize=64)
+def empty_meta(mapping: TableMapping) -> bytes:
+    """Tantivy's description of an index of a mapping that has no segments."""
+    return _empty_meta(mapping.tantivy_schema())
+
+
+def _empty_meta(schema: tantivy.Schema) -> bytes:
+    with temporary_folder("index", _links_parent()) as place:
+        tantivy.Index(schema, path=str(place))
+        return (place / META).read_bytes()
+
+
+def schema_of(schema: tantivy.Schema) -> list[Any]:
+    """A schema as Tantivy writes it."""
+    document: list[Any] = orjson.loads(_empty_meta(schema))["schema"]
+    return document
+
+
+@functools.lru_cache(maxsize=64)
+def schema_document(mapping: TableMapping) -> list[Any]:
+    """The schema of a mapping's index as Tantivy writes it."""
+    document: list[Any] = orjson.loads(empty_meta(mapping))["schema"]
+    return document
+
+
+def is_beginning(folder: IndexFolder, schema: list[Any]) -> bool:
+    """Whether an index can be opened together with those of a schema: it has no other fields."""
+    own = folder.meta()["schema"]
+    return bool(own == schema[: len(own)])
+
+
+@functools.cache
+def _links_parent() -> str | None:
+    """Links are made and removed by the hundred: in memory, where the system has such a folder."""
+    usable = sys.platform == "linux" and os.access("/dev/shm", os.W_OK | os.X_OK)
+    return "/dev/shm" if usable else None
+
+
+class _SectionStore(Store):
+    """One section of a split as an object, so that the disk cache can keep a copy of it."""
+
+    def __init__(self, folder: IndexFolder, section: Section) -> None:
+        self.uri = folder.store.uri
+        self.folder = folder
+        self.section = section
+        self.key = f"{folder.path}#{section.name}#{section.offset}#{section.crc:08x}"
+        self._content: bytes | None = None
+
+    @property
+    def identity(self) -> str:
+        return self.folder.store.identity
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        if not self.section.codec:
+            offset = self.section.offset
+            return self.folder.store.get_range(self.folder.path, offset + start, offset + end)
+        return self.get(path)[start:end]
+
+    def get(self, path: str) -> bytes:  # noqa: ARG002 - there is one object only
+        if self._content is None:
+            self._content = read_section(self.folder._read, self.section, path=self.folder.path)
+        return self._content
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.get_range(path, start, end) for start, end in ranges]
+
+    def head(self, path: str) -> ObjectMeta:
+        return ObjectMeta(path, self.section.size, 0, None)
+
+    def get_with_etag(self, path: str) -> tuple[bytes, str | None]:
+        return self.get(path), None
+
+    def local_path(self, path: str) -> Path | None:  # noqa: ARG002 - as above
+        return None
+
+    def _read_only(self, *_: object, **__: object) -> Any:
+        raise StorageError("A section of a split cannot be changed.", path=self.key)
+
+    list_directory = put = put_if_absent = put_if_match = put_file = delete = list = _read_only

@@ -1,0 +1,356 @@
+"""What a split holds, listed beside its index for cross-references.
+
+Term lists: the sorted words of each field of words, kept beside the index of a split.
+
+Together with the value lists (`value_lists`) they are all that a cross-reference index is built
+from. They are small, lie together and can be read with one request. A list is complete or it is
+not there.
+
+Path lists: what lies where inside JSON and nested columns, for cross-references.
+
+A search of `user.name` asks for the words below one path. The word list of a column does not tell
+where its words are, and a number equals others that are spelled differently. So every leaf is also
+listed under each beginning of its path: a short hash of the path, then `w` and a word of a text, or
+`n` and a number, or `b` and a truth value. Two paths with one hash would only make a
+cross-reference keep more splits than it has to.
+
+Value lists: the different values of the columns that are compared whole, beside the index.
+
+Together with the word lists (`term_lists`) they are all that a cross-reference index is built from.
+A value is one text, the same for equal values whatever the width of their type: `value_texts` makes
+it for lists and for questions alike.
+
+A list is complete or it is not there. Columns whose values are nearly all different have none: it
+would be as large as the column, and tell of every value that one split has it.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import tantivy
+
+from indextables.split.format.container import Section, Sink, SplitInfo, write_bytes_section
+from indextables.split.format.index import IndexFiles
+from indextables.split.ip_address import parse_address
+from indextables.split.leaves import ArrowColumn, Path, as_integers
+from indextables.split.mapping import FieldMapping, TableMapping
+
+WORD_LIST: Final = "terms"
+"""The kind of sections that list the words of a field of the index, by the field's name there."""
+_MAX_TERM_FILES = 64 << 20
+"""Above this size of its term files an index gets no word lists: they would not fit in memory."""
+
+
+def word_lists(mapping: TableMapping, index: IndexFiles) -> Iterator[tuple[str, list[str]]]:
+    """The sorted words of each field of words, with the field's name."""
+    fields = [f for f in mapping.indexed if f.kind in ("text", "json")]
+    size = sum(f.stat().st_size for f in index.files if f.suffix == ".term")
+    if not fields or size > _MAX_TERM_FILES:
+        return
+    opened = tantivy.Index.open(str(index.files[0].parent))
+    opened.config_reader("manual")
+    searcher = opened.searcher()
+    for field in fields:
+        yield field.field, sorted(term for term, _ in searcher.terms_with_prefix(field.field, ""))
+
+
+def write_terms(sink: Sink, terms: Any, *, kind: str, name: str) -> Section:
+    """A one-column Parquet file: its delta encoding keeps only how a word differs from the last."""
+    buffer = io.BytesIO()
+    pq.write_table(
+        pa.table({"term": pa.array(terms, pa.string())}),
+        buffer,
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding="DELTA_BYTE_ARRAY",
+        write_statistics=False,
+        store_schema=False,
+    )
+    return write_bytes_section(sink, buffer.getvalue(), kind=kind, name=name)
+
+
+def read_terms(data: bytes) -> pa.ChunkedArray[pa.StringScalar]:
+    """The words of a term list."""
+    return pq.read_table(pa.BufferReader(data)).column("term")
+
+
+PATH_LIST: Final = "paths"
+"""The kind of sections that list paths, by the column's place in the mapping."""
+MANY_LEAVES = 50_000
+"""A column with more different leaves has no list."""
+KEY_LENGTH = 6
+
+Found = dict[Path, set[str]]
+"""Leaves by path: a text behind a `t`, other values as their term."""
+
+
+@functools.lru_cache(maxsize=65_536)
+def path_key(path: Path) -> str:
+    """What terms below a path begin with.
+
+    >>> len(path_key(("user", "name")))
+    6
+    """
+    digest = hashlib.sha256("\0".join(path).encode("utf-8", "surrogatepass")).digest()
+    return base64.b32encode(digest).decode().lower()[:KEY_LENGTH]
+
+
+def number_text(number: float) -> str:
+    """A number as a term: equal numbers have equal texts, whatever their type.
+
+    >>> number_text(42) == number_text(42.0), number_text(-0.0)
+    (True, 'n0.0')
+    """
+    return f"n{float(number) + 0.0!r}"
+
+
+def truth_text(value: bool) -> str:
+    """A truth value as a term."""
+    return f"b{int(value)}"
+
+
+class PathCollector:
+    """Gathers the leaves of a split's JSON and nested columns while its rows pass by."""
+
+    def __init__(self, mapping: TableMapping, schema: pa.Schema) -> None:
+        self._fields = {
+            f"c{place}": field
+            for place, field in enumerate(mapping.fields)
+            if field.kind == "json" and field.field and _is_plain(schema.field(field.name).type)
+        }
+        self._found: dict[str, Found] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Look at some rows."""
+        for name, field in list(self._fields.items()):
+            column: ArrowColumn = batch.column(field.name)
+            found = self._found.setdefault(name, {})
+            if pa.types.is_string(column.type):
+                _parse(column.drop_null().to_pylist(), found)
+            else:
+                _descend(column, (), found)
+            if sum(map(len, found.values())) > MANY_LEAVES:
+                del self._fields[name], self._found[name]
+
+    def lists(self) -> Iterator[tuple[str, list[str]]]:
+        """The sorted terms of each column that is to have a list, with the section's name."""
+        for name, field in self._fields.items():
+            yield name, sorted(set(_terms(self._found.get(name, {}), field)))
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether all leaves are text, numbers or truth values."""
+    types = pa.types
+    if types.is_struct(kind):
+        return all(_is_plain(field.type) for field in kind.fields)
+    if types.is_map(kind):
+        return types.is_string(kind.key_type) and _is_plain(kind.item_type)
+    if types.is_list(kind):
+        return _is_plain(kind.value_type)
+    return bool(
+        types.is_string(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+    )
+
+
+def _parse(texts: Iterable[str], found: Found) -> None:
+    for text in texts:
+        try:
+            document = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            continue  # text that is no JSON has no paths
+        stack: list[tuple[Any, Path]] = [(document, ())]
+        while stack:
+            value, path = stack.pop()
+            if isinstance(value, dict):
+                stack.extend((item, (*path, key)) for key, item in value.items())
+            elif isinstance(value, list):
+                stack.extend((item, path) for item in value)
+            elif value is not None and path:
+                found.setdefault(path, set()).add(_leaf(value))
+
+
+def _leaf(value: Any) -> str:
+    if isinstance(value, str):
+        return f"t{value}"
+    return truth_text(value) if isinstance(value, bool) else number_text(value)
+
+
+def _descend(array: ArrowColumn, path: Path, found: Found) -> None:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for field, child in zip(kind.fields, array.flatten(), strict=True):
+            _descend(child, (*path, field.name), found)
+    elif pa.types.is_map(kind):
+        # Compute functions for lists abort the process on maps, so it becomes a list first.
+        entries = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        flat: ArrowColumn = pc.list_flatten(entries)
+        keys, values = flat.flatten()
+        for key in pc.unique(keys).to_pylist():
+            _descend(values.filter(pc.equal(keys, pa.scalar(key))), (*path, key), found)
+    elif pa.types.is_list(kind):
+        _descend(pc.list_flatten(array), path, found)
+    elif path:
+        leaves = pc.unique(array.drop_null()).to_pylist()
+        found.setdefault(path, set()).update(map(_leaf, leaves))
+
+
+def _terms(found: Found, field: FieldMapping) -> Iterator[str]:
+    words = functools.lru_cache(maxsize=4_096)(
+        lambda text: tuple(word.text for word in field.analyzer.words(text))
+    )
+    for path, leaves in found.items():
+        beginnings = [path_key(path[:length]) for length in range(1, len(path) + 1)]
+        for leaf in leaves:
+            ends = [f"w{word}" for word in words(leaf[1:])] if leaf[0] == "t" else [leaf]
+            for key in beginnings:
+                for end in ends:
+                    yield key + end
+
+
+def number_texts(numbers: Iterable[float]) -> list[str]:
+    """The terms that a number of a query may have, which a narrow column rounded."""
+    found: dict[str, None] = {}
+    for number in numbers:
+        found[number_text(number)] = None
+        with np.errstate(over="ignore"):
+            found[number_text(float(np.float32(number)))] = None
+    return list(found)
+
+
+VALUE_LIST: Final = "values"
+"""The kind of sections that list the values of a column, by the column's place in the mapping."""
+
+FEW_VALUES = 1_024
+"""So many different values are always listed."""
+MANY_VALUES = 200_000
+"""So many never are."""
+_ROWS_A_VALUE = 4
+
+
+def value_class(field: FieldMapping, kind: pa.DataType) -> str | None:
+    """What the texts of a column's values mean; `None` if its values are not listed.
+
+    Columns of one class can be compared by their texts.
+
+    >>> value_class(FieldMapping("n", "i64"), pa.int16())
+    'int'
+    """
+    while pa.types.is_list(kind):
+        kind = kind.value_type
+    types = pa.types
+    if field.kind in ("string", "ip"):
+        return field.kind if types.is_string(kind) else None
+    if field.has_words or field.kind == "bytes":
+        return None
+    if types.is_integer(kind):
+        return "int"
+    if types.is_floating(kind):
+        return "float"
+    if types.is_boolean(kind):
+        return "bool"
+    if types.is_date32(kind):
+        return "date"
+    if types.is_decimal(kind):
+        return f"decimal {kind.scale}"
+    if isinstance(kind, pa.TimestampType) and kind.unit == "us":
+        return "local time" if kind.tz is None else "instant"
+    return None
+
+
+def value_texts(values: ArrowColumn, field: FieldMapping) -> ArrowColumn:
+    """The text of each value that is not null, for a column that has a class.
+
+    >>> value_texts(pa.array([-0.0, 1.5, None]), FieldMapping("f", "f64")).to_pylist()
+    ['0', '1.5']
+    """
+    values = values.drop_null()
+    if field.kind == "ip":
+        numbers = (parse_address(text) for text in values.to_pylist())
+        return pa.array([str(n) for n in numbers if n is not None], pa.string())
+    if pa.types.is_string(values.type) or pa.types.is_decimal(values.type):
+        return values.cast(pa.string())
+    if pa.types.is_floating(values.type):
+        # Adding zero gives -0.0 the sign that it has in SQL.
+        doubles: ArrowColumn = pc.add(values.cast(pa.float64()), pa.scalar(0.0))
+        texts = doubles.cast(pa.string())
+        return pc.if_else(pc.is_nan(doubles), pa.scalar("nan"), texts)
+    return as_integers(values).cast(pa.string())
+
+
+class ValueCollector:
+    """Gathers the different values of a split's columns while its rows pass by."""
+
+    def __init__(self, mapping: TableMapping, schema: pa.Schema) -> None:
+        self._rows = 0
+        self._fields = {
+            f"c{place}": field
+            for place, field in enumerate(mapping.fields)
+            if field.indexed
+            and not field.partition
+            and value_class(field, schema.field(field.name).type) is not None
+        }
+        self._found: dict[str, ArrowColumn] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Look at some rows."""
+        self._rows += batch.num_rows
+        for name, field in list(self._fields.items()):
+            values: ArrowColumn = batch.column(field.name)
+            while pa.types.is_list(values.type):
+                values = pc.list_flatten(values)
+            if field.kind == "string" and _longest(values) > field.token_length:
+                del self._fields[name]  # the index leaves such a value out, and so would an XRef
+                continue
+            found: ArrowColumn = pc.unique(values)
+            if name in self._found:
+                found = pc.unique(pa.concat_arrays([self._found[name], found]))
+            self._found[name] = found
+            if len(found) > min(MANY_VALUES, max(FEW_VALUES, self._rows // _ROWS_A_VALUE)):
+                del self._fields[name], self._found[name]
+
+    def lists(self) -> Iterator[tuple[str, ArrowColumn]]:
+        """The sorted values of each column that is to have a list, with the section's name."""
+        for name, field in self._fields.items():
+            values = self._found.get(name, pa.array([], pa.string()))
+            texts: ArrowColumn = pc.unique(value_texts(values, field))
+            yield name, texts.take(pc.sort_indices(texts))
+
+
+def _longest(values: ArrowColumn) -> int:
+    lengths: ArrowColumn = pc.binary_length(values)
+    longest: Any = pc.max(lengths)
+    return int(longest.as_py() or 0)
+
+
+def path_sections(info: SplitInfo) -> dict[str, Section]:
+    """The path list of each column that has one, by the column's name."""
+    found = {s.name: s for s in info.sections if s.kind == PATH_LIST}
+    fields = enumerate(info.mapping.fields)
+    return {f.name: found[f"c{place}"] for place, f in fields if f"c{place}" in found}
+
+
+def list_sections(info: SplitInfo) -> dict[str, Section]:
+    """The list of words or values of each column that has one, by the column's name."""
+    found = {(s.kind, s.name): s for s in info.sections if s.kind in (WORD_LIST, VALUE_LIST)}
+    result = {}
+    for place, field in enumerate(info.mapping.fields):
+        section = found.get((VALUE_LIST, f"c{place}"))
+        if section is None and field.field:
+            section = found.get((WORD_LIST, field.field))
+        if section is not None:
+            result[field.name] = section
+    return result

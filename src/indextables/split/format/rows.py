@@ -1,0 +1,319 @@
+"""Reading rows of a split by their numbers: the needed columns of the needed row groups.
+
+A local split is read in place. Of a remote one, the byte ranges of exactly those column chunks are
+asked for, together, and Parquet then finds them in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import itertools
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indextables.errors import DamagedSplitError, ObjectNotFoundError, StorageError
+from indextables.split.format.container import Chunk, Footer
+from indextables.split.row_numbers import RowNumbers
+from indextables.storage.store import Store
+
+_GROUPS_AT_ONCE = 64
+_FEW_GROUPS = 16
+_FEW_ROWS = 16
+"""If fewer than one row in so many is wanted, no more is decoded than needed to get there."""
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """The rows of one split."""
+
+    store: Store
+    path: str
+    footer: Footer
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the split holds."""
+        return self.footer.schema
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return self.footer.info.rows
+
+    def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
+        """Some rows, in the order given, and some columns."""
+        if not len(rows) or not columns:
+            empty = self._empty(columns)
+            return empty if columns else _without_columns(len(rows))
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        starts = self.footer.group_starts
+        groups = np.searchsorted(starts, ordered, side="right") - 1
+        needed = np.unique(groups)
+        # A remote store is asked for much at once. The groups of a local file are shared among the
+        # cores, so their pieces are small.
+        step = _GROUPS_AT_ONCE if self.store.local_path(self.path) is None else _FEW_GROUPS
+        firsts = needed[::step]
+        bounds = [*np.searchsorted(groups, firsts).tolist(), len(groups)]
+        parts = _in_parallel(
+            lambda low, high: self._read_ordered(ordered[low:high], groups[low:high], columns),
+            list(itertools.pairwise(bounds)),
+        )
+        result = pa.concat_tables(parts)
+        if np.array_equal(order, np.arange(len(order))):
+            return result
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return result.take(back)
+
+    def _read_ordered(
+        self, rows: RowNumbers, groups: RowNumbers, columns: Sequence[str]
+    ) -> pa.Table:
+        """Rows in ascending order, given the group of each."""
+        starts = self.footer.group_starts
+        some, place = np.unique(groups, return_inverse=True)
+        lengths = starts[some + 1] - starts[some]
+        few = len(rows) * _FEW_ROWS < lengths.sum()
+        if few:  # then nothing behind the last wanted row of a group is decoded
+            lengths = np.zeros_like(lengths)
+            np.maximum.at(lengths, place, rows - starts[groups] + 1)
+            table = self._read_beginnings(some.tolist(), lengths.tolist(), columns)
+        else:
+            table = self.read_groups(some.tolist(), columns)
+        wanted = rows + (np.cumsum(lengths) - lengths - starts[some])[place]
+        if not np.array_equal(wanted, np.arange(table.num_rows)):
+            table = table.take(wanted)
+        return table.cast(self._select(columns)) if few else table
+
+    def read_column(self, name: str, rows: RowNumbers | None = None) -> Any:
+        """One column as one array, of all rows or of some."""
+        if rows is None:
+            table = self.read_groups(range(self.footer.parquet.num_row_groups), [name])
+        else:
+            table = self.read_rows(rows, [name])
+        chunks = table.column(name).chunks
+        return pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)
+
+    def group_ranges(self, groups_at_once: int = _GROUPS_AT_ONCE) -> list[range]:
+        """The row groups in runs of some."""
+        total = self.footer.parquet.num_row_groups
+        return [
+            range(first, min(first + groups_at_once, total))
+            for first in range(0, total, groups_at_once)
+        ]
+
+    def read_some(self, groups: range, columns: Sequence[str]) -> pa.Table:
+        """The rows of a run of groups; without columns, as many rows without any."""
+        if columns:
+            return self.read_groups(groups, columns)
+        starts = self.footer.group_starts
+        return _without_columns(int(starts[groups.stop] - starts[groups.start]))
+
+    def batches(
+        self, columns: Sequence[str], *, groups_at_once: int = _GROUPS_AT_ONCE
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """All rows in order, in pieces, each with the number of its first row."""
+        for groups in self.group_ranges(groups_at_once):
+            yield int(self.footer.group_starts[groups.start]), self.read_some(groups, columns)
+
+    def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """Whole row groups."""
+        if not len(groups):
+            return self._empty(columns)
+
+        starts = self.footer.group_starts
+
+        def read(file: pq.ParquetFile, share: Sequence[int]) -> pa.Table:
+            return file.read_row_groups(list(share), columns=list(columns), use_threads=False)
+
+        def decoded(low: int, high: int) -> pa.Table:
+            share = groups[low:high]
+            rows = sum(int(starts[group + 1] - starts[group]) for group in share)
+            return self._decoded(share, columns, read, rows=rows)
+
+        if self.store.local_path(self.path) is None:
+            return decoded(0, len(groups))
+        bounds = [*range(0, len(groups), _FEW_GROUPS), len(groups)]
+        return pa.concat_tables(_in_parallel(decoded, list(itertools.pairwise(bounds))))
+
+    def check_pages(self, columns: Sequence[str]) -> None:
+        """Check all page headers of some columns without decoding a page, for another reader."""
+        chunks = self.footer.chunks(range(self.footer.parquet.num_row_groups), columns)
+        with self._source(chunks):
+            pass
+
+    def _read_beginnings(
+        self, groups: Sequence[int], counts: Sequence[int], columns: Sequence[str]
+    ) -> pa.Table:
+        """The first rows of row groups. Texts that repeat stay references to a dictionary."""
+        count_of = dict(zip(groups, counts, strict=True))
+
+        def read(file: pq.ParquetFile, share: Sequence[int]) -> pa.Table:
+            batches = []
+            for group in share:
+                missing = count_of[group]
+                pieces = file.iter_batches(
+                    missing, row_groups=[group], columns=list(columns), use_threads=False
+                )
+                for piece in pieces:
+                    batches.append(piece.slice(0, missing))
+                    missing -= batches[-1].num_rows
+                    if not missing:
+                        break
+            return pa.Table.from_batches(batches).unify_dictionaries()
+
+        texts = list(self.footer.repeated_texts)
+        return self._decoded(groups, columns, read, rows=sum(counts), dictionaries=texts)
+
+    def _decoded(
+        self,
+        groups: Sequence[int],
+        columns: Sequence[str],
+        read: Callable[[pq.ParquetFile, Sequence[int]], pa.Table],
+        *,
+        rows: int,
+        dictionaries: list[str] | None = None,
+    ) -> pa.Table:
+        with self._source(self.footer.chunks(groups, columns)) as source:
+            file = pq.ParquetFile(
+                source,
+                metadata=self.footer.parquet,
+                page_checksum_verification=True,
+                read_dictionary=dictionaries,
+                # It costs more than it saves, and of a remote file it would read gaps between
+                # the ranges that were asked for.
+                pre_buffer=False,
+            )
+            table = read(file, groups)
+            table.validate()  # the columns have the same length
+        if table.num_rows != rows:
+            raise DamagedSplitError(
+                self.path, f"its rows cannot be read ({table.num_rows} of {rows} are there)"
+            )
+        # Parquet reads a struct's children by dotted names; whole columns are selected again here.
+        return table.select(list(columns)).replace_schema_metadata(None)
+
+    @contextlib.contextmanager
+    def _source(self, chunks: Sequence[Chunk]) -> Iterator[Any]:
+        """The file, of which these chunks may be read; their page headers are checked."""
+        try:
+            with self._open(chunks) as source:
+                self.footer.check_pages(
+                    lambda at, length: source.read_at(length, at), chunks, path=self.path
+                )
+                yield source
+        except (StorageError, DamagedSplitError):
+            raise
+        except FileNotFoundError:
+            raise ObjectNotFoundError(self.path) from None
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise DamagedSplitError(self.path, f"its rows cannot be read ({error})") from None
+
+    def _open(self, chunks: Sequence[Chunk]) -> Any:
+        local = self.store.local_path(self.path)
+        if local is not None:
+            return pa.OSFile(str(local), "rb")
+        ranges = [(chunk.start, chunk.end) for chunk in chunks]
+        blocks = self.store.get_ranges(self.path, ranges)
+        return pa.PythonFile(SparseFile(dict(zip(ranges, blocks, strict=True)), self.footer.end))
+
+    def _select(self, columns: Sequence[str]) -> pa.Schema:
+        schema = self.schema
+        return pa.schema([schema.field(name) for name in columns])
+
+    def _empty(self, columns: Sequence[str]) -> pa.Table:
+        return self._select(columns).empty_table()
+
+
+class _Readers:
+    """How many threads are decoding now: together they should keep all cores busy, and no more."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def another(self) -> Iterator[int]:
+        """Count one more for a while; gives the number of cores that it may use."""
+        with self._lock:
+            self._count += 1
+            cores = (os.cpu_count() or 1) // self._count
+        try:
+            yield max(1, cores)
+        finally:
+            with self._lock:
+                self._count -= 1
+
+
+_readers = _Readers()
+
+
+def _in_parallel(
+    read: Callable[[int, int], pa.Table], shares: Sequence[tuple[int, int]]
+) -> list[pa.Table]:
+    """Read shares on the cores that are free: Parquet decodes one group after the other."""
+    with _readers.another() as cores:
+        if min(cores, len(shares)) == 1:
+            return [read(low, high) for low, high in shares]
+        return list(_threads(os.getpid()).map(lambda share: read(*share), shares))
+
+
+@functools.cache
+def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """A thread for each core, kept: starting them takes longer than decoding a few rows.
+
+    A forked process has none of its parent's.
+    """
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="indextables-rows")
+
+
+def _without_columns(rows: int) -> pa.Table:
+    return pa.table({"": pa.nulls(rows)}).select([])
+
+
+class SparseFile(io.RawIOBase):
+    """A file of which only some ranges are known; nothing else may be read."""
+
+    def __init__(self, blocks: dict[tuple[int, int], bytes], size: int) -> None:
+        super().__init__()
+        self._blocks = sorted((start, data) for (start, _), data in blocks.items())
+        self._starts = [start for start, _ in self._blocks]
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1, /) -> bytes:
+        size = self._size - self._position if size is None or size < 0 else size
+        at = bisect_right(self._starts, self._position) - 1
+        if at < 0:
+            raise OSError(f"byte {self._position} was not asked for")
+        start, data = self._blocks[at]
+        found = data[self._position - start : self._position - start + size]
+        if len(found) < size:
+            raise OSError(f"bytes from {self._position} on were not asked for")
+        self._position += size
+        return found

@@ -1,0 +1,402 @@
+"""An opened split: search it, count, and read the rows that were found.
+
+A split is searched for a table: by the table's mapping and schema. Where the split's index holds
+other words than that mapping wants, lacks a column that was added later, or is damaged, the rows
+are searched instead, with the same result.
+
+Opened footers of splits, kept in memory between queries.
+
+A split never changes, so its footer need be read and checked only once. What is kept is limited by
+the size that the footers have in their files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tantivy
+
+from indextables.config import MAX_OPEN_SPLITS, Config
+from indextables.errors import DamagedIndexError
+from indextables.predicate import Search
+from indextables.schema import ROW, SPLIT, column_field, conform
+from indextables.split.format.container import Footer, SplitInfo, read_footer, read_section
+from indextables.split.format.index import IndexFolder, OpenIndex, open_index
+from indextables.split.format.lists import read_terms
+from indextables.split.format.rows import RowReader
+from indextables.split.leaves import ArrowColumn
+from indextables.split.mapping import WORDS, TableMapping, compatible
+from indextables.split.row_numbers import RowNumbers
+from indextables.split.search.compile import Compiler
+from indextables.split.search.engine import with_stack
+from indextables.split.search.evaluate import matching, search_rows
+from indextables.split.search.query import (
+    Query,
+    SearchContext,
+    columns_of,
+    levels,
+    resolve,
+    with_fields,
+)
+from indextables.storage.disk_cache import DiskCache
+from indextables.storage.store import Store
+
+_MAX_BYTES = 64 << 20
+
+
+class FooterCache:
+    """The footers that were used last. Safe between threads."""
+
+    def __init__(self, *, max_bytes: int = _MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._kept: OrderedDict[Hashable, Footer] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, read: Callable[[], Footer]) -> Footer:
+        """The footer of a key, from memory or by reading it."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                return found
+        # Two threads may read the same footer; the first one kept stays.
+        footer = read()
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = footer
+                self._bytes += footer.size
+            while self._bytes > self.max_bytes:
+                self._bytes -= self._kept.popitem(last=False)[1].size
+        return footer
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+@dataclass(frozen=True)
+class SplitFile:
+    """A split in a store, as the log describes it."""
+
+    store: Store
+    path: str
+    size: int
+    footer_start: int | None = None
+    footer_end: int | None = None
+    footers: FooterCache | None = field(default=None, compare=False)
+
+    @cached_property
+    def footer(self) -> Footer:
+        """The opened end of the file, perhaps opened before."""
+        if self.footers is None:
+            return self._read_footer()
+        key = (self.store.identity, self.path, self.size)
+        return self.footers.get(key, self._read_footer)
+
+    def _read_footer(self) -> Footer:
+        return read_footer(
+            lambda start, end: self.store.get_range(self.path, start, end),
+            self.size,
+            path=self.path,
+            start=self.footer_start,
+            end=self.footer_end,
+        )
+
+    @property
+    def info(self) -> SplitInfo:
+        """What the split says about itself."""
+        return self.footer.info
+
+    @cached_property
+    def rows(self) -> RowReader:
+        """The split's rows."""
+        return RowReader(self.store, self.path, self.footer)
+
+    def terms(self, column: str) -> pa.ChunkedArray[pa.StringScalar] | None:
+        """The sorted words of a column, if the split keeps a list of them."""
+        mapped = self.info.mapping.by_name.get(column)
+        wanted = [
+            s for s in self.info.sections if mapped and s.kind == "terms" and s.name == mapped.field
+        ]
+        if not wanted or not wanted[0].name:
+            return None
+        data = read_section(
+            lambda start, end: self.store.get_range(self.path, start, end),
+            wanted[0],
+            path=self.path,
+        )
+        return read_terms(data)
+
+
+class IndexPool:
+    """Open indexes, the most recently used ones. Safe between threads."""
+
+    def __init__(self, cache: DiskCache, *, max_open: int = MAX_OPEN_SPLITS.default) -> None:
+        self.cache = cache
+        self.max_open = max_open
+        self.footers = FooterCache()
+        self._open: OrderedDict[Hashable, OpenIndex] = OrderedDict()
+        self._lock = threading.Lock()
+        self._generation = cache.generation
+
+    @classmethod
+    def from_config(cls, config: Config) -> IndexPool:
+        """The pool that the configuration describes."""
+        return cls(DiskCache.from_config(config), max_open=config[MAX_OPEN_SPLITS])
+
+    def folder(self, split: SplitFile) -> IndexFolder:
+        """The index files of a split."""
+        return IndexFolder(split.store, split.path, split.info, self.cache)
+
+    def get(self, split: SplitFile) -> OpenIndex:
+        """The index of a split, opened now or before."""
+        key = (split.store.identity, split.path)
+        return self._opened(key, lambda: open_index([self.folder(split)], split.info.mapping))
+
+    def combined(
+        self, splits: Sequence[SplitFile], mapping: TableMapping, schema: list[Any]
+    ) -> OpenIndex:
+        """The indexes of several splits as one, opened now or before."""
+        folders = [self.folder(split) for split in splits]
+        return self._opened(
+            _combined_key(splits, mapping), lambda: open_index(folders, mapping, schema=schema)
+        )
+
+    def known_combined(
+        self, splits: Sequence[SplitFile], mapping: TableMapping
+    ) -> OpenIndex | None:
+        """The same if it is open already: its files were checked then."""
+        with self._lock:
+            return self._open.get(_combined_key(splits, mapping))
+
+    def _opened(self, key: Hashable, open_: Callable[[], OpenIndex]) -> OpenIndex:
+        with self._lock:
+            found = self._open.get(key)
+            if found is not None:
+                self._open.move_to_end(key)
+                return found
+        # Two threads may open the same index; one of the two is then dropped.
+        opened = open_()
+        if self._generation is None:
+            self._generation = self.cache.generation  # the first copy began it
+        with self._lock:
+            self._open[key] = opened
+            while len(self._open) > self.max_open:
+                self._open.popitem(last=False)
+        return opened
+
+    def clear(self) -> int:
+        """Close the indexes; gives their number. Whoever is searching one keeps it."""
+        with self._lock:
+            count = len(self._open)
+            self._open.clear()
+        self.footers.clear()
+        return count
+
+    def follow(self) -> IndexPool:
+        """This pool; closes its indexes if some process flushed the cache since the last call."""
+        generation = self.cache.generation
+        if generation != self._generation:
+            if self._generation is not None:
+                self.clear()
+            self._generation = generation
+        return self
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+def _combined_key(splits: Sequence[SplitFile], mapping: TableMapping) -> Hashable:
+    return (mapping, *((split.store.identity, split.path) for split in splits))
+
+
+@dataclass(frozen=True)
+class SplitSearcher:
+    """One split, searched for one table."""
+
+    split: SplitFile
+    pool: IndexPool
+    context: SearchContext
+    partition: dict[str, Any] = field(default_factory=dict)
+    """The values of partition columns, as Arrow scalars of the columns' types."""
+
+    def search(self, search: Search) -> RowNumbers:
+        """The numbers of the rows that match, in ascending order."""
+        query = resolve(search, self.context.mapping, self.context.schema)
+        if self.can_use_index(query):
+            try:
+                return matching(self.bound(query), self.source())
+            except DamagedIndexError as error:
+                warnings.warn(f"{error} Its rows are scanned instead.", stacklevel=2)
+        return self.scan(search, query)
+
+    def count(self, search: Search) -> int:
+        """How many rows match."""
+        query = resolve(search, self.context.mapping, self.context.schema)
+        if self.can_use_index(query):
+            bound = self.bound(query)
+            with contextlib.suppress(DamagedIndexError):
+                counted = with_stack(levels(bound), lambda: self.source().count(bound))
+                if counted is not None:
+                    return counted
+        return len(self.search(search))
+
+    def can_use_index(self, query: Query) -> bool:
+        """Whether the split's index holds the words that the table's mapping wants.
+
+        What the index does not hold, typed columns and partition values, needs no agreement, and a
+        column that the split does not have is null.
+        """
+        here, wanted = self.split.info.mapping, self.context.mapping
+        names = [n for n in columns_of(query) if n in here.by_name]
+        words = [n for n in names if wanted.by_name[n].kind in WORDS | {"ip"}]
+        return compatible(here, wanted, words) and not any(map(self._is_rescaled, names))
+
+    def _is_rescaled(self, name: str) -> bool:
+        """Whether the index may hold decimals as integers of another scale than the table has."""
+        own = self.split.info.mapping.by_name[name]
+        if not own.field or own.kind != "decimal":
+            return False
+        kind = self.context.schema.field(name).type
+        return not self.split.rows.schema.field(name).type.equals(kind)
+
+    def bound(self, query: Query) -> Query:
+        """The query for the fields of this split's index."""
+        return with_fields(query, self._fields)
+
+    @cached_property
+    def _fields(self) -> TableMapping:
+        """The table's fields as this split's index has them."""
+        here = self.split.info.mapping
+        fields = []
+        for wanted in self.context.mapping.fields:
+            own = here.by_name.get(wanted.name)
+            if own is not None and own.fingerprint == wanted.fingerprint:
+                fields.append(own)
+            elif own is not None or wanted.name in self.partition:
+                fields.append(replace(wanted, field=""))
+        return TableMapping(tuple(fields))
+
+    def source(self) -> SplitSource:
+        """The split as something to evaluate queries on."""
+        return SplitSource(self, self.pool.get(self.split))
+
+    def scan(self, search: Search, query: Query) -> RowNumbers:
+        """Search without the index, a piece of the rows at a time."""
+        here = self.split.rows.schema.names
+        needed = [name for name in columns_of(query) if name in here]
+        found = []
+        for first, table in self.split.rows.batches(needed, groups_at_once=8):
+            mask = search_rows(
+                search,
+                self.complete(table),
+                self.context.mapping,
+                schema=self.context.schema,
+                zone=self.context.zone,
+                max_expansions=self.context.max_expansions,
+            )
+            found.append(np.flatnonzero(mask) + first)
+        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+    def complete(
+        self,
+        table: pa.Table,
+        columns: Sequence[str] | None = None,
+        *,
+        rows: RowNumbers | None = None,
+    ) -> pa.Table:
+        """Rows of this split with partition columns, in the table's types; others stay out.
+
+        `rows` are their numbers, for columns that name rows.
+        """
+        schema = self.context.schema
+        names = columns or [
+            n for n in schema.names if n in table.schema.names or n in self.partition
+        ]
+        for name, value in self.partition.items():
+            if name in names:
+                column: Any = pa.repeat(value, table.num_rows)
+                table = table.append_column(pa.field(name, value.type), column)
+        wanted = pa.schema([column_field(schema, name) for name in names])
+        if not names:
+            return table.select([])
+        if SPLIT in names and SPLIT not in schema.names:
+            paths: Any = pa.repeat(self.split.path, table.num_rows)
+            table = table.append_column(wanted.field(SPLIT), paths)
+        if ROW in names and ROW not in schema.names:
+            table = table.append_column(wanted.field(ROW), pa.array(np.asarray(rows), pa.int64()))
+        return conform(table, wanted)
+
+    def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
+        """Rows by number, in the table's schema: added columns are null, types are widened."""
+        here = self.split.rows.schema.names
+        table = self.split.rows.read_rows(rows, [name for name in columns if name in here])
+        return self.complete(table, columns, rows=rows)
+
+    def column(self, name: str, rows: RowNumbers | None) -> ArrowColumn:
+        """One column in the table's type, of all rows or of some."""
+        count = self.split.info.rows if rows is None else len(rows)
+        kind = self.context.schema.field(name).type
+        if name in self.partition:
+            return pa.repeat(self.partition[name], count)
+        if name not in self.split.rows.schema.names:
+            return pa.nulls(count, kind)
+        column = self.split.rows.read_column(name, rows)
+        return column if column.type.equals(kind) else column.cast(kind)
+
+
+@dataclass(frozen=True)
+class SplitSource:
+    """A split as something to evaluate queries on."""
+
+    searcher: SplitSearcher
+    index: OpenIndex
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return self.searcher.split.info.rows
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        """Compiles queries for the split's index."""
+        context = self.searcher.context
+        return Compiler(
+            schema=self.index.schema,
+            searcher=self.index.searcher,
+            types=lambda name: context.schema.field(name).type,
+            zone=context.zone,
+            max_expansions=context.max_expansions,
+            term_counts=dict(self.searcher.split.info.term_counts),
+        )
+
+    def count(self, query: Query) -> int | None:
+        """How many rows match, if the index alone can tell."""
+        compiled = self.compiler.compile(query)
+        if compiled is None:
+            return None
+        return self.index.searcher.count(compiled)
+
+    def index_rows(self, query: tantivy.Query) -> RowNumbers:
+        """The rows that match, in ascending order."""
+        info = self.searcher.split.info
+        return self.index.searcher.rows(query, total=info.rows, tags=info.row_tags)
+
+    def column(self, name: str, rows: RowNumbers | None) -> ArrowColumn:
+        """A column, of all rows or of some."""
+        return self.searcher.column(name, rows)

@@ -1,0 +1,450 @@
+"""From a bound query to a Tantivy query.
+
+Tantivy's own parser is never used: it answers `a AND NOT b` with nothing and knows no wildcards. A
+leaf that the index cannot answer exactly compiles to `None`, and the rows are asked (`rowwise`).
+
+From words, phrases and patterns to Tantivy queries.
+
+Words pass the field's analyzer; several words where one was written are a phrase. What a pattern
+or a range of words may match in a vocabulary is limited, because somebody will search for `*`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import tantivy
+
+from indextables.errors import QueryError, TooManyExpansionsError
+from indextables.predicate import (
+    Exists,
+    Fuzzy,
+    Phrase,
+    Placeholder,
+    Range,
+    Regex,
+    Term,
+    TermSet,
+    Wildcard,
+)
+from indextables.predicate.search import FieldNode
+from indextables.split.analyzer import Analyzer, Word
+from indextables.split.format.index import IndexSearcher
+from indextables.split.ip_address import parse_ranges, show_address
+from indextables.split.mapping import FieldMapping
+from indextables.split.search.distances import count_within, rows_decide
+from indextables.split.search.engine import balanced
+from indextables.split.search.query import LEAF_LEVELS, Boosted, Combined, Every, Leaf, Query
+from indextables.split.search.typed import UTC, clip, intervals, words_decide
+
+DEFAULT_MAX_EXPANSIONS = 100_000
+
+_Occur = tantivy.Occur
+_ANY = r"(?s:.)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordCompiler:
+    """Compiles questions about words for one index."""
+
+    schema: tantivy.Schema
+    searcher: IndexSearcher
+    max_expansions: int = DEFAULT_MAX_EXPANSIONS
+    term_counts: dict[str, int] = field(default_factory=dict)
+    """How many different words a field has, where that is known."""
+    pairwise: bool = False
+    """Add scores two at a time, so that their sum does not depend on who is added first."""
+
+    def words(self, target: FieldMapping, node: FieldNode) -> tantivy.Query | None:
+        """The query for a question to a field of words; `None` if the rows must be asked."""
+        match node:
+            case Term(text=text):
+                return self._sequence(target, target.analyzer.words(text))
+            case Phrase(text=text, slop=slop, prefix=False):
+                return self._sequence(target, target.analyzer.words(text), slop=slop)
+            case Phrase(text=text, slop=slop):
+                return self._phrase_prefix(target, target.analyzer.words(text), slop=slop)
+            case Wildcard():
+                return self._wildcard(target, node)
+            case Regex(pattern=pattern):
+                query = self._regex(target, pattern, shown=f"/{pattern}/")
+                self._count_matches(target, pattern, shown=f"/{pattern}/")
+                return query
+            case Fuzzy(text=text, distance=distance):
+                words = target.analyzer.words(text)
+                return self.all(self._fuzzy(target, word.text, distance) for word in words)
+            case TermSet(values=values):
+                return self._set(target, values)
+            case Range():
+                return None if target.kind != "text" else self._word_range(target, node)
+            case _:
+                return None
+
+    def term(self, target: FieldMapping, word: str) -> tantivy.Query:
+        """One word, as the analyzer gave it."""
+        return tantivy.Query.term_query(self.schema, target.field, word, index_option=target.record)
+
+    def all(self, queries: Iterable[tantivy.Query]) -> tantivy.Query:
+        """All of several queries; nothing if there are none."""
+        known = list(queries)
+        if not known:
+            return tantivy.Query.empty_query()
+        if self.pairwise:
+            return balanced([(0, q) for q in known], functools.partial(pair, _Occur.Must))[1]
+        return (
+            known[0]
+            if len(known) == 1
+            else tantivy.Query.boolean_query([(_Occur.Must, query) for query in known])
+        )
+
+    def _sequence(
+        self, target: FieldMapping, words: list[Word], *, slop: int = 0
+    ) -> tantivy.Query | None:
+        """Words in order. Pieces of words have no order: all of them must be there."""
+        if len(words) <= 1 or target.analyzer.is_ngram:
+            return self.all(self.term(target, word.text) for word in words)
+        if target.record != "position" or rows_decide(words, slop):
+            return None
+        return self.near(target, words, slop) if slop else self._phrase(target, words)
+
+    def _phrase(self, target: FieldMapping, words: list[Word], slop: int = 0) -> tantivy.Query:
+        places: list[str | tuple[int, str]] = [
+            (w.position - words[0].position, w.text) for w in words
+        ]
+        return tantivy.Query.phrase_query(self.schema, target.field, places, slop=slop)
+
+    def near(self, target: FieldMapping, words: list[Word], slop: int) -> tantivy.Query:
+        """All of the words, each neighbour of the phrase near enough: exact for two of them.
+
+        The score is that of the words. Tantivy's score of a phrase with a slop depends on which
+        word is the rarer one in a segment.
+        """
+        texts = dict.fromkeys(word.text for word in words)
+        clauses = [self.term(target, text) for text in texts]
+        if target.record == "position":
+            clauses += [
+                tantivy.Query.boost_query(self._phrase(target, [one, two], slop), 0.0)
+                for one, two in itertools.pairwise(words)
+                if one.text != two.text
+            ]
+        return self.all(clauses)
+
+    def _phrase_prefix(
+        self, target: FieldMapping, words: list[Word], *, slop: int
+    ) -> tantivy.Query | None:
+        if not words:
+            return tantivy.Query.empty_query()
+        if len(words) == 1 or target.analyzer.is_ngram:
+            last = self._wildcard(target, Wildcard(None, (words[-1].text, Placeholder.MANY)))
+            return self.all([*(self.term(target, w.text) for w in words[:-1]), last])
+        if target.record != "position" or slop:
+            return None
+        # Tantivy's own phrase prefix stops at fifty words and would lose rows.
+        found = self._matching_terms(target, prefix=words[-1].text)
+        self._check_count(target, f"{words[-1].text}*", len(found))
+        choices = [
+            self._sequence(target, [*words[:-1], Word(term, words[-1].position, 0, 0)])
+            for term in found
+        ]
+        clauses = [(_Occur.Should, choice) for choice in choices if choice is not None]
+        if not clauses:
+            return tantivy.Query.empty_query()
+        # One score for every ending, so that a split's vocabulary does not decide.
+        return constant(tantivy.Query.boolean_query(clauses))
+
+    def _wildcard(self, target: FieldMapping, node: Wildcard) -> tantivy.Query:
+        lower = target.analyzer.lower
+        pattern = wildcard_pattern(target.analyzer, node)
+        shown = "".join(part if isinstance(part, str) else part.value for part in node.parts)
+        query = self._regex(target, pattern, shown=shown)
+        self._count_matches(target, pattern, prefix=lower(node.prefix), shown=shown)
+        return query
+
+    def _regex(self, target: FieldMapping, pattern: str, *, shown: str) -> tantivy.Query:
+        try:
+            return tantivy.Query.regex_query(self.schema, target.field, pattern)
+        except ValueError as error:
+            reason = str(error).strip().splitlines()[-1].removeprefix("error: ").rstrip("'")
+            raise QueryError(
+                f"The pattern {shown!r} on '{target.name}' is wrong: {reason}."
+            ) from None
+
+    def _fuzzy(self, target: FieldMapping, word: str, distance: int) -> tantivy.Query:
+        if self._may_be_many(target):
+            found = count_within(self._matching_terms(target), word, distance)
+            self._check_count(target, f"{word}~{distance}", found)
+        return tantivy.Query.fuzzy_term_query(
+            self.schema, target.field, word, distance=distance, transposition_cost_one=True
+        )
+
+    def _set(self, target: FieldMapping, values: tuple[str, ...]) -> tantivy.Query | None:
+        singles, clauses = [], []
+        for value in values:
+            words = target.analyzer.words(value)
+            if len(words) == 1:
+                singles.append(words[0].text)
+            elif words:
+                sequence = self._sequence(target, words)
+                if sequence is None:
+                    return None
+                clauses.append((_Occur.Should, sequence))
+        if singles:
+            query = tantivy.Query.term_set_query(self.schema, target.field, singles)
+            clauses.append((_Occur.Should, query))
+        if not clauses:
+            return tantivy.Query.empty_query()
+        return constant(tantivy.Query.boolean_query(clauses))
+
+    def _word_range(self, target: FieldMapping, node: Range) -> tantivy.Query:
+        lower = target.analyzer.lower
+        inside = in_range(node, lower)
+        found = self._matching_terms(target, inside)
+        shown = f"[{node.lower or '*'} TO {node.upper or '*'}]"
+        self._check_count(target, shown, len(found))
+        return tantivy.Query.term_set_query(self.schema, target.field, found)
+
+    # --- expansion ---
+
+    def _matching_terms(
+        self,
+        target: FieldMapping,
+        keep: Callable[[str], object] | None = None,
+        *,
+        prefix: str = "",
+    ) -> list[str]:
+        terms = self.searcher.terms(target.field, prefix)
+        return sorted(term for term in terms if keep is None or keep(term))
+
+    def _count_matches(
+        self, target: FieldMapping, pattern: str, *, shown: str, prefix: str = ""
+    ) -> None:
+        """Refuse a pattern that matches too many words. A small vocabulary needs no counting.
+
+        RE2 matches in linear time, whatever the pattern is; Python's engine backtracks.
+        """
+        if not self._may_be_many(target):
+            return
+        terms = pa.array(self._matching_terms(target, prefix=prefix), pa.string())
+        spelled = pattern.replace("\0", r"\x00")  # RE2 takes a NUL only by its number
+        try:
+            matched: Any = pc.match_substring_regex(terms, rf"\A(?:{spelled})\z")
+        except pa.ArrowInvalid:
+            return  # a spelling that only Tantivy knows; it compiles the pattern within its limits
+        self._check_count(target, shown, matched.true_count)
+
+    def _may_be_many(self, target: FieldMapping) -> bool:
+        known = self.term_counts.get(target.field)
+        return known is None or known > self.max_expansions
+
+    def _check_count(self, target: FieldMapping, shown: str, found: int) -> None:
+        if found > self.max_expansions:
+            raise TooManyExpansionsError(
+                shown, field=target.name, found=found, limit=self.max_expansions
+            )
+
+
+def pair(occur: tantivy.Occur, left: tantivy.Query, right: tantivy.Query) -> tantivy.Query:
+    """Two queries in one."""
+    return tantivy.Query.boolean_query([(occur, left), (occur, right)])
+
+
+def constant(query: tantivy.Query) -> tantivy.Query:
+    """The same rows, all with the score 1."""
+    return tantivy.Query.const_score_query(query, 1.0)
+
+
+def wildcard_pattern(analyzer: Analyzer, node: Wildcard) -> str:
+    """The regular expression that matches the words a wildcard means.
+
+    >>> parts = ("Da", Placeholder.ONE, "a", Placeholder.MANY)
+    >>> wildcard_pattern(Analyzer("default"), Wildcard(None, parts))
+    'da(?s:.)a(?s:.)*'
+    """
+    return "".join(
+        escape(analyzer.lower(part))
+        if isinstance(part, str)
+        else f"{_ANY}*"
+        if part is Placeholder.MANY
+        else _ANY
+        for part in node.parts
+    )
+
+
+@functools.lru_cache(maxsize=1_024)
+def escape(text: str) -> str:
+    """Text as a regular expression that matches only itself.
+
+    >>> escape("a.b")
+    'a\\\\.b'
+    """
+    return re.sub(
+        r"[^\w\s]", lambda match: "\\" + match[0] if match[0].isascii() else match[0], text
+    )
+
+
+def in_range(node: Range, lower: Callable[[str], str]) -> Callable[[str], bool]:
+    """Whether a word lies between the bounds, in the order of its UTF-8 bytes."""
+    low = None if node.lower is None else lower(node.lower).encode()
+    high = None if node.upper is None else lower(node.upper).encode()
+
+    def inside(word: str) -> bool:
+        data = word.encode()
+        if low is not None and (data < low or (data == low and not node.include_lower)):
+            return False
+        return high is None or data < high or (data == high and node.include_upper)
+
+    return inside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiler(WordCompiler):
+    """Compiles for one index. `types` are those of the columns."""
+
+    types: Callable[[str], pa.DataType]
+    zone: ZoneInfo = UTC
+
+    def compile(self, query: Query) -> tantivy.Query | None:
+        """The Tantivy query for exactly the same rows, or `None` if the rows must be asked."""
+        compiled = self._compile(query)
+        return None if compiled is None else compiled[1]
+
+    def _compile(self, query: Query) -> tuple[int, tantivy.Query] | None:
+        """The query and how many levels it is nested, as `query.levels` counts them."""
+        match query:
+            case Every():
+                return LEAF_LEVELS, tantivy.Query.all_query()
+            case Leaf():
+                leaf = self.leaf(query)
+                return None if leaf is None else (LEAF_LEVELS, leaf)
+            case Boosted(child=child, factor=factor):
+                inner = self._compile(child)
+                if inner is None:
+                    return None
+                return inner[0] + 1, tantivy.Query.boost_query(inner[1], factor)
+            case Combined():
+                return self._combined(query)
+
+    def _combined(self, query: Combined) -> tuple[int, tantivy.Query] | None:
+        if not query.must and not query.should:
+            return LEAF_LEVELS, tantivy.Query.empty_query()
+        groups = []
+        deepest = 0
+        for occur, children in (
+            (_Occur.Must, query.must),
+            (_Occur.Should, query.should),
+            (_Occur.MustNot, query.must_not),
+        ):
+            known = []
+            for child in children:
+                compiled = self._compile(child)
+                if compiled is None:
+                    return None
+                known.append(compiled)
+            if self.pairwise and occur is not _Occur.MustNot and len(known) > 1:
+                known = [balanced(known, functools.partial(pair, occur))]
+            deepest = max([deepest, *(levels for levels, _ in known)])
+            groups += [(occur, child) for _, child in known]
+        return deepest + 1, tantivy.Query.boolean_query(groups)
+
+    def leaf(self, leaf: Leaf) -> tantivy.Query | None:
+        """The Tantivy query of one leaf."""
+        if self._asks_nothing(leaf):
+            return tantivy.Query.empty_query()
+        if leaf.path or not leaf.field.field:
+            return None
+        if isinstance(leaf.node, Exists):
+            # NaN and text that is no address have a value, but none in the index.
+            fast = leaf.field.fast and leaf.field.kind not in ("f64", "ip")
+            return tantivy.Query.exists_query(leaf.field.field) if fast else None
+        if leaf.field.kind == "json" and not words_decide(leaf.node, leaf.field.analyzer):
+            return None
+        if leaf.field.has_words:
+            return self.words(leaf.field, leaf.node)
+        return self._ip(leaf) if leaf.field.kind == "ip" else self._typed(leaf)
+
+    def _asks_nothing(self, leaf: Leaf) -> bool:
+        """Whether no value of the column's type can match, so that it need not be read."""
+        if leaf.path or leaf.field.has_words or isinstance(leaf.node, Exists):
+            return False
+        if leaf.field.kind == "ip":
+            return not parse_ranges(leaf.node)
+        return not intervals(leaf.node, self._type(leaf), self.zone)
+
+    def _type(self, leaf: Leaf) -> pa.DataType:
+        kind = self.types(leaf.field.name)
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        return kind
+
+    def candidates(self, leaf: Leaf) -> tantivy.Query | None:
+        """A query for a leaf that finds all its rows and perhaps more; `None` if there is none."""
+        if not leaf.field.field or not leaf.field.has_words:
+            return None
+        node = leaf.node
+        if leaf.path and isinstance(node, (Exists, Range)):
+            return None
+        if isinstance(node, (Term, Phrase)):
+            words = leaf.field.analyzer.words(node.text)
+            slop = node.slop if isinstance(node, Phrase) else 0
+            exact = leaf.field.record == "position" and not leaf.path
+            if isinstance(node, Phrase) and node.prefix:
+                words = words[:-1]
+                exact = exact and not slop
+            elif exact and rows_decide(words, slop) and not leaf.field.analyzer.is_ngram:
+                return self.near(leaf.field, words, slop)
+            if exact:
+                return self.words(leaf.field, node)
+            if not words:
+                return None
+            return self.all(self.term(leaf.field, word.text) for word in words)
+        return self.words(leaf.field, node)
+
+    def _ip(self, leaf: Leaf) -> tantivy.Query:
+        target = leaf.field
+        clauses = [
+            (
+                _Occur.Should,
+                tantivy.Query.range_query(
+                    self.schema,
+                    target.field,
+                    tantivy.FieldType.IpAddr,
+                    show_address(low),
+                    show_address(high),
+                    use_inverted_index=not target.fast,
+                ),
+            )
+            for low, high in parse_ranges(leaf.node)
+        ]
+        return constant(tantivy.Query.boolean_query(clauses))
+
+    def _typed(self, leaf: Leaf) -> tantivy.Query | None:
+        target, kind = leaf.field, self._type(leaf)
+        clauses = []
+        for wanted in intervals(leaf.node, kind, self.zone) or ():
+            if target.kind == "f64":
+                query = tantivy.Query.range_query(
+                    self.schema,
+                    target.field,
+                    tantivy.FieldType.Float,
+                    wanted.low + 0.0,
+                    wanted.high + 0.0,
+                    include_lower=wanted.include_low,
+                    include_upper=wanted.include_high,
+                )
+            else:
+                clipped = clip(wanted)
+                if clipped is None:
+                    continue
+                query = tantivy.Query.range_query(
+                    self.schema, target.field, tantivy.FieldType.Integer, clipped.low, clipped.high
+                )
+            clauses.append((_Occur.Should, query))
+        return constant(tantivy.Query.boolean_query(clauses))

@@ -1,0 +1,329 @@
+"""A search bound to the columns of a table, and the values that it may ask for.
+
+Values that a search asks of numbers, dates and their like: refused where they can never match.
+
+`n:abc` finds nothing whatever the rows are, and `NOT n:abc` everything; both are mistakes. Where a
+search names no field, a word is asked of the fields that it fits.
+
+A search bound to the columns of a table: every leaf knows its field, its path and its question.
+
+`resolve` turns the `Search` of a predicate into this tree. A leaf without a field of its own goes
+to the search's column; over all columns it becomes one leaf per field, any of which may match, so
+that booleans combine per row. A field that cannot hold what a leaf asks for drops out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from indextables.config import MAX_EXPANSIONS
+from indextables.errors import QueryError, SearchValueError, TooManyClausesError, UnknownFieldError
+from indextables.predicate import (
+    All,
+    Boolean,
+    Boost,
+    Exists,
+    FieldNode,
+    Phrase,
+    Range,
+    Search,
+    SearchNode,
+    Term,
+    TermSet,
+    Wildcard,
+)
+from indextables.predicate.names import escaped_field, resolve_field
+from indextables.predicate.search import walk
+from indextables.split.ip_address import parse_addresses
+from indextables.split.leaves import Path
+from indextables.split.mapping import FieldMapping, TableMapping
+from indextables.split.search.engine import balanced
+from indextables.split.search.typed import UTC, is_value
+
+
+@dataclass(frozen=True)
+class SearchContext:
+    """What a table means by a search: its schema and mapping, a time zone and limits."""
+
+    schema: pa.Schema
+    mapping: TableMapping
+    zone: ZoneInfo = UTC
+    max_expansions: int = MAX_EXPANSIONS.default
+
+
+def check_values(
+    field: FieldMapping, node: FieldNode, path: Path, kind: pa.DataType, *, query: str
+) -> None:
+    """Refuse a question with a text that is no value of the field's type."""
+    if isinstance(node, Exists) or (field.has_words and not path):
+        return
+    shown = ".".join([field.name, *path])
+    inner = None if field.kind == "ip" else type_at(kind, path)
+    if field.kind == "ip":
+        texts, form = _texts(node, patterns=True), "an address such as 10.0.0.1, 10.0.0.0/8 or ::1"
+    elif inner is None or pa.types.is_nested(inner) or _is_text(inner):
+        return
+    else:
+        texts, form = _texts(node), expected_form(inner)
+    if texts is None:
+        raise SearchValueError(shown, "a pattern or fuzzy term", expected=form, query=query)
+    for text in texts:
+        if not (parse_addresses(text) if inner is None else is_value(text, inner)):
+            raise SearchValueError(
+                shown, repr(text), expected=form, query=query, text=text, at=node.at
+            )
+
+
+def _texts(node: FieldNode, *, patterns: bool = False) -> list[str] | None:
+    """The values that a node names; None if it asks for words."""
+    match node:
+        case Term(text=text) | Phrase(text=text, prefix=False):
+            return [text]
+        case TermSet(values=values):
+            return list(values)
+        case Range(lower=lower, upper=upper):
+            return [bound for bound in (lower, upper) if bound is not None]
+        case Wildcard(parts=parts) if patterns:
+            return ["".join(p if isinstance(p, str) else p.value for p in parts)]
+        case _:
+            return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_null(kind)
+
+
+def expected_form(kind: pa.DataType) -> str:
+    """How values of a type are written in a search."""
+    if pa.types.is_boolean(kind):
+        return "true or false"
+    if pa.types.is_date(kind):
+        return "a date such as 2024-01-31"
+    if pa.types.is_timestamp(kind):
+        return (
+            "a time such as 2024-01-31T12:00:00Z, a date such as 2024-01-31, or seconds, "
+            "milliseconds or microseconds since 1970"
+        )
+    return "a number such as 42 or -2.5"
+
+
+def type_at(kind: pa.DataType, path: Path) -> pa.DataType | None:
+    """The type of the values at a path, if the schema tells."""
+    for name in path:
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        if pa.types.is_map(kind):
+            kind = kind.item_type
+        elif pa.types.is_struct(kind) and kind.get_field_index(name) >= 0:
+            kind = kind.field(name).type
+        else:
+            return None
+    while pa.types.is_list(kind):
+        kind = kind.value_type
+    return kind
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One question to one field, or to what lies at a path inside its column."""
+
+    field: FieldMapping
+    node: FieldNode
+    path: Path = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """All rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """As `Boolean`: all of `must`, none of `must_not`, any of `should` unless there is a `must`.
+
+    With neither `must` nor `should` it matches nothing.
+    """
+
+    must: tuple[Query, ...] = ()
+    should: tuple[Query, ...] = ()
+    must_not: tuple[Query, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Boosted:
+    """The same rows, the score multiplied."""
+
+    child: Query
+    factor: float
+
+
+Query: TypeAlias = Leaf | Every | Combined | Boosted
+NOTHING = Combined()
+
+MAX_CLAUSES = 32_768
+"""The most words that a query may ask for, counted once for each field that they are asked of."""
+LEAF_LEVELS = 16
+"""A bound for the levels of one leaf in Tantivy: a phrase may be a tree of thousands of words."""
+
+
+def resolve(search: Search, mapping: TableMapping, schema: pa.Schema) -> Query:
+    """Bind a search to the fields of a mapping; an unknown field or too many are an error."""
+    resolver = _Resolver(search, mapping, schema)
+    clauses = resolver.clauses()
+    if clauses > MAX_CLAUSES:
+        raise TooManyClausesError(
+            search.text, found=clauses, fields=len(resolver.targets), limit=MAX_CLAUSES
+        )
+    return resolver.bind(search.query)
+
+
+class _Resolver:
+    def __init__(self, search: Search, mapping: TableMapping, schema: pa.Schema) -> None:
+        self.search = search
+        self.mapping = mapping
+        self.schema = schema
+        if search.column is None:
+            self.targets: Sequence[tuple[FieldMapping, Path]] = [
+                (field, ()) for field in mapping.searchable
+            ]
+        else:
+            root, *path = search.column.path
+            self.targets = [(self._field(root, path), tuple(path))]
+
+    def clauses(self) -> int:
+        """How many words the query asks of how many fields, before any clause is made."""
+        return sum(
+            _word_count(node) * (len(self.targets) if node.field is None else 1)
+            for node in walk(self.search.query)
+            if not isinstance(node, (All, Boolean, Boost))
+        )
+
+    def bind(self, node: SearchNode) -> Query:
+        match node:
+            case All():
+                return Every()
+            case Boost(child=child, factor=factor):
+                return Boosted(self.bind(child), factor)
+            case Boolean(must=must, should=should, must_not=must_not):
+                if must_not and not must and not should:
+                    return Combined((Every(),), (), self._bind_all(must_not))
+                return Combined(
+                    self._bind_all(must), self._bind_all(should), self._bind_all(must_not)
+                )
+            case _ if node.field is None:
+                if self.search.column is not None:
+                    self._check(Leaf(self.targets[0][0], node, self.targets[0][1]))
+                return any_of([Leaf(field, node, path) for field, path in self.targets])
+            case _:
+                return self._check(Leaf(*self._named(node)))
+
+    def _bind_all(self, nodes: Sequence[SearchNode]) -> tuple[Query, ...]:
+        return tuple(self.bind(node) for node in nodes)
+
+    def _check(self, leaf: Leaf) -> Leaf:
+        kind = self.schema.field(leaf.field.name).type
+        check_values(leaf.field, leaf.node, leaf.path, kind, query=self.search.text)
+        return leaf
+
+    def _named(self, node: FieldNode) -> tuple[FieldMapping, FieldNode, Path]:
+        found = resolve_field(node.field or "", self.schema)
+        if found is None:
+            raise UnknownFieldError(
+                node.field or "", available=self.schema.names, query=self.search.text
+            )
+        name, path = found
+        return self._field(name, path), node, path
+
+    def _field(self, name: str, path: Sequence[str] = ()) -> FieldMapping:
+        field = self.mapping.by_name.get(name)
+        if field is None:
+            raise UnknownFieldError(name, available=self.schema.names, query=self.search.text)
+        if not field.indexed:
+            raise QueryError(
+                f"The field '{name}' is stored only and cannot be searched. Compare it with SQL "
+                "conditions, or take it out of spark.indextables.indexing.storeonlyfields."
+            )
+        if path and field.kind != "json":
+            raise UnknownFieldError(
+                escaped_field([name, *path]),
+                available=self.schema.names,
+                query=self.search.text,
+                reason=f"'{name}' is indexed as {field.kind} and has nothing inside; only json "
+                "fields and nested columns have paths",
+            )
+        return field
+
+
+def _word_count(node: FieldNode) -> int:
+    match node:
+        case TermSet(values=values):
+            return max(1, len(values))
+        case Term(text=text) | Phrase(text=text):
+            return max(1, len(text.split()))
+        case _:
+            return 1
+
+
+def levels(query: Query) -> int:
+    """How deeply Tantivy's query of a search is nested at most: what its stack must hold."""
+    match query:
+        case Leaf() | Every():
+            return LEAF_LEVELS
+        case Boosted(child=child):
+            return 1 + levels(child)
+        case Combined(must=must, should=should, must_not=must_not):
+            groups = [[levels(child) for child in part] for part in (must, should)]
+            sums = [sum_levels(part) for part in groups]
+            return 1 + max([LEAF_LEVELS, *sums, *map(levels, must_not)])
+
+
+def sum_levels(parts: Sequence[int]) -> int:
+    """The levels of a balanced sum."""
+    return balanced([(part, None) for part in parts], lambda *_: None)[0] if parts else 0
+
+
+def any_of(queries: Sequence[Query]) -> Query:
+    """The rows of any of several queries."""
+    return queries[0] if len(queries) == 1 else Combined(should=tuple(queries))
+
+
+def with_fields(query: Query, mapping: TableMapping) -> Query:
+    """The same query for the fields of another mapping; a column it lacks is null."""
+    match query:
+        case Leaf(field=field, node=node, path=path):
+            known = mapping.by_name.get(field.name)
+            return NOTHING if known is None else Leaf(known, node, path)
+        case Boosted(child=child, factor=factor):
+            return Boosted(with_fields(child, mapping), factor)
+        case Combined(must=must, should=should, must_not=must_not):
+            return Combined(
+                tuple(with_fields(child, mapping) for child in must),
+                tuple(with_fields(child, mapping) for child in should),
+                tuple(with_fields(child, mapping) for child in must_not),
+            )
+        case Every():
+            return query
+
+
+def leaves_of(query: Query) -> Iterator[Leaf]:
+    """Every leaf, from left to right."""
+    match query:
+        case Leaf():
+            yield query
+        case Combined(must=must, should=should, must_not=must_not):
+            for child in (*must, *should, *must_not):
+                yield from leaves_of(child)
+        case Boosted(child=child):
+            yield from leaves_of(child)
+        case _:
+            pass
+
+
+def columns_of(query: Query) -> tuple[str, ...]:
+    """The columns a query looks at, each once."""
+    return tuple(dict.fromkeys(leaf.field.name for leaf in leaves_of(query)))

@@ -1,0 +1,364 @@
+"""Writing a split: rows to Parquet and to Tantivy at once, in bounded memory.
+
+Rows are gathered into groups of about 8,000, small enough that a few scattered rows are cheap to
+fetch. Parquet encodes a group while Tantivy's own thread still indexes the rows before it; a third
+thread would only make the other two wait for each other. Both write temporary files. `close` puts
+the index behind the rows and hands over one finished file; until then, and whenever something
+fails, nothing exists but a temporary folder, which is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from indextables.config import WRITER_HEAP_SIZE, WRITER_TEMP_DIRECTORY, Config
+from indextables.errors import SplitError, SplitWriteError
+from indextables.schema import conform
+from indextables.split.format.container import (
+    INFO_KEY,
+    Segment,
+    SplitInfo,
+    Statistics,
+    close_seal,
+    write_file_section,
+    write_seal,
+)
+from indextables.split.format.lists import (
+    PATH_LIST,
+    VALUE_LIST,
+    WORD_LIST,
+    PathCollector,
+    ValueCollector,
+    word_lists,
+    write_terms,
+)
+from indextables.split.format.page_headers import FIRST_PAGE, record_text, walk_pages
+from indextables.split.mapping import TableMapping
+from indextables.split.write.indexer import AdoptedIndex, Indexer
+from indextables.split.write.statistics import StatisticsCollector
+from indextables.storage.scratch import new_folder, remove_folder
+
+ROW_GROUP_ROWS = 8_192
+ROW_GROUP_BYTES = 32 << 20
+PAGE_BYTES = 128 << 10
+"""A reader that looks for one row decodes the pages before it, and none behind it."""
+_MOSTLY_UNIQUE = 0.5
+_DELTAS = "DELTA_BINARY_PACKED"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSplit:
+    """A finished split in a temporary folder, and what the log says about it."""
+
+    path: Path
+    size: int
+    num_records: int
+    statistics: Statistics
+    footer_start: int
+    footer_end: int
+    uncompressed_size: int
+    mapping: TableMapping
+    partition_values: Mapping[str, str | None]
+
+    @property
+    def stats_json(self) -> str:
+        """The `stats` of the add action."""
+        return self.statistics.to_json(self.num_records)
+
+    def delete(self) -> None:
+        """Remove the temporary folder, once the file is stored elsewhere."""
+        remove_folder(self.path.parent)
+
+
+class SplitWriter:
+    """Writes one split. A context manager: leaving it by an exception removes every trace."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        mapping: TableMapping,
+        config: Config,
+        *,
+        partition_values: Mapping[str, str | None] | None = None,
+        adopted: AdoptedIndex | None = None,
+    ) -> None:
+        """Begin a split of rows with `schema`; partition columns are not stored in it.
+
+        `adopted` is an index of the rows that will be written first.
+        """
+        self._partition_values = dict(partition_values or {})
+        self._rows_adopted = adopted.rows if adopted else 0
+        self.schema = pa.schema([f for f in schema if f.name not in self._partition_values])
+        if not self.schema.names:
+            raise SplitError("A split needs a column that is no partition column.")
+        self._mapping = mapping.select(self.schema.names)
+        self._partition_kinds = {
+            name: str(mapping.by_name[name].kind)
+            for name in self._partition_values
+            if name in mapping.by_name
+        }
+        self._statistics = StatisticsCollector(schema, config, partition_by=self._partition_values)
+        self._values = ValueCollector(self._mapping, self.schema)
+        self._paths = PathCollector(self._mapping, self.schema)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._pending_bytes = 0
+        self._rows = self._uncompressed = 0
+        self._too_long: set[str] = set()
+        self._parent = config[WRITER_TEMP_DIRECTORY] or tempfile.gettempdir()
+        self._finished = False
+        with self._failures(), contextlib.ExitStack() as undo:
+            self._folder = new_folder("split", self._parent)
+            undo.callback(remove_folder, self._folder)
+            self._file = self._folder / f"split-{uuid.uuid4()}.split"
+            self._sink = pa.OSFile(str(self._file), "wb")
+            self._parquet: pq.ParquetWriter | None = None
+            index_folder = adopted.folder if adopted else self._folder / "index"
+            index_folder.mkdir(exist_ok=True)
+            self._indexer = Indexer(
+                self._mapping, index_folder, heap_size=config[WRITER_HEAP_SIZE], adopted=adopted
+            )
+            undo.pop_all()
+
+    def __enter__(self) -> SplitWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._finished:
+            self.abort()
+
+    @property
+    def rows(self) -> int:
+        """How many rows were written so far."""
+        return self._rows + self._pending_rows
+
+    @property
+    def bytes_written(self) -> int:
+        """How large the rows are in Parquet so far, for deciding when to begin another split."""
+        return self._sink.tell()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Any size of batch will do; memory holds one row group.
+
+        Partition columns are left out: their one value is in the log.
+        """
+        with self._failures():
+            kept = [n for n in batch.schema.names if n not in self._partition_values]
+            batch = conform(batch.select(kept), self.schema)
+            # A batch of huge rows is cut by its bytes, before it is cut by its rows.
+            step = max(1, min(ROW_GROUP_ROWS, _rows_for(batch, ROW_GROUP_BYTES)))
+            for start in range(0, batch.num_rows, step):
+                self._gather(batch.slice(start, step))
+
+    def _gather(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            piece = batch.slice(0, ROW_GROUP_ROWS - self._pending_rows)
+            batch = batch.slice(piece.num_rows)
+            self._pending.append(piece)
+            self._pending_rows += piece.num_rows
+            self._pending_bytes += piece.nbytes
+            if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
+                self._write_group()
+
+    def _write_group(self) -> None:
+        if not self._pending_rows:
+            return
+        group = pa.Table.from_batches(self._pending).combine_chunks()
+        (batch,) = group.to_batches()
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        first, self._rows = self._rows, self._rows + batch.num_rows
+        self._uncompressed += batch.nbytes
+        parquet = self._parquet = self._parquet or self._new_parquet(batch)
+        parquet.write_batch(batch)
+        self._statistics.add(batch)
+        self._too_long |= _columns_too_long(batch, self._mapping)
+        self._values.add(batch)
+        self._paths.add(batch)
+        if self._rows > self._rows_adopted:
+            self._indexer.add(batch.slice(max(0, self._rows_adopted - first)))
+
+    def _new_parquet(self, first: pa.RecordBatch | None) -> pq.ParquetWriter:
+        # The least and the greatest text of a row group are long, tell nothing, and every reader
+        # of the footer would have to load them.
+        ordered = [f.name for f in self._mapping.fields if f.kind not in ("text", "json", "bytes")]
+        unique = set() if first is None else _columns_of_unique_values(first)
+        # Numbers that are all different are often numbers that rise: only differences are kept.
+        # A dot could be meant for the field of a struct, which is something else.
+        encodings = {
+            f.name: _DELTAS
+            for f in self.schema
+            if f.name in unique and _is_whole(f.type) and "." not in f.name
+        }
+        repeated: Any = [
+            path
+            for f in self.schema
+            if f.name not in unique
+            for path in _leaf_paths(f.type, f.name)
+        ]
+        return pq.ParquetWriter(
+            self._sink,
+            self.schema,
+            compression="zstd",
+            use_dictionary=repeated or False,
+            column_encoding=encodings or None,
+            data_page_size=PAGE_BYTES,
+            write_statistics=ordered or False,
+            write_page_index=True,
+            write_page_checksum=True,
+            store_schema=True,
+            # As Spark does: its reader takes whole numbers twice as fast as bytes.
+            store_decimal_as_integer=True,
+        )
+
+    def close(self) -> WrittenSplit:
+        """Finish the file. The caller stores it and then calls `delete` on the result."""
+        with self._failures():
+            self._write_group()
+            parquet = self._parquet = self._parquet or self._new_parquet(None)
+            index = self._indexer.finish()
+            statistics = self._statistics.finish()
+            if self._rows < self._rows_adopted:
+                raise SplitError(f"{self._rows_adopted} rows are indexed, {self._rows} written.")
+            page_headers = self._page_headers()
+            sections = [write_file_section(self._sink, f, kind="index") for f in index.files]
+            counts: dict[str, int] = {}
+            for name, terms in word_lists(self._mapping, index):
+                counts[name] = len(terms)
+                sections.append(write_terms(self._sink, terms, kind=WORD_LIST, name=name))
+            for name, values in self._values.lists():
+                sections.append(write_terms(self._sink, values, kind=VALUE_LIST, name=name))
+            for name, paths in self._paths.lists():
+                sections.append(write_terms(self._sink, paths, kind=PATH_LIST, name=name))
+            info = SplitInfo(
+                rows=self._rows,
+                mapping=self._mapping,
+                sections=tuple(sections),
+                segments=tuple(Segment(name) for name in index.segments),
+                partition_values=self._partition_values,
+                statistics=statistics,
+                uncompressed_size=self._uncompressed,
+                term_counts=counts,
+                too_long=tuple(sorted(self._too_long)),
+                row_tags=index.row_tags,
+                partition_kinds=self._partition_kinds,
+                page_headers=page_headers,
+            )
+            parquet.add_key_value_metadata({INFO_KEY.decode(): info.to_json().decode()})
+            seal = write_seal(self._sink)
+            parquet.close()
+            self._sink.close()
+            close_seal(self._file, seal)
+            remove_folder(self._folder / "index")
+            size = self._file.stat().st_size
+        self._finished = True
+        return WrittenSplit(
+            path=self._file,
+            size=size,
+            num_records=self._rows,
+            statistics=statistics,
+            footer_start=seal,
+            footer_end=size,
+            uncompressed_size=self._uncompressed,
+            mapping=self._mapping,
+            partition_values=self._partition_values,
+        )
+
+    def _page_headers(self) -> str:
+        """The record of the pages written: so far the file has nothing else."""
+        with self._file.open("rb", buffering=0) as file:
+            pages = walk_pages(
+                lambda at, length: os.pread(file.fileno(), length, at),
+                FIRST_PAGE,
+                self._sink.tell(),
+            )
+            return record_text(pages)
+
+    def abort(self) -> None:
+        """Give up: stop the index and remove the temporary folder."""
+        self._finished = True
+        # Whatever these say, the files they complain about are about to go.
+        for part in (self._parquet, self._sink):
+            if part is not None:
+                with contextlib.suppress(Exception):
+                    part.close()
+        with contextlib.suppress(Exception):
+            self._indexer.abort()
+        remove_folder(self._folder)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn what disks and Tantivy say into one error."""
+        if self._finished:
+            raise SplitError("This split is finished; begin another one.")
+        try:
+            yield
+        except SplitError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, ValueError) and not isinstance(error, OSError):
+                raise
+            raise SplitWriteError(str(self._parent), str(error)) from error
+
+
+def _rows_for(batch: pa.RecordBatch, size: int) -> int:
+    return batch.num_rows * size // max(1, batch.nbytes)
+
+
+def _columns_of_unique_values(batch: pa.RecordBatch) -> set[str]:
+    """Columns whose dictionary would hold every value: it costs time and saves nothing."""
+    found = set()
+    for name in batch.schema.names:
+        column: Any = batch.column(name)
+        if not pa.types.is_nested(column.type) and not pa.types.is_boolean(column.type):
+            distinct: Any = pc.count_distinct(column)
+            if distinct.as_py() > _MOSTLY_UNIQUE * batch.num_rows:
+                found.add(name)
+    return found
+
+
+def _is_whole(kind: Any) -> bool:
+    """Whether Parquet stores the column as whole numbers."""
+    types = pa.types
+    return types.is_integer(kind) or types.is_timestamp(kind) or types.is_date(kind)
+
+
+def _leaf_paths(kind: Any, path: str) -> Iterator[str]:
+    """The names that Parquet gives to the leaves of a column."""
+    if pa.types.is_struct(kind):
+        for field in kind.fields:
+            yield from _leaf_paths(field.type, f"{path}.{field.name}")
+    elif pa.types.is_list(kind):
+        yield from _leaf_paths(kind.value_type, f"{path}.list.element")
+    elif pa.types.is_map(kind):
+        yield from _leaf_paths(kind.key_type, f"{path}.key_value.key")
+        yield from _leaf_paths(kind.item_type, f"{path}.key_value.value")
+    else:
+        yield path
+
+
+def _columns_too_long(batch: pa.RecordBatch, mapping: TableMapping) -> set[str]:
+    """Columns with a whole string that the index drops, so that a search for it finds nothing."""
+    found = set()
+    for field in mapping.indexed:
+        column: Any = batch.column(field.name)
+        if field.tokenizer == "raw" and pa.types.is_string(column.type):
+            longest: Any = pc.max(pc.binary_length(column))
+            if (longest.as_py() or 0) > field.token_length:
+                found.add(field.name)
+    return found
