@@ -38,8 +38,8 @@ from indextables.ariadne.store.place import (
 from indextables.errors import AriadneArgumentError, SourceFileMissingError
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.literals import quoted_name
-from indextables.spark.bridge.catalog import ALL_ROWS, Definition
-from indextables.spark.bridge.scan import ListedFile
+from indextables.spark.bridge.catalog import file_catalog
+from indextables.spark.bridge.scan import native
 from indextables.spark.bridge.sessions import bridge_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class IndexSource:
         """How many files there are."""
         return len(self.view.lookup.data.filenames)
 
-    def files(self, predicate: Predicate) -> list[ListedFile]:
+    def files(self, predicate: Predicate) -> list[native.ListedFile]:
         """The files that may hold matching rows, as they are now."""
         lookup = self.view.lookup
         located = lookup.everything() if predicate == TRUE else lookup.where(predicate)
@@ -122,7 +122,7 @@ class IndexSource:
         if gone:
             raise SourceFileMissingError(self.view.place.name, gone)
         return [
-            ListedFile(_hadoop(name), meta.size, meta.modified_ms)
+            native.ListedFile(_hadoop(name), meta.size, meta.modified_ms)
             for name, meta in metas.items()
             if meta is not None
         ]
@@ -141,7 +141,7 @@ class IndexSources:
         """The names of the indexes."""
         return index_names(Context.current())
 
-    def find(self, name: str, *, catalog: str) -> Definition | None:
+    def find(self, name: str, *, catalog: str) -> file_catalog.Definition | None:
         """The table of an index, and the query that selects its newest rows if it needs one."""
         place = IndexPlace(Context.current(), check_name(name))
         if not place.exists():
@@ -154,9 +154,9 @@ class IndexSources:
         source = IndexSource(view)
         temporal = [d for d in view.metadata.declarations if isinstance(d, Temporal)]
         if not temporal:
-            return Definition(source)
-        table = f"{catalog}.{ALL_ROWS}.{quoted_name(name)}"
-        return Definition(source, newest_sql(source.schema, temporal, table))
+            return file_catalog.Definition(source)
+        table = f"{catalog}.{file_catalog.ALL_ROWS}.{quoted_name(name)}"
+        return file_catalog.Definition(source, newest_sql(source.schema, temporal, table))
 
 
 def sources(_spark: SparkSession) -> IndexSources:

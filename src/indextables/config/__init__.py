@@ -13,11 +13,7 @@ registry is an error, because accepting it would promise an effect. `docs/config
 generated from here.
 
 To add a key, write it into the module of its concern, and a test of its effect. Nothing else has
-to name it: what those modules define is imported here, and `registry` finds it there.
-
-All keys by their lower-case name, in the order of `docs/configuration.md`.
-
-Configuration as it is given: which names are ours, and values in layers.
+to name it: what those modules define is imported here and found by its type.
 """
 
 from __future__ import annotations
@@ -27,9 +23,6 @@ from collections.abc import Iterator, Mapping
 from typing import TypeVar, overload
 
 from indextables.config import log, spark, splits
-from indextables.config import log as maintenance
-from indextables.config import spark as ariadne
-from indextables.config import splits as xref
 from indextables.config.key import ARIADNE_PREFIX as ARIADNE_PREFIX
 from indextables.config.key import OLD_PREFIX as OLD_PREFIX
 from indextables.config.key import PREFIX as PREFIX
@@ -44,11 +37,7 @@ from indextables.config.splits import *  # noqa: F403
 from indextables.errors import UnknownKeyError
 
 # The page shows the sections in this order, and keys as they stand in their module.
-_CONSTANTS = [
-    constant
-    for module in (log, splits, spark, xref, ariadne, maintenance)
-    for constant in vars(module).values()
-]
+_CONSTANTS = [constant for module in (log, splits, spark) for constant in vars(module).values()]
 
 KEYS: dict[str, Key[object]] = {c.name.lower(): c for c in _CONSTANTS if isinstance(c, Key)}
 FAMILIES: dict[str, KeyFamily] = {c.name.lower(): c for c in _CONSTANTS if isinstance(c, KeyFamily)}

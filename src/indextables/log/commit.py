@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from indextables import config as keys
+from indextables.backoff import pause_s
 from indextables.config import Config
 from indextables.errors import (
     CommitError,
@@ -352,7 +353,9 @@ class Committer:
         return info is not None and info.txn_id == transaction_id
 
     def _pause_s(self, attempt: int, config: Config) -> float:
-        base = config[keys.TRANSACTION_RETRY_BASE_DELAY]
-        longest = config[keys.TRANSACTION_RETRY_MAX_DELAY]
-        pause = min(longest, base * 2.0 ** min(attempt - 1, 32)) / 1000
-        return pause * self.jitter(0.75, 1.25)
+        return pause_s(
+            attempt,
+            base_s=config[keys.TRANSACTION_RETRY_BASE_DELAY] / 1000,
+            longest_s=config[keys.TRANSACTION_RETRY_MAX_DELAY] / 1000,
+            jitter=self.jitter,
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -18,7 +18,9 @@ from indextables.errors import EmbeddedQueryError, SearchCallError
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
-from indextables.table import Table
+
+if TYPE_CHECKING:
+    from indextables.table import Table
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 

@@ -1,6 +1,6 @@
 """Splits: Parquet files with a Tantivy index inside.
 
-`mapping` says how columns are indexed, `writer` makes a split, `container` knows its layout,
-`search` opens one and finds rows, `flat` finds the same rows without an index. Import from the
-modules: each loads only what it needs.
+`mapping` says how columns are indexed, `write` makes a split, `format` has its layout, `search`
+turns a search into the numbers of rows, with an index or without one. `open_split` searches one
+split, `scoring` ranks the rows of many, `merge` makes one split of several.
 """

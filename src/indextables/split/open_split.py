@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import tantivy
+from cachetools import LRUCache
 
 from indextables.config import MAX_OPEN_SPLITS, Config
 from indextables.errors import DamagedIndexError
@@ -57,9 +57,7 @@ class FooterCache:
     """The footers that were used last. Safe between threads."""
 
     def __init__(self, *, max_bytes: int = _MAX_BYTES) -> None:
-        self.max_bytes = max_bytes
-        self._kept: OrderedDict[Hashable, Footer] = OrderedDict()
-        self._bytes = 0
+        self._kept: LRUCache[Hashable, Footer] = LRUCache(max_bytes, lambda footer: footer.size)
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, read: Callable[[], Footer]) -> Footer:
@@ -67,23 +65,17 @@ class FooterCache:
         with self._lock:
             found = self._kept.get(key)
             if found is not None:
-                self._kept.move_to_end(key)
                 return found
         # Two threads may read the same footer; the first one kept stays.
         footer = read()
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = footer
-                self._bytes += footer.size
-            while self._bytes > self.max_bytes:
-                self._bytes -= self._kept.popitem(last=False)[1].size
+        with self._lock, contextlib.suppress(ValueError):  # larger than all that may be kept
+            self._kept.setdefault(key, footer)
         return footer
 
     def clear(self) -> None:
         """Forget all of them."""
         with self._lock:
             self._kept.clear()
-            self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -148,9 +140,8 @@ class IndexPool:
 
     def __init__(self, cache: DiskCache, *, max_open: int = MAX_OPEN_SPLITS.default) -> None:
         self.cache = cache
-        self.max_open = max_open
         self.footers = FooterCache()
-        self._open: OrderedDict[Hashable, OpenIndex] = OrderedDict()
+        self._open: LRUCache[Hashable, OpenIndex] = LRUCache(max_open)
         self._lock = threading.Lock()
         self._generation = cache.generation
 
@@ -188,7 +179,6 @@ class IndexPool:
         with self._lock:
             found = self._open.get(key)
             if found is not None:
-                self._open.move_to_end(key)
                 return found
         # Two threads may open the same index; one of the two is then dropped.
         opened = open_()
@@ -196,8 +186,6 @@ class IndexPool:
             self._generation = self.cache.generation  # the first copy began it
         with self._lock:
             self._open[key] = opened
-            while len(self._open) > self.max_open:
-                self._open.popitem(last=False)
         return opened
 
     def clear(self) -> int:

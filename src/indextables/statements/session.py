@@ -15,7 +15,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -23,7 +23,9 @@ from indextables.config import Config
 from indextables.runner import Runner
 from indextables.statements.forms import Target
 from indextables.storage import Store, open_store
-from indextables.table import Table
+
+if TYPE_CHECKING:
+    from indextables.table import Table
 
 
 def columns(**types: pa.DataType) -> pa.Schema:
@@ -78,7 +80,7 @@ def answer(executor_id: str, function: Callable[[], T]) -> Answer[T]:
         return Answer(executor_id, host, error=str(error) or type(error).__name__)
 
 
-Resolver = Callable[[Target], Table]
+Resolver = Callable[[Target], "Table"]
 
 
 @dataclass(frozen=True)

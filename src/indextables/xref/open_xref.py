@@ -16,13 +16,13 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 import tantivy
+from cachetools import LRUCache, TTLCache
 
 from indextables.errors import DamagedIndexError, SplitFileError, StorageError, UnusableXRefError
 from indextables.split.format import (
@@ -346,18 +346,16 @@ class XRefPool:
     """The XRefs that were used last. Safe between threads."""
 
     def __init__(self, *, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self._open: OrderedDict[Key, OpenXRef] = OrderedDict()
-        self._bytes = 0
+        # One that is larger than the limit is kept alone.
+        self._open: LRUCache[Key, OpenXRef] = LRUCache(
+            max_bytes, lambda xref: min(xref.size, max_bytes)
+        )
         self._lock = threading.Lock()
 
     def known(self, store: Store, path: str) -> OpenXRef | None:
         """An XRef that is open already."""
         with self._lock:
-            found = self._open.get((store.identity, path))
-            if found is not None:
-                self._open.move_to_end((store.identity, path))
-            return found
+            return self._open.get((store.identity, path))
 
     def get(
         self, store: Store, path: str, *, size: int, footer_start: int | None = None
@@ -369,29 +367,17 @@ class XRefPool:
         # Two threads may open the same one; the first one kept stays.
         opened = OpenXRef.open(store, path, size=size, footer_start=footer_start)
         with self._lock:
-            kept = self._open.setdefault((store.identity, path), opened)
-            if kept is opened:
-                self._bytes += opened.size
-            while self._bytes > self.max_bytes and len(self._open) > 1:
-                self._bytes -= self._open.popitem(last=False)[1].size
-        return kept
+            return self._open.setdefault((store.identity, path), opened)
 
     def clear(self) -> int:
         """Close all; gives their number. Whoever is asking one keeps it."""
         with self._lock:
             count = len(self._open)
             self._open.clear()
-            self._bytes = 0
         return count
 
     def __len__(self) -> int:
         return len(self._open)
-
-
-@dataclass(frozen=True, slots=True)
-class _Note:
-    reason: str
-    until: float
 
 
 class Memory:
@@ -400,34 +386,23 @@ class Memory:
     def __init__(
         self, *, seconds: float = FORGET_AFTER, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._notes: OrderedDict[Hashable, _Note] = OrderedDict()
+        self._reasons: TTLCache[Hashable, str] = TTLCache(_MOST_REMEMBERED, seconds, clock)
         self._lock = threading.Lock()
 
     def note(self, key: Hashable, reason: str) -> None:
         """Remember for a while."""
         with self._lock:
-            self._notes[key] = _Note(reason, self._clock() + self._seconds)
-            self._notes.move_to_end(key)
-            while len(self._notes) > _MOST_REMEMBERED:
-                self._notes.popitem(last=False)
+            self._reasons[key] = reason
 
     def recall(self, key: Hashable) -> str | None:
         """Why something was useless, if that is not long ago."""
         with self._lock:
-            found = self._notes.get(key)
-            if found is None:
-                return None
-            if found.until <= self._clock():
-                del self._notes[key]
-                return None
-            return found.reason
+            return self._reasons.get(key)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._notes.clear()
+            self._reasons.clear()
 
 
 _pools: dict[int, XRefPool] = {}

@@ -11,7 +11,6 @@ loses the race does it again on what won, so no declaration is ever overwritten 
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from indextables.ariadne.model.declarations import (
     Temporal,
     Text,
 )
+from indextables.backoff import pause_s
 from indextables.errors import (
     ConcurrentUpdateError,
     MetadataMissingOrCorruptError,
@@ -220,7 +220,7 @@ class MetadataFile:
 
         `how` may refuse with an error; nothing is written then, nor if it changes nothing.
         """
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(1, _ATTEMPTS + 1):
             stored, etag = self._load()
             changed = how(stored)
             if changed == stored:
@@ -228,7 +228,7 @@ class MetadataFile:
             try:
                 self._store.put_if_match(FILE, metadata_json(changed), etag)
             except ObjectExistsError:
-                time.sleep(random.uniform(0, min(0.01 * 2**attempt, 1)))
+                time.sleep(pause_s(attempt, base_s=0.01, longest_s=1, spread=(0, 1)))
                 continue
             return changed
         raise ConcurrentUpdateError(self.path, attempts=_ATTEMPTS)

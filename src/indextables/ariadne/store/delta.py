@@ -6,7 +6,6 @@ folder that is not a Delta table is left alone, whatever is in it.
 
 from __future__ import annotations
 
-import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.backoff import pause_s
 from indextables.errors import ConcurrentUpdateError, StorageError
 from indextables.storage.options import scrub
 
@@ -227,7 +227,7 @@ class DeltaPlace:
     def _retried(self, attempt: Callable[[], T]) -> T:
         from deltalake.exceptions import DeltaError
 
-        for number in range(_ATTEMPTS):
+        for number in range(1, _ATTEMPTS + 1):
             try:
                 return attempt()
             except _LostError:
@@ -237,7 +237,7 @@ class DeltaPlace:
             except (DeltaError, OSError) as error:
                 if not _is_lost(error):
                     raise _failed(self, error) from None
-            time.sleep(random.uniform(0, min(0.02 * 2**number, 2)))
+            time.sleep(pause_s(number, base_s=0.02, longest_s=2, spread=(0, 1)))
         raise ConcurrentUpdateError(self.uri, attempts=_ATTEMPTS)
 
 

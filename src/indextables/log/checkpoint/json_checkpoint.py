@@ -11,7 +11,7 @@ One file is newline-delimited actions, usually gzip, as a version file is. With 
 `spark.indextables.checkpoint.actionsPerPart` there are several such files, and the checkpoint's
 own file is a manifest: an id, the names of the parts, the number of actions, checksums. The parts
 are written first, so whoever finds the manifest finds them. One object with an array of `add`
-bodies, as the oldest writers left it, is read as well. Writing is `json_checkpoint_writer`.
+bodies, as the oldest writers left it, is read as well.
 
 Writing JSON checkpoints, line by line: never more in memory than their compressed bytes.
 """

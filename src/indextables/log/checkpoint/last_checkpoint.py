@@ -10,7 +10,6 @@ never goes backwards: a writer that was slow must not send every reader back to 
 
 from __future__ import annotations
 
-import random
 import time
 import zlib
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import Any, Literal
 import orjson
 
 from indextables import config as keys
+from indextables.backoff import pause_s
 from indextables.config import Config
 from indextables.errors import (
     ObjectExistsError,
@@ -48,9 +48,9 @@ def with_retries(
         except StorageError:
             if attempt == attempts:
                 raise
-        base = config[keys.STATE_RETRY_BASE_DELAY] * 2 ** min(attempt - 1, 32)
-        pause_ms = min(config[keys.STATE_RETRY_MAX_DELAY], base)
-        sleep(pause_ms / 1000 * random.uniform(0.75, 1.25))
+        base_s = config[keys.STATE_RETRY_BASE_DELAY] / 1000
+        longest_s = config[keys.STATE_RETRY_MAX_DELAY] / 1000
+        sleep(pause_s(attempt, base_s=base_s, longest_s=longest_s))
     return None
 
 

@@ -17,13 +17,13 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME, SourceOptions
-from indextables.spark.bridge.catalog import file_catalog, session_catalog
+from indextables.spark.bridge.catalog import session_catalog
 from indextables.spark.bridge.catalog.catalog import Catalog
-from indextables.spark.bridge.catalog.file_catalog import FileSources
+from indextables.spark.bridge.catalog.file_catalog import FileSources, file_catalog
 from indextables.spark.bridge.catalog.table import BridgedTable
 from indextables.spark.bridge.frames import has_generator
-from indextables.spark.bridge.jvm import kept
 from indextables.spark.bridge.jvm.handles import JavaObject, Jvm
+from indextables.spark.bridge.jvm.kept import kept
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.write import PlannedWrite
 from indextables.spark.data_source import snapshot_of

@@ -2,7 +2,7 @@
 
 Term lists: the sorted words of each field of words, kept beside the index of a split.
 
-Together with the value lists (`value_lists`) they are all that a cross-reference index is built
+Together with the value lists they are all that a cross-reference index is built
 from. They are small, lie together and can be read with one request. A list is complete or it is
 not there.
 
@@ -16,7 +16,7 @@ cross-reference keep more splits than it has to.
 
 Value lists: the different values of the columns that are compared whole, beside the index.
 
-Together with the word lists (`term_lists`) they are all that a cross-reference index is built from.
+Together with the word lists they are all that a cross-reference index is built from.
 A value is one text, the same for equal values whatever the width of their type: `value_texts` makes
 it for lists and for questions alike.
 

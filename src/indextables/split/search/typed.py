@@ -4,7 +4,7 @@ A word of a query is text; for a typed column it is an interval of values, becau
 whole day of a timestamp. Whole numbers, decimals (by their unscaled value), booleans, dates (days)
 and timestamps (microseconds) are integers, and every question about them is one closed interval.
 Floats keep their open ends. Text that is no value of the type matches nothing; where it is asked of
-that field only, `query_values` refuses it.
+that field only, `query` refuses it.
 
 Which questions the words of a JSON column answer.
 

@@ -37,8 +37,8 @@ from indextables.spark.bridge.catalog.table_info import (
     snapshot_for,
     table_info,
 )
-from indextables.spark.bridge.jvm import kept
 from indextables.spark.bridge.jvm.handles import V2, JavaObject, implements
+from indextables.spark.bridge.jvm.kept import kept
 from indextables.spark.bridge.sessions import session_settings
 from indextables.statements.time_travel import ROOT
 from indextables.storage import Store, open_store

@@ -33,7 +33,6 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field
 from indextables.predicate.search import over_fields
 from indextables.schema import HIDDEN
-from indextables.spark.bridge.jvm import kept
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,
@@ -41,6 +40,7 @@ from indextables.spark.bridge.jvm.handles import (
     Jvm,
     implements,
 )
+from indextables.spark.bridge.jvm.kept import kept
 from indextables.spark.bridge.scan.aggregates import (
     aggregate_schema,
     averages_too_much,
