@@ -268,7 +268,10 @@ def test_maps_of_every_kind_are_exported(cli, kind, value, shown):
     assert json.loads(cli.ok("export", "t", "-", "--format", "jsonl")) == {"m": shown}
     [row] = csv.DictReader(cli.ok("export", "t", "-", "--format", "csv").splitlines())
     assert json.loads(row["m"]) == shown
-    assert cli.rows("sql", "SELECT m FROM t") == [{"m": shown}]
+    if len(value) > 1:
+        assert "the same key twice" in cli.error("sql", "SELECT m FROM t")
+    else:
+        assert cli.rows("sql", "SELECT m FROM t") == [{"m": shown}]
 
 
 def test_times_without_a_date_and_far_dates_are_imported(cli):

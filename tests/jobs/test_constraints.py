@@ -93,7 +93,7 @@ def test_rows_that_were_not_checked_conflict(table):
 
 def test_other_writers_are_kept_away(table, monkeypatch):
     constrain(table, "n > 0")
-    assert CHECK_CONSTRAINTS in table.snapshot().protocol.writer_features
+    assert CHECK_CONSTRAINTS in table.refresh().snapshot().protocol.writer_features
     monkeypatch.setattr("indextables.log.protocol.WRITER_FEATURES", frozenset({"avroState"}))
     assert table.count() == 2
     with pytest.raises(UnsupportedFeatureError):

@@ -102,6 +102,11 @@ def _explained(error: Exception, failures: list[IndexTablesError]) -> IndexTable
     if isinstance(error, IndexTablesError):
         return error
     reason = " ".join(str(error).split("LINE 1:")[0].split())
+    if "map contains duplicate key" in reason:
+        return EmbeddedQueryError(
+            "A map in a column has the same key twice, which this engine cannot hold. Leave the "
+            "column out, or read the rows with `scan` or `indextables export`."
+        )
     return EmbeddedQueryError(f"The query engine says: {reason}")
 
 
