@@ -74,7 +74,7 @@ def documents(found: Iterable[tuple[str, str, str, str]]) -> pa.Table:
 
 
 def write_files(rows: pa.Table, folder: Path) -> list[str]:
-    """The rows as plain Parquet files, a few packages each, as somebody else might keep them."""
+    """The rows as plain Parquet files, a few packages each, as external files."""
     folder.mkdir(parents=True)
     packages = rows["package"].unique().to_pylist()
     names = []

@@ -250,7 +250,7 @@ def _packed(cover: Cover, xrefs: Iterable[int], max_splits: int) -> list[_Run]:
 
 
 def _filled(run: _Run, rows: list[int], max_splits: int) -> list[int]:
-    """Give a run as many rows to read as fit; gives the others."""
+    """Give a run as many rows to read as fit; returns the others."""
     room = max(0, max_splits - run.size)
     run.read += rows[:room]
     return rows[room:]

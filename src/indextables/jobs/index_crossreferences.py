@@ -101,7 +101,7 @@ def index_crossreferences(
 
 
 def drop_crossreferences(log: TransactionLog) -> int:
-    """Remove all XRefs of a table; gives how many. The files stay until purge."""
+    """Remove all XRefs of a table; returns how many. The files stay until purge."""
     removed: list[Action] = []
 
     def plan(newest: Snapshot) -> list[Action]:

@@ -1,6 +1,6 @@
 """Merging small splits into large ones: plan, merge groups in parallel, commit each on its own.
 
-A group reads splits that stay as they are, so the only conflict is that somebody else removed one
+A group reads splits that stay as they are, so the only conflict is that another writer removed one
 of them meanwhile. Such a group is dropped, and so is its new split. A failure costs one group. A
 source that cannot be read is recorded and left alone for a while; it stays in the table.
 
@@ -112,7 +112,7 @@ class Merged:
     bytes_removed: int = 0
     bytes_added: int = 0
     conflicts: tuple[str, ...] = ()
-    """Groups that were dropped because somebody else changed their splits meanwhile."""
+    """Groups that were dropped because another writer changed their splits meanwhile."""
     failures: tuple[str, ...] = ()
     """Why other groups were not merged."""
     skipped: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Opening the indexes of splits before somebody searches them.
+"""Opening the indexes of splits before the first search.
 
 What it fetches is the index of each split, into the disk cache of the host and the memory of the
 process. Rows are read where they are needed. An index serves all its fields, so naming fields only

@@ -1,4 +1,4 @@
-"""A progress bar for long work, when somebody sits at a terminal."""
+"""A progress bar for long work, shown in a terminal."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def _live(snapshot: Snapshot) -> set[str]:
 
 
 def _delete(log: TransactionLog, orphans: Sequence[ObjectMeta]) -> list[ObjectMeta]:
-    """Delete what is still an orphan; gives what was deleted."""
+    """Delete what is still an orphan; returns what was deleted."""
     deleted: list[ObjectMeta] = []
     seen, live = -1, set[str]()
     with progress("Deleting splits", len(orphans)) as advance:

@@ -320,7 +320,7 @@ def _wrong_xref(store: Store, xref: AddXRef) -> Iterator[str]:
 
 
 def _check_files(log: TransactionLog, snapshot: Snapshot) -> tuple[Check, set[str]]:
-    """Every file that the log names is there, as large as it says; gives those that are."""
+    """Every file that the log names is there, as large as it says; returns those that are."""
     sizes = {meta.path: meta.size for meta in log.store.list() if meta.path.endswith(".split")}
     entries = snapshot.entries.select(["path", "size"])
     named: Sequence[tuple[str, int]] = [(row["path"], row["size"]) for row in entries.to_pylist()]

@@ -141,7 +141,7 @@ class SplitSink:
         )
 
     def finish(self) -> list[Add]:
-        """Store what is still open; gives an add action for every split."""
+        """Store what is still open; returns an add action for every split."""
         for key in list(self._open):
             self._finish(key)
         return self._adds
@@ -157,7 +157,7 @@ class SplitSink:
 def store_split(
     store: Store, written: WrittenSplit, partition_columns: Sequence[str], *, data_change: bool
 ) -> Add:
-    """Store a split in the folder of its partition; gives its log entry."""
+    """Store a split in the folder of its partition; returns its log entry."""
     values = {k: v for k, v in written.partition_values.items() if v is not None}
     folder = partition_folder(values, partition_columns)
     path = "/".join(filter(None, (folder, SPLITS_FOLDER, written.path.name)))

@@ -128,7 +128,7 @@ class Target:
     metadata: Metadata | None
     shown: pa.Schema
     constraints: tuple[CheckConstraint, ...] = ()
-    """What rows have to meet, unless somebody checked them before."""
+    """What rows have to meet, unless they were checked before."""
 
     @classmethod
     def unchanged(cls, view: TableView) -> Target:

@@ -138,7 +138,7 @@ def _checkpoints(listing: LogListing, *, now_ms: int, config: Config) -> list[_C
     newest_states = sorted(listing.states)[-config[keys.STATE_RETENTION_VERSIONS] :]
     found = [(CheckpointRef(v, "json"), m) for v, m in listing.checkpoints.items()]
     found += [(CheckpointRef(v, "avro"), m) for v, m in listing.states.items()]
-    # Of two formats of one version the later one counts as the newer: somebody asked for it.
+    # Of two formats of one version the later one counts as the newer: it was asked for.
     found.sort(key=lambda item: (item[0].version, item[1].modified_ms, item[0].kind == "avro"))
     checkpoints: list[_Checkpoint] = []
     superseded: int | None = None
@@ -248,7 +248,7 @@ def plan_log_cleanup(
 ) -> CleanupPlan:
     """What a clean-up would delete now. Nothing is changed.
 
-    `objects` are those of the whole log, if somebody listed them already.
+    `objects` are those of the whole log, if they are listed already.
     """
     runner = LocalRunner(config[keys.STATE_READ_PARALLELISM])
 
@@ -338,7 +338,7 @@ def _is_manifest(path: str) -> bool:
 def apply_cleanup(
     store: Store, plan: CleanupPlan, *, failure_policy: str, config: Config | None = None
 ) -> int:
-    """Delete what the plan says; gives the number of files deleted.
+    """Delete what the plan says; returns the number of files deleted.
 
     States go before manifests: a manifest that is still named must be there. With the policy
     `continue` a file that cannot be deleted is logged and stays; with `fail` the error is raised.

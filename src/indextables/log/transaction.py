@@ -1,6 +1,6 @@
 """A transaction: what it wants to commit, and which others it conflicts with.
 
-What somebody wants to commit: an operation, its actions, and what it read to decide on them.
+What a writer wants to commit: an operation, its actions, and what it read to decide on them.
 
 Who may commit after whom: the conflict matrix, as data, and its evaluation.
 

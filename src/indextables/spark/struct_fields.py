@@ -24,7 +24,7 @@ def place_of(name: tuple[str, ...], schema: pa.Schema) -> Place:
     kind: Any = pa.struct(list(schema))
     for part in name:
         if not pa.types.is_struct(kind):
-            raise ExpressionError(".".join(name), f"'{'.'.join(found)}' is no struct with fields")
+            raise ExpressionError(".".join(name), f"'{'.'.join(found)}' is not a struct")
         fields = [kind.field(number) for number in range(kind.num_fields)]
         same = [f for f in fields if f.name.lower() == part.lower()]
         if not same:

@@ -10,7 +10,7 @@
 - `<name:kind>` takes a value. Kinds are the functions of `_KINDS`; without one, the name is it.
 - `_CLAUSES` are kinds that take SQL text, up to a keyword that follows in the form.
 - After `!` the statement is certainly ours, and what does not fit is an error. Before it, what
-  does not fit is somebody else's statement.
+  does not fit is another product's statement.
 
 The assignments of UPDATE … SET as text, for an engine that computes them.
 """

@@ -199,7 +199,7 @@ class DescribeComponentSizes(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Prewarm(Statement):
-    """Open the indexes of a table's splits before somebody searches them."""
+    """Open the indexes of a table's splits before the first search."""
 
     FORMS = (
         "PREWARM INDEXTABLES ! CACHE <table> [ON FIELDS <fields:names>] [WHERE <where:condition>]",

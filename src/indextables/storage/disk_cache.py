@@ -115,7 +115,7 @@ def checksum_like(file: BinaryIO, checksum: str) -> str:
 
 _ATTEMPTS = 5
 _UNSEEN_SHARE = 0.01
-"""The folder may grow over its limit by this share before somebody looks."""
+"""The folder may grow over its limit by this share before it is swept."""
 _SAME_USE_S = 10.0
 """A copy that was used so lately need not be marked as used again."""
 _UNUSABLE = {
@@ -236,7 +236,7 @@ class DiskCache:
         return DiskUsage(len(sizes), sum(sizes))
 
     def flush(self) -> DiskUsage:
-        """Forget all copies, for every process that uses the folder; gives what was there."""
+        """Forget all copies, for every process that uses the folder; returns what was there."""
         try:
             self._prepare()
             old = self._generation()
@@ -274,7 +274,7 @@ class DiskCache:
             self._count(hits=1)
             return entry
         with self._locked(f"lock-{key[:2]}"):
-            if self._usable(entry, wanted):  # somebody else was faster
+            if self._usable(entry, wanted):  # another process was faster
                 self._count(hits=1)
                 return entry
             entry.parent.mkdir(exist_ok=True, mode=0o700)

@@ -370,7 +370,7 @@ def _lock_name(name: str) -> str:
 
 
 def _remove_lock(name: str, folder: int) -> None:
-    """Remove the lock file of an object that was deleted, unless somebody holds it.
+    """Remove the lock file of an object that was deleted, unless it is held.
 
     Only the holder of a lock removes its file, and whoever waited for it sees that it is gone.
     """

@@ -165,7 +165,7 @@ class Store(ABC):
         """The local file that is the object, to map it into memory; None in a remote store."""
 
     def sweep(self, *, older_than_ms: int, dry_run: bool) -> Sequence[ObjectMeta]:  # noqa: ARG002
-        """Delete what killed writers left of objects they never finished; gives what was found.
+        """Delete what killed writers left of objects they never finished; returns what was found.
 
         Object stores drop such uploads by themselves, so by default there is nothing.
         """

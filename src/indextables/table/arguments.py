@@ -56,7 +56,7 @@ def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_where(where: object) -> None:
-    """A condition that somebody failed to make must not stand for all rows."""
+    """A condition that a program failed to make must not stand for all rows."""
     if where is None:
         raise ConfigError("where is None. Write the condition, or where='true' for everything.")
 

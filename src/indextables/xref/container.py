@@ -361,7 +361,7 @@ class XRefFile:
     def close(
         self, sections: Iterable[Section], segments: Iterable[Segment], described: Described
     ) -> int:
-        """Finish the file; gives where its footer begins."""
+        """Finish the file; returns where its footer begins."""
         info = SplitInfo(
             rows=self._rows,
             mapping=TableMapping(()),

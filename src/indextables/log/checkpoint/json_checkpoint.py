@@ -70,7 +70,7 @@ _INLINE = "docMappingJson"
 
 
 def intern_mappings(bodies: Sequence[dict[str, Any]], *, where: str) -> dict[str, str]:
-    """Replace inline mappings by references, in place; gives the mappings by reference."""
+    """Replace inline mappings by references, in place; returns the mappings by reference."""
     mappings: dict[str, str] = {}
     for body in bodies:
         if (text := body.pop(_INLINE, None)) is not None:

@@ -113,7 +113,7 @@ def read_last_checkpoint(store: Store) -> LastCheckpoint | None:
 def advance_last_checkpoint(store: Store, new: LastCheckpoint) -> None:
     """Let the pointer name this checkpoint, unless it names a newer one that exists.
 
-    At the same version, one of the other format takes its place: somebody asked for it.
+    At the same version, one of the other format takes its place: it was asked for.
     """
     data = _encode(new)
     for _ in range(_RACES):
@@ -127,7 +127,7 @@ def advance_last_checkpoint(store: Store, new: LastCheckpoint) -> None:
         try:
             store.put_if_match(LAST_CHECKPOINT, data, etag)
         except ObjectExistsError:
-            continue  # somebody else moved it: look again
+            continue  # another writer moved it: read it again
         return
     raise StorageError(
         f"{_RACES} writers in a row moved {LAST_CHECKPOINT} first. The checkpoint is written and "

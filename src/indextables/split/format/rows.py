@@ -245,7 +245,7 @@ class _Readers:
 
     @contextlib.contextmanager
     def another(self) -> Iterator[int]:
-        """Count one more for a while; gives the number of cores that it may use."""
+        """Count one more for a while; returns the number of cores that it may use."""
         with self._lock:
             self._count += 1
             cores = (os.cpu_count() or 1) // self._count

@@ -6,7 +6,7 @@ leaf that the index cannot answer exactly compiles to `None`, and the rows are a
 From words, phrases and patterns to Tantivy queries.
 
 Words pass the field's analyzer; several words where one was written are a phrase. What a pattern
-or a range of words may match in a vocabulary is limited, because somebody will search for `*`.
+or a range of words may match in a vocabulary is limited, because users do search for `*`.
 """
 
 from __future__ import annotations

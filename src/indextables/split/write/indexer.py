@@ -73,7 +73,7 @@ class SourceIndex:
     read: ReadRange
 
     def copy(self, folder: Path, schema: list[Any]) -> list[dict[str, Any]]:
-        """Copy its files into a folder, checked; gives what Tantivy says of its segments.
+        """Copy its files into a folder, checked; returns what Tantivy says of its segments.
 
         `schema` is that of the index to be. A segment can be part of it if its own schema is the
         beginning of it.
