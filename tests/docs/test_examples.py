@@ -9,14 +9,17 @@ import nbformat
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.ipynb"))
+_QUICK = ("document_search",)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     "path",
     [
-        # Its own session takes a minute to start and stop on a busy machine: one in each run.
-        pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (path.stem == "log_search"))
+        # A session of its own takes a minute to start and stop on a busy machine.
+        pytest.param(
+            path, id=path.stem, marks=[pytest.mark.long] * (path.stem != "document_search")
+        )
         for path in EXAMPLES
     ],
 )

@@ -220,7 +220,7 @@ def test_random_changes_answer_as_parquet_does(spark, tmp_path):
               f"'{tmp_path / 'mine'}'")  # fmt: skip
     rows_of = pa.schema([("k", pa.int32()), ("a", pa.string()), ("b", pa.int32())]).empty_table()
     key = 0
-    for _ in range(8):
+    for _ in range(6):
         names = [n for n in rows_of.column_names if n != "k"]
         match chance.choice(["insert", "insert", "rename", "rename", "drop", "add"]):
             case "insert":
