@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pydoc
+import shutil
 
 import duckdb
 import polars
@@ -13,6 +14,7 @@ import pytest
 from indextables import Table
 from indextables.errors import (
     ConfigError,
+    NotATableError,
     SchemaError,
     UnknownColumnError,
     UnsupportedPredicateError,
@@ -124,6 +126,30 @@ def test_columns_are_added(table):
         table.add_columns(pa.schema([("TAG", pa.string())]))
     with pytest.raises(SchemaError, match="make it nullable"):
         table.add_columns(pa.schema([pa.field("k", pa.int64(), nullable=False)]))
+
+
+def test_arguments_of_the_wrong_kind_are_sentences(table):
+    version = table.version
+    for error, call in [
+        (ConfigError, lambda: table.set_properties(None)),
+        (ConfigError, lambda: table.set_properties({1: "x"})),
+        (SchemaError, lambda: table.add_columns([("a", pa.int64())])),
+        (SchemaError, lambda: table.rename_column("id", None)),
+        (ConfigError, lambda: table.scan(where=5)),
+        (ConfigError, lambda: table.count(where=["id = 1"])),
+        (UnsupportedPredicateError, lambda: table.scan(where=pc.field("id"))),
+    ]:
+        with pytest.raises(error):
+            call()
+    assert table.add_columns(pa.schema([])) == version, "nothing to commit"
+
+
+@pytest.mark.parametrize("verb", ["append", "overwrite"])
+def test_a_handle_does_not_make_a_dropped_table_again(table, verb):
+    shutil.rmtree(table.uri.removeprefix("file://"))
+    with pytest.raises(NotATableError):
+        getattr(table, verb)(pa.Table.from_pylist(ROWS[:1], SCHEMA))
+    assert not Table.exists(table.uri)
 
 
 def test_help_shows_one_class():

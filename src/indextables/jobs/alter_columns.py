@@ -82,6 +82,8 @@ def add_columns(log: TransactionLog, columns: pa.Schema, *, settings: Config) ->
     new = normalize(columns)
 
     def plan(newest: Snapshot) -> Sequence[Action]:
+        if not len(new):
+            return []
         names = names_of(newest)
         known = list(names.shown)
         for field in new:

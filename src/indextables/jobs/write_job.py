@@ -354,6 +354,7 @@ def plan_write(
     properties: Mapping[str, str] | None = None,
     exclusive: Exclusive = None,
     checked_by_spark: bool = False,
+    may_create: bool = True,
 ) -> WriteJob:
     """Plan a write of rows with these columns; everything that can be refused is refused here.
 
@@ -363,7 +364,7 @@ def plan_write(
     try:
         view = TableView.newest(log, settings)
     except NotATableError:
-        if kind == "where":
+        if kind == "where" or not may_create:
             raise
         target = new_table(
             incoming, partition_by=partition_by or (), properties=properties or {}, config=settings

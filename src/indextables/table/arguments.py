@@ -68,6 +68,20 @@ def check_columns(predicate: Predicate, schema: pa.Schema) -> None:
             raise UnknownColumnError(column.root, available=schema.names)
 
 
+def check_condition(where: object) -> None:
+    """A condition is text, an Arrow expression or a predicate of ours."""
+    if not isinstance(where, Where):
+        raise ConfigError(f"where is a condition, as text: write where='n > 3', not {where!r}.")
+
+
+def check_properties(properties: object) -> None:
+    """Properties are texts by their names."""
+    if not isinstance(properties, Mapping) or not all(isinstance(n, str) for n in properties):
+        raise ConfigError(
+            f"properties are texts by name: write {{'owner': 'me'}}, not {properties!r}."
+        )
+
+
 def check_assignments(assignments: str | Mapping[str, object]) -> None:
     """New values are expressions, as text."""
     if isinstance(assignments, str):

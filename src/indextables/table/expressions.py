@@ -37,7 +37,7 @@ def columns_of(expression: pc.Expression, schema: pa.Schema) -> list[str]:
             if name not in schema.names or name in known:
                 raise UnknownColumnError(name, available=schema.names) from None
             known.append(name)
-        except pa.ArrowNotImplementedError as error:
+        except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UnsupportedPredicateError(str(expression), str(error)) from None
         else:
             return known

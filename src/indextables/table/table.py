@@ -57,8 +57,10 @@ from indextables.table.arguments import (
     Where,
     check_assignments,
     check_columns,
+    check_condition,
     check_limit,
     check_names,
+    check_properties,
     check_version,
     check_where,
     history_rows,
@@ -627,6 +629,7 @@ class Table:
         {'spark.indextables.merge.targetSize': '1G'}
         """
         self._check_writable()
+        check_properties(properties)
         version = set_properties(self._log, properties)
         self._move_to(version)
         return version
@@ -652,6 +655,11 @@ class Table:
         [{'n': 1, 'tag': None}]
         """
         self._check_writable()
+        if not isinstance(columns, pa.Schema):
+            raise SchemaError(
+                "columns is an Arrow schema: write pa.schema([('tag', pa.string())]), not "
+                f"{type(columns).__name__}."
+            )
         version = add_columns(self._log, columns, settings=self._view.settings)
         self._move_to(version)
         return version
@@ -680,6 +688,8 @@ class Table:
         {'amount': [2]}
         """
         self._check_writable()
+        if not isinstance(old, str) or not isinstance(new, str):
+            raise SchemaError(f"A column's name is a text: {old!r} and {new!r} are not both.")
         version = rename_column(self._log, old, new, settings=self._view.settings)
         self._move_to(version)
         return version
@@ -969,6 +979,7 @@ class Table:
                 max_query_depth=view.config[keys.INDEXQUERY_MAX_DEPTH],
             )
         )
+        check_condition(predicate)
         if isinstance(predicate, pc.Expression):
             raise UnsupportedPredicateError(
                 str(where), "an Arrow expression chooses rows of scan and count; write SQL here"
@@ -982,7 +993,11 @@ class Table:
 
     def _write(self, data: Any, config: Mapping[str, object] | None, **plan: Any) -> Written:
         self._check_writable()
-        return self._written(write_rows(self._log, data, settings=self._settings(config), **plan))
+        # A table that was dropped meanwhile is not made again by a handle that is still open.
+        settings = self._settings(config)
+        return self._written(
+            write_rows(self._log, data, settings=settings, may_create=False, **plan)
+        )
 
     def _written(self, written: Written) -> Written:
         self._move_to(written.version)
