@@ -39,7 +39,7 @@ SUB_LAYERS = {
         "catalog", "__init__",
     ],
     "spark": [
-        "schemas", "runner", "distributed_log", "data_source", "bridge", "identifier_clause",
+        "schemas", "runner", "distributed_log", "data_source", "bridge",
         "struct_fields", "row_statements",
         "statements", "functions", "sql_entry", "session", "__init__",
     ],

@@ -340,6 +340,7 @@ def test_manifests_that_cannot_match_are_not_opened():
     def keep(_metadata):
         return may_match
 
+    log.invalidate()  # manifests are shared within a process
     before = store.count("get", "manifests/")
     pruned = TransactionLog(store).snapshot(keep_manifest=keep)
     assert pruned.partial
@@ -350,3 +351,22 @@ def test_manifests_that_cannot_match_are_not_opened():
     reader = TransactionLog(store)
     reader.snapshot(keep_manifest=keep)
     assert paths(reader.snapshot()) == paths(full)
+
+
+def test_a_manifest_is_read_once_by_all_logs_of_a_process():
+    store = FaultyStore(memory_store())
+    log = new_log(store, {"spark.indextables.state.entriesPerManifest": 10})
+    append(log, *(add(day=f"2024-{month:02d}") for month in range(1, 13) for _ in range(5)))
+    log.checkpoint(force_compaction=True)
+    first = TransactionLog(store).snapshot()
+    before = store.count("get", "manifests/")
+    again = TransactionLog(store).snapshot()
+    assert store.count("get", "manifests/") == before
+    assert again.entries.equals(first.entries)
+    off = Config({"spark.indextables.transaction.cache.enabled": False})
+    assert TransactionLog(store, config=off).snapshot().entries.equals(first.entries)
+    assert store.count("get", "manifests/") > before
+    TransactionLog(store).invalidate()
+    before = store.count("get", "manifests/")
+    TransactionLog(store).snapshot()
+    assert store.count("get", "manifests/") > before

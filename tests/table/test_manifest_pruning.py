@@ -47,6 +47,7 @@ def fresh():
 
 def opened(store):
     log = TransactionLog(store, config=Config(SETTINGS))
+    log.invalidate()  # this process has read its manifests before
     return Table.of_log(log)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from indextables.errors import IndexTablesError, UnknownColumnError
 from indextables.jobs.partitions import check_partition_condition, files_of_partitions
 from indextables.plan.execute import Environment
-from indextables.plan.scan import SplitTask, split_tasks
+from indextables.plan.tasks import SplitTask, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 
@@ -86,5 +86,5 @@ def plan_prewarm(
         check_partition_condition(predicate, snapshot)
         files = files_of_partitions(snapshot, predicate)
     wanted = tuple(name for name in chosen if name not in skipped)
-    tasks = split_tasks(snapshot, files, TRUE) if wanted or not chosen else []
-    return PrewarmPlan(view.for_tasks(), tuple(tasks), wanted, skipped)
+    tasks = tuple(split_tasks(snapshot, files, TRUE)) if wanted or not chosen else ()
+    return PrewarmPlan(view.for_tasks(), tasks, wanted, skipped)

@@ -35,8 +35,9 @@ from indextables.log.files import paths_of, with_paths
 from indextables.log.transaction import everything
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.execute import Environment
-from indextables.plan.scan import SplitTask, plan_scan, split_tasks
+from indextables.plan.scan import plan_scan
 from indextables.plan.split_rows import SplitRows
+from indextables.plan.tasks import SplitTask, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.schema import ROW, SPLIT

@@ -6,12 +6,15 @@ replaces it, and a reader asks the store for newer versions unless some stalenes
 Hits and misses are counted as they happen.
 
 Each log has its caches. A process knows all that are alive, so that it can forget what it knows
-of a table whoever has it open. Nobody shares a cache unasked: a table that was dropped and made
-anew at the same place must not be read from what is remembered of the old one.
+of a table whoever has it open. They share manifests that are named after their content, and nothing
+else: a table that was dropped and made anew at the same place must not be read from what is
+remembered of the old one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
 import time
 import weakref
@@ -20,7 +23,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pyarrow as pa
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from indextables import config as keys
 from indextables.config import Config
@@ -95,6 +98,38 @@ class CountedCache(MutableMapping[K, V], Generic[K, V]):
             return CacheStats(self._hits, self._misses, len(self._entries))
 
 
+_CONTENT_NAMED = re.compile(r".*manifest-[0-9a-f]{32}\.avro")
+_decoded: LRUCache[str, pa.Table] = LRUCache(256 << 20, getsizeof=lambda table: table.nbytes)
+"""Manifests that any log of the process has read; their names are hashes of what they hold."""
+_decoded_lock = threading.Lock()
+
+
+class _Manifests(CountedCache[str, pa.Table]):
+    """The manifests of one table, beside those that the process has read already."""
+
+    def __getitem__(self, key: str) -> pa.Table:
+        with self._lock, _decoded_lock:
+            found = self._entries.get(key)
+            if found is None and self._entries.maxsize:
+                found = _decoded.get(key)
+            if found is None:
+                self._misses += 1
+                raise KeyError(key)
+            self._hits += 1
+            return found
+
+    def __setitem__(self, key: str, value: pa.Table) -> None:
+        super().__setitem__(key, value)
+        if self._entries.maxsize and _CONTENT_NAMED.fullmatch(key):
+            with _decoded_lock, contextlib.suppress(ValueError):  # larger than the cache
+                _decoded[key] = value
+
+    def clear(self) -> None:
+        super().clear()
+        with _decoded_lock:
+            _decoded.clear()
+
+
 class LogCache:
     """The caches of one table."""
 
@@ -103,11 +138,13 @@ class LogCache:
         ttl_ms = config[keys.TRANSACTION_CACHE_TTL]
         self._timer = timer
 
-        def cache(capacity: int) -> CountedCache[K, V]:
-            return CountedCache(capacity=capacity if enabled else 0, ttl_ms=ttl_ms, timer=timer)
+        def cache(
+            capacity: int, kind: type[CountedCache[K, V]] = CountedCache
+        ) -> CountedCache[K, V]:
+            return kind(capacity=capacity if enabled else 0, ttl_ms=ttl_ms, timer=timer)
 
         self.versions: CountedCache[int, VersionActions] = cache(1000)
-        self.manifests: CountedCache[str, pa.Table] = cache(64)
+        self.manifests: CountedCache[str, pa.Table] = cache(64, _Manifests)
         self.snapshots: CountedCache[int, Snapshot] = cache(8)
         self._latest: CountedCache[str, tuple[Snapshot, float]] = cache(1)
         self._etags: CountedCache[int, str | None] = cache(8)

@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 from indextables import config as keys
 from indextables.config import Config
 from indextables.log.snapshot import Snapshot
-from indextables.plan.scan import ScanPlan, SplitTask, route_files, split_tasks
+from indextables.plan.scan import ScanPlan, route_files
 from indextables.plan.skipping import judge
 from indextables.plan.split_rows import Piece, SplitRows
+from indextables.plan.tasks import SplitTask, split_tasks
 from indextables.plan.view import TableView
-from indextables.predicate import FALSE, TRUE, Predicate
+from indextables.predicate import TRUE, Predicate
 from indextables.schema import column_field
 from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
 from indextables.split.search import SearchContext
@@ -195,7 +196,7 @@ def count_rows(view: TableView, predicate: Predicate) -> int:
     known, doubtful = count_from_log(view.snapshot, predicate)
     if doubtful.num_rows:
         doubtful, _ = route_files(view.router, predicate, doubtful)
-    tasks = [t for t in split_tasks(view.snapshot, doubtful, predicate) if t.predicate != FALSE]
+    tasks = split_tasks(view.snapshot, doubtful, predicate)
     if not tasks:
         return known
     here = Environment.of(view)

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from indextables.errors import QueryError
 from indextables.plan.execute import Environment
-from indextables.plan.scan import plan_scan, split_tasks
+from indextables.plan.scan import plan_scan
 from indextables.plan.split_rows import Mask, SplitRows
+from indextables.plan.tasks import split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, Search
 from indextables.schema import column_field

@@ -1,89 +1,42 @@
 """Planning a scan: from the live files of a snapshot to the splits that have to be read.
 
 Everything here happens on the driver, on whole columns of the snapshot: partition values, then
-statistics, then cross-references. Each stage may only keep too much. What is left becomes tasks,
-one a split, in which conditions on partition columns are already decided.
-
-A predicate as one split sees it: partition columns are constants there.
+statistics, then cross-references. Each stage may only keep too much.
 
 What a plan does and why, in words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CorruptLogError, SchemaError, UnknownColumnError
+from indextables.errors import SchemaError, UnknownColumnError
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import names_of
 from indextables.plan.skipping import keep_mask, partition_only
-from indextables.plan.statistics import Flags, decode, lookup
+from indextables.plan.statistics import Flags
+from indextables.plan.tasks import SplitTasks, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import (
-    FALSE,
-    NULL,
     TRUE,
     And,
     Compare,
-    Constant,
     In,
     Not,
     Or,
     Predicate,
     Search,
-    columns,
     conjunction,
     conjuncts,
-    disjunction,
-    negation,
 )
 from indextables.schema import ROW_IDENTITY
 from indextables.split.mapping import TableMapping
-from indextables.split.row_filter import evaluate
 from indextables.xref.route import Router, Verdict
-
-
-def bind_partition(predicate: Predicate, partition: Mapping[str, Any]) -> Predicate:
-    """The predicate with every condition on partition columns decided.
-
-    `partition` holds Arrow scalars. Searches stay as they are.
-    """
-    match predicate:
-        case And(children=children):
-            return conjunction(*(bind_partition(child, partition) for child in children))
-        case Or(children=children):
-            return disjunction(*(bind_partition(child, partition) for child in children))
-        case Not(child=child):
-            return negation(bind_partition(child, partition))
-        case Search() | Constant():
-            return predicate
-        case _:
-            (column,) = columns(predicate)
-            if column.root not in partition:
-                return predicate
-            value = partition[column.root]
-            row = pa.table({column.root: pa.repeat(value, 1)})
-            answer = evaluate(predicate, row)[0].as_py()
-            return {True: TRUE, False: FALSE, None: NULL}[answer]
-
-
-@dataclass(frozen=True, slots=True)
-class SplitTask:
-    """One split to read. `partition` holds the values of partition columns as Arrow scalars."""
-
-    path: str
-    size: int
-    footer_start: int | None
-    footer_end: int | None
-    num_records: int | None
-    partition: dict[str, Any]
-    predicate: Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +56,7 @@ class ScanPlan:
     predicate: Predicate
     columns: tuple[str, ...]
     limit: int | None
-    tasks: tuple[SplitTask, ...]
+    tasks: SplitTasks
     stages: tuple[Stage, ...] = field(default=())
     routing: Verdict | None = None
     """What the cross-references said, if they were asked."""
@@ -143,7 +96,7 @@ def plan_scan(
         files, verdict = route_files(view.router, predicate, files)
         if verdict.consulted:
             stages.append(_stage("xrefs", files))
-    tasks = tuple(t for t in split_tasks(snapshot, files, predicate) if t.predicate != FALSE)
+    tasks = split_tasks(snapshot, files, predicate)
     return ScanPlan(view, predicate, chosen, limit, tasks, tuple(stages), verdict)
 
 
@@ -155,28 +108,6 @@ def route_files(router: Router, predicate: Predicate, files: pa.Table) -> tuple[
     return files.filter(pa.array(routing.keep)), routing.verdict
 
 
-def split_tasks(snapshot: Snapshot, files: pa.Table, predicate: Predicate) -> list[SplitTask]:
-    """A task for each of these files."""
-    partitions = _partitions(snapshot, files)
-    bound: dict[tuple[Any, ...], Predicate] = {}
-    tasks = []
-    rows = files.select(["path", "size", "footerStartOffset", "footerEndOffset", "numRecords"])
-    for row, partition in zip(rows.to_pylist(), partitions, strict=True):
-        if row["numRecords"] == 0:
-            continue
-        key = tuple(partition.values())
-        if key not in bound:
-            simple = bind_partition(predicate, partition)
-            bound[key] = FALSE if simple == NULL else simple
-        tasks.append(
-            SplitTask(
-                row["path"], row["size"], row["footerStartOffset"], row["footerEndOffset"],
-                row["numRecords"], partition, bound[key],
-            )
-        )  # fmt: skip
-    return tasks
-
-
 def _keep(predicate: Predicate, files: pa.Table, snapshot: Snapshot) -> Flags:
     if not files.num_rows:
         return np.zeros(0, dtype=np.bool_)
@@ -186,23 +117,6 @@ def _keep(predicate: Predicate, files: pa.Table, snapshot: Snapshot) -> Flags:
         schema=snapshot.schema,
         partition_columns=snapshot.partition_columns,
     )
-
-
-def _partitions(snapshot: Snapshot, files: pa.Table) -> list[dict[str, Any]]:
-    """The typed partition values of each file."""
-    columns = {}
-    for name in snapshot.partition_columns:
-        texts: Any = lookup(files, "partitionValues", name)
-        decoded = decode(texts, snapshot.schema.field(name).type)
-        unread = ~decoded.is_known & np.asarray(pc.is_valid(texts))
-        if unread.any():
-            at = int(np.flatnonzero(unread)[0])
-            raise CorruptLogError(
-                files["path"][at].as_py(),
-                f"its partition value {texts[at].as_py()!r} is no {snapshot.schema.field(name)}",
-            )
-        columns[name] = decoded.values
-    return [{name: values[i] for name, values in columns.items()} for i in range(files.num_rows)]
 
 
 def checked_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -249,7 +163,7 @@ def explain_scan(plan: ScanPlan) -> str:
         lines.append(f"  {stage.name:<11}{kept}  {_WHY[stage.name]}")
     if plan.routing is not None:
         lines.append(f"  routing    {plan.routing}")
-    ways = dict.fromkeys(_access(task.predicate, plan.view.mapping) for task in plan.tasks)
+    ways = dict.fromkeys(_access(one, plan.view.mapping) for one in plan.tasks.used)
     lines.append(f"  read       {len(plan.tasks):>8,} splits  {'; '.join(ways)}".rstrip())
     return "\n".join(lines)
 

@@ -22,7 +22,7 @@ from indextables.plan.aggregation import Aggregation
 from indextables.plan.execute import Environment
 from indextables.plan.hidden_columns import documents, indexed_columns
 from indextables.plan.ranking import SCORE, top_rows
-from indextables.plan.scan import SplitTask
+from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search
 from indextables.predicate.spark_tokens import ALL_FIELDS

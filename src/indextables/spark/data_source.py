@@ -23,9 +23,10 @@ from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import shown
-from indextables.plan.scan import SplitTask, plan_scan
+from indextables.plan.scan import plan_scan
 from indextables.plan.source_options import NAME, SourceOptions
 from indextables.plan.split_reader import SplitReader, in_groups
+from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, with_mappings, worker_schema

@@ -34,14 +34,13 @@ from indextables.spark.bridge.sessions import (
     is_registered,
     register,
 )
-from indextables.spark.identifier_clause import with_name
 from indextables.spark.statements import (
     change_rows,
     execute_statement,
     has_search,
     without_analysis_log,
 )
-from indextables.statements.search_calls import Arguments, Row, needs_row, prepare
+from indextables.statements.search_calls import Arguments, Row, needs_row, prepare, with_name
 from indextables.statements.statements import (
     DeleteRows,
     UpdateRows,

@@ -23,7 +23,8 @@ table has; `Row.STAR` writes `struct(*)`, which works for every relation.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sqlglot import Token, TokenType
 from sqlglot.errors import TokenError
@@ -35,6 +36,7 @@ from indextables.predicate.literals import quoted_name
 from indextables.predicate.names import split_path
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators, tokenize
+from indextables.statements.forms import words_of
 
 TEXT = (TokenType.STRING, TokenType.RAW_STRING)
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
@@ -352,3 +354,31 @@ def fields_argument(columns: Sequence[str], prefix: str = "") -> str:
     """
     pairs = ", ".join(f"{literal(name)}, {prefix}{quoted_name(name)}" for name in columns)
     return f"named_struct({pairs})"
+
+
+def with_name(
+    text: str, args: Arguments, compute: Callable[[str, Arguments], Any]
+) -> tuple[str, Arguments]:
+    """DELETE and UPDATE of a table that `IDENTIFIER(…)` names, with its name; others as they are.
+
+    `compute` returns the value of an expression with its arguments. Parameters that count by their
+    place are used up by the name first, because it stands before all others.
+    """
+    words = words_of(text) or []
+    shown = [word.text.upper() for word in words[:4]]
+    at = 2 if shown[:2] == ["DELETE", "FROM"] else 1 if shown[:1] == ["UPDATE"] else None
+    if at is None or shown[at : at + 2] != ["IDENTIFIER", "("] or words[at].kind != "word":
+        return text, args
+    depth, places = 0, 0
+    for word in words[at + 1 :]:
+        if word.kind == "symbol":
+            depth += (word.text == "(") - (word.text == ")")
+            places += word.text == "?"
+        if depth == 0:
+            expression = text[words[at + 1].start : word.end]
+            own, rest = (args[:places], args[places:]) if isinstance(args, list) else (args, args)
+            name = compute(expression, own)
+            if not isinstance(name, str):
+                break  # Spark says what is wrong with it
+            return f"{text[: words[at].start]}{name}{text[word.end :]}", rest
+    return text, args

@@ -342,7 +342,7 @@ class ScanBuilder:
         kinds = [self._snapshot.schema.field(name).type for name in aggregation.columns]
         if aggregation.groups or not kinds or not all(map(pa.types.is_primitive, kinds)):
             return False
-        return all(task.predicate == TRUE for task in self._plan.tasks)
+        return all(one == TRUE for one in self._plan.tasks.used)
 
     def _counted(self, aggregation: Aggregation) -> pa.Table:
         rows = pa.array([self._rows_in_log], pa.int64())

@@ -86,18 +86,16 @@ def describe_scan(
         parts.append(f"limit {limit:,}")
     if aggregation is not None:
         parts.append(f"aggregate {aggregation}")
-    size = sum(task.size for task in plan.tasks)
+    size = plan.tasks.total_bytes
     parts.append(f"splits {len(plan.tasks):,} of {plan.stages[0].splits:,} with {size:,} bytes")
     if plan.routing is not None and plan.routing.consulted:
         parts.append(f"routed away {plan.routing.before - plan.routing.after:,}")
     line = ", ".join(parts)
-    rows = [task.num_records for task in plan.tasks]
-    counted = [n for n in rows if n is not None]
     total, partitions, statistics = (stage.splits for stage in plan.stages[:3])
     return Described(
         line=line,
         key=" ".join(map(str, (line, *asked, order, limit, plan.snapshot.metadata.id))),
-        rows=sum(counted) if len(counted) == len(rows) and predicate == TRUE else None,
+        rows=plan.tasks.num_records if predicate == TRUE else None,
         size=int(size * _ROWS_OF_A_SPLIT * _share(columns, plan.snapshot.schema)),
         metrics=(
             ("splitsTotal", "splits of the table", total),

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructField, StructType
 from indextables import config as keys
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import ColumnNames, names_of
-from indextables.plan.scan import SplitTask
+from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
 from indextables.runner import LocalRunner

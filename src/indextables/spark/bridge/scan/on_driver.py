@@ -14,8 +14,9 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import DamagedIndexError
 from indextables.plan.execute import Environment
-from indextables.plan.scan import ScanPlan, SplitTask
+from indextables.plan.scan import ScanPlan
 from indextables.plan.split_rows import count_proposed
+from indextables.plan.tasks import SplitTask
 from indextables.predicate import Compare, In, Predicate, Search, conjuncts
 from indextables.split.open_split import SplitSearcher
 from indextables.storage.local import LocalStore
@@ -73,15 +74,13 @@ class OnDriver:
         """Whether to aggregate the rows that a search finds. A count is read from the indexes."""
         if self.hits is not None:
             return True
-        found_by_index = all(isinstance(task.predicate, Search) for task in self.plan.tasks)
+        found_by_index = all(isinstance(one, Search) for one in self.plan.tasks.used)
         return is_count and found_by_index and self._may_open
 
     def scans(self, columns: int) -> bool:
         """Whether to read all rows of some columns of numbers, which takes less than a job does."""
-        rows = [task.num_records for task in self.plan.tasks]
-        if None in rows or not self._may_open:
-            return False
-        return sum(n or 0 for n in rows) * columns <= _MOST_SCANNED
+        rows = self.plan.tasks.num_records
+        return rows is not None and self._may_open and rows * columns <= _MOST_SCANNED
 
     @functools.cached_property
     def hits(self) -> int | None:
@@ -89,9 +88,8 @@ class OnDriver:
         if not self._may_open:
             return None
         most = self.config[keys.DRIVER_MAX_ROWS]
-        rows = [task.num_records for task in self.plan.tasks]
-        known = sum(n or 0 for n in rows)
-        if known <= most and None not in rows:
+        known = self.plan.tasks.num_records
+        if known is not None and known <= most:
             return known
         asked = _asked(self.plan.predicate)
         if not asked:
@@ -123,8 +121,8 @@ class OnDriver:
         """
         if not self._may_open:
             return True
-        rows = sum(task.num_records or 0 for task in self.plan.tasks)
-        return self.hits is not None and self.hits * _NARROWED < rows
+        rows = self.plan.tasks.num_records
+        return self.hits is not None and (rows is None or self.hits * _NARROWED < rows)
 
     @functools.cached_property
     def _may_open(self) -> bool:
@@ -135,4 +133,4 @@ class OnDriver:
         if len(tasks) > self.config[keys.DRIVER_MAX_SPLITS]:
             return False
         local = isinstance(self.plan.view.store, LocalStore)
-        return local or sum(task.size for task in tasks) <= _MOST_FETCHED
+        return local or tasks.total_bytes <= _MOST_FETCHED

@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import QueryError
-from indextables.plan.scan import ScanPlan, SplitTask, plan_scan
+from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.plan.split_reader import ReadSplits, ScoredReader, SplitReader, in_groups
+from indextables.plan.tasks import SplitTask
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.coercion import is_in
 from indextables.schema import is_collated
@@ -300,9 +301,8 @@ class Pruning:
         left = plan_scan(
             self.plan.view, predicate=conjunction(self.plan.predicate, keys), route=False
         ).tasks
-        kept = {task.path for task in left}
         # As they were planned: the rows that the join wants are for Spark to choose.
-        return [task for task in self.plan.tasks if task.path in kept]
+        return self.plan.tasks.with_paths_of(left)
 
 
 _MOST_KEYS = 256
