@@ -15,6 +15,7 @@ from benchmarks.measure import HEADER, machine
 
 MODULES = [
     "transaction_log",
+    "planning",
     "splits",
     "xref",
     "spark",

@@ -94,7 +94,9 @@ def make_table(
 
 def open_files(place: Path | str, options: dict[str, str] | None = None) -> int:
     """What a process does that has never seen the table."""
-    return int(TransactionLog(open_store(place, options)).snapshot().files.num_rows)
+    log = TransactionLog(open_store(place, options))
+    log.invalidate()  # logs of a process share manifests
+    return int(log.snapshot().files.num_rows)
 
 
 def make_delta(folder: Path) -> None:
@@ -145,6 +147,7 @@ def open_delta(folder: Path) -> int:
 _MEMORY = """
 import gc, sys
 from pathlib import Path
+from indextables.config import Config
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
 
@@ -154,7 +157,8 @@ def resident():
 
 kept, sizes = [], []
 for _ in range(5):
-    snapshot = TransactionLog(open_store(sys.argv[1])).snapshot()
+    apart = Config({"spark.indextables.transaction.cache.enabled": False})
+    snapshot = TransactionLog(open_store(sys.argv[1]), config=apart).snapshot()
     assert snapshot.files.num_rows == int(sys.argv[2])
     kept.append(snapshot)
     sizes.append(resident())

@@ -8,12 +8,14 @@ import random
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from indextables.errors import CorruptLogError
 from indextables.log.actions import Add, Metadata
 from indextables.log.files import files_from_adds
 from indextables.log.snapshot import Snapshot, empty_snapshot
+from indextables.plan.statistics import lookup
 from indextables.plan.tasks import SplitTasks, split_tasks
 from indextables.predicate import FALSE, NULL, TRUE, Predicate
 from indextables.predicate.sql_text import parse_predicate
@@ -123,3 +125,22 @@ def test_a_partition_value_that_cannot_be_read_is_named():
     tasks = tasks_of(snapshot_of({"day": "mon", "n": "one"}), TRUE)
     with pytest.raises(CorruptLogError, match=r"s0\.split.*'one'"):
         list(tasks)
+
+
+def test_a_key_of_maps_is_looked_up_as_arrow_does():
+    rng = random.Random(3)
+    kind = pa.map_(pa.string(), pa.string())
+    for _ in range(80):
+        maps = [
+            None
+            if rng.random() < 0.2
+            else [(rng.choice("abc"), rng.choice(["", "x", None])) for _ in range(rng.randrange(4))]
+            for _ in range(rng.randrange(1, 20))
+        ]
+        if rng.random() < 0.3:
+            maps = [[("a", "1"), ("b", "2")]] * 9
+        column = pa.chunked_array([pa.array(maps, kind), pa.array(maps[::-1], kind)], kind)
+        at = rng.randrange(len(maps))
+        column = column.slice(at, rng.randrange(2 * len(maps)))
+        expected = pc.map_lookup(column, pa.scalar("a"), "first").to_pylist()
+        assert lookup(pa.table({"m": column}), "m", "a").to_pylist() == expected

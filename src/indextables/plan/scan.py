@@ -20,7 +20,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import names_of
 from indextables.plan.skipping import keep_mask, partition_only
 from indextables.plan.statistics import Flags
-from indextables.plan.tasks import SplitTasks, split_tasks
+from indextables.plan.tasks import TASK_COLUMNS, SplitTasks, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import (
     TRUE,
@@ -37,6 +37,8 @@ from indextables.predicate import (
 from indextables.schema import ROW_IDENTITY
 from indextables.split.mapping import TableMapping
 from indextables.xref.route import Router, Verdict
+
+_STATISTICS = ("minValues", "maxValues", "stats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +79,17 @@ def plan_scan(
 ) -> ScanPlan:
     """Plan which splits of a table a predicate needs; without `route`, no XRef is asked."""
     snapshot = view.snapshot
-    files = snapshot.entries
     chosen = checked_columns(snapshot, columns)
-    stages = [_stage("table", files)]
     by_partition: list[Predicate] = []
     by_statistics: list[Predicate] = []
     for part in conjuncts(predicate):
         decided = partition_only(part, snapshot.partition_columns)
         (by_partition if decided else by_statistics).append(part)
+    needed = list(TASK_COLUMNS)
+    if not all(isinstance(part, Search) for part in by_statistics):
+        needed += _STATISTICS
+    files = snapshot.entries.select(needed)
+    stages = [_stage("table", files)]
     for name, parts in (("partitions", by_partition), ("statistics", by_statistics)):
         part = conjunction(*parts)
         if part != TRUE:

@@ -195,8 +195,25 @@ def lookup(files: pa.Table, column: str, key: str) -> _Array:
     """The texts of one key of a map column, null where it is absent."""
     if column not in files.schema.names:
         return pa.nulls(files.num_rows, pa.string())
-    texts = pc.map_lookup(files.column(column), pa.scalar(key), "first")
-    return pc.cast(texts, pa.string())
+    chunks = [_looked_up(chunk, key) for chunk in files.column(column).chunks]
+    return pa.chunked_array(chunks, pa.string())
+
+
+def _looked_up(maps: Any, key: str) -> Any:
+    """The first value of a key in each map. Arrow's own `map_lookup` takes ten times as long."""
+    offsets = np.asarray(maps.offsets)
+    first, last = int(offsets[0]), int(offsets[-1])
+    keys, values = (part.slice(first, last - first) for part in (maps.keys, maps.items))
+    places = np.flatnonzero(flags(pc.equal(keys, pa.scalar(key)))) + first
+    rows = np.searchsorted(offsets, places, side="right") - 1
+    if maps.null_count:
+        is_there = np.asarray(maps.is_valid().to_numpy(zero_copy_only=False))[rows]
+        places, rows = places[is_there], rows[is_there]
+    if len(rows) == len(maps) and (np.diff(rows) == 1).all():
+        return values.take(pa.array(places - first)).cast(pa.string())
+    chosen = np.full(len(maps), -1, np.int64)
+    chosen[rows[::-1]] = places[::-1] - first  # of several, the first one stays
+    return values.take(pa.array(chosen, mask=chosen < 0)).cast(pa.string())
 
 
 _MANY_VALUES = 64

@@ -37,6 +37,8 @@ from indextables.predicate import (
 from indextables.split.row_filter import evaluate
 
 _FACTS = ("path", "size", "footerStartOffset", "footerEndOffset", "numRecords")
+TASK_COLUMNS = (*_FACTS, "partitionValues")
+"""What tasks are made of."""
 _ROWS_AT_ONCE = 4096
 _ANSWERS = (FALSE, TRUE, NULL)
 
@@ -118,7 +120,7 @@ def split_tasks(snapshot: Snapshot, files: pa.Table, predicate: Predicate) -> Sp
     """A task for each of these files in which a row may match."""
     names = snapshot.partition_columns
     schema = pa.schema([snapshot.schema.field(name) for name in names])
-    kept = files.select([*_FACTS, "partitionValues"])
+    kept = files.select(TASK_COLUMNS)
     rows: Any = kept["numRecords"]
     is_empty = flags(pc.fill_null(pc.equal(rows, pa.scalar(0)), False))
     if is_empty.any():
@@ -138,13 +140,17 @@ def _bound(
     if not leaves or not files.num_rows:
         return (predicate,), np.zeros(files.num_rows, np.intp)
     rows = pa.table(partition_values(files, schema))
-    answers = np.stack([_answers(evaluate(leaf, rows)) for leaf in leaves], axis=1)
-    different, choices = np.unique(answers, axis=0, return_inverse=True)
-    predicates = [
-        bind(predicate, {leaf: _ANSWERS[n] for leaf, n in zip(leaves, row, strict=True)})
-        for row in different
-    ]
-    return tuple(predicates), choices.reshape(-1)
+    predicates, choices = [predicate], np.zeros(files.num_rows, np.intp)
+    for leaf in leaves:
+        # Three ways on for each predicate so far, of which those are kept that a file takes.
+        ways = choices * len(_ANSWERS) + _answers(evaluate(leaf, rows))
+        taken = np.flatnonzero(np.bincount(ways))
+        predicates = [
+            bind(predicates[way // len(_ANSWERS)], {leaf: _ANSWERS[way % len(_ANSWERS)]})
+            for way in taken.tolist()
+        ]
+        choices = np.searchsorted(taken, ways)
+    return tuple(predicates), choices
 
 
 def _answers(found: Any) -> np.ndarray[Any, np.dtype[np.int8]]:
