@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CorruptLogError, SchemaError, UnknownColumnError
+from indextables.log.files import vectors_by_path
 from indextables.log.snapshot import Snapshot
+from indextables.log.vectors import DeletionVector
 from indextables.plan.column_names import names_of
 from indextables.plan.skipping import keep_mask, partition_only
 from indextables.plan.statistics import Flags, decode, lookup
@@ -84,6 +86,8 @@ class SplitTask:
     num_records: int | None
     partition: dict[str, Any]
     predicate: Predicate
+    vector: DeletionVector | None = None
+    """Which of its rows are deleted; `num_records` counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ def split_tasks(snapshot: Snapshot, files: pa.Table, predicate: Predicate) -> li
     partitions = _partitions(snapshot, files)
     bound: dict[tuple[Any, ...], Predicate] = {}
     tasks = []
+    vectors = vectors_by_path(files)
     rows = files.select(["path", "size", "footerStartOffset", "footerEndOffset", "numRecords"])
     for row, partition in zip(rows.to_pylist(), partitions, strict=True):
         if row["numRecords"] == 0:
@@ -172,6 +177,8 @@ def split_tasks(snapshot: Snapshot, files: pa.Table, predicate: Predicate) -> li
             SplitTask(
                 row["path"], row["size"], row["footerStartOffset"], row["footerEndOffset"],
                 row["numRecords"], partition, bound[key],
+                DeletionVector.from_json(vectors[row["path"]], path=row["path"])
+                if row["path"] in vectors else None,
             )
         )  # fmt: skip
     return tasks
