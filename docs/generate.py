@@ -83,6 +83,12 @@ An operation whose actions are computed again from the newest snapshot on every 
 *transform*, as `Table.overwrite` without a condition) follows whatever was committed and needs no
 check. The table is for operations that were planned on a version.
 
+Rows that an operation marks as deleted are marked in the newest version again on every attempt: two
+writers that mark different rows of one split both succeed. Of a row that both mark, a deletion has
+nothing left to do; an UPDATE or MERGE INTO, which writes another row in its place, raises
+`ConcurrentRowChangeError`. Marks of rows of a split that was merged or rewritten meanwhile are a
+conflict.
+
 """
 
 

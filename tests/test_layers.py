@@ -25,7 +25,8 @@ LAYERS = [
 # The same inside a package that has packages of its own.
 SUB_LAYERS = {
     "log": [
-        "actions", "version_files", "layout", "protocol", "files", "snapshot", "crossreferences",
+        "actions", "version_files", "layout", "vectors", "protocol", "files", "snapshot",
+        "crossreferences",
         "checkpoint", "cache", "reader", "history", "transaction", "commit", "retention",
         "transaction_log", "__init__",
     ],
@@ -166,8 +167,9 @@ def test_a_package_exports_what_is_used(package):
     assert not unused
 
 
-# What `python -m tools.house` prints. They may only become less.
-MOST_MODULES = 273
+# What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
+# vectors and MERGE are four.
+MOST_MODULES = 277
 LONGEST_CHAIN = 24
 MOST_SINGLE_IMPORTERS = 58
 

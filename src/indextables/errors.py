@@ -330,6 +330,19 @@ class ConcurrentDeleteDeleteError(ConflictError):
         )
 
 
+class ConcurrentRowChangeError(ConflictError):
+    """Rows this transaction replaces were deleted or replaced already."""
+
+    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
+        super().__init__(
+            "Another writer deleted or changed the same rows",
+            uri=uri,
+            version=version,
+            paths=paths,
+            remedy="Run the statement again on the current version; nothing was changed.",
+        )
+
+
 class MetadataChangedError(ConflictError):
     """Schema, partitioning or properties changed under this transaction."""
 
@@ -398,6 +411,19 @@ class DamagedSplitError(SplitFileError):
 
 class DamagedIndexError(DamagedSplitError):
     """Only the index inside a split is damaged. Its rows can still be read and searched flat."""
+
+
+class DamagedVectorError(SplitFileError):
+    """The deletion vector of a split is missing, damaged or of other rows."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            path,
+            f"The deletion vector of {path} cannot be used: {reason}. Which rows are deleted is "
+            "not known, so none is returned. Restore the vector's file from a backup, or go back "
+            "to a version before it with RESTORE.",
+        )
 
 
 class ForeignSplitError(SplitFileError):

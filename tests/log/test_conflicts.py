@@ -17,22 +17,25 @@ from indextables.errors import (
 )
 from indextables.log.actions import Add, Metadata, Protocol, Remove, Skip
 from indextables.log.transaction import MATRIX, Change, Operation, Transaction, everything
+from indextables.log.vectors import DeletionVector
 
 SHARED, OTHER = "day=1/splits/shared.split", "day=1/splits/other.split"
 OLD = Protocol(min_reader_version=3, min_writer_version=3)
 
+VECTOR = DeletionVector("i", "", 0, 1).to_json()
 APPENDED, SAME = ConcurrentAppendError, ConcurrentDeleteDeleteError
 META, PROTO = MetadataChangedError, ProtocolChangedError
 
 # What must happen, written out apart from the matrix in the code. What is not here commits.
-_WRITES_ROWS = {Change.ADDED: APPENDED, Change.REMOVED: SAME, Change.REARRANGED: SAME}
+_LOSES_ROWS = dict.fromkeys([Change.REMOVED, Change.MARKED, Change.MERGED], SAME)
+_WRITES_ROWS = {Change.ADDED: APPENDED, **_LOSES_ROWS}
 _PLANNED = {Change.PROTOCOL: PROTO, Change.SCHEMA: META}
 EXPECTED = {
     Operation.APPEND: _PLANNED,
     Operation.OVERWRITE: _PLANNED | _WRITES_ROWS,
     Operation.REPLACE: _PLANNED | _WRITES_ROWS,
     Operation.REWRITE: _PLANNED | _WRITES_ROWS,
-    Operation.MERGE: _PLANNED | {Change.REMOVED: SAME, Change.REARRANGED: SAME},
+    Operation.MERGE: _PLANNED | _LOSES_ROWS,
     Operation.METADATA: _PLANNED | {Change.COLUMNS: META, Change.PROPERTIES: META},
     Operation.PROTOCOL: {},
     Operation.XREF: _PLANNED,
@@ -84,7 +87,8 @@ def winner(change: Change, metadata: Metadata, protocol: Protocol) -> list:
         Change.MAPPINGS: [add(data_change=False, doc_mapping_json='[{"name":"z"}]')],
         Change.ADDED: [add()],
         Change.REMOVED: [Remove(path=SHARED)],
-        Change.REARRANGED: [Remove(path=SHARED, data_change=False), add(data_change=False)],
+        Change.MARKED: [Remove(path=SHARED), add(SHARED, deletion_vector=VECTOR)],
+        Change.MERGED: [Remove(path=SHARED, data_change=False), add(data_change=False)],
         Change.XREFS: [xref("winner")],
         Change.SKIPS: [skip(SHARED)],
     }[change]

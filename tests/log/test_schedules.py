@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 from faulty_store import Crash, Faults, FaultyStore, SimulatedCrash
 from logs import add, memory_store, metadata, paths
@@ -21,9 +22,12 @@ from indextables.errors import (
     RetriesExhaustedError,
     StorageError,
 )
+from indextables.jobs.mark_rows import RowMarks
 from indextables.log.actions import Add, Remove
-from indextables.log.transaction import Operation, Transaction, everything
+from indextables.log.files import vectors_by_path
+from indextables.log.transaction import Operation, Transaction, everything, nothing
 from indextables.log.transaction_log import TransactionLog
+from indextables.log.vectors import DeletionVector, StoredVector
 
 SCHEDULES = 1_000
 BATCH = 50
@@ -52,6 +56,7 @@ class World:
     unknown: list[set[str]] = field(default_factory=list)
     failed: list[set[str]] = field(default_factory=list)
     seen: list[tuple[int, set[str]]] = field(default_factory=list)
+    marked: list[tuple[int, str, set[int]]] = field(default_factory=list)
 
     def log(self, number: int, pause=None, crash: Crash | None = None) -> TransactionLog:
         store = FaultyStore(self.store, self.seed * 100 + number, FAULTS, crash=crash)
@@ -78,9 +83,11 @@ class World:
             snapshot = log.snapshot()
             self.seen.append((snapshot.version, paths(snapshot)))
             live = sorted(paths(snapshot))
-            kind = draw.choice(["append", "append", "merge", "overwrite", "replan"])
+            kind = draw.choice(["append", "append", "merge", "overwrite", "replan", "mark", "mark"])
             if kind == "append" or not live:
                 transaction = Transaction(operation=Operation.APPEND, actions=[add(*new)])
+            elif kind == "mark":
+                return self.mark(log, draw, snapshot.version, draw.choice(live))
             elif kind == "replan":
                 transaction = Transaction(
                     operation=Operation.OVERWRITE,
@@ -99,7 +106,7 @@ class World:
                     read_scope=everything,
                 )
         except StorageError:
-            return
+            return None
         try:
             committed = log.commit(transaction)
         except (ConflictError, RetriesExhaustedError, StorageError):
@@ -112,6 +119,23 @@ class World:
             self.acknowledged.append((committed.version, new, gone))
             self.seen.append((committed.version, paths(committed.snapshot)))
 
+    def mark(self, log: TransactionLog, draw: random.Random, version: int, path: str) -> None:
+        """Mark rows of a split as deleted; those of others stay marked."""
+        rows = np.array(sorted(draw.sample(range(100), 3)))
+        marks = RowMarks(log, {path: rows}, exclusive=False)
+        transaction = Transaction(
+            operation=Operation.REWRITE,
+            transform=marks.actions_on,
+            read_version=version,
+            read_scope=nothing,
+        )
+        try:
+            committed = log.commit(transaction)
+        except (ConflictError, RetriesExhaustedError, StorageError, CommitStateUnknownError):
+            return
+        self.marked.append((committed.version, path, set(rows.tolist())))
+        self.seen.append((committed.version, paths(committed.snapshot)))
+
     def check(self) -> None:
         reference = TransactionLog(
             self.store, config=Config({"spark.indextables.transaction.useOptimized": False})
@@ -121,7 +145,7 @@ class World:
         added_at: dict[str, list[int]] = {}
         for version in range(last + 1):
             for action in reference.actions(version).actions:
-                if isinstance(action, Add):
+                if isinstance(action, Add) and not action.deletion_vector:
                     added_at.setdefault(action.path, []).append(version)
         for version, new, gone in self.acknowledged:
             assert all(added_at.get(path) == [version] for path in new)
@@ -132,6 +156,14 @@ class World:
             assert all(len(added_at.get(path, [])) <= 1 for path in new)
         for version, files in self.seen:
             assert files == history[version]
+        for version, path, rows in self.marked:
+            # Marked from then on: no other writer loses a mark, and none brings rows back.
+            for later in range(version, last + 1):
+                if path not in history[later]:
+                    break
+                body = vectors_by_path(reference.snapshot(version=later).entries)[path]
+                vector = DeletionVector.from_json(body, path=path)
+                assert rows <= set(StoredVector(self.store, vector, path).read().tolist())
         # The fast way, through checkpoints, of a process that has seen nothing yet.
         fresh = TransactionLog(self.store)
         assert paths(fresh.snapshot()) == history[last]

@@ -30,7 +30,9 @@ def table(spark, request):
     spark.sql(
         f"CREATE TABLE {name} (id bigint NOT NULL, name string, n int DEFAULT 42, p int, "
         "at timestamp) USING indextables PARTITIONED BY (p) "
-        "TBLPROPERTIES ('spark.indextables.indexing.typemap.name' = 'string')"
+        "TBLPROPERTIES ('spark.indextables.indexing.typemap.name' = 'string', "
+        # One of them marks rows as deleted, the other one rewrites splits.
+        f"'spark.indextables.deletionVectors.mode' = '{'vector' if '.' in name else 'rewrite'}')"
     )
     for part in (ROWS[:4], ROWS[4:8], ROWS[8:]):
         frame = spark.createDataFrame(part, "id bigint, name string, n int, p int, at timestamp")
@@ -270,15 +272,15 @@ def disturbed(spark, tmp_path, monkeypatch):
     uri = str(tmp_path / "t")
     data = pa.table({"id": [1, 2, 3], "p": ["x", "y", "z"]})
     Table.create(uri, data.schema, partition_by=["p"]).append(data)
-    original = row_changes.remove_numbered
+    original = row_changes.take_out_numbered
 
     def disturb(other):
         def between(*args, **kwargs):
-            monkeypatch.setattr(row_changes, "remove_numbered", original)
+            monkeypatch.setattr(row_changes, "take_out_numbered", original)
             other(Table.open(uri))
             return original(*args, **kwargs)
 
-        monkeypatch.setattr(row_changes, "remove_numbered", between)
+        monkeypatch.setattr(row_changes, "take_out_numbered", between)
 
     return uri, disturb
 

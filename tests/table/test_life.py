@@ -34,6 +34,7 @@ KEPT_SHORT = KEPT_LONG | {
 }
 
 Row = tuple[int, int | None, str | None, int | None]
+modes = st.sampled_from(["vector", "vector", "rewrite"])
 bodies = st.none() | st.lists(st.sampled_from(WORDS), max_size=3).map(" ".join)
 months = st.none() | st.integers(1, 3)
 new_rows = st.lists(st.tuples(months, bodies, st.none() | st.integers(-5, 5)), max_size=5)
@@ -131,23 +132,27 @@ class Life(RuleBasedStateMachine):
         self.open().overwrite(data)
         self.now(rows)
 
-    @rule(drawn=new_rows, month=st.integers(1, 3))
-    def overwrite_month(self, drawn, month) -> None:
+    def marking(self, mode: str) -> Table:
+        """The table, with rows marked as deleted or their splits rewritten."""
+        return self.open(config={**KEPT_LONG, "spark.indextables.deletionVectors.mode": mode})
+
+    @rule(drawn=new_rows, month=st.integers(1, 3), mode=modes)
+    def overwrite_month(self, drawn, month, mode) -> None:
         rows, data = self.made([(month, *rest) for _, *rest in drawn])
-        self.open().overwrite(data, where=f"month = {month}")
+        self.marking(mode).overwrite(data, where=f"month = {month}")
         self.now([row for row in self.rows if row[1] != month] + rows)
 
-    @rule(where=st.sampled_from(list(CONDITIONS)))
-    def delete(self, where) -> None:
-        done = self.open().delete(where=where)
+    @rule(where=st.sampled_from(list(CONDITIONS)), mode=modes)
+    def delete(self, where, mode) -> None:
+        done = self.marking(mode).delete(where=where)
         kept = [row for row in self.rows if not CONDITIONS[where](row)]
         assert done.rows_removed == len(self.rows) - len(kept)
         self.now(kept)
 
-    @rule(where=st.sampled_from(list(CONDITIONS)))
-    def update(self, where) -> None:
+    @rule(where=st.sampled_from(list(CONDITIONS)), mode=modes)
+    def update(self, where, mode) -> None:
         chosen = CONDITIONS[where]
-        done = self.open().update("n = n + 1, body = coalesce(body, 'gamma')", where=where)
+        done = self.marking(mode).update("n = n + 1, body = coalesce(body, 'gamma')", where=where)
         assert done.rows == sum(map(chosen, self.rows))
         self.now(
             [
@@ -158,10 +163,10 @@ class Life(RuleBasedStateMachine):
             ]
         )
 
-    @rule(where=st.sampled_from(list(CONDITIONS)), month=months)
-    def move(self, where, month) -> None:
+    @rule(where=st.sampled_from(list(CONDITIONS)), month=months, mode=modes)
+    def move(self, where, month, mode) -> None:
         chosen = CONDITIONS[where]
-        self.open().update({"month": "NULL" if month is None else str(month)}, where=where)
+        self.marking(mode).update({"month": "NULL" if month is None else str(month)}, where=where)
         self.now([(r[0], month, *r[2:]) if chosen(r) else r for r in self.rows])
 
     @rule(where=st.sampled_from(PARTITIONS))

@@ -158,6 +158,30 @@ WRITE_MAX_OPEN_SPLITS = _writing.integer(
 ).of_process()
 
 
+_vectors = Section("Deleted rows")
+
+VECTOR_MODE = _vectors.choice(
+    "deletionVectors.mode",
+    "auto",
+    ("auto", "vector", "rewrite"),
+    "How DELETE, UPDATE, MERGE INTO and overwriting by a condition take rows out of a split: "
+    "vector marks them as deleted, rewrite writes the others anew, auto marks in splits of some "
+    "size in which few rows are deleted.",
+)
+VECTOR_MAX_SHARE = _vectors.number(
+    "deletionVectors.maxDeletedShare",
+    0.2,
+    "The share of deleted rows above which auto rewrites a split, and a merge takes a split that "
+    "it would leave alone otherwise.",
+    low=0,
+    high=1,
+)
+VECTOR_MIN_SIZE = _vectors.size(
+    "deletionVectors.minSplitSize",
+    "1M",
+    "Smaller splits are rewritten by auto: that costs no more than a vector.",
+)
+
 _xref = Section("Cross-references: format, build and queries")
 
 XREF_INCLUDE_POSITIONS = _xref.boolean(

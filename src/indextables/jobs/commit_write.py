@@ -22,9 +22,11 @@ from indextables.errors import (
     SchemaError,
 )
 from indextables.jobs.crossreference_build import commit_indexed
+from indextables.jobs.mark_rows import RowMarks
 from indextables.jobs.write_splits import discard
 from indextables.jobs.write_target import Target
-from indextables.log.actions import Add, Metadata
+from indextables.log.actions import Add, Metadata, Remove
+from indextables.log.commit import Committed
 from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Scope, Transaction
@@ -41,11 +43,15 @@ from indextables.split.search import search_rows
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Files to remove, splits that take the rows they keep, and how many rows go."""
+    """Files to remove, splits that take the rows they keep, and how many rows go.
+
+    `marks` are rows of other splits, which stay.
+    """
 
     files: pa.Table
     rewritten: tuple[Add, ...]
     rows: int
+    marks: RowMarks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +75,29 @@ def commit_write(
     *,
     settings: Config,
     runner: Runner | None = None,
+    marks: RowMarks | None = None,
 ) -> Written:
     """Commit splits that are stored, indexed where that is due; if it surely fails, delete them.
 
     `runner` is where XRefs are built; threads of this process by default.
     """
-    committed = undone_on_error(
-        log, adds, lambda: commit_indexed(log, transaction, settings=settings, runner=runner)
-    )
+
+    def commit() -> Committed:
+        return commit_indexed(log, transaction, settings=settings, runner=runner)
+
+    committed: Committed = undone_on_error(log, adds, commit, marks)
+    if marks is not None:
+        marks.discard_unused(committed.actions)
     if not committed.changed:
         return Written(committed.version, 0, 0, 0, 0)
     return Written(
         version=committed.version,
         rows=rows,
         files_added=len(adds),
-        files_removed=sum(a.kind == "remove" for a in committed.actions),
+        files_removed=len(
+            {a.path for a in committed.actions if isinstance(a, Remove)}
+            - {a.path for a in committed.actions if isinstance(a, Add)}
+        ),
         bytes_added=sum(add.size for add in adds),
     )
 
@@ -111,7 +125,12 @@ def commit_replacement(
     transaction = Transaction(
         operation=Operation.REPLACE if adds else Operation.REWRITE,
         actions=removes,
-        transform=lambda newest: [*removes, *metadata_on(newest, view.snapshot, target), *new],
+        transform=lambda newest: [
+            *removes,
+            *(removal.marks.actions_on(newest) if removal.marks else ()),
+            *metadata_on(newest, view.snapshot, target),
+            *new,
+        ],
         read_version=view.version,
         read_snapshot=view.snapshot,
         read_scope=scope,
@@ -119,7 +138,10 @@ def commit_replacement(
         parameters=parameters,
         metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
     )
-    written = commit_write(log, transaction, new, rows, settings=view.settings, runner=runner)
+    written = commit_write(
+        log, transaction, new, rows,
+        settings=view.settings, runner=runner, marks=removal.marks,
+    )  # fmt: skip
     return replace(written, rows_removed=removal.rows)
 
 
@@ -187,7 +209,12 @@ def metadata_on(newest: Snapshot, read: Snapshot, target: Target) -> list[Metada
     ]
 
 
-def undone_on_error(log: TransactionLog, adds: Sequence[Add], work: Callable[[], Any]) -> Any:
+def undone_on_error(
+    log: TransactionLog,
+    adds: Sequence[Add],
+    work: Callable[[], Any],
+    marks: RowMarks | None = None,
+) -> Any:
     """Do the rest of a write; if it surely failed, delete the splits that nobody will name."""
     try:
         return work()
@@ -195,6 +222,8 @@ def undone_on_error(log: TransactionLog, adds: Sequence[Add], work: Callable[[],
         raise  # the commit may be there, and then it names them
     except IndexTablesError:
         discard(log.store, adds)
+        if marks is not None:
+            marks.discard_unused(())
         raise
 
 

@@ -21,12 +21,20 @@ from indextables.errors import CorruptLogError, ObjectNotFoundError, VersionNotF
 from indextables.log.actions import Action
 from indextables.log.checkpoint import checkpoints_at, load_checkpoint, read_state_manifest
 from indextables.log.commit import Committed
-from indextables.log.files import adds_from_files, paths_of, removes_for, without_paths
+from indextables.log.files import (
+    adds_from_files,
+    contents_of,
+    paths_of,
+    removes_for,
+    vectors_by_path,
+    without_paths,
+)
 from indextables.log.layout import LogListing, list_log
 from indextables.log.retention import CleanupPlan, ExpiredFile, apply_cleanup
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
+from indextables.log.vectors import vector_files
 from indextables.runner import LocalRunner
 
 _CHECKS_AT_ONCE = 16
@@ -36,9 +44,12 @@ def restore(log: TransactionLog, target: Snapshot) -> Committed:
     """Make the table what it was at `target`. Splits that purge removed cannot come back."""
 
     def plan(newest: Snapshot) -> Sequence[Action]:
-        back = without_paths(target.entries, paths_of(newest.entries))
-        gone = without_paths(newest.entries, paths_of(target.entries))
-        _check_there(log, target, paths_of(back))
+        same = {path for path, _ in contents_of(target.entries) & contents_of(newest.entries)}
+        back = without_paths(target.entries, same)
+        gone = without_paths(newest.entries, same)
+        _check_there(
+            log, target, [*paths_of(back), *sorted(vector_files(vectors_by_path(back).values()))]
+        )
         actions: list[Action] = list(removes_for(gone, timestamp=log.now_ms(), data_change=True))
         # Also of merged splits, whose rows were no change of data when they were merged.
         actions += [replace(add, data_change=True) for add in adds_from_files(back)]
@@ -149,7 +160,7 @@ def _check_stands_alone(
 def _content(snapshot: Snapshot) -> tuple[object, ...]:
     metadata = snapshot.metadata
     return (
-        set(paths_of(snapshot.entries)),
+        contents_of(snapshot.entries),
         set(snapshot.xrefs),
         snapshot.protocol,
         (metadata.id, metadata.schema_string, metadata.partition_columns),

@@ -33,6 +33,8 @@ from indextables.errors import (
 )
 from indextables.jobs.write_splits import store_split
 from indextables.log.actions import Add
+from indextables.log.files import deleted_rows
+from indextables.log.vectors import DeletionVector, StoredVector
 from indextables.runner import LocalRunner, Runner
 from indextables.split.mapping import TableMapping
 from indextables.split.merge import merge_splits
@@ -51,6 +53,7 @@ class Candidate:
     size: int
     added_at: int
     partition: Partition
+    dead_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,35 @@ def plan_merges(
 
 def candidates_of(files: pa.Table) -> list[Candidate]:
     """The rows of a snapshot's files."""
-    columns = files.select(["path", "size", "addedAtVersion", "partitionValues"])
+    columns = files.select(["path", "size", "addedAtVersion", "partitionValues", "numRecords"])
+    dead = deleted_rows(files).tolist()
     return [
-        Candidate(row, path, size, added or 0, tuple(sorted(values or ())))
-        for row, (path, size, added, values) in enumerate(
+        Candidate(
+            row=row,
+            path=path,
+            size=size,
+            added_at=added or 0,
+            partition=tuple(sorted(values or ())),
+            dead_share=dead[row] / max(1, dead[row] + (left or 0)),
+        )
+        for row, (path, size, added, values, left) in enumerate(
             zip(*(columns[name].to_pylist() for name in columns.column_names), strict=True)
         )
+    ]
+
+
+def with_many_dead(
+    candidates: Iterable[Candidate], groups: Sequence[MergeGroup], *, share: float
+) -> list[MergeGroup]:
+    """Groups of one: splits of which this share of rows is deleted, unless they are merged anyway.
+
+    Merging one leaves the deleted rows out, and they count in scores no longer.
+    """
+    merged = {path for group in groups for path in group.paths}
+    return [
+        MergeGroup((one,))
+        for one in candidates
+        if one.dead_share > share and one.path not in merged
     ]
 
 
@@ -181,6 +207,8 @@ class Source:
     footer_end: int | None
     merges: int
     """How often rows of it were merged before."""
+    vector: DeletionVector | None = None
+    """Rows that the merged split does not get."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +244,9 @@ def source_of(add: Add) -> Source:
         footer_start=add.footer_start_offset,
         footer_end=add.footer_end_offset,
         merges=add.num_merge_ops or 0,
+        vector=DeletionVector.from_json(add.deletion_vector, path=add.path)
+        if add.deletion_vector
+        else None,
     )
 
 
@@ -252,6 +283,11 @@ def _merged(task: MergeTask) -> Add:
         mapping=task.mapping,
         config=config,
         partition_values=task.partition_values,
+        deleted={
+            file.path: StoredVector(task.store, source.vector, file.path).rows(total=file.info.rows)
+            for file, source in zip(files, task.sources, strict=True)
+            if source.vector is not None
+        },
     )
     try:
         add = store_split(task.store, written, task.partition_columns, data_change=task.data_change)
@@ -262,9 +298,10 @@ def _merged(task: MergeTask) -> Add:
 
 def _opened(store: Store, source: Source) -> SplitFile:
     file = SplitFile(store, source.path, source.size, source.footer_start, source.footer_end)
-    if source.rows is not None and file.info.rows != source.rows:
+    deleted = 0 if source.vector is None else source.vector.cardinality
+    if source.rows is not None and file.info.rows != source.rows + deleted:
         raise DamagedSplitError(
-            source.path, f"it has {file.info.rows} rows, and the log says {source.rows}"
+            source.path, f"it has {file.info.rows} rows, and the log says {source.rows + deleted}"
         )
     return file
 

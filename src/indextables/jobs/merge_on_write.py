@@ -139,6 +139,8 @@ def _merge(log: TransactionLog, view: TableView, runner: Runner | None) -> bool:
     cores = os.cpu_count() or 1
     batch = max(1, int(cores * config[keys.MERGE_ON_WRITE_CPU_FRACTION]))
     if len(groups) < batch * config[keys.MERGE_ON_WRITE_MIN_BATCHES]:
+        groups = [group for group in groups if len(group.sources) == 1]  # deleted rows have to go
+    if not groups:
         return False
     return merge_groups(log, view, groups, runner=runner).files_added > 0
 

@@ -38,6 +38,7 @@ from indextables.jobs.merge_groups import (
     plan_merges,
     run_merges,
     source_of,
+    with_many_dead,
     without_giants,
 )
 from indextables.jobs.partitions import check_partition_condition, files_of_partitions
@@ -195,7 +196,10 @@ def plan_groups(
         max_sources=limits.max_sources,
         max_share=limits.max_share,
     )
-    return (without_giants(groups) if spare_giants else groups)[: limits.max_groups]
+    groups = without_giants(groups) if spare_giants else groups
+    share = log.config.over_properties(snapshot.metadata.configuration)[keys.VECTOR_MAX_SHARE]
+    dead = with_many_dead(candidates, groups, share=share)
+    return [*dead, *groups][: limits.max_groups]
 
 
 def merge_groups(
@@ -300,4 +304,5 @@ def _commit(
 
 
 def _changed(group: MergeGroup) -> str:
-    return f"{group.paths[0]} and {len(group.paths) - 1} more"
+    more = f" and {len(group.paths) - 1} more" if len(group.paths) > 1 else ""
+    return f"{group.paths[0]}{more}"

@@ -19,11 +19,12 @@ from indextables.config import Config
 from indextables.errors import ConfigError, CorruptLogError
 from indextables.jobs.progress import progress
 from indextables.log.actions import Add, AddXRef
-from indextables.log.files import paths_of
+from indextables.log.files import paths_of, vectors_by_path
 from indextables.log.layout import LOG_DIRECTORY, PURGE_LOCK, LogListing, list_log
 from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.log.vectors import is_vector_file, vector_files
 from indextables.storage import ObjectMeta
 
 SAFE_HOURS = 24
@@ -114,12 +115,12 @@ def _check_hours(hours: float, config: Config) -> None:
 
 
 def _listed(log: TransactionLog) -> tuple[list[ObjectMeta], list[ObjectMeta]]:
-    """The log's files, and all splits and cross-references with their checksum files."""
+    """The log's files, and all splits, vectors and cross-references with their checksum files."""
     in_log, splits = [], []
     for meta in log.store.list():
         if meta.path.startswith(LOG_DIRECTORY + "/"):
             in_log.append(meta)
-        elif meta.path.endswith((".split", ".split.crc")):
+        elif meta.path.endswith((".split", ".split.crc")) or is_vector_file(meta.path):
             splits.append(meta)
     return in_log, splits
 
@@ -150,6 +151,8 @@ def _named_paths(log: TransactionLog, listing: LogListing, gone: set[str]) -> se
         for action in log.actions(version).actions:
             if isinstance(action, Add | AddXRef):
                 named.add(action.path)
+            if isinstance(action, Add):
+                named |= vector_files([action.deletion_vector])
     for version in sorted({*checkpoints, log.newest().version}):
         snapshot = log.snapshot(version=version)
         if snapshot.version != version:
@@ -159,7 +162,8 @@ def _named_paths(log: TransactionLog, listing: LogListing, gone: set[str]) -> se
 
 
 def _live(snapshot: Snapshot) -> set[str]:
-    return {*paths_of(snapshot.entries), *snapshot.xrefs}
+    vectors = vector_files(vectors_by_path(snapshot.entries).values())
+    return {*paths_of(snapshot.entries), *snapshot.xrefs, *vectors}
 
 
 def _delete(log: TransactionLog, orphans: Sequence[ObjectMeta]) -> list[ObjectMeta]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import functools
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 
@@ -29,11 +30,12 @@ from indextables.errors import (
 )
 from indextables.log.actions import Add, Metadata, Protocol, Remove
 from indextables.log.checkpoint import checkpoints_at, load_checkpoint
-from indextables.log.files import adds_from_files, paths_of
+from indextables.log.files import adds_from_files
 from indextables.log.layout import LOG_DIRECTORY, list_log
 from indextables.log.protocol import DEFAULT_PROTOCOL, upgraded
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
+from indextables.log.vectors import DeletionVector
 from indextables.runner import LocalRunner, Runner
 from indextables.schema import evolve, to_json
 from indextables.schema.column_names import stored_schema
@@ -123,7 +125,7 @@ def _from_splits(source: Store, target: Store, *, config: Config, runner: Runner
     if not entries:
         raise StatementError(f"None of the splits of '{source.uri}' can be read.")
     metadata = remains.metadata or described([footer for _, footer in entries])
-    adds = [_add(meta, footer) for meta, footer in entries]
+    adds = [_add(meta, footer, remains.vectors.get(meta.path)) for meta, footer in entries]
     _write(target, metadata, upgraded(DEFAULT_PROTOCOL, remains.protocol), adds, config=config)
     return Repaired(remains.version, len(found), len(adds))
 
@@ -136,11 +138,13 @@ class _Remains:
     metadata: Metadata | None
     removed: frozenset[str]
     protocol: Protocol
+    vectors: Mapping[str, Mapping[str, Any]]
+    """Which rows of a split are deleted: no footer says so."""
 
 
 def _remains(log: TransactionLog, *, config: Config) -> _Remains:
     listing = list_log(log.store)
-    alive: dict[str, bool] = {}
+    alive: dict[str, Add | None] = {}
     metadata: Metadata | None = None
     protocol = DEFAULT_PROTOCOL
     newest: int | None = None
@@ -149,21 +153,26 @@ def _remains(log: TransactionLog, *, config: Config) -> _Remains:
         try:
             for action in log.actions(version).actions if version in listing.versions else ():
                 if isinstance(action, Add | Remove):
-                    alive[action.path] = isinstance(action, Add)
+                    alive[action.path] = action if isinstance(action, Add) else None
                 elif isinstance(action, Metadata):
                     metadata = action
                 elif isinstance(action, Protocol):
                     protocol = action
             for ref in checkpoints_at(listing, version):
                 held = load_checkpoint(log.store, ref, config=config, runner=runner)
-                live = set(paths_of(held.entries))
-                alive = {path: path in live for path in {*alive, *live}}
+                live = {add.path: add for add in adds_from_files(held.entries)}
+                alive = {path: live.get(path) for path in {*alive, *live}}
                 metadata, protocol = held.metadata, held.protocol
             newest = version
         except (LogError, StorageError) as error:
             logger.warning("Repairing without a part of the log: %s", error)
-    gone = frozenset(path for path, is_alive in alive.items() if not is_alive)
-    return _Remains(newest, metadata, gone, protocol)
+    gone = frozenset(path for path, add in alive.items() if add is None)
+    vectors = {
+        path: add.deletion_vector
+        for path, add in alive.items()
+        if add is not None and add.deletion_vector is not None
+    }
+    return _Remains(newest, metadata, gone, protocol, vectors)
 
 
 def _footer(source: Store, meta: ObjectMeta) -> Footer | None:
@@ -174,9 +183,12 @@ def _footer(source: Store, meta: ObjectMeta) -> Footer | None:
         return None
 
 
-def _add(meta: ObjectMeta, footer: Footer) -> Add:
-    """The log entry of a split, from its footer."""
+def _add(meta: ObjectMeta, footer: Footer, vector: Mapping[str, Any] | None) -> Add:
+    """The log entry of a split, from its footer and what the old log says about deleted rows."""
     info = footer.info
+    deleted = 0
+    if vector is not None:
+        deleted = DeletionVector.from_json(vector, path=meta.path).cardinality
     return Add(
         path=meta.path,
         partition_values=info.partition_values,
@@ -186,7 +198,8 @@ def _add(meta: ObjectMeta, footer: Footer) -> Add:
         stats=info.statistics.to_json(info.rows),
         min_values=info.statistics.min_values,
         max_values=info.statistics.max_values,
-        num_records=info.rows,
+        num_records=info.rows - deleted,
+        deletion_vector=vector,
         has_footer_offsets=True,
         footer_start_offset=footer.start,
         footer_end_offset=footer.end,

@@ -1,23 +1,21 @@
-"""Changing rows: their splits are written anew and committed.
+"""Changing rows that are there: deleting, updating and replacing them.
 
-Changing rows of a table: splits that hold some of them are written anew.
-
-Changing rows that are there: deleting, updating and replacing them.
-
-Splits that hold some of them are written anew. Rows whose partition column changes are written to
-their new partition. Where Spark chose the rows, it computed the condition on one version. It cannot
-be asked of files that others add after that version, so every added file is a conflict. Where the
-condition reads the table a second time, in a subquery, every removed file is one too.
+In each split that holds some of them, the rows are marked as deleted, or the others are written
+anew (`_is_marked` decides). New values of rows are written to new splits, in their partition. Where
+Spark chose the rows, it computed the condition on one version. It cannot be asked of files that
+others add after that version, so every added file is a conflict. Where the condition reads the
+table a second time, in a subquery, every removed file is one too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from indextables import config as keys
 from indextables.errors import MetadataChangedError
 from indextables.jobs.assignments import Assignments
 from indextables.jobs.commit_write import (
@@ -27,11 +25,13 @@ from indextables.jobs.commit_write import (
     scope_of,
     undone_on_error,
 )
+from indextables.jobs.mark_rows import RowMarks
 from indextables.jobs.progress import progress
 from indextables.jobs.write_splits import SplitSink
 from indextables.jobs.write_target import Target
 from indextables.log.actions import Add
 from indextables.log.files import paths_of, with_paths
+from indextables.log.protocol import has_vectors
 from indextables.log.transaction import everything
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.execute import Environment
@@ -45,27 +45,55 @@ from indextables.split.row_numbers import RowNumbers
 
 PIECE = 65_536
 """Rows that are read at once."""
-Write = Callable[[SplitRows, RowNumbers, SplitSink], None]
-"""Writes what becomes of a split, given the numbers of the rows that match."""
 
 
-def rewrite_splits(view: TableView, predicate: Predicate, write: Write) -> Removal:
-    """Replace the splits that hold rows of a condition by what `write` makes of each."""
+def _is_marked(view: TableView, task: SplitTask, *, total: int, deleted: int) -> bool:
+    """Whether rows of a split are marked, given how many rows it has and will have lost."""
+    config = view.config
+    mode = config[keys.VECTOR_MODE]
+    if mode == "rewrite" or deleted >= total:
+        return False
+    if not has_vectors(view.snapshot.protocol) and not config[keys.PROTOCOL_AUTO_UPGRADE]:
+        return False
+    if mode == "vector":
+        return True
+    is_large = task.size >= config[keys.VECTOR_MIN_SIZE]
+    return is_large and deleted <= config[keys.VECTOR_MAX_SHARE] * total
+
+
+NewRows = Callable[[SplitRows, RowNumbers], Iterator[pa.RecordBatch]]
+"""Makes what becomes of rows of a split, given their numbers."""
+
+
+def take_out(
+    log: TransactionLog,
+    view: TableView,
+    predicate: Predicate,
+    new_rows: NewRows | None = None,
+) -> Removal:
+    """Take the rows of a condition out of their splits; `new_rows` are written in their place."""
     tasks = plan_scan(view, predicate=predicate).tasks
-    return _rewrite(view, tasks, lambda rows, _: rows.matching(), write)
+    exclusive = new_rows is not None
+    return _take_out(
+        log, view, tasks, lambda rows, _: rows.matching(), new_rows, exclusive=exclusive
+    )
 
 
-def _rewrite(
+def _take_out(
+    log: TransactionLog,
     view: TableView,
     tasks: Sequence[SplitTask],
     matching_rows: Callable[[SplitRows, SplitTask], RowNumbers | None],
-    write: Write,
+    new_rows: NewRows | None = None,
+    *,
+    exclusive: bool,
 ) -> Removal:
     environment = Environment.of(view)
-    touched: list[str] = []
+    rewritten: list[str] = []
+    marked: dict[str, RowNumbers] = {}
     changed = 0
     with (
-        progress("Rewriting splits", len(tasks)) as advance,
+        progress("Changing rows", len(tasks)) as advance,
         SplitSink(
             view.store,
             schema=view.schema,
@@ -80,24 +108,28 @@ def _rewrite(
             if matching is None:
                 matching = np.arange(rows.total)
             if len(matching):
-                touched.append(task.path)
                 changed += len(matching)
-                write(rows, matching, sink)
+                deleted = len(matching) + len(rows.searcher.dead)
+                if _is_marked(view, task, total=rows.total, deleted=deleted):
+                    marked[task.path] = matching
+                else:
+                    rewritten.append(task.path)
+                    _write_others(rows, matching, sink)
+                for batch in new_rows(rows, matching) if new_rows else ():
+                    sink.write(batch)
             advance(1)
-        files = with_paths(view.snapshot.entries, touched)
-        return Removal(files, tuple(sink.finish()), changed)
+        files = with_paths(view.snapshot.entries, rewritten)
+        marks = RowMarks(log, marked, exclusive=exclusive)
+        return Removal(files, tuple(sink.finish()), changed, marks)
 
 
-def remove_rows(view: TableView, predicate: Predicate) -> Removal:
-    """Find the rows of a condition and write what remains of their splits."""
-    return rewrite_splits(view, predicate, _write_others)
-
-
-def remove_numbered(view: TableView, numbers: Mapping[str, RowNumbers]) -> Removal:
-    """Write what remains of splits without some rows, named by the path and their numbers."""
+def take_out_numbered(
+    log: TransactionLog, view: TableView, numbers: Mapping[str, RowNumbers], *, exclusive: bool
+) -> Removal:
+    """Take rows out of splits, named by the path and their numbers."""
     files = with_paths(view.snapshot.entries, list(numbers))
     tasks = split_tasks(view.snapshot, files, TRUE)
-    return _rewrite(view, tasks, lambda _, task: numbers[task.path], _write_others)
+    return _take_out(log, view, tasks, lambda _, task: numbers[task.path], exclusive=exclusive)
 
 
 def numbers_by_split(batch: pa.RecordBatch) -> dict[str, RowNumbers]:
@@ -119,7 +151,10 @@ def combined(parts: Iterable[Mapping[str, RowNumbers]]) -> dict[str, RowNumbers]
 
 def _write_others(rows: SplitRows, matching: RowNumbers, sink: SplitSink) -> None:
     """Write the rows of a split that do not match."""
-    keep = np.setdiff1d(np.arange(rows.total), matching, assume_unique=True)
+    kept = np.ones(rows.total, dtype=np.bool_)
+    kept[matching] = False
+    kept[rows.searcher.dead] = False
+    keep = np.flatnonzero(kept)
     names = rows.searcher.context.schema.names
     for start in range(0, len(keep), PIECE):
         piece = rows.searcher.read_rows(keep[start : start + PIECE], names)
@@ -134,7 +169,7 @@ def delete_rows(log: TransactionLog, view: TableView, predicate: Predicate) -> W
         view,
         target=Target.unchanged(view),
         adds=[],
-        removal=remove_rows(view, predicate),
+        removal=take_out(log, view, predicate),
         rows=0,
         scope=scope_of(predicate, view),
         parameters={"where": str(view.names.shown_predicate(predicate))},
@@ -148,10 +183,15 @@ def update_rows(
 
     target = Target.unchanged(view)
 
-    def write(rows: SplitRows, matching: RowNumbers, sink: SplitSink) -> None:
-        _write_assigned(rows, matching, sink, target, assignments)
+    def assigned(rows: SplitRows, matching: RowNumbers) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(matching), PIECE):
+            piece = rows.searcher.read_rows(matching[start : start + PIECE], target.schema.names)
+            # By an expression that has the names of users.
+            changed = assignments.apply(piece.rename_columns(target.shown.names))
+            stored = target.checked(changed).rename_columns(target.schema.names)
+            yield from stored.to_batches()
 
-    removal = rewrite_splits(view, predicate, write)
+    removal = take_out(log, view, predicate, assigned)
     return commit_replacement(
         log,
         view,
@@ -165,29 +205,6 @@ def update_rows(
             "set": str(assignments),
         },
     )
-
-
-def _write_assigned(
-    rows: SplitRows,
-    matching: RowNumbers,
-    sink: SplitSink,
-    target: Target,
-    assignments: Assignments,
-) -> None:
-    """Write all rows of a split, those that match with new values."""
-    chosen = np.zeros(rows.total, dtype=np.bool_)
-    chosen[matching] = True
-    for start in range(0, rows.total, PIECE):
-        numbers = np.arange(start, min(start + PIECE, rows.total))
-        mask = chosen[start : start + PIECE]
-        for some, is_changed in ((numbers[~mask], False), (numbers[mask], True)):
-            if len(some):
-                piece = rows.searcher.read_rows(some, target.schema.names)
-                if is_changed:  # by an expression that has the names of users
-                    changed = assignments.apply(piece.rename_columns(target.shown.names))
-                    piece = target.checked(changed).rename_columns(target.schema.names)
-                for batch in piece.to_batches():
-                    sink.write(batch)
 
 
 def replace_rows(
@@ -212,7 +229,7 @@ def replace_rows(
         # Its splits are gone with it, or the query read those of the table in its place.
         if unknown or newest.metadata.id != view.snapshot.metadata.id:
             raise MetadataChangedError(uri=newest.uri, version=newest.version, changed=["identity"])
-        return remove_numbered(view, numbers)
+        return take_out_numbered(log, view, numbers, exclusive=bool(adds))
 
     removal: Removal = undone_on_error(log, adds, remove)
     return commit_replacement(

@@ -32,10 +32,11 @@ from indextables.config import Config
 from indextables.errors import IndexTablesError
 from indextables.log.actions import Add, AddXRef
 from indextables.log.checkpoint import checkpoints_at, load_checkpoint
-from indextables.log.files import adds_from_files, paths_of
+from indextables.log.files import adds_from_files, contents_of
 from indextables.log.layout import list_log
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.log.vectors import DeletionVector, StoredVector
 from indextables.plan.execute import Environment
 from indextables.plan.statistics import decode
 from indextables.plan.tasks import SplitTask, split_tasks
@@ -166,8 +167,17 @@ def _quoted(word: str) -> str:
 
 def _rows(split: SplitFile, add: Add) -> Iterator[str]:
     info = split.info
-    if add.num_records is not None and add.num_records != info.rows:
-        yield f"it has {info.rows:,} rows, the log says {add.num_records:,}"
+    deleted = 0
+    if add.deletion_vector is not None:
+        descriptor = DeletionVector.from_json(add.deletion_vector, path=add.path)
+        # Not one that was read before.
+        found = StoredVector(split.store, descriptor, add.path).read()
+        if len(found) and found[-1] >= info.rows:
+            yield f"its deletion vector names row {found[-1]:,}; it has {info.rows:,} rows"
+        deleted = len(found)
+    if add.num_records is not None and add.num_records + deleted != info.rows:
+        left = f", {deleted:,} of them deleted" if deleted else ""
+        yield f"it has {info.rows:,} rows{left}, the log says {add.num_records:,}"
     if _present(info.partition_values) != _present(add.partition_values):
         yield f"it is of partition {_present(info.partition_values)}, the log says another"
     stats: dict[str, Any] = orjson.loads(add.stats) if add.stats else {}
@@ -295,7 +305,7 @@ def _check_log(log: TransactionLog, config: Config) -> Check:
 
 def _differences(kind: str, version: int, held: Snapshot, replayed: Snapshot) -> Iterator[str]:
     name = f"the {kind} checkpoint of version {version}"
-    if set(paths_of(held.entries)) != set(paths_of(replayed.entries)):
+    if contents_of(held.entries) != contents_of(replayed.entries):
         yield f"{name} names other splits than the versions before it"
     if held.metadata.schema_string != replayed.metadata.schema_string:
         yield f"{name} has another schema than the versions before it"

@@ -38,7 +38,7 @@ from indextables.jobs.commit_write import (
 from indextables.jobs.crossreference_build import commit_indexed
 from indextables.jobs.merge_on_write import after_write, merged_before_commit
 from indextables.jobs.progress import progress
-from indextables.jobs.row_changes import combined, numbers_by_split, remove_rows, replace_rows
+from indextables.jobs.row_changes import combined, numbers_by_split, replace_rows, take_out
 from indextables.jobs.write_splits import Progress, SplitSink, discard
 from indextables.jobs.write_target import (
     Target,
@@ -325,7 +325,7 @@ class WriteJob:
                 raise MetadataChangedError(
                     uri=newest.uri, version=newest.version, changed=["identity"]
                 )
-            return remove_rows(self.view, predicate)
+            return take_out(log, self.view, predicate)
 
         removal: Removal = undone_on_error(log, adds, rewrite)
         return commit_replacement(

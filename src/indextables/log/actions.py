@@ -110,6 +110,8 @@ class Add(Action):
     companion_source_files: tuple[str, ...] | None = None
     companion_delta_version: int | None = None
     companion_fast_field_mode: str | None = None
+    deletion_vector: Mapping[str, Any] | None = None
+    """Rows that are deleted (`log.vectors`); `num_records` counts those that are left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,7 @@ class Remove(Action):
     size: int | None = None
     tags: Mapping[str, str] | None = None
     stats: str | None = None
+    deletion_vector: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

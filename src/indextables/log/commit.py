@@ -52,12 +52,19 @@ from indextables.log.actions import (
     Remove,
     RemoveXRef,
 )
-from indextables.log.files import intern_mapping, with_mappings
+from indextables.log.files import (
+    contents_of,
+    files_from_adds,
+    intern_mapping,
+    with_mappings,
+    with_paths,
+)
 from indextables.log.layout import PURGE_LOCK, check_paths, version_path
-from indextables.log.protocol import DEFAULT_PROTOCOL, check_writable, upgraded
+from indextables.log.protocol import DEFAULT_PROTOCOL, WITH_VECTORS, check_writable, upgraded
 from indextables.log.reader import LogReader
 from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
 from indextables.log.transaction import Operation, Transaction, check_conflicts, difference
+from indextables.log.vectors import vector_files
 from indextables.log.version_files import ENGINE, encode_actions
 from indextables.storage import Store
 
@@ -116,8 +123,13 @@ def _check_files(wanted: Sequence[Action], snapshot: Snapshot) -> None:
     removes = [a.path for a in wanted if isinstance(a, Remove)]
     xrefs = [a.path for a in wanted if isinstance(a, AddXRef)]
     check_paths([*adds, *removes, *xrefs], where="a commit to " + snapshot.uri)
-    doubled = [path for path, count in Counter(adds + removes).items() if count > 1]
-    doubled += sorted(snapshot.contains(adds)) if adds else []
+    doubled = [p for some in (adds, removes) for p, n in Counter(some).items() if n > 1]
+    doubled += sorted(snapshot.contains(adds) - set(removes)) if adds else []
+    again = set(adds) & set(removes)
+    if again:  # other rows of a split are deleted, which is all that can change about it
+        live = contents_of(with_paths(snapshot.entries, again))
+        new = files_from_adds([(a, 0, 0) for a in wanted if isinstance(a, Add)])
+        doubled += sorted(path for path, _ in contents_of(with_paths(new, again)) & live)
     if doubled:
         raise CommitError(
             f"A commit to '{snapshot.uri}' names {doubled[0]} twice, or adds it although it is "
@@ -141,6 +153,8 @@ def _protocol_action(
         first = next((a for a in wanted if isinstance(a, Protocol)), DEFAULT_PROTOCOL)
         return upgraded(first, with_xrefs) if has_xrefs else first
     target = upgraded(current, with_xrefs) if has_xrefs else current
+    if any(isinstance(a, Add) and a.deletion_vector for a in wanted):
+        target = upgraded(target, WITH_VECTORS)
     for action in wanted:
         if isinstance(action, Protocol):
             target = upgraded(target, action)
@@ -317,10 +331,14 @@ class Committer:
         gone = []
         for action in actions:
             if isinstance(action, Add | AddXRef):
-                try:
-                    self.store.head(action.path)
-                except ObjectNotFoundError:
-                    gone.append(action.path)
+                paths = [action.path]
+                if isinstance(action, Add):
+                    paths += vector_files([action.deletion_vector])
+                for path in paths:
+                    try:
+                        self.store.head(path)
+                    except ObjectNotFoundError:
+                        gone.append(path)
         if gone:
             raise SplitsPurgedError(self.store.uri, gone)
 
@@ -342,7 +360,13 @@ class Committer:
         added = {action.path for action in mine.actions if isinstance(action, Add | AddXRef)}
         self.reader.forget()
         now = self.reader.load(None)
-        return bool(added) and added == now.contains(added) | added.intersection(now.xrefs)
+        if not added or added != now.contains(added) | added.intersection(now.xrefs):
+            return False
+        # A split that was marked is live without this commit, too; its vector is not.
+        mine_marked = files_from_adds(
+            [(a, 0, 0) for a in mine.actions if isinstance(a, Add) and a.deletion_vector]
+        )
+        return contents_of(mine_marked) <= contents_of(now.entries)
 
     def _is_mine(self, version: int, transaction_id: str) -> bool | None:
         """Whether the version file is of this transaction; None if nobody can tell now."""

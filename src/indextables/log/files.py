@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -110,11 +111,15 @@ FILES_SCHEMA = pa.schema(
         ("companionSourceFiles", _STRINGS),
         ("companionDeltaVersion", pa.int64()),
         ("companionFastFieldMode", pa.string()),
+        ("deletionVector", pa.string()),
         ("extra", pa.string()),
         ("addedAtVersion", pa.int64()),
         ("addedAtTimestamp", pa.int64()),
     ]
 )
+
+VECTOR = "deletionVector"
+"""The column of a split's deletion vector: its descriptor as JSON."""
 
 # (column, attribute) of the fields an add action and a row of the table share.
 _SHARED = [
@@ -134,7 +139,9 @@ def files_from_adds(adds: Sequence[tuple[Add, int, int]]) -> pa.Table:
     columns: dict[str, list[Any]] = {}
     for name, attribute in _SHARED:
         values = [getattr(add, attribute) for add, _, _ in adds]
-        if FILES_SCHEMA.field(name).type == _MAP:
+        if name == VECTOR:
+            values = [None if v is None else orjson.dumps(v).decode() for v in values]
+        elif FILES_SCHEMA.field(name).type == _MAP:
             values = [None if v is None else _present_items(v) for v in values]
         columns[name] = values
     columns["extra"] = [
@@ -190,6 +197,31 @@ def with_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
     return files.filter(pc.is_in(files["path"], value_set=wanted))
 
 
+def deleted_rows(files: pa.Table) -> npt.NDArray[np.int64]:
+    """How many rows of each file are deleted: those that its vector names."""
+    found = np.zeros(files.num_rows, dtype=np.int64)
+    if VECTOR in files.schema.names and files[VECTOR].null_count < files.num_rows:
+        column: Any = files[VECTOR]
+        for at in np.flatnonzero(np.asarray(column.is_valid())):
+            found[at] = orjson.loads(column[int(at)].as_py())["cardinality"]
+    return found
+
+
+def vectors_by_path(files: pa.Table) -> dict[str, Mapping[str, Any]]:
+    """The descriptors of the files that have a vector."""
+    if not files.num_rows or files[VECTOR].null_count == files.num_rows:
+        return {}
+    some = files.filter(pc.is_valid(files[VECTOR]))
+    texts: Any = some[VECTOR]
+    return dict(zip(paths_of(some), map(orjson.loads, texts.to_pylist()), strict=True))
+
+
+def contents_of(files: pa.Table) -> set[tuple[str, str | None]]:
+    """What the files hold: each path with its vector, which says which of its rows are left."""
+    texts: Any = files[VECTOR]
+    return set(zip(paths_of(files), texts.to_pylist(), strict=True))
+
+
 def with_mapping_json(files: pa.Table, registry: Mapping[str, str]) -> pa.Table:
     """The rows with `docMappingJson` restored from the registry, once per distinct mapping."""
     references = files["docMappingRef"].combine_chunks().dictionary_encode()
@@ -209,13 +241,15 @@ def adds_from_files(files: pa.Table) -> list[Add]:
         for attribute in ("split_tags", "companion_source_files"):
             if values[attribute] is not None:
                 values[attribute] = tuple(values[attribute])
+        if values["deletion_vector"] is not None:
+            values["deletion_vector"] = orjson.loads(values["deletion_vector"])
         adds.append(Add(**values, extra=orjson.loads(extra) if extra else {}))
     return adds
 
 
 def removes_for(files: pa.Table, *, timestamp: int, data_change: bool) -> list[Remove]:
     """Remove actions for these rows, with statistics where the rows stay in the table."""
-    rows = files.select(["path", "partitionValues", "size", "tags", "stats"])
+    rows = files.select(["path", "partitionValues", "size", "tags", "stats", VECTOR])
     return [
         Remove(
             path=row["path"],
@@ -226,6 +260,7 @@ def removes_for(files: pa.Table, *, timestamp: int, data_change: bool) -> list[R
             size=row["size"],
             tags=row["tags"] if not data_change else None,
             stats=row["stats"] if not data_change else None,
+            deletion_vector=orjson.loads(row[VECTOR]) if row[VECTOR] else None,
         )
         for row in rows.to_pylist(maps_as_pydicts="strict")
     ]

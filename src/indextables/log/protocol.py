@@ -17,6 +17,8 @@ from indextables.log.actions import Protocol
 SUPPORTED_VERSION = 4
 COLUMN_NAMES = "columnNames"
 """Columns may be stored under another name than users have for them, or stored and not shown."""
+DELETION_VECTORS = "deletionVectors"
+"""Splits may hold rows that are deleted; who does not know of it would return them."""
 CHECK_CONSTRAINTS = "checkConstraints"
 """No row may make the conditions false that are properties of the table."""
 CONSTRAINT_PREFIX = "indextables.constraint."
@@ -26,6 +28,7 @@ READER_FEATURES = frozenset(
     {
         "skippedFiles", "extendedMetadata", "footerOffsets", "multiPartCheckpoint",
         "schemaDeduplication", "avroState", "crossReferenceIndex", COLUMN_NAMES,
+        DELETION_VECTORS,
     }
 )  # fmt: skip
 # Readers may ignore cross-references: they only make queries faster. Other writers name them as a
@@ -38,6 +41,18 @@ DEFAULT_PROTOCOL = Protocol(
     reader_features=("avroState", "schemaDeduplication"),
     writer_features=("avroState", "schemaDeduplication"),
 )
+
+
+WITH_VECTORS = replace(
+    DEFAULT_PROTOCOL,
+    reader_features=(DELETION_VECTORS,),
+    writer_features=(DELETION_VECTORS,),
+)
+
+
+def has_vectors(protocol: Protocol) -> bool:
+    """Whether splits of a table with this protocol may have deletion vectors."""
+    return DELETION_VECTORS in (protocol.reader_features or ())
 
 
 def has_avro_state(protocol: Protocol) -> bool:

@@ -41,12 +41,12 @@ from indextables.log.actions import (
 from indextables.log.files import (
     REGISTRY_PREFIX,
     adds_from_files,
+    contents_of,
     files_from_adds,
-    paths_of,
     removes_for,
     without_paths,
 )
-from indextables.log.protocol import CONSTRAINT_PREFIX, WRITER_FEATURES
+from indextables.log.protocol import CONSTRAINT_PREFIX, DELETION_VECTORS, WRITER_FEATURES
 from indextables.log.snapshot import Snapshot, VersionActions
 
 
@@ -118,7 +118,8 @@ class Change(enum.Enum):
     MAPPINGS = "added mappings to the registry"
     ADDED = "added rows"
     REMOVED = "removed rows"
-    REARRANGED = "merged splits"
+    MARKED = "marked rows as deleted"
+    MERGED = "merged splits"
     XREFS = "changed cross-references"
     SKIPS = "recorded skipped files"
 
@@ -129,24 +130,24 @@ class Rule(enum.Enum):
     OK = "commits after it"
     CONFLICT = "conflicts"
     IN_SCOPE = "conflicts if the added files are among those it would have read"
-    SAME_FILES = "conflicts if files were removed that it read or removes"
+    SAME_FILES = "conflicts if files were removed, or rows of them, that it read or removes"
 
 
 _SIGNS = {"-": Rule.OK, "X": Rule.CONFLICT, "scope": Rule.IN_SCOPE, "files": Rule.SAME_FILES}
 
 _TABLE = """
-          PROTOCOL FEATURES SCHEMA COLUMNS PROPERTIES MAPPINGS ADDED REMOVED REARRANGED XREFS SKIPS
-APPEND    X        -        X      -       -          -        -     -       -          -     -
-OVERWRITE X        -        X      -       -          -        scope files   files      -     -
-REPLACE   X        -        X      -       -          -        scope files   files      -     -
-REWRITE   X        -        X      -       -          -        scope files   files      -     -
-MERGE     X        -        X      -       -          -        -     files   files      -     -
-METADATA  X        -        X      X       X          -        -     -       -          -     -
-PROTOCOL  -        -        -      -       -          -        -     -       -          -     -
-XREF      X        -        X      -       -          -        -     -       -          -     -
-SKIP      -        -        -      -       -          -        -     -       -          -     -
-RESTORE   X        -        X      X       X          -        scope files   files      -     -
-"""
+          PROTOCOL FEATURES SCHEMA COLUMNS PROPERTIES MAPPINGS ADDED REMOVED MARKED MERGED XREFS SKIPS
+APPEND    X        -        X      -       -          -        -     -       -      -      -     -
+OVERWRITE X        -        X      -       -          -        scope files   files  files  -     -
+REPLACE   X        -        X      -       -          -        scope files   files  files  -     -
+REWRITE   X        -        X      -       -          -        scope files   files  files  -     -
+MERGE     X        -        X      -       -          -        -     files   files  files  -     -
+METADATA  X        -        X      X       X          -        -     -       -      -      -     -
+PROTOCOL  -        -        -      -       -          -        -     -       -      -      -     -
+XREF      X        -        X      -       -          -        -     -       -      -      -     -
+SKIP      -        -        -      -       -          -        -     -       -      -      -     -
+RESTORE   X        -        X      X       X          -        scope files   files  files  -     -
+"""  # noqa: E501
 
 
 def _parse_table(table: str) -> dict[tuple[Operation, Change], Rule]:
@@ -164,16 +165,19 @@ MATRIX: dict[tuple[Operation, Change], Rule] = _parse_table(_TABLE)
 def changes_of(winner: VersionActions, *, before: Snapshot) -> set[Change]:
     """What a commit changed, given the table before it."""
     found: set[Change] = set()
+    marked = marked_paths(winner)
     for action in winner.actions:
         match action:
+            case Add() | Remove() if action.path in marked:
+                found.add(Change.MARKED)
             case Protocol():
                 found |= _protocol_changes(before.protocol, action)
             case Metadata():
                 found |= _metadata_changes(before.metadata, action)
             case Add():
-                found.add(Change.ADDED if action.data_change else Change.REARRANGED)
+                found.add(Change.ADDED if action.data_change else Change.MERGED)
             case Remove():
-                found.add(Change.REMOVED if action.data_change else Change.REARRANGED)
+                found.add(Change.REMOVED if action.data_change else Change.MERGED)
             case AddXRef() | RemoveXRef():
                 found.add(Change.XREFS)
             case Skip():
@@ -181,11 +185,26 @@ def changes_of(winner: VersionActions, *, before: Snapshot) -> set[Change]:
     return found
 
 
+def marked_paths(winner: VersionActions) -> set[str]:
+    """The splits of which a commit marked rows as deleted: it took them out and put them back.
+
+    One that is put back by RESTORE may have rows again that were deleted, and who cannot say what a
+    commit did (a log was truncated) cannot say that either: such rows count as added.
+    """
+    info = winner.commit_info
+    if info is None or info.operation == Operation.RESTORE.value:
+        return set()
+    added = {a.path for a in winner.actions if isinstance(a, Add) and a.deletion_vector}
+    return added & {a.path for a in winner.actions if isinstance(a, Remove)}
+
+
 def _protocol_changes(old: Protocol, new: Protocol) -> set[Change]:
     versions = (old.min_reader_version, old.min_writer_version)
     if versions != (new.min_reader_version, new.min_writer_version):
         return {Change.PROTOCOL}
-    if set(new.reader_features or ()) != set(old.reader_features or ()):
+    # Vectors come with rows that are marked, which is a change of its own.
+    new_for_readers = set(new.reader_features or ()) - {DELETION_VECTORS}
+    if new_for_readers != set(old.reader_features or ()) - {DELETION_VECTORS}:
         return {Change.PROTOCOL}
     added = set(new.writer_features or ()) - set(old.writer_features or ())
     if not added:
@@ -230,8 +249,9 @@ def difference(before: Snapshot, after: Snapshot) -> VersionActions:
 
     Rows that were added and merged since look like merged ones: every file counts as changed data.
     """
-    adds = adds_from_files(without_paths(after.entries, paths_of(before.entries)))
-    gone = without_paths(before.entries, paths_of(after.entries))
+    same = {path for path, _ in contents_of(before.entries) & contents_of(after.entries)}
+    adds = adds_from_files(without_paths(after.entries, same))
+    gone = without_paths(before.entries, same)
     actions = [
         after.protocol,
         after.metadata,
@@ -266,7 +286,12 @@ def _check(mine: Transaction, winner: VersionActions, changes: set[Change], *, u
             uri=uri, version=winner.version, changed=[c.name.lower() for c in metadata]
         )
     if Rule.IN_SCOPE in rules.values():
-        added = [a for a in winner.actions if isinstance(a, Add) and a.data_change]
+        marked = marked_paths(winner)
+        added = [
+            a
+            for a in winner.actions
+            if isinstance(a, Add) and a.data_change and a.path not in marked
+        ]
         files = files_from_adds([(add, winner.version, 0) for add in added])
         seen = mine.read_scope(files)
         if seen.any():

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from indextables import config as keys
 from indextables.config import Config
 from indextables.log.snapshot import Snapshot
+from indextables.log.vectors import StoredVector
 from indextables.plan.scan import ScanPlan, route_files
 from indextables.plan.skipping import judge
 from indextables.plan.split_rows import Piece, SplitRows
@@ -66,7 +67,10 @@ class Environment:
             task.footer_end,
             self.pool.footers,
         )
-        return SplitSearcher(split, self.pool, self.context, task.partition)
+        vector = None
+        if task.vector is not None:
+            vector = StoredVector(self.store, task.vector, task.path)
+        return SplitSearcher(split, self.pool, self.context, task.partition, vector)
 
     def rows(self, task: SplitTask) -> SplitRows:
         """The rows of a task's split under its predicate."""

@@ -26,6 +26,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.log.files import deleted_rows
 from indextables.plan.statistics import (
     NULL_PARTITION,
     Flags,
@@ -288,11 +289,15 @@ class _Files:
         )
 
     def records(self) -> Counts:
-        """How many rows each file has, -1 if that is not known."""
+        """How many rows each file holds, -1 if that is not known.
+
+        Deleted ones count here: nulls were counted when they were there.
+        """
         if "numRecords" not in self.files.schema.names:
             return np.full(self.files.num_rows, -1, np.int64)
         column: Any = self.files.column("numRecords")
-        return np.asarray(pc.fill_null(column, -1).to_numpy(), np.int64)
+        left = np.asarray(pc.fill_null(column, -1).to_numpy(), np.int64)
+        return np.where(left < 0, left, left + deleted_rows(self.files))
 
     def counts(self, kind: str, name: str, wanted: Flags) -> Counts:
         """A count from the statistics' JSON for the wanted files, -1 if that is not known."""

@@ -170,7 +170,14 @@ class SplitRows:
         return self.searcher.split.info.rows
 
     def matching(self) -> RowNumbers | None:
-        """The numbers of the matching rows in ascending order; None means all of them."""
+        """The numbers of the matching rows in ascending order; None means all of them.
+
+        Deleted rows are in no answer: this is where rows of a split come from.
+        """
+        return self.searcher.live(self._matching())
+
+    def _matching(self) -> RowNumbers | None:
+        """The same, deleted rows included or not."""
         if self.predicate == TRUE:
             return None
         if isinstance(self.predicate, Search):
@@ -194,19 +201,13 @@ class SplitRows:
 
         Which rows match is decided here; what a piece holds is read when it is called.
         """
-        rows = self.matching()
         searcher = self.searcher
-        if rows is None and limit is None:
-            here = [n for n in wanted if n in searcher.split.rows.schema.names]
-            starts = searcher.split.rows.footer.group_starts
+        if self.predicate == TRUE and limit is None:
             return [
-                lambda groups=groups: searcher.complete(  # type: ignore[misc]
-                    searcher.split.rows.read_some(groups, here),
-                    wanted,
-                    rows=np.arange(starts[groups.start], starts[groups.stop]),
-                )
+                lambda groups=groups: self._groups(groups, wanted)  # type: ignore[misc]
                 for groups in searcher.split.rows.group_ranges()
             ]
+        rows = self.matching()
         if rows is None:
             rows = np.arange(min(self.total, limit or 0))
         rows = rows[:limit]
@@ -214,6 +215,16 @@ class SplitRows:
             lambda some=rows[start : start + _PIECE]: searcher.read_rows(some, wanted)  # type: ignore[misc]
             for start in range(0, len(rows), _PIECE)
         ]
+
+    def _groups(self, groups: range, wanted: Sequence[str]) -> pa.Table:
+        """All rows of some row groups that are not deleted."""
+        rows, starts = self.searcher.split.rows, self.searcher.split.rows.footer.group_starts
+        table = rows.read_some(groups, [n for n in wanted if n in rows.schema.names])
+        numbers = np.arange(starts[groups.start], starts[groups.stop])
+        left = self.searcher.live(numbers)
+        if left is not None and len(left) < len(numbers):
+            table, numbers = table.take(pa.array(left - numbers[0])), left
+        return self.searcher.complete(table, wanted, rows=numbers)
 
     def read(self, wanted: Sequence[str], *, limit: int | None = None) -> Iterator[pa.Table]:
         """The matching rows with these columns, in pieces, in the order of the split."""

@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CorruptLogError
+from indextables.log.files import VECTOR, vectors_by_path
 from indextables.log.snapshot import Snapshot
+from indextables.log.vectors import DeletionVector
 from indextables.plan.statistics import decode, flags, lookup
 from indextables.predicate import (
     FALSE,
@@ -37,7 +39,7 @@ from indextables.predicate import (
 from indextables.split.row_filter import evaluate
 
 _FACTS = ("path", "size", "footerStartOffset", "footerEndOffset", "numRecords")
-TASK_COLUMNS = (*_FACTS, "partitionValues")
+TASK_COLUMNS = (*_FACTS, "partitionValues", VECTOR)
 """What tasks are made of."""
 _ROWS_AT_ONCE = 4096
 _ANSWERS = (FALSE, TRUE, NULL)
@@ -54,6 +56,8 @@ class SplitTask:
     num_records: int | None
     partition: dict[str, Any]
     predicate: Predicate
+    vector: DeletionVector | None = None
+    """Which of its rows are deleted; `num_records` counts the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,11 +88,15 @@ class SplitTasks(Sequence[SplitTask]):
             files = self.files.slice(start, _ROWS_AT_ONCE)
             values = partition_values(files, self.partition_schema)
             choices = self.choices[start : start + _ROWS_AT_ONCE].tolist()
+            vectors = vectors_by_path(files)
             facts = [files[name].to_pylist() for name in _FACTS]
             for at, (path, size, begin, end, rows) in enumerate(zip(*facts, strict=True)):
                 partition = {name: column[at] for name, column in values.items()}
                 predicate = self.predicates[choices[at]]
-                yield SplitTask(path, size, begin, end, rows, partition, predicate)
+                vector = None
+                if path in vectors:
+                    vector = DeletionVector.from_json(vectors[path], path=path)
+                yield SplitTask(path, size, begin, end, rows, partition, predicate, vector)
 
     @property
     def total_bytes(self) -> int:

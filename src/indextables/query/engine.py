@@ -169,27 +169,28 @@ class _Scan:
     def _source(self) -> Iterator[pa.RecordBatch]:
         relation = self.relation.relation
         table, needed = relation.table, self._needed()
+        hidden = [name for name in relation.identity if name in self._named()]
+        read = [*needed, *(relation.identity[name] for name in hidden)]
         if relation.score is None:
             searches = [search_call(query, column) for query, column in relation.searches]
             where = " AND ".join(f"({c})" for c in [*relation.conditions, *searches])
-            yield from table.scan_batches(columns=needed, where=where or None)
+            for batch in table.scan_batches(columns=read, where=where or None):
+                yield batch.rename_columns([*needed, *hidden]) if hidden else batch
             return
         query, column = relation.searches[0]
         found = table.search(
             query,
             fields=None if column is None else [_exact(column, table.schema)],
             where=" AND ".join(f"({c})" for c in relation.conditions) or None,
-            columns=needed,
+            columns=read,
             limit=relation.limit,
         )
-        yield from found.rename_columns([*needed, relation.score]).to_batches()
+        yield from found.rename_columns([*needed, *hidden, relation.score]).to_batches()
 
     def _needed(self) -> list[str]:
         """Columns to read: the wanted ones, those of conditions, those that searches look at."""
         schema = self.relation.columns
-        wanted = set(self.columns)
-        if self.condition is not None:
-            wanted.update(columns_of(self.condition, self.relation.schema))
+        wanted = self._named()
         if self.relation.masks:
             mapping = self.relation.relation.table.view.shown.mapping
             for search in self.relation.masks.values():
@@ -219,10 +220,14 @@ class _Scan:
 
     def _shown(self) -> list[str]:
         """Snippets that this pass has to make, to return or to filter by."""
+        return [name for name in self.relation.snippets if name in self._named()]
+
+    def _named(self) -> set[str]:
+        """Columns to return or to filter by."""
         named = set(self.columns)
         if self.condition is not None:
             named.update(columns_of(self.condition, self.relation.schema))
-        return [name for name in self.relation.snippets if name in named]
+        return named
 
 
 def _parsed(text: str, schema: pa.Schema) -> Search:

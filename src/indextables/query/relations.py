@@ -17,6 +17,7 @@ from sqlglot import exp
 from indextables.errors import EmbeddedQueryError, SearchCallError
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.spark_tokens import ALL_FIELDS
+from indextables.schema import ROW_IDENTITY
 from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Relation:
     """Hidden columns that say whether a search finds the row."""
     snippets: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Hidden columns that show what a search finds: the column with the text, and the search."""
+    identity: dict[str, str] = field(default_factory=dict)
+    """Hidden columns that name rows, with what they are: `_split` or `_row`."""
     score: str | None = None
     """The hidden column of scores."""
     limit: int | None = None
@@ -50,6 +53,7 @@ class Relation:
         fields = [f.with_nullable(True) for f in self.table.schema]
         fields += [pa.field(name, pa.bool_()) for name in self.masks]
         fields += [pa.field(name, pa.string()) for name in self.snippets]
+        fields += [pa.field(name, ROW_IDENTITY[what]) for name, what in self.identity.items()]
         if self.score:
             fields.append(pa.field(self.score, pa.float32()))
         return pa.schema(fields)
@@ -57,7 +61,7 @@ class Relation:
     @property
     def hidden(self) -> list[str]:
         """Columns that `*` does not show."""
-        return [*self.masks, *self.snippets, *([self.score] if self.score else [])]
+        return [*self.masks, *self.snippets, *self.identity, *([self.score] if self.score else [])]
 
 
 @dataclass

@@ -56,6 +56,7 @@ from indextables.query.tree import (
     time_travel,
 )
 from indextables.query.types import annotate
+from indextables.schema import ROW_IDENTITY
 from indextables.statements.search_calls import SNIPPET
 from indextables.table import Table
 
@@ -135,6 +136,7 @@ class _Rewriter:
         for call in [c for c in scope.find_all(exp.Anonymous) if is_snippet(c)]:
             self.place_snippet(call, sources)
         self.place_scores(scope, sources)
+        self.place_identity(scope, sources)
         if complete:
             push_limit(select, sources)
         hide(select, sources)
@@ -251,6 +253,17 @@ class _Rewriter:
                 )
             relation.score = relation.score or self.hidden_name()
             replace(column, exp.column(relation.score, quoted=True), SCORE)
+
+    def place_identity(self, scope: Scope, sources: Sources) -> None:
+        """The columns that name rows, of the only table or of the one before the dot."""
+        for column in list(scope.columns):
+            name = column.name.lower()
+            if name not in ROW_IDENTITY or sources.owner(column) is not None:
+                continue
+            relation = sources.only(column.table)
+            if relation is not None:
+                hidden = self.hidden_column(relation.identity, name)
+                replace(column, exp.column(hidden, quoted=True), name)
 
     def hidden_column(self, columns: dict[str, Any], content: Any) -> str:
         """The column with this content. An expression that is there twice must stay the same."""

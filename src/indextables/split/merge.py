@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from indextables.config import WRITER_TEMP_DIRECTORY, Config
@@ -27,6 +28,7 @@ from indextables.schema import conform
 from indextables.split.format.index import empty_meta, schema_document, tantivy_errors
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import SplitFile
+from indextables.split.row_numbers import RowNumbers
 from indextables.split.write.indexer import (
     MERGED_FROM,
     AdoptedIndex,
@@ -53,17 +55,21 @@ def merge_splits(
     mapping: TableMapping,
     config: Config,
     partition_values: Mapping[str, str | None],
+    deleted: Mapping[str, RowNumbers] | None = None,
 ) -> WrittenSplit:
     """Write the rows of all sources to one split, by the table's schema and mapping.
 
-    `DamagedSplitError` names a source whose rows cannot be read. The caller stores the file and
-    then calls `delete` on the result.
+    `deleted` are rows that are left out, by the path of their split. `DamagedSplitError` names a
+    source whose rows cannot be read. The caller stores the file and then calls `delete` on the
+    result.
     """
     try:
-        return _merged(sources, schema, mapping, config, partition_values)
+        return _merged(sources, schema, mapping, config, partition_values, deleted=deleted or {})
     except DamagedIndexError as error:
         logger.warning("%s All rows are indexed again.", error)
-        return _merged(sources, schema, mapping, config, partition_values, adopt=False)
+        return _merged(
+            sources, schema, mapping, config, partition_values, deleted=deleted or {}, adopt=False
+        )
 
 
 def _merged(
@@ -73,6 +79,7 @@ def _merged(
     config: Config,
     partition_values: Mapping[str, str | None],
     *,
+    deleted: Mapping[str, RowNumbers],
     adopt: bool = True,
 ) -> WrittenSplit:
     stored = pa.schema([f for f in schema if f.name not in partition_values])
@@ -86,36 +93,42 @@ def _merged(
         tantivy_errors(sources[0].path) if adopt else contextlib.nullcontext(),
     ):
         stack.callback(remove_folder, folder)
-        adopted, first = _adopted(
-            sources if adopt else (), mapping.select(stored.names), stored, folder
-        )
+        # An index that is taken over would bring the words of deleted rows along.
+        whole = [s for s in sources if adopt and s.path not in deleted]
+        adopted, first = _adopted(whole, mapping.select(stored.names), stored, folder)
         ordered = [*first, *(s for s in sources if s not in first)]
         with SplitWriter(
             stored, mapping, config, partition_values=partition_values, adopted=adopted
         ) as writer:
             copied = dict.fromkeys((source.path for source in ordered), 0)
-            for path, batch in _one_ahead(_rows(ordered, stored)):
+            left = {s.path: s.info.rows - len(deleted.get(s.path, ())) for s in ordered}
+            for path, batch in _one_ahead(_rows(ordered, stored, deleted)):
                 writer.write(batch)
                 copied[path] += batch.num_rows
             for source in ordered:
-                if copied[source.path] != source.info.rows:
+                if copied[source.path] != left[source.path]:
                     raise DamagedSplitError(
                         source.path,
-                        f"{copied[source.path]} rows were read instead of {source.info.rows}",
+                        f"{copied[source.path]} rows were read instead of {left[source.path]}",
                     )
             written = writer.close()
-    if written.num_records != sum(source.info.rows for source in sources):
+    if written.num_records != sum(left.values()):
         written.delete()
         raise SplitError("A merged split holds more or fewer rows than its sources.")
     return written
 
 
-def _rows(sources: Sequence[SplitFile], schema: pa.Schema) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of all sources, each batch with the path it comes from."""
+def _rows(
+    sources: Sequence[SplitFile], schema: pa.Schema, deleted: Mapping[str, RowNumbers]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of all sources that are left, each batch with the path it comes from."""
     nullable = pa.schema([f.with_nullable(True) for f in schema])
     for source in sources:
         names = [name for name in schema.names if name in source.rows.schema.names]
-        for _, table in source.rows.batches(names, groups_at_once=_GROUPS_AT_ONCE):
+        for first, table in source.rows.batches(names, groups_at_once=_GROUPS_AT_ONCE):
+            if source.path in deleted:
+                kept = ~np.isin(np.arange(first, first + table.num_rows), deleted[source.path])
+                table = table.filter(pa.array(kept))  # noqa: PLW2901
             for batch in table.to_batches():
                 yield source.path, conform(batch, nullable)
 

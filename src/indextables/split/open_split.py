@@ -27,6 +27,7 @@ from cachetools import LRUCache
 
 from indextables.config import MAX_OPEN_SPLITS, Config
 from indextables.errors import DamagedIndexError
+from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
 from indextables.schema import ROW, SPLIT, column_field, conform
 from indextables.split.format.container import Footer, SplitInfo, read_footer, read_section
@@ -222,9 +223,37 @@ class SplitSearcher:
     context: SearchContext
     partition: dict[str, Any] = field(default_factory=dict)
     """The values of partition columns, as Arrow scalars of the columns' types."""
+    vector: StoredVector | None = None
+    """Which rows are deleted. Searches and counts leave them out; `source` and `scan` do not."""
+
+    @cached_property
+    def dead(self) -> RowNumbers:
+        """The numbers of the deleted rows, in ascending order."""
+        if self.vector is None:
+            return np.zeros(0, dtype=np.int64)
+        return self.vector.rows(total=self.split.info.rows)
+
+    def live(self, rows: RowNumbers | None) -> RowNumbers | None:
+        """These rows without the deleted ones. None is all rows, and None if all are left."""
+        if self.vector is None or not len(self.dead):
+            return rows
+        if rows is None:
+            mask = np.ones(self.split.info.rows, dtype=np.bool_)
+            mask[self.dead] = False
+            return np.flatnonzero(mask)
+        if not len(rows):
+            return rows
+        place = np.minimum(np.searchsorted(self.dead, rows), len(self.dead) - 1)
+        left: RowNumbers = rows[self.dead[place] != rows]
+        return left
 
     def search(self, search: Search) -> RowNumbers:
         """The numbers of the rows that match, in ascending order."""
+        found = self.live(self._search(search))
+        assert found is not None
+        return found
+
+    def _search(self, search: Search) -> RowNumbers:
         query = resolve(search, self.context.mapping, self.context.schema)
         if self.can_use_index(query):
             try:
@@ -236,7 +265,7 @@ class SplitSearcher:
     def count(self, search: Search) -> int:
         """How many rows match."""
         query = resolve(search, self.context.mapping, self.context.schema)
-        if self.can_use_index(query):
+        if self.vector is None and self.can_use_index(query):
             bound = self.bound(query)
             with contextlib.suppress(DamagedIndexError):
                 counted = with_stack(levels(bound), lambda: self.source().count(bound))

@@ -148,6 +148,7 @@ class CombinedSearcher:
             hits = self._mixed(self._query)
         else:
             hits = self._pure(compiled, k if within is None else self._index.searcher.num_docs)
+        hits = self._live(hits)
         if within is not None:
             kept = np.zeros(len(hits), dtype=np.bool_)
             for ordinal, mask in enumerate(within):
@@ -166,9 +167,25 @@ class CombinedSearcher:
         limit = min(max(1, wanted), max(1, total))
         while True:
             found = self._index.searcher.hits(query, limit)
-            if len(found) < limit or limit >= total or found[-1][0] < found[wanted - 1][0]:
+            if len(found) < limit or limit >= total:
                 return self._hits(found)
+            if found[-1][0] < found[wanted - 1][0]:
+                hits = self._hits(found)
+                scores = self._live(hits).scores
+                if len(scores) >= wanted and found[-1][0] < scores[wanted - 1]:
+                    return hits
             limit = min(total, limit * 4)
+
+    def _live(self, hits: Hits) -> Hits:
+        """The hits without deleted rows, which the index still has."""
+        if all(s.vector is None for s in self.splits):
+            return hits
+        kept = np.ones(len(hits), dtype=np.bool_)
+        for ordinal, searcher in enumerate(self.splits):
+            if searcher.vector is not None:
+                here = np.flatnonzero(hits.splits == ordinal)
+                kept[here] = ~np.isin(hits.rows[here], searcher.dead)
+        return hits.take(np.flatnonzero(kept))
 
     def _hits(self, found: list[tuple[Any, tantivy.DocAddress]]) -> Hits:
         addresses = [address for _, address in found]

@@ -44,7 +44,7 @@ from indextables.log.actions import (
     action_from_json,
 )
 from indextables.log.checkpoint.last_checkpoint import LastCheckpoint, put_once, with_retries
-from indextables.log.files import FILES_SCHEMA, file_records, mapping_hash, with_mappings
+from indextables.log.files import FILES_SCHEMA, VECTOR, file_records, mapping_hash, with_mappings
 from indextables.log.layout import (
     LOG_DIRECTORY,
     check_path_column,
@@ -99,6 +99,8 @@ def files_from_bodies(
             else:
                 columns[column.name] = pa.nulls(len(bodies), column.type)
                 continue
+            if column.name == VECTOR:
+                values = [None if v is None else orjson.dumps(v).decode() for v in values]
             is_map = isinstance(column.type, pa.MapType)
             columns[column.name] = _maps(values) if is_map else pa.array(values, column.type)
     except (pa.ArrowException, TypeError, AttributeError, OverflowError) as error:
@@ -352,6 +354,8 @@ def _lines(snapshot: Snapshot, head: Sequence[Action]) -> Iterator[bytes]:
     for row in file_records(snapshot.entries):
         extra = row.pop("extra", None)
         body = {name: value for name, value in row.items() if value is not None}
+        if VECTOR in body:
+            body[VECTOR] = orjson.loads(body[VECTOR])
         if extra:
             body |= orjson.loads(extra)
         yield orjson.dumps({Add.kind: body}) + b"\n"

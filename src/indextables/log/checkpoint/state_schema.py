@@ -131,6 +131,7 @@ _FILE_FIELDS: list[tuple[str, int, dict[str, Any]]] = [
     ("hotcacheLength", 126, _optional("long")),
     ("tags", 139, _optional(_MAP)),
     ("extra", 160, _optional("string")),
+    ("deletionVector", 161, _optional("string")),
 ]
 
 FILE_ENTRY: dict[str, Any] = {

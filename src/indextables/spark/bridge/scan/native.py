@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructField, StructType
 
 from indextables import config as keys
+from indextables.log.files import vectors_by_path
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import ColumnNames, names_of
 from indextables.plan.tasks import SplitTask
@@ -87,6 +88,8 @@ class NativeScans:
             return None
         if snapshot.partition_columns and _has_empty_values(snapshot):
             return None
+        if vectors_by_path(snapshot.entries):
+            return None  # Spark's reader would return rows that are deleted
         conf = java.conf
         if conf.ignoreMissingFiles() or conf.ignoreCorruptFiles():
             return None  # meant for other sources; a split is never passed over
