@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pytest
 from conftest import configuration, query
 
 from indextables.config import Config
+from indextables.split import mapping_options, scoring
 from indextables.split.open_split import SplitSearcher
 from indextables.split.scoring import CombinedSearcher, Hits, break_ties
 from indextables.split.search.query import SearchContext
@@ -39,12 +42,11 @@ def best(splits, search, k, config=None, within=None):
         hits = combined.top(k, within=within)
 
         def read(names, ordinals, rows):
-            return pa.concat_tables(
-                splits[o].read_rows(np.array([r]), names)
-                for o, r in zip(ordinals.tolist(), rows.tolist(), strict=True)
-            )
+            parts = [s.read_rows(rows[ordinals == o], names) for o, s in enumerate(splits)]
+            return pa.concat_tables(parts).take(np.argsort(np.argsort(ordinals, kind="stable")))
 
-        hits = break_ties(hits, k, read, splits[0].context.schema)
+        context = splits[0].context
+        hits = break_ties(hits, k, read, context.schema, hashed=context.mapping.hashed)
         ids = read(["id"], hits.splits, hits.rows)["id"].to_pylist() if len(hits) else []
         return list(zip(ids, hits.scores.tolist(), strict=True))
 
@@ -93,7 +95,7 @@ def test_any_layout_gives_the_same_scores_in_the_same_order(make, options):
         search = query(text, column)
         first, *others = (best(splits, search, 12) for splits in opened)
         assert first
-        assert first == sorted(first, key=lambda hit: (-hit[1], hit[0]))
+        assert [score for _, score in first] == sorted((s for _, s in first), reverse=True)
         for other in others:
             assert other == first, (column, text)
 
@@ -113,7 +115,81 @@ def test_scores_are_bm25(make):
             assert scores[row] == pytest.approx(expected, rel=1e-5)
 
 
-def test_ties_are_broken_by_the_values_of_the_rows(make):
+def _unhashed(numbered, *args, **options):
+    """The mapping of a table that was made before indexes had hashes."""
+    return replace(numbered(*args, **options), hashed=False)
+
+
+@pytest.mark.parametrize("splits", [1, 5])
+def test_the_first_of_many_ties_are_found_by_their_hashes(make, monkeypatch, splits):
+    # Every tie beyond the first few hits, and levels of a handful of rows.
+    for name, number in (("_FIRST_HITS", 3), ("_TIES_AT_ONCE", 60), ("_ROWS_OF_LEVEL", 40)):
+        monkeypatch.setattr(scoring, name, number)
+    rng = random.Random(2)
+    rows = 600
+    bodies = ["w1" if rng.random() < 0.6 else rng.choice(["w1 w2", "w1 w1 w3", "w2", ""])
+              for _ in range(rows)]  # fmt: skip
+    table = pa.table({"id": rng.sample(range(rows), rows), "body": bodies})
+    size = rows // splits
+    opened = [make(table.slice(at, size)) for at in range(0, rows, size)]
+    narrowed = []
+    first_ties = CombinedSearcher._first_ties
+    monkeypatch.setattr(
+        CombinedSearcher,
+        "_first_ties",
+        lambda *args: narrowed.append(first_ties(*args)) or narrowed[-1],
+    )
+    # Of the first split three rows of four are left out.
+    within = [np.arange(size) % (4 if at == 0 else 1) == 0 for at in range(splits)]
+    for text in ("w1", "w1 w2", "w1 AND NOT w2", "w*", "NOT w2", "w1^2 w3"):
+        search = query(text, "body")
+        for mask in (None, within):
+            everything = best(opened, search, rows, within=mask)
+            for k in (1, 10, 70):
+                assert best(opened, search, k, within=mask) == everything[:k], (text, k)
+    assert sum(found is not None for found in narrowed) > 10
+
+
+def test_rows_are_read_only_where_hashes_are_equal(make, monkeypatch):
+    table = pa.table({"id": range(30), "body": ["same"] * 30})
+    split = make(table)
+    with CombinedSearcher([split], query("same", "body"), Config()) as combined:
+        hits = combined.top(5)
+    schema = split.context.schema
+
+    def read(names, _splits, rows):
+        reads.append(len(rows))
+        return table.select(names).take(pa.array(rows))
+
+    reads = []
+    best_five = break_ties(hits, 5, read, schema, hashed=True)
+    assert best_five.hashes.tolist() == sorted(hits.hashes.tolist())[:5]
+    assert not reads
+    collided = replace(hits, hashes=hits.hashes // (1 << 31))
+    low = sorted(hits.rows[hits.hashes < 1 << 31].tolist())
+    found = break_ties(collided, 5, read, schema, hashed=True).rows.tolist()
+    assert found == low[:5]
+    assert reads == [len(low)]  # their first column decides
+    # Hashes that no index has are made from the rows, and are the same.
+    bare = replace(hits, hashes=None)
+    assert break_ties(bare, 5, read, schema, hashed=True).rows.tolist() == best_five.rows.tolist()
+
+
+def test_hashes_of_dropped_or_widened_columns_are_made_from_the_rows(make):
+    rows = pa.table({"id": pa.array(range(40), pa.int64()), "body": ["same"] * 40,
+                     "n": pa.array([i % 7 for i in range(40)], pa.int32())})  # fmt: skip
+    for now in (rows.drop_columns(["n"]), rows.set_column(2, "n", rows["n"].cast(pa.int64()))):
+        one = make(now)
+        old = make(rows.slice(0, 20))
+        mapping = old.context.mapping.select(now.schema.names)
+        context = SearchContext(now.schema, mapping)
+        mixed = [replace(s, context=context) for s in (old, make(now.slice(20)))]
+        search = query("same", "body")
+        assert best(mixed, search, 9) == best([one], search, 9)
+
+
+def test_ties_of_an_older_table_are_broken_by_the_values_of_the_rows(make, monkeypatch):
+    monkeypatch.setattr(mapping_options, "numbered", partial(_unhashed, mapping_options.numbered))
     parts = [
         pa.table({"id": [5, 3], "body": ["x", "x"], "tags": [["b"], ["a"]]}),
         pa.table({"id": [4, 3, 1], "body": ["x", "x", "y"], "tags": [["c"], ["0"], []]}),

@@ -395,7 +395,7 @@ def test_open_indexes_are_bounded(make):
 
     searchers = [make(pa.table({"body": [f"w{i}"]})) for i in range(5)]
     folder = str(searchers[0].pool.cache.folder)
-    config = Config({"spark.indextables.search.maxOpenSplits": 2,
+    config = Config({"spark.indextables.search.maxOpenFiles": 15,
                      "spark.indextables.cache.disk.path": folder})  # fmt: skip
     pool = IndexPool.from_config(config)
     for i, searcher in enumerate(searchers * 2):

@@ -116,11 +116,12 @@ MAX_EXPANSIONS = _search.integer(
     "How many different words one wildcard, phrase prefix or range of words may match in a split.",
     low=1,
 ).of_process()
-MAX_OPEN_SPLITS = _search.integer(
-    "search.maxOpenSplits",
-    128,
-    "How many indexes a process keeps open; each costs a thread and some memory.",
-    low=1,
+MAX_OPEN_FILES = _search.integer(
+    "search.maxOpenFiles",
+    0,
+    "How many files of indexes a process keeps open; an index has six, whatever its size. 0 means "
+    "half of what the system lets a process map.",
+    low=0,
 ).of_process()
 
 _cache = Section("Cache")

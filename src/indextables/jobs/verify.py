@@ -76,7 +76,7 @@ def check_split(check: SplitCheck) -> dict[str, list[str]]:
     if found["checksums"]:
         return found
     environment = Environment.of(check.view)
-    pool = IndexPool(environment.pool.cache, max_open=1)
+    pool = IndexPool(environment.pool.cache, max_files=1)
     searcher = SplitSearcher(split, pool, environment.context, task.partition)
     for name, problems in (("index", _index(searcher)), ("rows", _rows(split, check.add))):
         try:

@@ -60,7 +60,7 @@ class SplitSink:
         progress: Progress | None = None,
     ) -> None:
         self._store = store
-        self._schema = pa.schema([f for f in schema if f.name not in partition_columns])
+        self._schema = schema
         self._partition_columns = tuple(partition_columns)
         self._mapping = mapping
         self._max_open = config[keys.WRITE_MAX_OPEN_SPLITS]

@@ -9,10 +9,10 @@ import functools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from indextables import config as keys
 from indextables.config import Config
+from indextables.errors import DamagedIndexError, TooManyExpansionsError
 from indextables.log.snapshot import Snapshot
 from indextables.log.vectors import StoredVector
 from indextables.plan.scan import ScanPlan, route_files
@@ -27,14 +28,84 @@ from indextables.plan.skipping import judge
 from indextables.plan.split_rows import Piece, SplitRows
 from indextables.plan.tasks import SplitTask, split_tasks
 from indextables.plan.view import TableView
-from indextables.predicate import TRUE, Predicate
+from indextables.predicate import TRUE, Predicate, Search, conjuncts, searches
 from indextables.schema import column_field
+from indextables.split.linked import LinkedSplits, link_splits
 from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
-from indextables.split.search import SearchContext
+from indextables.split.row_numbers import RowNumbers
+from indextables.split.search import SearchContext, resolve
+from indextables.split.search.engine import FEW_LEVELS
+from indextables.split.search.query import levels
 from indextables.storage import Store
 from indextables.xref.open_xref import close_xrefs
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_NO_ROWS: RowNumbers = np.zeros(0, dtype=np.int64)
+_SOME_ROWS: RowNumbers = np.zeros(1, dtype=np.int64)
+
+
+Answers = Mapping[Search, RowNumbers]
+"""What the indexes of several splits said together about one of them."""
+
+_LINKED_FROM = 8
+"""Fewer small splits than these are searched one by one."""
+_LINKED_SIZE = 16 << 20
+"""Larger splits are searched side by side, which one linked index is not."""
+_LINKED_SHARE = 64
+"""A linked index has at most one file of so many that may be open."""
+_MOST_GROUPS = 16
+_ATTEMPTS = 3
+_MANY_ROWS = 131_072
+"""More matching rows than these are not collected before the first of them is read."""
+
+
+class _GroupKey:
+    """What identifies a linked index in the pool, hashed once: it names every split."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, *parts: Hashable) -> None:
+        self._parts, self._hash = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _GroupKey) and self._parts == other._parts)
+
+
+@dataclass(frozen=True, eq=False)
+class SplitGroup:
+    """Splits that are searched as one index."""
+
+    searchers: tuple[SplitSearcher, ...]
+    key: _GroupKey
+
+    def matching(self, search: Search) -> Mapping[int, RowNumbers] | None:
+        """The rows of each split that has some; None if the splits must be asked one by one."""
+        found = self._compiled(search)
+        if found is None:
+            return None
+        linked, query = found
+        if int(linked.rows.sum()) > _MANY_ROWS < linked.index.searcher.count(query):
+            return None  # taken split by split they need not be in memory at once
+        return linked.matching(query)
+
+    def count(self, search: Search) -> int | None:
+        """How many rows match; None if the splits must be asked one by one."""
+        found = self._compiled(search)
+        return None if found is None else found[0].index.searcher.count(found[1])
+
+    def _compiled(self, search: Search) -> tuple[LinkedSplits, Any] | None:
+        context = self.searchers[0].context
+        query = resolve(search, context.mapping, context.schema)
+        linked = link_splits(self.searchers, key=self.key)
+        if levels(query) > FEW_LEVELS or not linked.can_answer(query, self.searchers):
+            return None
+        compiled = linked.compiler(self.searchers[0]).compile(query)
+        return None if compiled is None else (linked, compiled)
 
 
 @dataclass(frozen=True)
@@ -45,17 +116,25 @@ class Environment:
     pool: IndexPool
     context: SearchContext
     parallelism: int
+    kept: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What queries of the same version worked out."""
 
     @classmethod
     def of(cls, view: TableView) -> Environment:
         """The environment of a table in this process."""
+        known: Environment | None = view.kept.get((Environment, os.getpid()))
+        if known is not None:
+            known.pool.follow()
+            return known
         config = view.config
         pool = _shared_pool(
             config[keys.CACHE_DISK_PATH],
             config[keys.CACHE_DISK_MAX_SIZE],
-            config[keys.MAX_OPEN_SPLITS],
+            config[keys.MAX_OPEN_FILES],
         )
-        return cls(view.store, pool, view.context, config[keys.READ_PARALLELISM])
+        made = cls(view.store, pool, view.context, config[keys.READ_PARALLELISM], view.kept)
+        view.kept[Environment, os.getpid()] = made
+        return made
 
     def searcher(self, task: SplitTask) -> SplitSearcher:
         """The split of a task, opened when it is first used."""
@@ -70,19 +149,111 @@ class Environment:
         vector = None
         if task.vector is not None:
             vector = StoredVector(self.store, task.vector, task.path)
-        return SplitSearcher(split, self.pool, self.context, task.partition, vector)
+        return SplitSearcher(split, self.pool, self.context, task.partition, vector=vector)
 
-    def rows(self, task: SplitTask) -> SplitRows:
+    def rows(self, task: SplitTask, answers: Answers | None = None) -> SplitRows:
         """The rows of a task's split under its predicate."""
-        return SplitRows(self.searcher(task), task.predicate)
+        searcher = self.searcher(task)
+        return SplitRows(
+            replace(searcher, answers=answers) if answers else searcher, task.predicate
+        )
 
-    def map(
-        self, work: Callable[[SplitTask], Result], tasks: Sequence[SplitTask]
-    ) -> Iterator[Result]:
+    def group(self, tasks: Sequence[SplitTask]) -> SplitGroup:
+        """Splits to be searched as one index; the same ones are the same group again."""
+        paths = tuple(task.path for task in tasks)
+        groups: dict[Hashable, SplitGroup] = self.kept.setdefault(SplitGroup, {})
+        found = groups.get(paths)
+        if found is None:
+            searchers = tuple(self.searcher(task) for task in tasks)
+            key = _GroupKey(self.context.mapping, self.store.identity, paths)
+            found = SplitGroup(searchers, key)
+            while len(groups) >= _MOST_GROUPS:
+                groups.pop(next(iter(groups)), None)
+            groups[paths] = found
+        return found
+
+    def _groups(self, tasks: Sequence[SplitTask]) -> list[list[SplitTask]]:
+        """The tasks of small splits, in as few groups as may be open; none if they are few."""
+        small = [t for t in tasks if t.size <= _LINKED_SIZE and t.path not in self._unlinked]
+        if len(small) < _LINKED_FROM:
+            return []
+        most = max(_LINKED_FROM, self.pool.max_files // _LINKED_SHARE)
+        return [small[at : at + most] for at in range(0, len(small), most)]
+
+    @property
+    def _unlinked(self) -> set[str]:
+        """Splits that could not be opened with others; each is asked alone."""
+        damaged: set[str] = self.kept.setdefault(DamagedIndexError, set())
+        return damaged
+
+    def _ask_together(
+        self, tasks: Sequence[SplitTask], ask: Callable[[SplitGroup], Result | None]
+    ) -> tuple[list[SplitTask], Result | None]:
+        """What a group of splits answers, and who is in it: without those that are damaged."""
+        group = list(tasks)
+        for _ in range(_ATTEMPTS):
+            try:
+                return group, ask(self.group(group))
+            except TooManyExpansionsError:
+                break  # each of them may match fewer words
+            except DamagedIndexError as error:
+                self._unlinked.add(error.path)
+                group = [task for task in group if task.path != error.path]
+                if not group:
+                    break
+        return [], None
+
+    def searched(self, tasks: Sequence[SplitTask]) -> list[tuple[SplitTask, Answers]]:
+        """The tasks that can have rows, with what linked indexes said to their searches."""
+        tasks = list(tasks)
+        asked = {id(task.predicate): task.predicate for task in tasks}
+        wanted = dict.fromkeys(search for p in asked.values() for search in searches(p))
+        answers: dict[str, dict[Search, RowNumbers]] = {}
+        for search in wanted:
+            for some in self._groups(tasks):
+                group, found = self._ask_together(
+                    some, functools.partial(SplitGroup.matching, search=search)
+                )
+                if found is not None:
+                    for ordinal, task in enumerate(group):
+                        rows = found.get(ordinal, _NO_ROWS)
+                        answers.setdefault(task.path, {})[search] = rows
+        if not answers:
+            return [(task, {}) for task in tasks]
+        needed = {
+            key: [part for part in conjuncts(predicate) if isinstance(part, Search)]
+            for key, predicate in asked.items()
+        }
+        result: list[tuple[SplitTask, Answers]] = []
+        for task in tasks:
+            known = answers.get(task.path, {})
+            if all(len(known.get(part, _SOME_ROWS)) for part in needed[id(task.predicate)]):
+                result.append((task, known))
+        return result
+
+    def count(self, tasks: Sequence[SplitTask]) -> int:
+        """How many rows of the tasks match."""
+        total, left = 0, {task.path: task for task in tasks}
+        # An index counts the rows that are deleted, too.
+        for some in self._groups([task for task in left.values() if task.vector is None]):
+            search = some[0].predicate
+            if not isinstance(search, Search) or any(t.predicate != search for t in some):
+                continue
+            group, counted = self._ask_together(
+                some, functools.partial(SplitGroup.count, search=search)
+            )
+            if counted is not None:
+                total += counted
+                for task in group:
+                    del left[task.path]
+        rest = self.searched(list(left.values()))
+        return total + sum(self.map(lambda item: self.rows(*item).count(), rest))
+
+    def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Results in order, computed a few splits ahead of whoever takes them."""
-        if len(tasks) <= 1:
-            return iter([work(task) for task in tasks])
-        return self.ahead(functools.partial(work, task) for task in tasks)
+        if len(items) <= 1:
+            return iter([work(item) for item in items])
+        return self.ahead(functools.partial(work, item) for item in items)
 
     def ahead(self, calls: Iterable[Callable[[], Result]]) -> Iterator[Result]:
         """The results of calls in order, a few of them made ahead of whoever takes them."""
@@ -114,9 +285,9 @@ _pools: dict[tuple[str, int, int], IndexPool] = {}
 _pools_lock = threading.Lock()
 
 
-def _shared_pool(path: str, max_bytes: int, max_open: int) -> IndexPool:
+def _shared_pool(path: str, max_bytes: int, max_files: int) -> IndexPool:
     """Open indexes are shared by all tables and queries of a process."""
-    key = (path, max_bytes, max_open)
+    key = (path, max_bytes, max_files)
     with _pools_lock:
         pool = _pools.get(key)
         if pool is None:
@@ -125,7 +296,7 @@ def _shared_pool(path: str, max_bytes: int, max_open: int) -> IndexPool:
                     {
                         keys.CACHE_DISK_PATH.name: path,
                         keys.CACHE_DISK_MAX_SIZE.name: max_bytes,
-                        keys.MAX_OPEN_SPLITS.name: max_open,
+                        keys.MAX_OPEN_FILES.name: max_files,
                     }
                 )
             )
@@ -149,14 +320,14 @@ def run_scan(plan: ScanPlan) -> Iterator[pa.Table]:
         return
     environment = Environment.of(plan.view)
 
-    def search(task: SplitTask) -> pa.Table | list[Piece]:
-        pieces = environment.rows(task).pieces(plan.columns, limit=plan.limit)
+    def search(item: tuple[SplitTask, Answers]) -> pa.Table | list[Piece]:
+        pieces = environment.rows(*item).pieces(plan.columns, limit=plan.limit)
         return pieces[0]() if len(pieces) == 1 else pieces  # a small one is read where it is found
 
     # One stream over all splits: the pieces of the next one are begun before the last are taken.
     calls = (
         piece
-        for found in environment.map(search, plan.tasks)
+        for found in environment.map(search, environment.searched(plan.tasks))
         for piece in ([lambda found=found: found] if isinstance(found, pa.Table) else found)
     )
     for table in environment.ahead(calls):
@@ -203,5 +374,4 @@ def count_rows(view: TableView, predicate: Predicate) -> int:
     tasks = split_tasks(view.snapshot, doubtful, predicate)
     if not tasks:
         return known
-    here = Environment.of(view)
-    return known + sum(here.map(lambda task: here.rows(task).count(), tasks))
+    return known + Environment.of(view).count(tasks)

@@ -7,6 +7,7 @@ of the rows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,29 +40,38 @@ def top_rows(
 ) -> pa.Table:
     """The best rows, best first, with their scores in the last column."""
     snapshot, environment = view.snapshot, Environment.of(view)
-    tasks = split_tasks(snapshot, snapshot.entries, TRUE)
-    searchers = [environment.searcher(task) for task in tasks]
-    within = None
+    tasks = view.kept.get(TRUE)
+    if tasks is None:
+        tasks = view.kept[TRUE] = split_tasks(snapshot, snapshot.entries, TRUE)
+    if not tasks:
+        return _no_rows(columns, snapshot.schema)
+    group = environment.group(tasks)
+    searchers, within = group.searchers, None
     if predicate != TRUE:
         # Conditions are routed; the search is not: every live split counts in its statistics.
         plan = plan_scan(view, predicate=predicate)
         kept = {t.path: t.predicate for t in plan.tasks}
-        within = [
-            _mask(searcher, kept.get(task.path))
-            for task, searcher in zip(tasks, searchers, strict=True)
-        ]
-    total = sum(task.num_records or searcher.split.info.rows
-                for task, searcher in zip(tasks, searchers, strict=True))  # fmt: skip
-    wanted = total if limit is None else limit
-    with CombinedSearcher(searchers, search, view.config) as combined:
+        within = list(
+            environment.ahead(
+                functools.partial(_mask, searcher, kept.get(task.path))
+                for task, searcher in zip(tasks, searchers, strict=True)
+            )
+        )
+    wanted = sum(s.split.info.rows for s in searchers) if limit is None else limit
+    with CombinedSearcher(searchers, search, view.config, key=group.key) as combined:
         found = combined.top(wanted, within=within)
 
-        def read(names: list[str], splits: RowNumbers, rows: RowNumbers) -> pa.Table:
-            return _read_hits(searchers, splits, rows, names, snapshot.schema)
+        def read(names: Sequence[str], splits: RowNumbers, rows: RowNumbers) -> pa.Table:
+            return _read_hits(environment, searchers, splits, rows, names)
 
-        hits = break_ties(found, wanted, read, snapshot.schema)
-        table = _read_hits(searchers, hits.splits, hits.rows, columns, snapshot.schema)
+        hits = break_ties(found, wanted, read, snapshot.schema, hashed=view.mapping.hashed)
+        table = read(columns, hits.splits, hits.rows)
     return table.append_column(SCORE, pa.array(hits.scores, pa.float32()))
+
+
+def _no_rows(columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+    score = pa.field(SCORE, pa.float32())
+    return pa.schema([*(column_field(schema, name) for name in columns), score]).empty_table()
 
 
 def _mask(searcher: SplitSearcher, predicate: Predicate | None) -> Mask:
@@ -76,23 +86,25 @@ def _mask(searcher: SplitSearcher, predicate: Predicate | None) -> Mask:
 
 
 def _read_hits(
+    environment: Environment,
     searchers: Sequence[SplitSearcher],
     splits: RowNumbers,
     rows: RowNumbers,
     columns: Sequence[str],
-    schema: pa.Schema,
 ) -> pa.Table:
-    """Rows of several splits in the order of the hits."""
-    wanted = pa.schema([column_field(schema, name) for name in columns])
-    parts, places = [], []
-    for ordinal in np.unique(splits):
-        here = np.flatnonzero(splits == ordinal)
-        parts.append(searchers[ordinal].read_rows(rows[here], columns))
-        places.append(here)
-    if not parts:
-        return wanted.empty_table()
-    order = np.argsort(np.concatenate(places), kind="stable")
-    return pa.concat_tables(parts).take(order)
+    """Rows of several splits in the order of the hits, read side by side."""
+    ordinals: list[int] = np.unique(splits).tolist()
+    if not ordinals:
+        schema = environment.context.schema
+        return pa.schema([column_field(schema, name) for name in columns]).empty_table()
+    if len(ordinals) == 1:
+        return searchers[ordinals[0]].read_rows(rows, columns)
+    places = [np.flatnonzero(splits == ordinal) for ordinal in ordinals]
+    parts = environment.ahead(
+        functools.partial(searchers[ordinal].read_rows, rows[here], columns)
+        for ordinal, here in zip(ordinals, places, strict=True)
+    )
+    return pa.concat_tables(parts).take(np.argsort(np.concatenate(places), kind="stable"))
 
 
 def with_snippets(

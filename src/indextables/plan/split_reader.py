@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from indextables.log.actions import Metadata
 from indextables.plan.aggregation import Aggregation
-from indextables.plan.execute import Environment
+from indextables.plan.execute import Answers, Environment
 from indextables.plan.hidden_columns import documents, indexed_columns
 from indextables.plan.ranking import SCORE, top_rows
 from indextables.plan.tasks import SplitTask
@@ -88,8 +88,7 @@ class SplitReader:
 
     def count(self, tasks: Sequence[SplitTask]) -> int:
         """How many rows of these splits match."""
-        counts = self.environment.map(lambda task: self.environment.rows(task).count(), tasks)
-        return sum(counts)
+        return self.environment.count(tasks)
 
     def _rows(self, tasks: Sequence[SplitTask]) -> Iterator[pa.Table]:
         wanted = self.aggregation.columns if self.aggregation else self.columns
@@ -98,20 +97,21 @@ class SplitReader:
         if order is not None and order.column not in needed:
             needed.append(order.column)
 
-        def read(task: SplitTask) -> list[pa.Table]:
-            pieces = list(self.environment.rows(task).read(needed, limit=self.limit))
+        def read(item: tuple[SplitTask, Answers]) -> list[pa.Table]:
+            pieces = list(self.environment.rows(*item).read(needed, limit=self.limit))
             if order is None or not pieces:
                 return pieces
             return [order.apply(pa.concat_tables(pieces))]
 
+        searched = self.environment.searched(tasks)
         if order is None and self.limit is None:
             found: Iterator[pa.Table] = (
                 piece
-                for task in tasks
-                for piece in self.environment.rows(task).read(needed, limit=None)
+                for item in searched
+                for piece in self.environment.rows(*item).read(needed, limit=None)
             )
         else:
-            found = (p for pieces in self.environment.map(read, tasks) for p in pieces)
+            found = (p for pieces in self.environment.map(read, searched) for p in pieces)
         for piece in found:
             yield with_hidden(piece, wanted, self.metadata)
 

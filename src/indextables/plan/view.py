@@ -8,7 +8,9 @@ tasks; `for_tasks` leaves out what only the driver needs.
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -121,6 +123,11 @@ class TableView:
             zone=ZoneInfo("UTC"),
             max_expansions=self.config[keys.MAX_EXPANSIONS],
         )
+
+    @functools.cached_property
+    def kept(self) -> dict[Hashable, Any]:
+        """What queries of this version worked out and need again."""
+        return {}
 
     @functools.cached_property
     def router(self) -> Router:

@@ -30,6 +30,7 @@ from indextables.split.analyzer import (
     Analyzer,
     check_tokenizer,
 )
+from indextables.split.row_hash import HASH_FIELD, LEVEL_FIELD
 
 Kind = Literal[
     "text", "string", "json", "ip", "i64", "f64", "bool", "date", "timestamp", "decimal", "bytes"
@@ -52,6 +53,7 @@ _SCALA_TYPES: dict[Kind, str] = {
     "decimal": "f64",
 }  # fmt: skip
 _RETIRED = {"retired": True}
+_HASHED = {"hashed": True}
 MAX_FAST_DECIMAL = 18
 """Decimals with more digits do not fit the index's 64-bit integers."""
 
@@ -130,6 +132,8 @@ class TableMapping:
 
     fields: tuple[FieldMapping, ...]
     retired: tuple[FieldMapping, ...] = ()
+    hashed: bool = False
+    """Whether the index holds a hash of every row: see `row_hash`. Older tables have none."""
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, FieldMapping]:
@@ -154,7 +158,8 @@ class TableMapping:
     def to_json(self) -> str:
         """The `docMappingJson` of the log."""
         fields = [f.to_document() for f in self.fields]
-        return orjson.dumps(fields + [f.to_document() | _RETIRED for f in self.retired]).decode()
+        fields += [f.to_document() | _RETIRED for f in self.retired]
+        return orjson.dumps([f | _HASHED for f in fields] if self.hashed else fields).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TableMapping:
@@ -166,6 +171,7 @@ class TableMapping:
             mapping = cls(
                 tuple(field for field, is_retired in both if not is_retired),
                 tuple(field for field, is_retired in both if is_retired),
+                hashed=any("hashed" in entry for entry in entries),
             )
             names = [f.name for f in mapping.fields], [f.field for f in mapping.indexed]
             if any(len(set(some)) < len(some) for some in names):
@@ -184,16 +190,20 @@ class TableMapping:
         dropped = set(names)
         gone = tuple(f for f in self.fields if f.name in dropped and f.field)
         kept = tuple(f for f in self.fields if f.name not in dropped)
-        return TableMapping(kept, self.retired + gone)
+        return replace(self, fields=kept, retired=self.retired + gone)
 
     def tantivy_schema(self) -> tantivy.Schema:
         """The schema of the index.
 
-        The row number comes first and fields follow by number, so that the schema of a table with
-        added columns begins with the old one: segments of both can then be searched as one index.
+        Row number and hash come first and fields follow by number, so that the schema of a table
+        with added columns begins with the old one: segments of both can then be searched as one
+        index.
         """
         builder = tantivy.SchemaBuilder()
         builder.add_unsigned_field(ROW_FIELD, fast=True)
+        if self.hashed:
+            builder.add_unsigned_field(HASH_FIELD, fast=True)
+            builder.add_unsigned_field(LEVEL_FIELD, indexed=True)
         for field in self.places:
             match field.kind:
                 case "text" | "string" | "json":
@@ -324,4 +334,4 @@ def numbered(fields: Iterable[FieldMapping], *, base: TableMapping | None = None
                 last += 1
                 name = f"f{last}"
         result.append(replace(field, field=name))
-    return TableMapping(tuple(result), retired)
+    return TableMapping(tuple(result), retired, hashed=base is None or base.hashed)

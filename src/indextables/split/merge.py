@@ -28,6 +28,7 @@ from indextables.schema import conform
 from indextables.split.format.index import empty_meta, schema_document, tantivy_errors
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import SplitFile
+from indextables.split.row_hash import hashes_hold
 from indextables.split.row_numbers import RowNumbers
 from indextables.split.write.indexer import (
     MERGED_FROM,
@@ -98,7 +99,7 @@ def _merged(
         adopted, first = _adopted(whole, mapping.select(stored.names), stored, folder)
         ordered = [*first, *(s for s in sources if s not in first)]
         with SplitWriter(
-            stored, mapping, config, partition_values=partition_values, adopted=adopted
+            schema, mapping, config, partition_values=partition_values, adopted=adopted
         ) as writer:
             copied = dict.fromkeys((source.path for source in ordered), 0)
             left = {s.path: s.info.rows - len(deleted.get(s.path, ())) for s in ordered}
@@ -190,9 +191,11 @@ def _holds_words_of(source: SplitFile, mapping: TableMapping, schema: pa.Schema)
 
     A column that the split does not have is null in all its rows, and nulls are not indexed. The
     values of one that was widened since may be indexed in another spelling. Words of a column that
-    was dropped since are to go.
+    was dropped since are to go, and so are hashes of its values.
     """
     here, columns = source.info.mapping, source.footer.schema
+    if here.hashed != mapping.hashed or (here.hashed and not hashes_hold(columns, schema)):
+        return False
     if {f.field for f in mapping.retired} & {f.field for f in here.indexed}:
         return False
     for wanted in mapping.fields:

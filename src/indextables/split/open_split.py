@@ -15,17 +15,19 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import tantivy
 from cachetools import LRUCache
 
-from indextables.config import MAX_OPEN_SPLITS, Config
+from indextables.config import MAX_OPEN_FILES, Config
 from indextables.errors import DamagedIndexError
 from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
@@ -51,7 +53,10 @@ from indextables.split.search.query import (
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.store import Store
 
+Item = TypeVar("Item")
+
 _MAX_BYTES = 64 << 20
+_MAPPABLE_FILES = 32_768
 
 
 class FooterCache:
@@ -137,19 +142,26 @@ class SplitFile:
 
 
 class IndexPool:
-    """Open indexes, the most recently used ones. Safe between threads."""
+    """Open indexes, the most recently used ones. Safe between threads.
 
-    def __init__(self, cache: DiskCache, *, max_open: int = MAX_OPEN_SPLITS.default) -> None:
+    An open index holds its files mapped into memory. A process may map so many files, and a copy
+    that was evicted from the disk cache takes room until it is closed: both bound what is open,
+    however many splits that is.
+    """
+
+    def __init__(self, cache: DiskCache, *, max_files: int = 0) -> None:
         self.cache = cache
         self.footers = FooterCache()
-        self._open: LRUCache[Hashable, OpenIndex] = LRUCache(max_open)
+        self.max_files = max_files or mappable_files()
+        self._open: OrderedDict[Hashable, tuple[OpenIndex, Any]] = OrderedDict()
+        self._files = self._bytes = 0
         self._lock = threading.Lock()
         self._generation = cache.generation
 
     @classmethod
     def from_config(cls, config: Config) -> IndexPool:
         """The pool that the configuration describes."""
-        return cls(DiskCache.from_config(config), max_open=config[MAX_OPEN_SPLITS])
+        return cls(DiskCache.from_config(config), max_files=config[MAX_OPEN_FILES])
 
     def folder(self, split: SplitFile) -> IndexFolder:
         """The index files of a split."""
@@ -158,42 +170,44 @@ class IndexPool:
     def get(self, split: SplitFile) -> OpenIndex:
         """The index of a split, opened now or before."""
         key = (split.store.identity, split.path)
-        return self._opened(key, lambda: open_index([self.folder(split)], split.info.mapping))
+        mapping = split.info.mapping
+        return self.opened(key, lambda: (open_index([self.folder(split)], mapping), None))[0]
 
-    def combined(
-        self, splits: Sequence[SplitFile], mapping: TableMapping, schema: list[Any]
-    ) -> OpenIndex:
-        """The indexes of several splits as one, opened now or before."""
-        folders = [self.folder(split) for split in splits]
-        return self._opened(
-            _combined_key(splits, mapping), lambda: open_index(folders, mapping, schema=schema)
-        )
-
-    def known_combined(
-        self, splits: Sequence[SplitFile], mapping: TableMapping
-    ) -> OpenIndex | None:
-        """The same if it is open already: its files were checked then."""
-        with self._lock:
-            return self._open.get(_combined_key(splits, mapping))
-
-    def _opened(self, key: Hashable, open_: Callable[[], OpenIndex]) -> OpenIndex:
+    def opened(
+        self, key: Hashable, open_: Callable[[], tuple[OpenIndex, Item]]
+    ) -> tuple[OpenIndex, Item]:
+        """An index, opened now or before, and what belongs to it."""
         with self._lock:
             found = self._open.get(key)
             if found is not None:
+                self._open.move_to_end(key)
                 return found
         # Two threads may open the same index; one of the two is then dropped.
         opened = open_()
         if self._generation is None:
             self._generation = self.cache.generation  # the first copy began it
         with self._lock:
+            self._drop(self._open.pop(key, None))
             self._open[key] = opened
+            self._files += opened[0].files
+            self._bytes += opened[0].bytes
+            while len(self._open) > 1 and (
+                self._files > self.max_files or self._bytes > self.cache.max_bytes
+            ):
+                self._drop(self._open.popitem(last=False)[1])
         return opened
+
+    def _drop(self, opened: tuple[OpenIndex, Any] | None) -> None:
+        if opened is not None:
+            self._files -= opened[0].files
+            self._bytes -= opened[0].bytes
 
     def clear(self) -> int:
         """Close the indexes; gives their number. Whoever is searching one keeps it."""
         with self._lock:
             count = len(self._open)
             self._open.clear()
+            self._files = self._bytes = 0
         self.footers.clear()
         return count
 
@@ -210,8 +224,12 @@ class IndexPool:
         return len(self._open)
 
 
-def _combined_key(splits: Sequence[SplitFile], mapping: TableMapping) -> Hashable:
-    return (mapping, *((split.store.identity, split.path) for split in splits))
+@cache
+def mappable_files() -> int:
+    """How many files may be open: half of what the system lets a process map."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(Path("/proc/sys/vm/max_map_count").read_text()) // 2
+    return _MAPPABLE_FILES
 
 
 @dataclass(frozen=True)
@@ -223,6 +241,8 @@ class SplitSearcher:
     context: SearchContext
     partition: dict[str, Any] = field(default_factory=dict)
     """The values of partition columns, as Arrow scalars of the columns' types."""
+    answers: Mapping[Search, RowNumbers] = field(default_factory=dict)
+    """What the index said when it was searched together with others, deleted rows included."""
     vector: StoredVector | None = None
     """Which rows are deleted. Searches and counts leave them out; `source` and `scan` do not."""
 
@@ -254,6 +274,8 @@ class SplitSearcher:
         return found
 
     def _search(self, search: Search) -> RowNumbers:
+        if search in self.answers:
+            return self.answers[search]
         query = resolve(search, self.context.mapping, self.context.schema)
         if self.can_use_index(query):
             try:
@@ -264,6 +286,8 @@ class SplitSearcher:
 
     def count(self, search: Search) -> int:
         """How many rows match."""
+        if search in self.answers:
+            return len(self.search(search))
         query = resolve(search, self.context.mapping, self.context.schema)
         if self.vector is None and self.can_use_index(query):
             bound = self.bound(query)
@@ -383,6 +407,8 @@ class SplitSource:
 
     searcher: SplitSearcher
     index: OpenIndex
+    term_counts: Mapping[str, int] | None = None
+    """How many words each field has, if the index is not that of the split alone."""
 
     @property
     def num_rows(self) -> int:
@@ -399,7 +425,11 @@ class SplitSource:
             types=lambda name: context.schema.field(name).type,
             zone=context.zone,
             max_expansions=context.max_expansions,
-            term_counts=dict(self.searcher.split.info.term_counts),
+            term_counts=dict(
+                self.searcher.split.info.term_counts
+                if self.term_counts is None
+                else self.term_counts
+            ),
         )
 
     def count(self, query: Query) -> int | None:

@@ -3,7 +3,11 @@
 Three things make scores independent of the layout. Statistics are those of all splits, because
 their segments are opened as one index. Sums have a fixed shape, because queries are compiled with
 at most two parts to add at once, and adding two numbers has no order. Ties are broken by the values
-of the rows themselves, column by column.
+of the rows: by a hash of them that the index holds (`row_hash`), and where that is equal, or in
+older tables, by the values themselves, column by column.
+
+A frequent word may have a hundred thousand rows of one score. Those with a low hash are found
+under a level, so the few that come first among them are found without looking at the others.
 
 A part of a query that the rows answer scores 1 where it matches, as Tantivy scores a range.
 """
@@ -13,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,10 +31,12 @@ from indextables.config import Config
 from indextables.errors import DamagedIndexError
 from indextables.predicate import Search
 from indextables.schema import conform
-from indextables.split.format.index import is_beginning, open_index, schema_document
-from indextables.split.open_split import SplitFile, SplitSearcher, SplitSource
-from indextables.split.row_numbers import TAG_BITS, RowNumbers, rows_in_index, tags_of
-from indextables.split.search.compile import Compiler
+from indextables.split.format.index import Hit, is_beginning, schema_document
+from indextables.split.linked import LinkedSplits, can_be_linked, link_splits
+from indextables.split.open_split import SplitFile, SplitSearcher
+from indextables.split.row_hash import HASH_FIELD, LEVEL_FIELD, LEVELS, row_hashes
+from indextables.split.row_numbers import RowNumbers
+from indextables.split.search.compile import Compiler, without_score
 from indextables.split.search.engine import with_stack
 from indextables.split.search.evaluate import Mask, leaf_rows, matching
 from indextables.split.search.query import (
@@ -48,6 +54,11 @@ from indextables.storage.local import LocalStore
 
 Scores = npt.NDArray[np.float32]
 
+_FIRST_HITS = 64
+_TIES_AT_ONCE = 1_024
+_ROWS_OF_LEVEL = 1_024
+"""About so many rows are looked at first for those that tie and have a low hash."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hits:
@@ -56,13 +67,28 @@ class Hits:
     splits: RowNumbers
     rows: RowNumbers
     scores: Scores
+    hashes: RowNumbers | None = None
+    """The hashes of the rows, if the index has them."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def take(self, order: npt.NDArray[Any]) -> Hits:
         """Some of the hits, in another order."""
-        return Hits(self.splits[order], self.rows[order], self.scores[order])
+        hashes = None if self.hashes is None else self.hashes[order]
+        return Hits(self.splits[order], self.rows[order], self.scores[order], hashes)
+
+    def and_more(self, others: Hits) -> Hits:
+        """These hits and others after them; both come from one index."""
+        hashes = None
+        if self.hashes is not None and others.hashes is not None:
+            hashes = np.concatenate((self.hashes, others.hashes))
+        return Hits(
+            np.concatenate((self.splits, others.splits)),
+            np.concatenate((self.rows, others.rows)),
+            np.concatenate((self.scores, others.scores)),
+            hashes,
+        )
 
 
 class CombinedSearcher:
@@ -72,50 +98,44 @@ class CombinedSearcher:
     since or because it is damaged, is written anew to a temporary file first.
     """
 
-    def __init__(self, splits: Sequence[SplitSearcher], search: Search, config: Config) -> None:
+    def __init__(
+        self,
+        splits: Sequence[SplitSearcher],
+        search: Search,
+        config: Config,
+        *,
+        key: Hashable | None = None,
+    ) -> None:
+        """`key` identifies the splits in the pool of indexes; without one they are not kept."""
         self._temporary = contextlib.ExitStack()
         self._query: Query = NOTHING
         self._config = config
-        self.splits: list[SplitSearcher] = []
+        self.splits: Sequence[SplitSearcher] = splits
         if not splits:
             return
         context = splits[0].context
         self._query = resolve(search, context.mapping, context.schema)
-        files = [s.split for s in splits]
-        known = splits[0].pool.known_combined(files, context.mapping)
-        if known is not None and all(s.can_use_index(self._query) for s in splits):
-            self.splits, self._index = list(splits), known
-        else:
-            self._open(splits)
-        self._number()
+        self._linked = self._link(key)
 
-    def _number(self) -> None:
-        counts = [len(s.split.info.segments) for s in self.splits]
-        self._split_of_segment = np.repeat(np.arange(len(counts)), counts)
-        # A tag and the ordinal of its split, with the row at which its rows begin.
-        tags = sorted(
-            (ordinal << TAG_BITS | tag, first)
-            for ordinal, s in enumerate(self.splits)
-            for tag, first in s.split.info.row_tags
-        )
-        self._tags, self._firsts = np.array(tags, dtype=np.int64).reshape(-1, 2).T
+    def _link(self, key: Hashable | None) -> LinkedSplits:
+        try:
+            linked = link_splits(self.splits, key=key)
+            if linked.can_answer(self._query, self.splits):
+                return linked
+        except DamagedIndexError:
+            pass  # one of them, which is found out one by one
+        return self._link_rewritten(lambda split: _fits(split, self._query))
 
-    def _open(self, splits: Sequence[SplitSearcher], *, trusted: bool = True) -> None:
-        mapping = splits[0].context.mapping
-        schema = schema_document(mapping)
+    def _link_rewritten(self, fits: Callable[[SplitSearcher], bool]) -> LinkedSplits:
+        """Link the splits, after those that do not fit were written anew."""
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._temporary)
-            for split in splits:
-                if not trusted or not _fits(split, self._query, schema):
-                    split = _rewritten(split, self._config, self._temporary)  # noqa: PLW2901
-                self.splits.append(split)
-            if self.splits == list(splits):
-                files = [s.split for s in splits]
-                self._index = splits[0].pool.combined(files, mapping, schema)
-            else:  # some of them are temporary and will not be asked for again
-                folders = [s.pool.folder(s.split) for s in self.splits]
-                self._index = open_index(folders, mapping, schema=schema)
+            self.splits = [
+                s if fits(s) else _rewritten(s, self._config, self._temporary) for s in self.splits
+            ]
+            linked = link_splits(self.splits)
             undo.pop_all()
+            return linked
 
     def __enter__(self) -> CombinedSearcher:
         return self
@@ -137,70 +157,96 @@ class CombinedSearcher:
         except DamagedIndexError as error:
             # Nobody can tell whose index it was. Those made from the rows answer.
             warnings.warn(f"{error} All rows are indexed again for this search.", stacklevel=2)
-            splits, self.splits = self.splits, []
-            self._open(splits, trusted=False)
-            self._number()
+            self._linked = self._link_rewritten(lambda _: False)
             return search()
 
     def _top(self, k: int, within: Sequence[Mask] | None) -> Hits:
         compiled = self._compiler().compile(self._query)
         if compiled is None:
-            hits = self._mixed(self._query)
+            hits = _kept(self._live(self._mixed(self._query)), within)
         else:
-            hits = self._pure(compiled, k if within is None else self._index.searcher.num_docs)
-        hits = self._live(hits)
-        if within is not None:
-            kept = np.zeros(len(hits), dtype=np.bool_)
-            for ordinal, mask in enumerate(within):
-                here = hits.splits == ordinal
-                kept[here] = mask[hits.rows[here]]
-            hits = hits.take(np.flatnonzero(kept))
+            hits = self._pure(compiled, k, within)
         return _with_ties(hits, k)
 
     def _compiler(self) -> Compiler:
-        source = SplitSource(self.splits[0], self._index)
-        return replace(source.compiler, pairwise=True, term_counts={})
+        return replace(self._linked.compiler(self.splits[0]), pairwise=True)
 
-    def _pure(self, query: tantivy.Query, wanted: int) -> Hits:
+    def _pure(self, query: tantivy.Query, k: int, within: Sequence[Mask] | None) -> Hits:
         """The index answers everything: ask for more until the last one is worse than the k-th."""
-        total = self._index.searcher.num_docs
-        limit = min(max(1, wanted), max(1, total))
+        total = max(1, self._linked.index.searcher.num_docs)
+        limit = min(total, max(_FIRST_HITS, k))
         while True:
-            found = self._index.searcher.hits(query, limit)
-            if len(found) < limit or limit >= total:
-                return self._hits(found)
-            if found[-1][0] < found[wanted - 1][0]:
-                hits = self._hits(found)
-                scores = self._live(hits).scores
-                if len(scores) >= wanted and found[-1][0] < scores[wanted - 1]:
+            asked, hits = self._ask(query, limit, within)
+            if len(asked) < limit or limit >= total:
+                return hits
+            if len(hits) >= k:
+                if asked[-1][0] < hits.scores[k - 1]:
                     return hits
-            limit = min(total, limit * 4)
+                if hits.hashes is not None and (first := self._first_ties(query, hits, k, within)):
+                    return first
+            limit = min(total, limit * 8)
+
+    def _first_ties(
+        self, query: tantivy.Query, hits: Hits, k: int, within: Sequence[Mask] | None
+    ) -> Hits | None:
+        """The hits that are better than the k-th, and at least as many as needed that are as good.
+
+        Those have the lowest hashes of all. None if the levels do not tell: few rows tie.
+        """
+        score = hits.scores[k - 1]
+        better = hits.take(np.flatnonzero(hits.scores > score))
+        searcher = self._linked.index.searcher
+        level = int(np.log2(max(1, searcher.num_docs) / _ROWS_OF_LEVEL))
+        tried: set[int] = set()
+        while level in LEVELS and level not in tried:
+            tried.add(level)
+            low = tantivy.Query.term_query(
+                self._linked.index.schema, LEVEL_FIELD, level, index_option="basic"
+            )
+            both = [(tantivy.Occur.Must, query), (tantivy.Occur.Must, without_score(low))]
+            asked, found = self._ask(tantivy.Query.boolean_query(both), _TIES_AT_ONCE, within)
+            tied = found.take(np.flatnonzero(found.scores == score))
+            if len(asked) == _TIES_AT_ONCE and asked[-1][0] >= score:
+                level += 2  # too many to see them all
+            elif len(better) + len(tied) < k:
+                level -= 3
+            else:
+                return better.and_more(tied)
+        return None
+
+    def _ask(
+        self, query: tantivy.Query, limit: int, within: Sequence[Mask] | None
+    ) -> tuple[list[Hit], Hits]:
+        """The best documents, and those of them that may be hits."""
+        asked = self._linked.index.searcher.hits(query, limit)
+        return asked, _kept(self._live(self._hits(asked)), within)
 
     def _live(self, hits: Hits) -> Hits:
         """The hits without deleted rows, which the index still has."""
         if all(s.vector is None for s in self.splits):
             return hits
         kept = np.ones(len(hits), dtype=np.bool_)
-        for ordinal, searcher in enumerate(self.splits):
-            if searcher.vector is not None:
-                here = np.flatnonzero(hits.splits == ordinal)
-                kept[here] = ~np.isin(hits.rows[here], searcher.dead)
+        for ordinal in np.unique(hits.splits).tolist():
+            here = np.flatnonzero(hits.splits == ordinal)
+            kept[here] = ~np.isin(hits.rows[here], self.splits[ordinal].dead)
         return hits.take(np.flatnonzero(kept))
 
-    def _hits(self, found: list[tuple[Any, tantivy.DocAddress]]) -> Hits:
+    def _hits(self, found: list[Hit]) -> Hits:
         addresses = [address for _, address in found]
         segments = np.fromiter((a.segment_ord for a in addresses), np.int64, len(found))
-        splits = self._split_of_segment[segments]
-        numbers = self._index.searcher.numbers(addresses)
-        wanted = splits << TAG_BITS | tags_of(numbers)
-        place = np.minimum(np.searchsorted(self._tags, wanted), len(self._tags) - 1)
-        rows = rows_in_index(numbers) + self._firsts[place]
-        counts = np.array([s.split.info.rows for s in self.splits], dtype=np.int64)
-        if (self._tags[place] != wanted).any() or (rows >= counts[splits]).any():
-            path = self.splits[0].split.path
-            raise DamagedIndexError(path, "its index names rows that it does not have")
+        numbers = self._linked.index.searcher.numbers(addresses)
+        splits, rows = self._linked.locate(segments, numbers)
         scores = np.fromiter((score for score, _ in found), np.float32, len(found))
-        return Hits(splits, rows, scores)
+        return Hits(splits, rows, scores, self._hashes(addresses))
+
+    def _hashes(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers | None:
+        if not self._hashes_hold:
+            return None
+        return self._linked.index.searcher.numbers(addresses, HASH_FIELD)
+
+    @functools.cached_property
+    def _hashes_hold(self) -> bool:
+        return self._linked.hashes_hold(self.splits, self.splits[0].context.schema)
 
     # --- queries that rows help to answer ---
 
@@ -257,8 +303,8 @@ class CombinedSearcher:
         return [r.astype(np.float32) for r in result]
 
     def _index_scores(self, query: tantivy.Query) -> list[Scores]:
-        total = max(1, self._index.searcher.num_docs)
-        hits = self._hits(self._index.searcher.hits(query, total))
+        total = max(1, self._linked.index.searcher.num_docs)
+        hits = self._hits(self._linked.index.searcher.hits(query, total))
         scores = self._zeros()
         for ordinal, target in enumerate(scores):
             here = hits.splits == ordinal
@@ -269,16 +315,17 @@ class CombinedSearcher:
         return [np.zeros(s.split.info.rows, dtype=np.float32) for s in self.splits]
 
 
-def _fits(searcher: SplitSearcher, query: Query, schema: list[Any]) -> bool:
+def _fits(searcher: SplitSearcher, query: Query) -> bool:
     """Whether a split's own index can be one of many, every byte of it checked."""
-    if not searcher.can_use_index(query):
+    if not can_be_linked(searcher, query):
         return False
     try:
-        return is_beginning(searcher.pool.folder(searcher.split), schema) and bool(
+        folder = searcher.pool.folder(searcher.split)
+        return is_beginning(folder, schema_document(searcher.context.mapping)) and bool(
             searcher.pool.get(searcher.split)
         )
     except DamagedIndexError as error:
-        warnings.warn(f"{error} Its rows are indexed again for this search.", stacklevel=3)
+        warnings.warn(f"{error} Its rows are indexed again for this search.", stacklevel=5)
         return False
 
 
@@ -291,12 +338,13 @@ def _rewritten(
         [
             f.with_nullable(True)
             for f in context.schema
-            if f.name in rows.schema.names and f.name not in searcher.partition
+            if f.name in rows.schema.names or f.name in searcher.partition
         ]
     )
-    with SplitWriter(schema, context.mapping, config) as writer:
-        for _, table in rows.batches(schema.names, groups_at_once=8):
-            for batch in conform(table, schema).to_batches():
+    values = searcher.split.info.partition_values
+    with SplitWriter(schema, context.mapping, config, partition_values=values) as writer:
+        for _, table in rows.batches(writer.schema.names, groups_at_once=8):
+            for batch in conform(table, writer.schema).to_batches():
                 writer.write(batch)
         written = writer.close()
     cleanup.callback(written.delete)
@@ -315,6 +363,17 @@ def _no_hits() -> Hits:
     return Hits(empty, empty, np.zeros(0, dtype=np.float32))
 
 
+def _kept(hits: Hits, within: Sequence[Mask] | None) -> Hits:
+    """The hits that are not left out."""
+    if within is None:
+        return hits
+    kept = np.zeros(len(hits), dtype=np.bool_)
+    for ordinal in np.unique(hits.splits).tolist():
+        here = np.flatnonzero(hits.splits == ordinal)
+        kept[here] = within[ordinal][hits.rows[here]]
+    return hits.take(np.flatnonzero(kept))
+
+
 def _with_ties(hits: Hits, k: int) -> Hits:
     """The k best of sorted hits, and all that are as good as the last of them."""
     if len(hits) <= k:
@@ -327,16 +386,23 @@ def break_ties(
     k: int,
     read: Callable[[list[str], RowNumbers, RowNumbers], pa.Table],
     schema: pa.Schema,
+    *,
+    hashed: bool = False,
 ) -> Hits:
     """The k best of hits in an order that only scores and values of rows decide.
 
-    `read(columns, splits, rows)` gives the values of some columns, only for rows that are still
-    tied: of the first column, then of the next two, four and so on, because a table may have
-    thousands. Rows equal in everything are interchangeable.
+    In a table that is `hashed` the hash of a row comes first. `read(columns, splits, rows)` gives
+    the values of some columns, only for rows that are still tied: of the first column, then of the
+    next two, four and so on, because a table may have thousands. Rows equal in everything are
+    interchangeable.
     """
-    groups = np.unique(-hits.scores, return_inverse=True)[1].astype(np.int64)
-    order = np.argsort(groups, kind="stable")
-    hits, groups = hits.take(order), groups[order]
+    hits = hits.take(np.argsort(-hits.scores, kind="stable"))
+    if hashed:
+        hits = _by_hash(hits, k, read, schema)
+    begins = hits.scores[1:] != hits.scores[:-1]
+    if hashed and hits.hashes is not None:
+        begins |= hits.hashes[1:] != hits.hashes[:-1]
+    groups = np.concatenate(([0], np.cumsum(begins)))[: len(hits)]
     # Plain columns have an order of their own; nested ones are compared as text.
     columns = [f.name for f in sorted(schema, key=lambda f: pa.types.is_nested(f.type))]
     at = 0
@@ -356,6 +422,27 @@ def break_ties(
         new = np.concatenate(([True], np.any(keys[1:] != keys[:-1], axis=1)))
         groups = _regroup(groups, tied, new)
     return hits.take(np.arange(min(k, len(hits))))
+
+
+def _by_hash(
+    hits: Hits,
+    k: int,
+    read: Callable[[list[str], RowNumbers, RowNumbers], pa.Table],
+    schema: pa.Schema,
+) -> Hits:
+    """Hits by score, then by hash; hashes that no index has are made from the rows."""
+    hashes = hits.hashes
+    if hashes is None:
+        # Numbers that differ, for rows that have no other of their score.
+        hashes = np.arange(len(hits))
+        first = np.searchsorted(-hits.scores, -hits.scores, side="left")
+        last = np.searchsorted(-hits.scores, -hits.scores, side="right")
+        tied = np.flatnonzero((last - first > 1) & (first < k))
+        if len(tied):
+            rows = read(list(schema.names), hits.splits[tied], hits.rows[tied])
+            hashes[tied] = row_hashes(rows)
+    hits = replace(hits, hashes=hashes)
+    return hits.take(np.lexsort((hashes, -hits.scores)))
 
 
 def _ranks(values: Any) -> npt.NDArray[np.int64]:

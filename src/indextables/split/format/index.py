@@ -22,12 +22,12 @@ import os
 import struct
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import orjson
@@ -122,10 +122,12 @@ class IndexSearcher:
             found: Any = self.searcher.search(query, 1, count=True)
             return int(found.count)
 
-    def numbers(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers:
+    def numbers(
+        self, addresses: Sequence[tantivy.DocAddress], field: str = ROW_FIELD
+    ) -> RowNumbers:
         """The numbers that documents carry."""
         with tantivy_errors(self.path):
-            values = self.searcher.fast_field_values(ROW_FIELD, list(addresses))
+            values = self.searcher.fast_field_values(field, list(addresses))
             return np.array(values, dtype=np.int64)
 
     def terms(self, field: str, prefix: str = "") -> list[str]:
@@ -145,7 +147,7 @@ class IndexSearcher:
 
         A row is what `_row` says under these tags, plus the base of its segment if there are bases.
         """
-        hits = self._by_row(query, bases)
+        hits = self.by_row(query, len(bases))
         with tantivy_errors(self.path):
             numbers = np.fromiter(map(itemgetter(0), hits), dtype=np.int64, count=len(hits))
             rows = rows_of(numbers, tags)
@@ -157,10 +159,10 @@ class IndexSearcher:
         check_rows(rows, total, path=self.path)
         return rows
 
-    def _by_row(self, query: tantivy.Query, bases: Sequence[int]) -> list[Hit]:
+    def by_row(self, query: tantivy.Query, segments: int) -> list[Hit]:
         """All hits. Tantivy reserves room for as many as may be asked for, in every segment."""
         limit = max(1, self.num_docs)  # it panics at 0
-        first = _FEW_HITS if len(bases) > 1 and limit > _FEW_HITS else limit
+        first = _FEW_HITS if segments > 1 and limit > _FEW_HITS else limit
         while True:
             hits = self.hits(query, first, order_by_field=ROW_FIELD, order=tantivy.Order.Asc)
             if len(hits) < first or first == limit:
@@ -174,16 +176,20 @@ def check_rows(rows: RowNumbers, total: int, *, path: str) -> None:
         raise DamagedIndexError(path, "its index names rows that it does not have")
 
 
+Item = TypeVar("Item")
+_COPIERS = 16
 _ATTEMPTS = 3
 META = "meta.json"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenIndex:
-    """An index that is ready to be searched."""
+    """An index that is ready to be searched, and what its files take while it is open."""
 
     schema: tantivy.Schema
     searcher: IndexSearcher
+    files: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -199,12 +205,12 @@ class IndexFolder:
         """Tantivy's description of the index."""
         return read_meta(self._read, self.info, path=self.path)
 
-    def link(self, folder: Path) -> None:
-        """Link all files but the description into a folder."""
+    def link(self, folder: Path, *, at_once: bool = False) -> None:
+        """Link all files but the description into a folder; `at_once` copies side by side."""
         sections = [s for s in self.info.index_sections() if s.name != META]
-        with ThreadPoolExecutor(4) as pool:
-            for section, copy in zip(sections, pool.map(self._copy, sections), strict=True):
-                (folder / section.name).symlink_to(copy)
+        each = _copiers(os.getpid()).map if at_once else map
+        for section, copy in zip(sections, each(self._copy, sections), strict=True):
+            (folder / section.name).symlink_to(copy)
 
     def _copy(self, section: Section) -> Path:
         source = _SectionStore(self, section)
@@ -258,31 +264,49 @@ def open_index(
 
     `schema` describes all of them, if theirs are beginnings of it.
     """
-    metas = [folder.meta() for folder in folders]
+    metas = _side_by_side(IndexFolder.meta, folders)
     for folder, meta in zip(folders, metas, strict=True):
+        own = meta["schema"]
         expected = schema_document(folder.info.mapping)
-        if meta["schema"] != expected[: len(meta["schema"])]:
+        if own != expected[: len(own)] or (schema is not None and own != schema[: len(own)]):
             raise DamagedIndexError(folder.path, "its index has other fields than its mapping")
     description = metas[0] | {"segments": [s for meta in metas for s in meta["segments"]]}
     if schema is not None:
         description["schema"] = schema
+    alone = len(folders) == 1
     for attempt in range(_ATTEMPTS):
         with temporary_folder("index", _links_parent()) as place:
-            for folder in folders:
-                folder.link(place)
+            link = functools.partial(IndexFolder.link, folder=place, at_once=alone)
+            _side_by_side(link, folders)
             (place / META).write_bytes(orjson.dumps(description))
             try:
                 with tantivy_errors(folders[0].path):
                     index = mapping.register(tantivy.Index.open(str(place)))
                     index.config_reader("manual")
                     searcher = IndexSearcher(folders[0].path, index.searcher())
-                    return OpenIndex(index.schema, searcher)
+                    sizes = [s.size for folder in folders for s in folder.info.index_sections()]
+                    return OpenIndex(index.schema, searcher, len(sizes), sum(sizes))
             except DamagedIndexError:
                 # Another process may have evicted a copy between the link and the mapping.
                 gone = any(not link.exists() for link in place.iterdir())
                 if not gone or attempt == _ATTEMPTS - 1:
                     raise
     raise AssertionError("unreachable")
+
+
+def _side_by_side(
+    work: Callable[[IndexFolder], Item], folders: Sequence[IndexFolder]
+) -> list[Item]:
+    """Results of a work on each folder. Copies come from a store that answers late."""
+    if len(folders) == 1:
+        return [work(folders[0])]
+    return list(_copiers(os.getpid()).map(work, folders))
+
+
+@functools.cache
+def _copiers(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """One pool for the process; a forked one has none of its parent's threads."""
+    return ThreadPoolExecutor(_COPIERS, thread_name_prefix="indextables-open")
 
 
 @functools.lru_cache(maxsize=64)

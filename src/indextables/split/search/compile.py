@@ -131,7 +131,7 @@ class WordCompiler:
         clauses = [self.term(target, text) for text in texts]
         if target.record == "position":
             clauses += [
-                tantivy.Query.boost_query(self._phrase(target, [one, two], slop), 0.0)
+                without_score(self._phrase(target, [one, two], slop))
                 for one, two in itertools.pairwise(words)
                 if one.text != two.text
             ]
@@ -259,6 +259,11 @@ def pair(occur: tantivy.Occur, left: tantivy.Query, right: tantivy.Query) -> tan
 def constant(query: tantivy.Query) -> tantivy.Query:
     """The same rows, all with the score 1."""
     return tantivy.Query.const_score_query(query, 1.0)
+
+
+def without_score(query: tantivy.Query) -> tantivy.Query:
+    """The same rows; adding this to another query changes no score."""
+    return tantivy.Query.boost_query(query, 0.0)
 
 
 def wildcard_pattern(analyzer: Analyzer, node: Wildcard) -> str:

@@ -17,7 +17,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_FEW_LEVELS = 24
+FEW_LEVELS = 24
 """These fit into every stack that runs Python, 256 KB included."""
 _STACK = 64 << 20
 """For the deepest query that the parser lets through, many times over; untouched pages are free."""
@@ -26,7 +26,7 @@ _starting = threading.Lock()
 
 def with_stack(levels: int, call: Callable[[], Result]) -> Result:
     """Call a function that hands a query of so many nested levels to Tantivy."""
-    if levels <= _FEW_LEVELS:
+    if levels <= FEW_LEVELS:
         return call()
     answer: Future[Result] = Future()
     context = contextvars.copy_context()

@@ -48,9 +48,12 @@ from indextables.split.format.index import (
 from indextables.split.ip_address import parse_address, show_address
 from indextables.split.leaves import ArrowColumn, as_integers, leaf_texts
 from indextables.split.mapping import ROW_FIELD, FieldMapping, TableMapping
+from indextables.split.row_hash import HASH_FIELD, LEVEL_FIELD, LEVELS, levels_of, row_hashes
 from indextables.split.row_numbers import RowNumbers, Tags, new_tag, numbered_from
 
 _PIECE = 4 << 20
+_HIGH = 1 << 32 - LEVELS.start
+"""Hashes from here on have no level."""
 MERGED_FROM = 8
 """Tantivy merges segments of a size as soon as there are so many."""
 
@@ -147,12 +150,17 @@ class Indexer:
         *,
         heap_size: int,
         adopted: AdoptedIndex | None = None,
+        shared_hash: int = 0,
     ) -> None:
-        """Begin an index in an empty folder, or add to the one that is there."""
+        """Begin an index in an empty folder, or add to the one that is there.
+
+        `shared_hash` is what the partition's values add to the hash of each row.
+        """
         self._fields = mapping.indexed
         self._directory = directory
         self._rows = 0
         self._adopted_rows = adopted.rows if adopted else 0
+        self._hashed, self._shared_hash = mapping.hashed, shared_hash
         known = dict(adopted.row_tags) if adopted else {}
         self._tag = new_tag(known)
         self._known_tags = tuple(known.items())
@@ -171,12 +179,14 @@ class Indexer:
     def add(self, batch: pa.RecordBatch) -> None:
         """Index the rows of a batch."""
         columns = [document_values(batch.column(f.name), f) for f in self._fields]
+        hashes = row_hashes(batch, self._shared_hash).tolist() if self._hashed else ()
         add_documents(
             self._writer,
             self._fields,
             columns,
             first_row=numbered_from(self._tag, self._rows),
             rows=batch.num_rows,
+            hashes=hashes,
         )
         self._rows += batch.num_rows
 
@@ -215,8 +225,12 @@ def add_documents(
     *,
     first_row: int,
     rows: int,
+    hashes: Sequence[int] = (),
 ) -> None:
-    """Add one document a row. A value is `None`, one value, or a list of values."""
+    """Add one document a row, with its hash if there are hashes.
+
+    A value is `None`, one value, or a list of values.
+    """
     # A loop over rows in Python: Tantivy takes one document at a time. Every name is a local.
     new, add, add_row = tantivy.Document, writer.add_document, tantivy.Document.add_unsigned
     adders = [(f.field, _ADDERS.get(f.kind, tantivy.Document.add_integer)) for f in fields]
@@ -224,6 +238,12 @@ def add_documents(
     for row, values in enumerate(values_by_row, first_row):
         document = new()
         add_row(document, ROW_FIELD, row)
+        if hashes:
+            hash_ = hashes[row - first_row]
+            add_row(document, HASH_FIELD, hash_)
+            if hash_ < _HIGH:
+                for level in levels_of(hash_):
+                    add_row(document, LEVEL_FIELD, level)
         for (name, add_value), value in zip(adders, values):  # noqa: B905 - as many by construction
             if value.__class__ is str:
                 add_value(document, name, value)

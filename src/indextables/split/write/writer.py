@@ -46,6 +46,7 @@ from indextables.split.format.lists import (
 )
 from indextables.split.format.page_headers import FIRST_PAGE, record_text, walk_pages
 from indextables.split.mapping import TableMapping
+from indextables.split.row_hash import shared_hash
 from indextables.split.write.indexer import AdoptedIndex, Indexer
 from indextables.split.write.statistics import StatisticsCollector
 from indextables.storage.scratch import new_folder, remove_folder
@@ -94,7 +95,7 @@ class SplitWriter:
         partition_values: Mapping[str, str | None] | None = None,
         adopted: AdoptedIndex | None = None,
     ) -> None:
-        """Begin a split of rows with `schema`; partition columns are not stored in it.
+        """Begin a split of rows with `schema`; its partition columns are not stored.
 
         `adopted` is an index of the rows that will be written first.
         """
@@ -109,7 +110,9 @@ class SplitWriter:
             for name in self._partition_values
             if name in mapping.by_name
         }
-        self._statistics = StatisticsCollector(schema, config, partition_by=self._partition_values)
+        self._statistics = StatisticsCollector(
+            self.schema, config, partition_by=self._partition_values
+        )
         self._values = ValueCollector(self._mapping, self.schema)
         self._paths = PathCollector(self._mapping, self.schema)
         self._pending: list[pa.RecordBatch] = []
@@ -127,7 +130,11 @@ class SplitWriter:
             index_folder = adopted.folder if adopted else self._folder / "index"
             index_folder.mkdir(exist_ok=True)
             self._indexer = Indexer(
-                self._mapping, index_folder, heap_size=config[WRITER_HEAP_SIZE], adopted=adopted
+                self._mapping,
+                index_folder,
+                heap_size=config[WRITER_HEAP_SIZE],
+                adopted=adopted,
+                shared_hash=shared_hash(self._partition_values, schema),
             )
             undo.pop_all()
 

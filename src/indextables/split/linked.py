@@ -1,0 +1,148 @@
+"""Many splits searched as one index: their segments are opened side by side, as one.
+
+A thousand small indexes cost a thousand openings, threads and calls of Tantivy; linked they cost
+one. A document of a linked index says by its segment which split it is of, and by its number which
+row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import tantivy
+
+from indextables.errors import DamagedIndexError
+from indextables.split.format.index import OpenIndex, open_index, schema_document
+from indextables.split.open_split import SplitFile, SplitSearcher, SplitSource
+from indextables.split.row_hash import hashes_hold
+from indextables.split.row_numbers import TAG_BITS, RowNumbers, rows_in_index, tags_of
+from indextables.split.search.compile import Compiler
+from indextables.split.search.query import Query, columns_of
+
+
+def can_be_linked(split: SplitSearcher, query: Query) -> bool:
+    """Whether a split's index answers a query in the fields that the table's mapping names.
+
+    A column that became a fast field since is in the rows of older splits, not in their indexes.
+    """
+    here, wanted = split.split.info.mapping.by_name, split.context.mapping.by_name
+    return split.can_use_index(query) and all(
+        here[name].field == wanted[name].field for name in columns_of(query) if name in here
+    )
+
+
+def link_splits(splits: Sequence[SplitSearcher], *, key: Hashable | None = None) -> LinkedSplits:
+    """Open the indexes of splits as one, or take what is open in the pool under a key.
+
+    `DamagedIndexError` if one of them is not what its split says, or does not fit the others.
+    """
+    mapping, pool = splits[0].context.mapping, splits[0].pool
+
+    def link() -> tuple[OpenIndex, LinkedSplits]:
+        # Others than those of the caller, so that footers are not kept with the splits.
+        files = [replace(split.split) for split in splits]
+        index = open_index(
+            [s.pool.folder(f) for s, f in zip(splits, files, strict=True)],
+            mapping,
+            schema=schema_document(mapping),
+        )
+        return index, LinkedSplits.of(files, index)
+
+    return (link() if key is None else pool.opened(key, link))[1]
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedSplits:
+    """Splits whose indexes are open as one, in the order of its segments."""
+
+    index: OpenIndex
+    path: str
+    """The first split, to be named in errors."""
+    rows: RowNumbers
+    """How many rows each split has."""
+    alike: tuple[int, ...]
+    """A split for each mapping and schema that splits have: what one can, those like it can."""
+    term_counts: Mapping[str, int]
+    """At most how many different words each field has, where every split counted them."""
+    _split_of_segment: RowNumbers
+    _tags: RowNumbers
+    _firsts: RowNumbers
+
+    @classmethod
+    def of(cls, files: Sequence[SplitFile], index: OpenIndex) -> LinkedSplits:
+        """The splits of an index that was opened from these files."""
+        infos = [file.info for file in files]
+        counts = [len(info.segments) for info in infos]
+        # A tag and the ordinal of its split, with the row at which its rows begin.
+        tags = sorted(
+            (ordinal << TAG_BITS | tag, first)
+            for ordinal, info in enumerate(infos)
+            for tag, first in info.row_tags
+        )
+        keys, firsts = np.array(tags, dtype=np.int64).reshape(-1, 2).T
+        alike: dict[Any, int] = {}
+        for ordinal, file in enumerate(files):
+            alike.setdefault(
+                (file.info.mapping, file.footer.schema.serialize().to_pybytes()), ordinal
+            )
+        every = set.intersection(*(set(info.term_counts) for info in infos))
+        return cls(
+            index,
+            files[0].path,
+            np.array([info.rows for info in infos], dtype=np.int64),
+            tuple(alike.values()),
+            {name: sum(info.term_counts[name] for info in infos) for name in every},
+            np.repeat(np.arange(len(counts)), counts),
+            keys,
+            firsts,
+        )
+
+    def can_answer(self, query: Query, splits: Sequence[SplitSearcher]) -> bool:
+        """Whether the indexes of all splits hold the words that a query asks for."""
+        return all(can_be_linked(splits[ordinal], query) for ordinal in self.alike)
+
+    def hashes_hold(self, splits: Sequence[SplitSearcher], schema: pa.Schema) -> bool:
+        """Whether the hashes of all rows are those of their values in the table's schema."""
+        return all(
+            splits[ordinal].split.info.mapping.hashed
+            and hashes_hold(splits[ordinal].split.footer.schema, schema)
+            for ordinal in self.alike
+        )
+
+    def compiler(self, like: SplitSearcher) -> Compiler:
+        """What compiles queries for the index."""
+        return SplitSource(like, self.index, self.term_counts).compiler
+
+    def locate(
+        self, segments: npt.NDArray[np.int64], numbers: RowNumbers
+    ) -> tuple[RowNumbers, RowNumbers]:
+        """The split and the row of documents, given their segments and the numbers they carry."""
+        splits = self._split_of_segment[segments]
+        wanted = splits << TAG_BITS | tags_of(numbers)
+        place = np.minimum(np.searchsorted(self._tags, wanted), len(self._tags) - 1)
+        rows = rows_in_index(numbers) + self._firsts[place]
+        if (self._tags[place] != wanted).any() or (rows >= self.rows[splits]).any():
+            raise DamagedIndexError(self.path, "its index names rows that it does not have")
+        return splits, rows
+
+    def matching(self, query: tantivy.Query) -> dict[int, RowNumbers]:
+        """The rows that match in each split that has some, in ascending order."""
+        hits = self.index.searcher.by_row(query, len(self._split_of_segment))
+        numbers = np.fromiter((number for number, _ in hits), np.int64, len(hits))
+        segments = np.fromiter((address.segment_ord for _, address in hits), np.int64, len(hits))
+        splits, rows = self.locate(segments, numbers)
+        order = np.lexsort((rows, splits))
+        splits, rows = splits[order], rows[order]
+        if ((splits[1:] == splits[:-1]) & (rows[1:] == rows[:-1])).any():
+            raise DamagedIndexError(self.path, "its index names rows twice")
+        found, starts = np.unique(splits, return_index=True)
+        ends = [*starts[1:].tolist(), len(rows)]
+        return {
+            ordinal: rows[start:end]
+            for ordinal, start, end in zip(found.tolist(), starts.tolist(), ends, strict=False)
+        }

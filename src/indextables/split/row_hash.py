@@ -1,0 +1,155 @@
+"""A hash of a row's values: it orders rows of equal score without reading them.
+
+A row has the same hash in every layout of its table. Columns are added up, so their order does not
+matter; a column counts by its stored name, so a rename does not matter; a null counts nothing, so
+neither does a column that was added later. A value of a partition column counts as any other.
+
+Changing this function changes the order of ties in tables that exist, and mixes two orders in those
+that are written afterwards: `HASH_FIELD` would need another name.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.split.leaves import ArrowColumn
+
+Words = npt.NDArray[np.uint64]
+
+HASH_FIELD = "_hash"
+"""The field of an index that holds the hash of each row: 32 bits."""
+LEVEL_FIELD = "_level"
+"""The field that finds rows with a low hash: one of 2^n has the level n and those below it."""
+LEVELS = range(3, 25)
+
+_NAN = np.uint64(0x7FF8 << 48)
+_PLACES = np.uint64(0x9E3779B97F4A7C15)
+
+
+def row_hashes(rows: pa.RecordBatch | pa.Table, start: int = 0) -> npt.NDArray[np.int64]:
+    """The hash of each row, from 0 to 2^32 - 1; `start` is that of values they share.
+
+    >>> rows = pa.table({"a": ["x", None], "b": [None, 7]})
+    >>> swapped = rows.select(["b", "a"]).append_column("c", pa.nulls(2, pa.date32()))
+    >>> (row_hashes(rows) == row_hashes(swapped)).all()
+    np.True_
+    """
+    total = np.full(rows.num_rows, start, dtype=np.uint64)
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if isinstance(values, pa.ChunkedArray):  # no chunk at all
+            continue
+        total += np.where(_valid(values), _mixed(_hashes(values) ^ _seed(name)), np.uint64(0))
+    return (_mixed(total) >> np.uint64(32)).astype(np.int64)
+
+
+def shared_hash(values: Mapping[str, str | None], schema: pa.Schema) -> int:
+    """What the values of partition columns, as the log spells them, add to the hash of each row."""
+    total = np.zeros(1, dtype=np.uint64)
+    for name, text in values.items():
+        if text is not None:
+            value = pa.array([text]).cast(schema.field(name).type)
+            total += _mixed(_hashes(value) ^ _seed(name))
+    return int(total[0])
+
+
+def hashes_hold(stored: pa.Schema, schema: pa.Schema) -> bool:
+    """Whether hashes made of rows of a stored schema are those of a table's rows now.
+
+    They are not if a column was dropped since, or has another type.
+    """
+    return all(f.name in schema.names and schema.field(f.name).type.equals(f.type) for f in stored)
+
+
+def levels_of(hash_: int) -> range:
+    """The levels under which a row is found.
+
+    >>> levels_of(2**32 - 1), levels_of(2**27 - 1)
+    (range(3, 3), range(3, 6))
+    """
+    return range(LEVELS.start, min(LEVELS.stop, 33 - int(hash_).bit_length()))
+
+
+@functools.lru_cache(maxsize=4_096)
+def _seed(name: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
+
+
+def _mixed(words: Words) -> Words:
+    """Every bit of the result depends on every bit of a word (the finaliser of SplitMix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _valid(column: ArrowColumn) -> npt.NDArray[np.bool_]:
+    if not column.null_count and not pa.types.is_null(column.type):
+        return np.ones(len(column), dtype=np.bool_)
+    return np.asarray(pc.is_valid(column))
+
+
+def _hashes(column: ArrowColumn) -> Words:
+    """The hash of each value; whatever it is for a null does not count."""
+    kind: Any = column.type
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _of_distinct(column.dictionary, column.indices)
+    if types.is_floating(kind):
+        doubles = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        return np.where(np.isnan(doubles), _NAN, doubles.view(np.uint64))
+    if types.is_struct(kind):
+        total = np.zeros(len(column), dtype=np.uint64)
+        for at in range(kind.num_fields):
+            child = pc.struct_field(column, [at])
+            part = _mixed(_hashes(child) ^ _seed(kind.field(at).name))
+            total += np.where(_valid(child), part, np.uint64(0))
+        return total
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        return _of_lists(column)
+    if types.is_integer(kind) or types.is_boolean(kind) or types.is_temporal(kind):
+        if types.is_date32(kind):
+            column = column.cast(pa.int32())
+        whole = pc.fill_null(column.cast(pa.int64()), 0)
+        return np.asarray(whole, dtype=np.int64).view(np.uint64)
+    if types.is_null(kind):
+        return np.zeros(len(column), dtype=np.uint64)
+    if types.is_decimal(kind):
+        column = column.cast(pa.string())
+    encoded = column.dictionary_encode()
+    return _of_distinct(encoded.dictionary, encoded.indices)
+
+
+def _of_distinct(distinct: ArrowColumn, indices: ArrowColumn) -> Words:
+    """The hashes of texts that may repeat."""
+    known = np.fromiter(
+        map(zlib.crc32, distinct.cast(pa.binary()).to_pylist()), np.uint64, len(distinct)
+    )
+    places = np.asarray(pc.fill_null(indices, 0))
+    return known[places] if len(known) else np.zeros(len(indices), dtype=np.uint64)
+
+
+def _of_lists(column: ArrowColumn) -> Words:
+    """The hash of a list: of its items, each mixed with its place."""
+    if pa.types.is_map(column.type):
+        pairs = pa.struct([column.type.key_field, column.type.item_field])
+        column = column.cast(pa.list_(pa.field("entries", pairs, nullable=False)))
+    items: ArrowColumn = pc.list_flatten(column)
+    sizes: ArrowColumn = pc.list_value_length(column)
+    counts: ArrowColumn = pc.fill_null(sizes, 0)
+    lengths = np.asarray(counts, dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    places = (np.arange(len(items)) - np.repeat(starts, lengths) + 1).astype(np.uint64)
+    parts = np.where(_valid(items), _hashes(items), np.uint64(1))
+    summed = np.cumsum(_mixed(parts + places * _PLACES), dtype=np.uint64)
+    padded = np.concatenate((np.zeros(1, dtype=np.uint64), summed))
+    result: Words = padded[starts + lengths] - padded[starts] + lengths.astype(np.uint64)
+    return result

@@ -1,0 +1,159 @@
+"""Many small splits are searched as one index, and find what they find one by one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from indextables import Table
+from indextables.plan import execute
+from indextables.split import linked
+
+WORDS = ["spark", "sparks", "fox", "dog", "data", "index", "machine", "learning"]
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("body", pa.string()), ("kind", pa.string()), ("n", pa.int32())]
+)
+CONDITIONS = [
+    "body indexquery 'fox'",
+    "body indexquery 'absent'",
+    "body indexquery '\"machine learning\" OR spark~1'",
+    "_indexall indexquery 'fox AND n:[2 TO 5]'",
+    "body indexquery 'fox' AND n > 4",
+    "body indexquery 'fox' OR kind = 'a'",
+    "NOT body indexquery 'fox'",
+    "body indexquery 'spa*' AND body indexquery '-dog +data'",
+    "kind = 'a' AND (body indexquery 'fox' OR n = 3)",
+]
+SPLITS, ROWS = 14, 9
+
+
+@pytest.fixture(scope="module", params=[(), ("kind",)], ids=["plain", "partitioned"])
+def table(request, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    place = tmp_path_factory.mktemp("linked")
+    rng = random.Random(5)
+    made = Table.create(
+        place / "t",
+        SCHEMA,
+        partition_by=request.param,
+        config={"spark.indextables.cache.disk.path": str(place / "cache")},
+    )
+    for split in range(SPLITS):
+        made.append(
+            pa.table(
+                {
+                    "id": range(split * ROWS, split * ROWS + ROWS),
+                    "body": [
+                        " ".join(rng.choices(WORDS, k=rng.randint(0, 6))) for _ in range(ROWS)
+                    ],
+                    "kind": [["a", "b", None][split % 3]] * ROWS,
+                    "n": pa.array([rng.randint(0, 9) for _ in range(ROWS)], pa.int32()),
+                },
+                SCHEMA,
+            )
+        )
+    return made
+
+
+def _answers(table: Table) -> list[object]:
+    found: list[object] = []
+    for where in CONDITIONS:
+        found += [table.scan(where=where).to_pylist(), table.count(where=where)]
+        found.append(table.scan(where=where, columns=["id"], limit=3).num_rows)
+    return found
+
+
+def test_linked_splits_find_what_each_of_them_finds(table: Table, monkeypatch):
+    opened = []
+    link = linked.open_index
+    monkeypatch.setattr(
+        linked,
+        "open_index",
+        lambda folders, *a, **o: opened.append(len(folders)) or link(folders, *a, **o),
+    )
+    together = _answers(table)
+    assert max(opened) >= 8
+    assert len(opened) <= 2 + 3  # for every split, and for those of each partition
+    monkeypatch.setattr(execute, "_LINKED_FROM", 1_000)
+    assert _answers(table) == together
+    monkeypatch.setattr(execute, "_LINKED_FROM", 2)
+    monkeypatch.setattr(execute, "_LINKED_SHARE", 1 << 30)  # groups of two
+    assert _answers(table) == together
+
+
+def test_a_damaged_split_is_scanned_and_the_others_answer(tmp_path: Path, monkeypatch):
+    made = Table.create(
+        tmp_path / "t",
+        pa.schema([("id", pa.int64()), ("body", pa.string())]),
+        config={"spark.indextables.cache.disk.path": str(tmp_path / "cache")},
+    )
+    for split in range(9):
+        made.append(pa.table({"id": [split], "body": [f"fox w{split}"]}))
+    files = sorted((tmp_path / "t").rglob("*.split"))
+    info = made_sections(files[3])
+    with files[3].open("r+b") as file:  # bytes of its postings
+        file.seek(info)
+        file.write(b"\xff\xff\xff\xff")
+    opened = []
+    link = linked.open_index
+    monkeypatch.setattr(
+        linked,
+        "open_index",
+        lambda folders, *a, **o: opened.append(len(folders)) or link(folders, *a, **o),
+    )
+    for word in ("fox", "w3 OR w5"):
+        where = f"body indexquery '{word}'"
+        with pytest.warns(UserWarning, match="scanned instead"):
+            found = made.scan(where=where)["id"].to_pylist()
+        assert sorted(found) == (list(range(9)) if word == "fox" else [3, 5])
+        with pytest.warns(UserWarning, match="scanned instead"):
+            assert made.count(where=where) == len(found)
+    assert opened == [9, 8]  # the damaged one is not tried again
+
+
+def made_sections(file: Path) -> int:
+    """Where the postings of a split begin."""
+    from indextables.split.open_split import SplitFile
+    from indextables.storage.local import LocalStore
+
+    split = SplitFile(LocalStore(str(file.parent)), file.name, file.stat().st_size)
+    return next(s.offset for s in split.info.index_sections() if s.name.endswith(".idx"))
+
+
+def test_many_splits_take_few_threads(tmp_path: Path):
+    import threading
+
+    made = Table.create(
+        tmp_path / "t",
+        pa.schema([("body", pa.string())]),
+        config={"spark.indextables.cache.disk.path": str(tmp_path / "cache")},
+    )
+    for split in range(12):
+        made.append(pa.table({"body": [f"w{split}"]}))
+    made.count()
+    before = len(list(Path("/proc/self/task").iterdir())) if Path("/proc/self/task").exists() else 0
+    for where in ("body indexquery 'w3'", "body indexquery 'w4'"):
+        assert made.scan(where=where).num_rows == made.count(where=where) == 1
+    names = {thread.name.rpartition("_")[0] for thread in threading.enumerate()}
+    assert not any(name.startswith("ThreadPoolExecutor") for name in names)
+    if before:
+        after = len(list(Path("/proc/self/task").iterdir()))
+        assert after - before < 40  # bounded pools and one index, whatever the number of splits
+
+
+def test_a_column_that_became_a_fast_field_is_searched_in_older_splits_too(tmp_path: Path):
+    config = {"spark.indextables.cache.disk.path": str(tmp_path / "cache")}
+    schema = pa.schema([("id", pa.int64()), ("body", pa.string()), ("n", pa.int32())])
+    made = Table.create(tmp_path / "t", schema, config=config)
+    for split in range(10):
+        if split == 5:
+            fast = config | {"spark.indextables.indexing.fastfields": "n"}
+            made = Table.open(tmp_path / "t", config=fast)
+        made.append(pa.table({"id": [split], "body": ["fox"], "n": [split % 2]}, schema))
+    odd = [1, 3, 5, 7, 9]
+    assert sorted(made.search("fox AND n:1")["id"].to_pylist()) == odd
+    where = "_indexall indexquery 'fox AND n:1'"
+    assert sorted(made.scan(where=where)["id"].to_pylist()) == odd
+    assert made.count(where=where) == 5
