@@ -64,6 +64,7 @@ class Environment:
             task.footer_start,
             task.footer_end,
             self.pool.footers,
+            task.opening,
         )
         return SplitSearcher(split, self.pool, self.context, task.partition)
 

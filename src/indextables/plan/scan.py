@@ -84,6 +84,8 @@ class SplitTask:
     num_records: int | None
     partition: dict[str, Any]
     predicate: Predicate
+    opening: tuple[int, int] | None = None
+    """Where the sections lie that every search of the split needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +157,23 @@ def route_files(router: Router, predicate: Predicate, files: pa.Table) -> tuple[
     return files.filter(pa.array(routing.keep)), routing.verdict
 
 
+_TASK_COLUMNS = [
+    "path", "size", "footerStartOffset", "footerEndOffset", "numRecords",
+    "hotcacheStartOffset", "hotcacheLength",
+]  # fmt: skip
+
+
+def _opening(row: dict[str, Any]) -> tuple[int, int] | None:
+    start, length = row["hotcacheStartOffset"], row["hotcacheLength"]
+    return None if start is None or length is None else (start, start + length)
+
+
 def split_tasks(snapshot: Snapshot, files: pa.Table, predicate: Predicate) -> list[SplitTask]:
     """A task for each of these files."""
     partitions = _partitions(snapshot, files)
     bound: dict[tuple[Any, ...], Predicate] = {}
     tasks = []
-    rows = files.select(["path", "size", "footerStartOffset", "footerEndOffset", "numRecords"])
+    rows = files.select(_TASK_COLUMNS)
     for row, partition in zip(rows.to_pylist(), partitions, strict=True):
         if row["numRecords"] == 0:
             continue
@@ -171,7 +184,7 @@ def split_tasks(snapshot: Snapshot, files: pa.Table, predicate: Predicate) -> li
         tasks.append(
             SplitTask(
                 row["path"], row["size"], row["footerStartOffset"], row["footerEndOffset"],
-                row["numRecords"], partition, bound[key],
+                row["numRecords"], partition, bound[key], _opening(row),
             )
         )  # fmt: skip
     return tasks

@@ -116,7 +116,7 @@ def _equal(column: Column, texts: tuple[str, ...], searcher: SplitSearcher) -> t
     known = [(tantivy.Occur.Should, query) for query in queries if query is not None]
     if len(known) < len(queries):
         return None
-    return tantivy.Query.boolean_query(known)
+    return source.compiler.build.combined(known)
 
 
 def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query | None:
@@ -127,7 +127,7 @@ def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query
             return None
         # As it was indexed: a text with blanks around it is an address to us, not to Tantivy.
         shown = show_address(address)
-        return tantivy.Query.term_query(source.compiler.schema, field.field, shown)
+        return source.compiler.build.address(field, shown)
     if field.kind == "json" or _may_be_dropped(text, field):
         return None
     words = field.analyzer.words(text)[:_ENOUGH_WORDS]

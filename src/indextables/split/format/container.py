@@ -430,7 +430,8 @@ def _decompressed(data: bytes, section: Section, *, path: str) -> bytes:
     """Decompress piece by piece, and no more than one piece beyond what the section claims."""
     pieces, size = [], 0
     try:
-        with zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(data) as stream:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        with unpacker.stream_reader(data, read_across_frames=True) as stream:
             while size <= section.size and (piece := stream.read(_PIECE)):
                 pieces.append(piece)
                 size += len(piece)

@@ -97,7 +97,8 @@ class SourceIndex:
     def _copy(self, section: Section, target: Path) -> None:
         """Write the content of a section to a file, a piece at a time, and check it."""
         size, crc, tail = 0, 0, b""
-        decompressor = zstandard.ZstdDecompressor().decompressobj() if section.codec else None
+        unpacker = zstandard.ZstdDecompressor()
+        decompressor = unpacker.decompressobj(read_across_frames=True) if section.codec else None
         end = section.offset + section.length
         with target.open("wb") as file:
             for start in range(section.offset, end, _PIECE):

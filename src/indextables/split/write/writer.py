@@ -26,13 +26,13 @@ import pyarrow.parquet as pq
 from indextables.config import WRITER_HEAP_SIZE, WRITER_TEMP_DIRECTORY, Config
 from indextables.errors import SplitError, SplitWriteError
 from indextables.schema import conform
+from indextables.split.format.blocks import write_index
 from indextables.split.format.container import (
     INFO_KEY,
     Segment,
     SplitInfo,
     Statistics,
     close_seal,
-    write_file_section,
     write_seal,
 )
 from indextables.split.format.lists import (
@@ -68,6 +68,8 @@ class WrittenSplit:
     statistics: Statistics
     footer_start: int
     footer_end: int
+    opening_start: int
+    opening_end: int
     uncompressed_size: int
     mapping: TableMapping
     partition_values: Mapping[str, str | None]
@@ -236,7 +238,8 @@ class SplitWriter:
             if self._rows < self._rows_adopted:
                 raise SplitError(f"{self._rows_adopted} rows are indexed, {self._rows} written.")
             page_headers = self._page_headers()
-            sections = [write_file_section(self._sink, f, kind="index") for f in index.files]
+            sections, opening = write_index(self._sink, index.files)
+            opening_end = self._sink.tell()
             counts: dict[str, int] = {}
             for name, terms in word_lists(self._mapping, index):
                 counts[name] = len(terms)
@@ -274,6 +277,8 @@ class SplitWriter:
             statistics=statistics,
             footer_start=seal,
             footer_end=size,
+            opening_start=opening,
+            opening_end=opening_end,
             uncompressed_size=self._uncompressed,
             mapping=self._mapping,
             partition_values=self._partition_values,
