@@ -65,7 +65,7 @@ def counted(options: dict[str, str]) -> Iterator[tuple[dict[str, str], Traffic]]
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = forward
+        do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = forward  # noqa: N815
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """One line a request would hide the results."""

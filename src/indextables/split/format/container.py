@@ -15,6 +15,7 @@ Sections that compress are compressed; `size` and `crc` are those of the content
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import struct
@@ -38,8 +39,9 @@ from indextables.split.format.page_headers import (
     WrongPageError,
     check_against_chunk,
 )
+from indextables.split.format.pages import ThinChunk, thin_chunk
 from indextables.split.mapping import TableMapping
-from indextables.split.row_numbers import UNTAGGED, Tags
+from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags
 
 FORMAT_VERSION = 1
 INFO_KEY = b"indextables.split"
@@ -121,6 +123,8 @@ class SplitInfo:
     """How the table maps its partition columns: their values here are text."""
     page_headers: str = field(default="", repr=False)
     """Lengths and checksums of all page headers: see `page_headers`. Empty in older splits."""
+    page_values: str = field(default="", repr=False)
+    """How many values each page has, so that rows are read by page. Empty in older splits."""
 
     def index_sections(self) -> tuple[Section, ...]:
         """The files of the Tantivy index."""
@@ -143,6 +147,7 @@ class SplitInfo:
                 "rowTags": self.row_tags,
                 "partitionKinds": self.partition_kinds,
                 "pageHeaders": self.page_headers,
+                "pageValues": self.page_values,
             }
         )
 
@@ -168,6 +173,7 @@ class SplitInfo:
                 row_tags=tuple((int(t), int(r)) for t, r in document.get("rowTags", UNTAGGED)),
                 partition_kinds=_values(document.get("partitionKinds", {}), str),
                 page_headers=str(document.get("pageHeaders", "")),
+                page_values=str(document.get("pageValues", "")),
             )
         except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
             raise DamagedSplitError(path, f"its description cannot be read ({error})") from None
@@ -205,6 +211,8 @@ class Chunk:
     start: int
     end: int
     parquet: Any
+    group: int
+    leaf: int
 
 
 @dataclass(frozen=True)
@@ -254,7 +262,7 @@ class Footer:
     @functools.cached_property
     def _page_record(self) -> PageRecord | None:
         text = self.info.page_headers
-        return PageRecord.from_text(text) if text else None
+        return PageRecord.from_text(text, self.info.page_values) if text else None
 
     def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
         """The column chunks that hold columns of row groups, in the order of the file."""
@@ -271,8 +279,28 @@ class Footer:
             for leaf in leaves:
                 chunk: Any = row_group.column(leaf)
                 start = chunk.dictionary_page_offset or chunk.data_page_offset
-                chunks.append(Chunk(start, start + chunk.total_compressed_size, chunk))
+                end = start + chunk.total_compressed_size
+                chunks.append(Chunk(start, end, chunk, group, leaf))
         return sorted(chunks, key=lambda chunk: chunk.start)
+
+    def thinned(self, chunks: Sequence[Chunk], rows: Mapping[int, RowNumbers]) -> list[ThinChunk]:
+        """Those of some chunks of which few pages hold the wanted rows of their groups."""
+        with contextlib.suppress(WrongPageError):
+            record = self._page_record
+            if record is None:
+                return []
+            found = [
+                thin_chunk(
+                    record,
+                    chunk,
+                    self.parquet.schema.column(chunk.leaf),
+                    rows[chunk.group],
+                    self.parquet.row_group(chunk.group).num_rows,
+                )
+                for chunk in chunks
+            ]
+            return [chunk for chunk in found if chunk is not None]
+        return []
 
     def check_pages(self, read: ReadAt, chunks: Sequence[Chunk], *, path: str) -> None:
         """Check the page headers of column chunks, which Parquet's own checksums leave out."""

@@ -34,7 +34,7 @@ from indextables.split.format.term_dictionary import (
     parts,
 )
 from indextables.storage.sparse_copy import SparseCopy, SparseCopyError
-from indextables.storage.store import Store, coalesce
+from indextables.storage.store import GAP, Store, coalesce
 
 _MANY_WORDS = 1_024
 """If a pattern matches more words than this, all postings that it may read are fetched."""
@@ -42,8 +42,7 @@ _WORTH_WHOLE = 0.5
 """A file of which more than this share is there is completed with the next request."""
 _REMEMBERED = 100_000
 _SIDE_BY_SIDE = 16
-_GAP = 256 << 10
-"""Ranges that are no further apart are read as one."""
+_GAP = GAP
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,13 @@ from indextables.split.format.lists import (
     word_lists,
     write_terms,
 )
-from indextables.split.format.page_headers import FIRST_PAGE, record_text, walk_pages
+from indextables.split.format.page_headers import (
+    FIRST_PAGE,
+    PageHeader,
+    record_text,
+    values_text,
+    walk_pages,
+)
 from indextables.split.mapping import TableMapping
 from indextables.split.write.indexer import AdoptedIndex, Indexer
 from indextables.split.write.statistics import StatisticsCollector
@@ -52,7 +58,7 @@ from indextables.storage.scratch import new_folder, remove_folder
 
 ROW_GROUP_ROWS = 8_192
 ROW_GROUP_BYTES = 32 << 20
-PAGE_BYTES = 128 << 10
+PAGE_BYTES = 64 << 10
 """A reader that looks for one row decodes the pages before it, and none behind it."""
 _MOSTLY_UNIQUE = 0.5
 _DELTAS = "DELTA_BINARY_PACKED"
@@ -237,7 +243,7 @@ class SplitWriter:
             statistics = self._statistics.finish()
             if self._rows < self._rows_adopted:
                 raise SplitError(f"{self._rows_adopted} rows are indexed, {self._rows} written.")
-            page_headers = self._page_headers()
+            pages = self._pages()
             sections, opening = write_index(self._sink, index.files)
             opening_end = self._sink.tell()
             counts: dict[str, int] = {}
@@ -260,7 +266,8 @@ class SplitWriter:
                 too_long=tuple(sorted(self._too_long)),
                 row_tags=index.row_tags,
                 partition_kinds=self._partition_kinds,
-                page_headers=page_headers,
+                page_headers=record_text(pages),
+                page_values=values_text(pages),
             )
             parquet.add_key_value_metadata({INFO_KEY.decode(): info.to_json().decode()})
             seal = write_seal(self._sink)
@@ -284,15 +291,15 @@ class SplitWriter:
             partition_values=self._partition_values,
         )
 
-    def _page_headers(self) -> str:
-        """The record of the pages written: so far the file has nothing else."""
+    def _pages(self) -> list[PageHeader]:
+        """The pages written: so far the file has nothing else."""
         with self._file.open("rb", buffering=0) as file:
             pages = walk_pages(
                 lambda at, length: os.pread(file.fileno(), length, at),
                 FIRST_PAGE,
                 self._sink.tell(),
             )
-            return record_text(pages)
+            return list(pages)
 
     def abort(self) -> None:
         """Give up: stop the index and remove the temporary folder."""
