@@ -25,6 +25,7 @@ import pyarrow as pa
 import tantivy
 
 from indextables.errors import DamagedIndexError, TooManyExpansionsError
+from indextables.plan.skipping import keep_row_groups
 from indextables.predicate import (
     TRUE,
     And,
@@ -293,15 +294,30 @@ class SplitRows:
         needed = {column.root for column in columns(self.predicate)}
         names = [name for name in schema.names if name in needed]
         if rows is None:
-            here = [n for n in names if n in self.searcher.split.rows.schema.names]
-            pieces = self.searcher.split.rows.batches(here, groups_at_once=_PIECE_GROUPS)
-            for first, table in pieces:
-                numbers = np.arange(first, first + table.num_rows)
-                yield numbers, self.searcher.complete(table, names)
+            reader = self.searcher.split.rows
+            here = [n for n in names if n in reader.schema.names]
+            for groups in self._groups(here):
+                starts = reader.footer.group_starts
+                numbers = np.arange(starts[groups.start], starts[groups.stop])
+                yield numbers, self.searcher.complete(reader.read_some(groups, here), names)
             return
         for start in range(0, len(rows), _PIECE):
             piece = rows[start : start + _PIECE]
             yield piece, self.searcher.read_rows(piece, names)
+
+    def _groups(self, here: Sequence[str]) -> list[range]:
+        """The row groups whose bounds allow a match, in runs of some."""
+        reader, schema = self.searcher.split.rows, self.searcher.context.schema
+        if not here:
+            return reader.group_ranges(_PIECE_GROUPS)
+        keep = keep_row_groups(self.predicate, reader.footer.parquet, reader.schema, schema=schema)
+        runs: list[range] = []
+        for group in np.flatnonzero(keep).tolist():
+            if runs and runs[-1].stop == group and len(runs[-1]) < _PIECE_GROUPS:
+                runs[-1] = range(runs[-1].start, group + 1)
+            else:
+                runs.append(range(group, group + 1))
+        return runs
 
     def _decide(self, rows: RowNumbers, table: pa.Table) -> Mask:
         answer: Any = evaluate(
