@@ -16,6 +16,7 @@ from benchmarks.measure import HEADER, machine
 MODULES = [
     "transaction_log",
     "splits",
+    "cold",
     "xref",
     "spark",
     "spark_log",

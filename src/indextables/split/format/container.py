@@ -15,7 +15,6 @@ Sections that compress are compressed; `size` and `crc` are those of the content
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 import struct
@@ -39,9 +38,8 @@ from indextables.split.format.page_headers import (
     WrongPageError,
     check_against_chunk,
 )
-from indextables.split.format.pages import ThinChunk, thin_chunk
 from indextables.split.mapping import TableMapping
-from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags
+from indextables.split.row_numbers import UNTAGGED, Tags
 
 FORMAT_VERSION = 1
 INFO_KEY = b"indextables.split"
@@ -260,7 +258,8 @@ class Footer:
         return tuple(schema.column(i).path for i in range(len(schema)))
 
     @functools.cached_property
-    def _page_record(self) -> PageRecord | None:
+    def page_record(self) -> PageRecord | None:
+        """Where the pages are, if the split says so; `WrongPageError` if that cannot be read."""
         text = self.info.page_headers
         return PageRecord.from_text(text, self.info.page_values) if text else None
 
@@ -283,29 +282,10 @@ class Footer:
                 chunks.append(Chunk(start, end, chunk, group, leaf))
         return sorted(chunks, key=lambda chunk: chunk.start)
 
-    def thinned(self, chunks: Sequence[Chunk], rows: Mapping[int, RowNumbers]) -> list[ThinChunk]:
-        """Those of some chunks of which few pages hold the wanted rows of their groups."""
-        with contextlib.suppress(WrongPageError):
-            record = self._page_record
-            if record is None:
-                return []
-            found = [
-                thin_chunk(
-                    record,
-                    chunk,
-                    self.parquet.schema.column(chunk.leaf),
-                    rows[chunk.group],
-                    self.parquet.row_group(chunk.group).num_rows,
-                )
-                for chunk in chunks
-            ]
-            return [chunk for chunk in found if chunk is not None]
-        return []
-
     def check_pages(self, read: ReadAt, chunks: Sequence[Chunk], *, path: str) -> None:
         """Check the page headers of column chunks, which Parquet's own checksums leave out."""
         try:
-            record = self._page_record
+            record = self.page_record
             for chunk in chunks:
                 if record is not None:
                     most = chunk.parquet.total_uncompressed_size

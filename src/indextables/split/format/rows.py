@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from indextables.errors import DamagedSplitError, ObjectNotFoundError, StorageError
 from indextables.split.format.container import Chunk, Footer
 from indextables.split.format.page_headers import WrongPageError
-from indextables.split.format.pages import ThinChunk
+from indextables.split.format.pages import ThinChunk, thin_chunk
 from indextables.split.row_numbers import RowNumbers
 from indextables.storage.store import Store
 
@@ -232,7 +232,7 @@ class RowReader:
         """
         thin: list[ThinChunk] = []
         if wanted is not None and self.store.local_path(self.path) is None:
-            thin = self.footer.thinned(chunks, wanted)
+            thin = self._thinned(chunks, wanted)
         made = {chunk.start for chunk in thin}
         whole = [chunk for chunk in chunks if chunk.start not in made]
         try:
@@ -247,6 +247,23 @@ class RowReader:
             raise ObjectNotFoundError(self.path) from None
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DamagedSplitError(self.path, f"its rows cannot be read ({error})") from None
+
+    def _thinned(
+        self, chunks: Sequence[Chunk], wanted: Mapping[int, RowNumbers]
+    ) -> list[ThinChunk]:
+        """Those of some chunks of which few pages hold the wanted rows of their groups."""
+        parquet = self.footer.parquet
+        found: list[ThinChunk] = []
+        with contextlib.suppress(WrongPageError):  # checking the pages raises it again
+            record = self.footer.page_record
+            if record is None:
+                return []
+            for chunk in chunks:
+                column = parquet.schema.column(chunk.leaf)
+                total = parquet.row_group(chunk.group).num_rows
+                thin = thin_chunk(record, chunk, column, wanted[chunk.group], total)
+                found += [] if thin is None else [thin]
+        return found
 
     def _open(self, chunks: Sequence[Chunk], thin: Sequence[ThinChunk]) -> Any:
         local = self.store.local_path(self.path)
