@@ -17,6 +17,7 @@ MODULES = [
     "transaction_log",
     "planning",
     "splits",
+    "cold",
     "xref",
     "spark",
     "spark_log",

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
+import random
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from indextables import Table
+from indextables.errors import IndexTablesError
+from indextables.plan import split_rows
+from indextables.split.format.rows import RowReader
+from indextables.split.write import writer
 
 TEXTS = ["a b", "b a", "A b", "a b c", "a", "", None, " a b", "a-b", "42", "!", "a b a b"]
 CONDITIONS = {
@@ -56,6 +64,72 @@ def test_equality_is_exact_whatever_the_mapping(where, table):
 def test_searches_among_conditions(where, table):
     made, _ = table
     check(made, where, SEARCHES[where])
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory):
+    """A split of many row groups whose columns rise, repeat, or hold nulls and NaN."""
+    folder = tmp_path_factory.mktemp("groups")
+    rows, rng = 1_000, random.Random(2)
+    start = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    table = pa.table(
+        {
+            "id": pa.array(range(rows)),
+            "small": pa.array([i // 90 - 5 for i in range(rows)], pa.int16()),
+            "day": pa.array(
+                [datetime.date(2024, 1, 1) + datetime.timedelta(i // 20) for i in range(rows)]
+            ),
+            "at": pa.array([start + datetime.timedelta(hours=i) for i in range(rows)]),
+            "key": [f"k{i // 7:05}" for i in range(rows)],
+            "maybe": pa.array([None if i % 300 < 150 else i for i in range(rows)]),
+            "x": pa.array([rng.choice([1.0 * i, float("nan"), None]) for i in range(rows)]),
+            "far": pa.array([i - 500 for i in range(rows)], pa.int32()).cast(pa.date32()),
+        }
+    )
+    config = {"spark.indextables.cache.disk.path": str(folder / "cache")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "ROW_GROUP_ROWS", 50)
+        made = Table.create(folder / "t", table.schema, mapping={"key": "string"}, config=config)
+        made.append(table)
+    return made
+
+
+FILTERS = [
+    ("id = 333", 1), ("id BETWEEN 95 AND 130", 2), ("id < 10 OR id > 990", 2), ("id <> 5", 20),
+    ("small = -3", 3), ("small > 6", 1), ("NOT (small <= 4)", 3), ("day = '2024-01-20'", 1),
+    ("at >= '2024-02-10T03:00:00Z'", 1), ("maybe IS NULL", 20), ("maybe = 170", 12),
+    ("maybe <=> NULL", 20), ("x > 900", 20), ("x IS NULL AND id < 60", 2),
+    ("far < '1969-01-01'", 4),
+    ("key >= 'k00140'", 1), ("key LIKE 'k0001%'", 2), ("id = 5 AND small = 3", 0),
+    ("id IN (1, 999)", 2),
+    ("id = -1", 0), ("abs(id) = 7", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "groups"), FILTERS)
+def test_row_groups_are_left_out_by_their_own_bounds(where, groups, grouped, monkeypatch):
+    read = []
+    real = RowReader.read_groups
+
+    def counting(self, some, columns):
+        read.extend(some)
+        return real(self, some, columns)
+
+    monkeypatch.setattr(RowReader, "read_groups", counting)
+    try:
+        found = grouped.scan(where=where, columns=["id"])
+    except IndexTablesError:
+        assert groups is None
+        return
+    counted = grouped.count(where=where)
+    assert groups is None or len(set(read)) <= groups
+    monkeypatch.setattr(
+        split_rows,
+        "keep_row_groups",
+        lambda _, parquet, __, *, schema: np.ones(parquet.num_row_groups, np.bool_),
+    )
+    assert grouped.scan(where=where, columns=["id"]).equals(found)
+    assert counted == found.num_rows
 
 
 def check(table, where, expected):

@@ -52,9 +52,9 @@ def indexed_rows(monkeypatch):
     counted = []
     add = merging.SplitWriter.__init__.__globals__["Indexer"].add
 
-    def counting(self, batch):
+    def counting(self, batch, *hashes):
         counted.append(batch.num_rows)
-        add(self, batch)
+        add(self, batch, *hashes)
 
     monkeypatch.setattr("indextables.split.write.indexer.Indexer.add", counting)
     return counted

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 from conftest import query
 
 from indextables.errors import DamagedSplitError
+from indextables.split.format import pages as pages_module
 from indextables.split.format import rows as rows_module
 from indextables.split.open_split import SplitFile
 from indextables.split.write import writer as writer_module
@@ -64,7 +67,6 @@ def test_scattered_rows_are_one_request_for_their_chunks(remote):
     table = remote.read_rows(rows, ["id", "body"])
     assert table.equals(TABLE.select(["id", "body"]).take(rows))
     (ranges,) = remote.split.store.calls
-    assert len(ranges) == 6
     assert sum(end - start for start, end in ranges) < remote.split.size / 4
 
 
@@ -88,6 +90,102 @@ def test_the_index_is_fetched_without_the_rows(remote):
     assert remote.search(query("20000", "body")).tolist() == [20_000]
     first = min(s.offset for s in remote.split.info.sections)
     assert all(start >= first for ranges in remote.split.store.calls for start, _ in ranges)
+
+
+def _mixed(rows: int) -> pa.Table:
+    rng = random.Random(3)
+
+    def some(make_value):
+        return [make_value(i) if rng.random() < 0.8 else None for i in range(rows)]
+
+    columns = {
+        "id": pa.array(range(rows)),
+        "level": pa.array(some(lambda i: ("INFO", "WARN", f"of {i // 300}")[i % 3])),
+        "text": pa.array(some(lambda _: rng.randbytes(rng.randint(0, 60)).hex())),
+        "late": pa.array(  # gives up its dictionary in the middle of a group
+            [f"v{i % 5}" if i % 4_500 < 2_500 else rng.randbytes(40).hex() for i in range(rows)]
+        ),
+        "x": pa.array(some(lambda _: rng.choice([1.5, float("nan"), -0.0]))),
+        "flag": pa.array(some(lambda i: i % 3 == 0)),
+        "when": pa.array(some(lambda i: i * 1_000_003), pa.timestamp("us", "UTC")),
+        "price": pa.array(some(lambda i: Decimal(i * 7) / 100), pa.decimal128(12, 2)),
+        "data": pa.array(some(lambda i: rng.randbytes(i % 50))),
+        "nothing": pa.nulls(rows, pa.string()),
+        "tags": pa.array(some(lambda i: [str(j) for j in range(i % 4)])),
+        "s": pa.array(some(lambda i: {"a": i, "b": str(i)})),
+    }
+    table = pa.table(columns)
+    fixed = pa.field("fixed", pa.int64(), nullable=False)
+    return table.append_column(fixed, pa.array(range(rows), pa.int64()))
+
+
+def test_rows_by_page_are_the_same_rows(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 4_500)
+    monkeypatch.setattr(writer_module, "PAGE_BYTES", 100)  # checked after 1,024 rows
+    monkeypatch.setattr(pages_module, "_SMALL", 600)
+    monkeypatch.setattr(rows_module, "_FEW_ROWS", 2)
+    total = 10_000
+    table = _mixed(total)
+    near = make(table, {"indexing.storeonlyfields": "data"}, batch=400)
+    far = SplitFile(Remote(str(tmp_path)), near.split.path, near.split.size)
+    searcher = replace(near, split=far)
+    rng, made = random.Random(8), []
+    null_page = pages_module.null_page
+    monkeypatch.setattr(
+        pages_module, "null_page", lambda *args: made.append(args) or null_page(*args)
+    )
+    expected = table.select(table.schema.names)
+    for _ in range(60):
+        rows = np.array(rng.choices(range(total), k=rng.choice([1, 1, 2, 5, 30])))
+        names = rng.sample(table.schema.names, rng.randint(1, 13))
+        found = searcher.read_rows(rows, names)
+        wanted = expected.select(names).take(pa.array(rows))
+        assert found.to_pylist().__repr__() == wanted.to_pylist().__repr__()
+    assert {encoding for *_, encoding in made} == {0, 8}
+
+
+@pytest.fixture
+def small_pages(monkeypatch):
+    monkeypatch.setattr(writer_module, "PAGE_BYTES", 1_000)
+    monkeypatch.setattr(pages_module, "_SMALL", 1_000)
+
+
+def test_one_row_needs_its_pages_only(small_pages, remote):
+    _ = remote.split.footer
+    remote.split.store.calls.clear()
+    assert remote.read_rows(np.array([20_000]), ["body"])["body"].to_pylist() == [
+        "row 20000 of many"
+    ]
+    (ranges,) = remote.split.store.calls
+    (chunk,) = remote.split.footer.chunks([2], ["body"])
+    assert sum(end - start for start, end in ranges) < (chunk.end - chunk.start) / 2
+
+
+def test_a_page_that_was_changed_is_refused(small_pages, remote, monkeypatch):
+    (chunk,) = remote.split.footer.chunks([2], ["body"])
+    read = Remote.get_ranges
+
+    def changed(self, path, wanted):
+        found = []
+        for (start, _), data in zip(wanted, read(self, path, wanted), strict=True):
+            copy = bytearray(data)
+            if start >= chunk.start:
+                copy[2] ^= 4
+            found.append(bytes(copy))
+        return found
+
+    monkeypatch.setattr(Remote, "get_ranges", changed)
+    with pytest.raises(DamagedSplitError, match="checksum of the page header"):
+        remote.read_rows(np.array([20_000]), ["body"])
+
+
+def test_a_split_that_does_not_count_values_is_read_by_chunks(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer_module, "values_text", lambda pages: "")
+    near = make(TABLE, batch=10_000)
+    split = SplitFile(Remote(str(tmp_path)), near.split.path, near.split.size)
+    rows = np.array([7, 30_000])
+    found = replace(near, split=split).read_rows(rows, ["body"])
+    assert found.equals(TABLE.select(["body"]).take(rows))
 
 
 def test_a_short_answer_is_no_data(remote, monkeypatch):

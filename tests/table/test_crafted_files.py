@@ -24,6 +24,7 @@ from indextables.config import Config
 from indextables.errors import IndexTablesError
 from indextables.predicate import Search
 from indextables.predicate.search_syntax import parse_search
+from indextables.split.format import blocks as index_blocks
 from indextables.split.format.container import _SEAL, INFO_KEY, read_footer
 from indextables.split.mapping_options import build_mapping
 from indextables.split.merge import merge_splits
@@ -31,7 +32,7 @@ from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
 from indextables.split.scoring import CombinedSearcher
 from indextables.split.search.evaluate import search_rows
 from indextables.split.search.query import SearchContext
-from indextables.split.write import writer as split_writer
+from indextables.split.write.writer import SplitWriter
 from indextables.storage.disk_cache import DiskCache
 from indextables.storage.local import LocalStore
 from indextables.xref import build as xref_build
@@ -180,9 +181,9 @@ def crafted_bloom(file: bytes, chance: random.Random) -> bytes:
 def template(tmp_path_factory):
     """One split, not compressed."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        unpacked(split_writer, monkeypatch)
+        unpacked(index_blocks, monkeypatch)
         mapping = build_mapping(ROWS.schema, Config({f"{PREFIX}indexing.typemap.id": "string"}))
-        with split_writer.SplitWriter(ROWS.schema, mapping, Config()) as writer:
+        with SplitWriter(ROWS.schema, mapping, Config()) as writer:
             writer.write(ROWS.to_batches()[0])
             written = writer.close()
     data = written.path.read_bytes()
@@ -260,7 +261,7 @@ def merge_and_search(searcher: SplitSearcher, pool: IndexPool, mapping, *, check
 
 @pytest.mark.filterwarnings("ignore")
 def test_verify_reports_a_crafted_index(template, tmp_path, config, monkeypatch):
-    unpacked(split_writer, monkeypatch)
+    unpacked(index_blocks, monkeypatch)
     table = it.Table.create(str(tmp_path / "table"), ROWS.schema, config=config)
     table.append(ROWS)
     (file,) = (tmp_path / "table").rglob("*.split")

@@ -48,7 +48,7 @@ class PrewarmPlan:
             try:
                 if not self._concerns(split.info.mapping.by_name):
                     return None
-                environment.pool.get(split)
+                environment.pool.prewarm(split)
                 return len(split.info.segments)
             except IndexTablesError as error:
                 return str(error)

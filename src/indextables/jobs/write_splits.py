@@ -180,6 +180,8 @@ def add_action(written: WrittenSplit, *, path: str, data_change: bool) -> Add:
         has_footer_offsets=True,
         footer_start_offset=written.footer_start,
         footer_end_offset=written.footer_end,
+        hotcache_start_offset=written.opening_start,
+        hotcache_length=written.opening_end - written.opening_start,
         doc_mapping_json=written.mapping.to_json(),
         uncompressed_size_bytes=written.uncompressed_size,
         num_merge_ops=0,

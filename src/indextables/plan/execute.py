@@ -145,6 +145,7 @@ class Environment:
             task.footer_start,
             task.footer_end,
             self.pool.footers,
+            task.opening,
         )
         vector = None
         if task.vector is not None:

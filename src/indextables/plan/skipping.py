@@ -15,6 +15,7 @@ Statistics mislead in ways that are known, and each is allowed for:
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from indextables.log.files import deleted_rows
 from indextables.plan.statistics import (
@@ -55,6 +57,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.names import column_type
 from indextables.split.row_filter import evaluate
+from indextables.split.write.statistics import spell
 
 TRUNCATION_LENGTH = 32
 """From this many characters on, a maximum may be a prefix of the real one."""
@@ -123,6 +126,54 @@ def keep_mask(
         source = _Files(kept, schema, parts, truncation_length)
         keep[keep] = possible(conjunction(*by_statistics), source, kept.num_rows).true
     return keep
+
+
+def keep_row_groups(
+    predicate: Predicate, parquet: pq.FileMetaData, stored: pa.Schema, *, schema: pa.Schema
+) -> Flags:
+    """True where a row group of a split may hold a matching row, by Parquet's own bounds.
+
+    `stored` are the columns of the split. One whose type is not the table's proves nothing.
+    """
+    names = {column.root for column in columns(predicate) if not column.path[1:]}
+    leaves = {parquet.schema.column(n).path: n for n in range(len(parquet.schema))}
+    known = [
+        name
+        for name in names & set(stored.names) & leaves.keys()
+        if name in schema.names and stored.field(name).type.equals(schema.field(name).type)
+    ]
+    low: list[dict[str, str]] = []
+    high: list[dict[str, str]] = []
+    for number in range(parquet.num_row_groups):
+        group = parquet.row_group(number)
+        low.append({})
+        high.append({})
+        for name in known:
+            found = _group_bounds(group.column(leaves[name]), stored.field(name).type)
+            if found is not None:
+                low[-1][name], high[-1][name] = found
+    texts = pa.map_(pa.string(), pa.string())
+    groups = pa.table(
+        {
+            "minValues": pa.array([list(bound.items()) for bound in low], texts),
+            "maxValues": pa.array([list(bound.items()) for bound in high], texts),
+        }
+    )
+    return keep_mask(predicate, groups, schema=schema, partition_columns=())
+
+
+def _group_bounds(chunk: Any, kind: pa.DataType) -> tuple[str, str] | None:
+    """The bounds of a column chunk as the log spells them."""
+    found = chunk.statistics
+    if found is None or not found.has_min_max:
+        return None
+    types = pa.types
+    if types.is_timestamp(kind) and kind.unit == "us":
+        return spell(found.min_raw), spell(found.max_raw)
+    if types.is_signed_integer(kind) or types.is_date(kind) or types.is_string(kind):
+        with contextlib.suppress(OverflowError, ValueError):  # a date that Python has no year for
+            return spell(found.min), spell(found.max)
+    return None
 
 
 def partition_only(predicate: Predicate, partition_columns: Sequence[str]) -> bool:

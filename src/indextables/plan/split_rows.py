@@ -25,6 +25,7 @@ import pyarrow as pa
 import tantivy
 
 from indextables.errors import DamagedIndexError, TooManyExpansionsError
+from indextables.plan.skipping import keep_row_groups
 from indextables.predicate import (
     TRUE,
     And,
@@ -116,7 +117,7 @@ def _equal(column: Column, texts: tuple[str, ...], searcher: SplitSearcher) -> t
     known = [(tantivy.Occur.Should, query) for query in queries if query is not None]
     if len(known) < len(queries):
         return None
-    return tantivy.Query.boolean_query(known)
+    return source.compiler.build.combined(known)
 
 
 def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query | None:
@@ -127,7 +128,7 @@ def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query
             return None
         # As it was indexed: a text with blanks around it is an address to us, not to Tantivy.
         shown = show_address(address)
-        return tantivy.Query.term_query(source.compiler.schema, field.field, shown)
+        return source.compiler.build.address(field, shown)
     if field.kind == "json" or _may_be_dropped(text, field):
         return None
     words = field.analyzer.words(text)[:_ENOUGH_WORDS]
@@ -204,7 +205,7 @@ class SplitRows:
         searcher = self.searcher
         if self.predicate == TRUE and limit is None:
             return [
-                lambda groups=groups: self._groups(groups, wanted)  # type: ignore[misc]
+                lambda groups=groups: self._read_groups(groups, wanted)  # type: ignore[misc]
                 for groups in searcher.split.rows.group_ranges()
             ]
         rows = self.matching()
@@ -216,7 +217,7 @@ class SplitRows:
             for start in range(0, len(rows), _PIECE)
         ]
 
-    def _groups(self, groups: range, wanted: Sequence[str]) -> pa.Table:
+    def _read_groups(self, groups: range, wanted: Sequence[str]) -> pa.Table:
         """All rows of some row groups that are not deleted."""
         rows, starts = self.searcher.split.rows, self.searcher.split.rows.footer.group_starts
         table = rows.read_some(groups, [n for n in wanted if n in rows.schema.names])
@@ -304,15 +305,30 @@ class SplitRows:
         needed = {column.root for column in columns(self.predicate)}
         names = [name for name in schema.names if name in needed]
         if rows is None:
-            here = [n for n in names if n in self.searcher.split.rows.schema.names]
-            pieces = self.searcher.split.rows.batches(here, groups_at_once=_PIECE_GROUPS)
-            for first, table in pieces:
-                numbers = np.arange(first, first + table.num_rows)
-                yield numbers, self.searcher.complete(table, names)
+            reader = self.searcher.split.rows
+            here = [n for n in names if n in reader.schema.names]
+            for groups in self._groups(here):
+                starts = reader.footer.group_starts
+                numbers = np.arange(starts[groups.start], starts[groups.stop])
+                yield numbers, self.searcher.complete(reader.read_some(groups, here), names)
             return
         for start in range(0, len(rows), _PIECE):
             piece = rows[start : start + _PIECE]
             yield piece, self.searcher.read_rows(piece, names)
+
+    def _groups(self, here: Sequence[str]) -> list[range]:
+        """The row groups whose bounds allow a match, in runs of some."""
+        reader, schema = self.searcher.split.rows, self.searcher.context.schema
+        if not here:
+            return reader.group_ranges(_PIECE_GROUPS)
+        keep = keep_row_groups(self.predicate, reader.footer.parquet, reader.schema, schema=schema)
+        runs: list[range] = []
+        for group in np.flatnonzero(keep).tolist():
+            if runs and runs[-1].stop == group and len(runs[-1]) < _PIECE_GROUPS:
+                runs[-1] = range(runs[-1].start, group + 1)
+            else:
+                runs.append(range(group, group + 1))
+        return runs
 
     def _decide(self, rows: RowNumbers, table: pa.Table) -> Mask:
         answer: Any = evaluate(

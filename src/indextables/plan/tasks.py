@@ -38,7 +38,10 @@ from indextables.predicate import (
 )
 from indextables.split.row_filter import evaluate
 
-_FACTS = ("path", "size", "footerStartOffset", "footerEndOffset", "numRecords")
+_FACTS = (
+    "path", "size", "footerStartOffset", "footerEndOffset", "numRecords",
+    "hotcacheStartOffset", "hotcacheLength",
+)  # fmt: skip
 TASK_COLUMNS = (*_FACTS, "partitionValues", VECTOR)
 """What tasks are made of."""
 _ROWS_AT_ONCE = 4096
@@ -58,6 +61,8 @@ class SplitTask:
     predicate: Predicate
     vector: DeletionVector | None = None
     """Which of its rows are deleted; `num_records` counts the others."""
+    opening: tuple[int, int] | None = None
+    """Where the sections lie that every search of the split needs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,13 +95,15 @@ class SplitTasks(Sequence[SplitTask]):
             choices = self.choices[start : start + _ROWS_AT_ONCE].tolist()
             vectors = vectors_by_path(files)
             facts = [files[name].to_pylist() for name in _FACTS]
-            for at, (path, size, begin, end, rows) in enumerate(zip(*facts, strict=True)):
+            for at, fact in enumerate(zip(*facts, strict=True)):
+                path, size, begin, end, rows, hot, length = fact
                 partition = {name: column[at] for name, column in values.items()}
                 predicate = self.predicates[choices[at]]
                 vector = None
                 if path in vectors:
                     vector = DeletionVector.from_json(vectors[path], path=path)
-                yield SplitTask(path, size, begin, end, rows, partition, predicate, vector)
+                opening = None if hot is None or length is None else (hot, hot + length)
+                yield SplitTask(path, size, begin, end, rows, partition, predicate, vector, opening)
 
     @property
     def total_bytes(self) -> int:

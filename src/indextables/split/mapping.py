@@ -30,7 +30,6 @@ from indextables.split.analyzer import (
     Analyzer,
     check_tokenizer,
 )
-from indextables.split.row_hash import HASH_FIELD, LEVEL_FIELD
 
 Kind = Literal[
     "text", "string", "json", "ip", "i64", "f64", "bool", "date", "timestamp", "decimal", "bytes"
@@ -47,6 +46,8 @@ MAPPING_PROPERTY = "indextables.mapping"
 
 ROW_FIELD = "_row"
 """Present in every index: the row number, so that the order of segments can be proved."""
+LEVEL_FIELD = "_level"
+"""Finds rows with a low hash: see `row_hash`."""
 
 _SCALA_TYPES: dict[Kind, str] = {
     "string": "text", "json": "object", "date": "datetime", "timestamp": "datetime",
@@ -133,7 +134,7 @@ class TableMapping:
     fields: tuple[FieldMapping, ...]
     retired: tuple[FieldMapping, ...] = ()
     hashed: bool = False
-    """Whether the index holds a hash of every row: see `row_hash`. Older tables have none."""
+    """Whether a split has a hash of every row: see `row_hash`. Those of older tables have none."""
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, FieldMapping]:
@@ -195,14 +196,13 @@ class TableMapping:
     def tantivy_schema(self) -> tantivy.Schema:
         """The schema of the index.
 
-        Row number and hash come first and fields follow by number, so that the schema of a table
+        Row number and level come first and fields follow by number, so that the schema of a table
         with added columns begins with the old one: segments of both can then be searched as one
         index.
         """
         builder = tantivy.SchemaBuilder()
         builder.add_unsigned_field(ROW_FIELD, fast=True)
         if self.hashed:
-            builder.add_unsigned_field(HASH_FIELD, fast=True)
             builder.add_unsigned_field(LEVEL_FIELD, indexed=True)
         for field in self.places:
             match field.kind:

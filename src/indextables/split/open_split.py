@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import tantivy
 from cachetools import LRUCache
 
 from indextables.config import MAX_OPEN_FILES, Config
-from indextables.errors import DamagedIndexError
+from indextables.errors import DamagedIndexError, DamagedSplitError
 from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
 from indextables.schema import ROW, SPLIT, column_field, conform
@@ -57,6 +58,7 @@ Item = TypeVar("Item")
 
 _MAX_BYTES = 64 << 20
 _MAPPABLE_FILES = 32_768
+_MAPPED_HASHES = 128
 
 
 class FooterCache:
@@ -97,14 +99,59 @@ class SplitFile:
     footer_start: int | None = None
     footer_end: int | None = None
     footers: FooterCache | None = field(default=None, compare=False)
+    opening: tuple[int, int] | None = None
+    """Where the sections are that every search needs, as the log says."""
 
     @cached_property
     def footer(self) -> Footer:
         """The opened end of the file, perhaps opened before."""
+        return self._kept_or(self._read_footer)
+
+    @cached_property
+    def fetched(self) -> dict[tuple[int, int], bytes]:
+        """Ranges of the file that were read with the footer, until the index is opened."""
+        return {}
+
+    def prepare_search(self, cache: DiskCache) -> None:
+        """Read the footer of a remote split and what a search needs first with one request.
+
+        On this host the footer may be in the disk cache; then the rest is there, too.
+        """
+        if "footer" in self.__dict__ or self.store.local_path(self.path) is not None:
+            return
+        self.__dict__["footer"] = self._kept_or(lambda: self._read_opening(cache))
+
+    def _kept_or(self, read: Callable[[], Footer]) -> Footer:
         if self.footers is None:
+            return read()
+        return self.footers.get((self.store.identity, self.path, self.size), read)
+
+    def _read_opening(self, cache: DiskCache) -> Footer:
+        start, end = self.footer_start, self.size
+        if start is None or self.opening is None or not 0 <= start < end == self.footer_end:
             return self._read_footer()
-        key = (self.store.identity, self.path, self.size)
-        return self.footers.get(key, self._read_footer)
+        name, data = f"{self.path}#footer#{start}", None
+        data = cache.kept(self.store, name, end - start)
+        for _ in range(2):
+            if data is not None:
+                with contextlib.suppress(DamagedSplitError):
+                    return self._parsed(start, data)
+            first, last = self.opening
+            ranges = [(first, last), (start, end)] if first < last <= start else [(start, end)]
+            found = self.store.get_ranges(self.path, ranges)
+            self.fetched.update(zip(ranges[:-1], found[:-1], strict=True))
+            data = found[-1]
+            cache.keep(self.store, name, data)
+        return self._read_footer()
+
+    def _parsed(self, start: int, data: bytes) -> Footer:
+        return read_footer(
+            lambda low, high: data[low - start : high - start],
+            self.size,
+            path=self.path,
+            start=start,
+            end=self.size,
+        )
 
     def _read_footer(self) -> Footer:
         return read_footer(
@@ -155,6 +202,8 @@ class IndexPool:
         self.max_files = max_files or mappable_files()
         self._open: OrderedDict[Hashable, tuple[OpenIndex, Any]] = OrderedDict()
         self._files = self._bytes = 0
+        # A mapped file takes a descriptor.
+        self._hashes: LRUCache[Hashable, npt.NDArray[np.uint32]] = LRUCache(_MAPPED_HASHES)
         self._lock = threading.Lock()
         self._generation = cache.generation
 
@@ -165,13 +214,33 @@ class IndexPool:
 
     def folder(self, split: SplitFile) -> IndexFolder:
         """The index files of a split."""
-        return IndexFolder(split.store, split.path, split.info, self.cache)
+        split.prepare_search(self.cache)
+        return IndexFolder(split.store, split.path, split.info, self.cache, split.fetched)
 
     def get(self, split: SplitFile) -> OpenIndex:
         """The index of a split, opened now or before."""
         key = (split.store.identity, split.path)
         mapping = split.info.mapping
         return self.opened(key, lambda: (open_index([self.folder(split)], mapping), None))[0]
+
+    def prewarm(self, split: SplitFile) -> None:
+        """Open the index of a split, and copy all of it."""
+        ranges = self.get(split).searcher.ranges
+        if ranges is not None:
+            ranges.provide_all()
+        if split.info.mapping.hashed:
+            self.hashes(split)
+
+    def hashes(self, split: SplitFile) -> npt.NDArray[np.uint32]:
+        """The hash of each row of a split, mapped into memory now or before."""
+        key = (split.store.identity, split.path)
+        with self._lock:
+            found = self._hashes.get(key)
+        if found is None:
+            found = self.folder(split).hashes()
+            with self._lock:
+                self._hashes[key] = found
+        return found
 
     def opened(
         self, key: Hashable, open_: Callable[[], tuple[OpenIndex, Item]]
@@ -207,6 +276,7 @@ class IndexPool:
         with self._lock:
             count = len(self._open)
             self._open.clear()
+            self._hashes.clear()
             self._files = self._bytes = 0
         self.footers.clear()
         return count
@@ -303,6 +373,7 @@ class SplitSearcher:
         What the index does not hold, typed columns and partition values, needs no agreement, and a
         column that the split does not have is null.
         """
+        self.split.prepare_search(self.pool.cache)
         here, wanted = self.split.info.mapping, self.context.mapping
         names = [n for n in columns_of(query) if n in here.by_name]
         words = [n for n in names if wanted.by_name[n].kind in WORDS | {"ip"}]

@@ -5,7 +5,7 @@ matter; a column counts by its stored name, so a rename does not matter; a null 
 neither does a column that was added later. A value of a partition column counts as any other.
 
 Changing this function changes the order of ties in tables that exist, and mixes two orders in those
-that are written afterwards: `HASH_FIELD` would need another name.
+that are written afterwards: the section `HASHES` would need another name.
 """
 
 from __future__ import annotations
@@ -25,11 +25,8 @@ from indextables.split.leaves import ArrowColumn
 
 Words = npt.NDArray[np.uint64]
 
-HASH_FIELD = "_hash"
-"""The field of an index that holds the hash of each row: 32 bits."""
-LEVEL_FIELD = "_level"
-"""The field that finds rows with a low hash: one of 2^n has the level n and those below it."""
 LEVELS = range(3, 25)
+"""One row of 2^n has a hash of the level n and those below it."""
 
 _NAN = np.uint64(0x7FF8 << 48)
 _PLACES = np.uint64(0x9E3779B97F4A7C15)

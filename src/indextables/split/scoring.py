@@ -3,7 +3,7 @@
 Three things make scores independent of the layout. Statistics are those of all splits, because
 their segments are opened as one index. Sums have a fixed shape, because queries are compiled with
 at most two parts to add at once, and adding two numbers has no order. Ties are broken by the values
-of the rows: by a hash of them that the index holds (`row_hash`), and where that is equal, or in
+of the rows: by a hash of them that splits hold (`row_hash`), and where that is equal, or in
 older tables, by the values themselves, column by column.
 
 A frequent word may have a hundred thousand rows of one score. Those with a low hash are found
@@ -33,10 +33,11 @@ from indextables.predicate import Search
 from indextables.schema import conform
 from indextables.split.format.index import Hit, is_beginning, schema_document
 from indextables.split.linked import LinkedSplits, can_be_linked, link_splits
+from indextables.split.mapping import LEVEL_FIELD
 from indextables.split.open_split import SplitFile, SplitSearcher
-from indextables.split.row_hash import HASH_FIELD, LEVEL_FIELD, LEVELS, row_hashes
+from indextables.split.row_hash import LEVELS, row_hashes
 from indextables.split.row_numbers import RowNumbers
-from indextables.split.search.compile import Compiler, without_score
+from indextables.split.search.compile import Compiler
 from indextables.split.search.engine import with_stack
 from indextables.split.search.evaluate import Mask, leaf_rows, matching
 from indextables.split.search.query import (
@@ -195,16 +196,14 @@ class CombinedSearcher:
         """
         score = hits.scores[k - 1]
         better = hits.take(np.flatnonzero(hits.scores > score))
-        searcher = self._linked.index.searcher
-        level = int(np.log2(max(1, searcher.num_docs) / _ROWS_OF_LEVEL))
+        build = self._compiler().build
+        level = int(np.log2(max(1, self._linked.index.searcher.num_docs) / _ROWS_OF_LEVEL))
         tried: set[int] = set()
         while level in LEVELS and level not in tried:
             tried.add(level)
-            low = tantivy.Query.term_query(
-                self._linked.index.schema, LEVEL_FIELD, level, index_option="basic"
-            )
-            both = [(tantivy.Occur.Must, query), (tantivy.Occur.Must, without_score(low))]
-            asked, found = self._ask(tantivy.Query.boolean_query(both), _TIES_AT_ONCE, within)
+            low = build.boosted(build.number(LEVEL_FIELD, level), 0.0)
+            both = build.combined([(tantivy.Occur.Must, query), (tantivy.Occur.Must, low)])
+            asked, found = self._ask(both, _TIES_AT_ONCE, within)
             tied = found.take(np.flatnonzero(found.scores == score))
             if len(asked) == _TIES_AT_ONCE and asked[-1][0] >= score:
                 level += 2  # too many to see them all
@@ -237,12 +236,16 @@ class CombinedSearcher:
         numbers = self._linked.index.searcher.numbers(addresses)
         splits, rows = self._linked.locate(segments, numbers)
         scores = np.fromiter((score for score, _ in found), np.float32, len(found))
-        return Hits(splits, rows, scores, self._hashes(addresses))
+        return Hits(splits, rows, scores, self._hashes(splits, rows))
 
-    def _hashes(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers | None:
+    def _hashes(self, splits: RowNumbers, rows: RowNumbers) -> RowNumbers | None:
         if not self._hashes_hold:
             return None
-        return self._linked.index.searcher.numbers(addresses, HASH_FIELD)
+        hashes = np.zeros(len(rows), dtype=np.int64)
+        for ordinal in np.unique(splits).tolist():
+            here, searcher = np.flatnonzero(splits == ordinal), self.splits[ordinal]
+            hashes[here] = searcher.pool.hashes(searcher.split)[rows[here]]
+        return hashes
 
     @functools.cached_property
     def _hashes_hold(self) -> bool:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -31,7 +32,7 @@ import uuid
 import warnings
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ from typing import BinaryIO
 from indextables.config import CACHE_DISK_MAX_SIZE, CACHE_DISK_PATH, Config
 from indextables.errors import StorageError
 from indextables.storage.scratch import new_folder
+from indextables.storage.sparse_copy import SparseCopy
 from indextables.storage.store import Store
 
 _PIECE = 8 << 20
@@ -114,6 +116,7 @@ def checksum_like(file: BinaryIO, checksum: str) -> str:
 
 
 _ATTEMPTS = 5
+_SPARSE = ".sparse"
 _UNSEEN_SHARE = 0.01
 """The folder may grow over its limit by this share before it is swept."""
 _SAME_USE_S = 10.0
@@ -223,6 +226,29 @@ class DiskCache:
             path=path,
         )
 
+    def sparse(
+        self, store: Store, path: str, size: int, *, block: int, checksums: Sequence[int]
+    ) -> SparseCopy:
+        """A file of an object's size that holds as many of its blocks as were wanted so far."""
+        wanted = Download(store, path, size, None, None)
+        for attempt in range(_ATTEMPTS):
+            folder = self.folder
+            try:
+                return SparseCopy(
+                    self._sparse_file(wanted),
+                    shown=wanted.shown,
+                    block=block,
+                    checksums=checksums,
+                    recover=functools.partial(self._writable, wanted),
+                    filled=self._filled,
+                )
+            except StorageError:
+                raise
+            except OSError as error:
+                if self.folder == folder or attempt == _ATTEMPTS - 1:
+                    self._recover(error, wanted, attempt)
+        raise AssertionError("unreachable")
+
     @property
     def generation(self) -> str | None:
         """The name of the current generation: another one after every flush."""
@@ -295,6 +321,63 @@ class DiskCache:
         self._count(misses=1, bytes_fetched=wanted.size)
         self._make_room(entry, wanted.size)
         return entry
+
+    def _sparse_file(self, wanted: Download) -> Path:
+        """The file of a sparse copy, made with nothing in it if there is none."""
+        self._prepare()
+        key = wanted.key()
+        entry = self._generation() / f"{key}{_SPARSE}"
+        with contextlib.suppress(FileNotFoundError):
+            if entry.stat().st_size == wanted.size:
+                os.utime(entry)
+                return entry
+        with self._locked(f"lock-{key[:2]}"):
+            if not entry.exists() or entry.stat().st_size != wanted.size:
+                entry.parent.mkdir(exist_ok=True, mode=0o700)
+                temporary = self.folder / f"tmp-{uuid.uuid4().hex}"
+                with temporary.open("x+b") as file:
+                    fcntl.flock(file, fcntl.LOCK_SH)
+                    os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
+                    file.truncate(wanted.size)
+                    temporary.replace(entry)
+        return entry
+
+    def keep(self, store: Store, path: str, data: bytes) -> None:
+        """Keep bytes that can be told from damaged ones, if that is possible."""
+        with contextlib.suppress(OSError):
+            self._prepare()
+            entry = self._generation() / Download(store, path, len(data), None, None).key()
+            entry.parent.mkdir(exist_ok=True, mode=0o700)
+            temporary = self.folder / f"tmp-{uuid.uuid4().hex}"
+            try:
+                with temporary.open("xb") as file:
+                    fcntl.flock(file, fcntl.LOCK_SH)
+                    file.write(data)
+                    file.flush()
+                    temporary.replace(entry)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
+
+    def kept(self, store: Store, path: str, size: int) -> bytes | None:
+        """What `keep` was given, if it is still there; the caller checks it."""
+        with contextlib.suppress(OSError):
+            entry = self._generation() / Download(store, path, size, None, None).key()
+            data = entry.read_bytes()
+            os.utime(entry)
+            return data if len(data) == size else None
+        return None
+
+    def _filled(self, entry: Path, size: int) -> None:
+        """Count what was written to a sparse copy, and make room for it."""
+        self._count(misses=1, bytes_fetched=size)
+        self._make_room(entry, size)
+
+    def _writable(self, wanted: Download, error: OSError, attempt: int) -> bool:
+        """After a sparse copy could not be written: make room, or use another folder."""
+        folder = self.folder
+        self._recover(error, wanted, attempt)
+        return not attempt and self.folder == folder
 
     def _make_room(self, entry: Path, size: int) -> None:
         """Look at the whole folder, but not for every small copy."""
@@ -397,7 +480,9 @@ class DiskCache:
                 for copy in folder.iterdir():
                     with contextlib.suppress(FileNotFoundError):
                         status = copy.lstat()
-                        copies.append((status.st_mtime_ns, status.st_size, copy))
+                        # Of a sparse copy, what is not there takes no room.
+                        size = status.st_blocks * 512 if copy.suffix == _SPARSE else status.st_size
+                        copies.append((status.st_mtime_ns, size, copy))
         return copies
 
     def _sweep(self) -> None:

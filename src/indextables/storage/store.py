@@ -2,7 +2,7 @@
 
 Ranges of bytes: joining neighbours, and refusing what an object does not have.
 
-A request to an object store costs more than a few hundred kilobytes do. Ranges that are close
+A request to an object store costs more than a hundred kilobytes do. Ranges that are close
 together are read as one block and cut apart afterwards.
 
 What the package asks of a place where bytes are kept.
@@ -30,7 +30,8 @@ from pathlib import Path
 
 from indextables.errors import StorageError
 
-_GAP = 256 << 10
+GAP = 144 << 10
+"""Ranges no further apart are read as one: a request costs as much as so many bytes do."""
 
 
 def read_ranges(
@@ -65,7 +66,7 @@ def read_ranges(
 
 
 def coalesce(
-    ranges: Sequence[tuple[int, int]], *, gap: int = _GAP
+    ranges: Sequence[tuple[int, int]], *, gap: int = GAP
 ) -> list[tuple[int, int, list[tuple[int, int]]]]:
     """Join ranges no further apart than `gap`: blocks, each with the ranges it serves.
 

@@ -42,6 +42,8 @@ from indextables.split.mapping import TableMapping
 from indextables.split.row_numbers import UNTAGGED, Tags
 
 FORMAT_VERSION = 1
+HASHES = "hashes"
+"""The kind of the section that holds the hash of each row, in order: 32 bits."""
 INFO_KEY = b"indextables.split"
 
 _MAGIC = b"PAR1"
@@ -121,6 +123,8 @@ class SplitInfo:
     """How the table maps its partition columns: their values here are text."""
     page_headers: str = field(default="", repr=False)
     """Lengths and checksums of all page headers: see `page_headers`. Empty in older splits."""
+    page_values: str = field(default="", repr=False)
+    """How many values each page has, so that rows are read by page. Empty in older splits."""
 
     def index_sections(self) -> tuple[Section, ...]:
         """The files of the Tantivy index."""
@@ -143,6 +147,7 @@ class SplitInfo:
                 "rowTags": self.row_tags,
                 "partitionKinds": self.partition_kinds,
                 "pageHeaders": self.page_headers,
+                "pageValues": self.page_values,
             }
         )
 
@@ -168,6 +173,7 @@ class SplitInfo:
                 row_tags=tuple((int(t), int(r)) for t, r in document.get("rowTags", UNTAGGED)),
                 partition_kinds=_values(document.get("partitionKinds", {}), str),
                 page_headers=str(document.get("pageHeaders", "")),
+                page_values=str(document.get("pageValues", "")),
             )
         except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
             raise DamagedSplitError(path, f"its description cannot be read ({error})") from None
@@ -205,6 +211,8 @@ class Chunk:
     start: int
     end: int
     parquet: Any
+    group: int
+    leaf: int
 
 
 @dataclass(frozen=True)
@@ -252,9 +260,10 @@ class Footer:
         return tuple(schema.column(i).path for i in range(len(schema)))
 
     @functools.cached_property
-    def _page_record(self) -> PageRecord | None:
+    def page_record(self) -> PageRecord | None:
+        """Where the pages are, if the split says so; `WrongPageError` if that cannot be read."""
         text = self.info.page_headers
-        return PageRecord.from_text(text) if text else None
+        return PageRecord.from_text(text, self.info.page_values) if text else None
 
     def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
         """The column chunks that hold columns of row groups, in the order of the file."""
@@ -271,13 +280,14 @@ class Footer:
             for leaf in leaves:
                 chunk: Any = row_group.column(leaf)
                 start = chunk.dictionary_page_offset or chunk.data_page_offset
-                chunks.append(Chunk(start, start + chunk.total_compressed_size, chunk))
+                end = start + chunk.total_compressed_size
+                chunks.append(Chunk(start, end, chunk, group, leaf))
         return sorted(chunks, key=lambda chunk: chunk.start)
 
     def check_pages(self, read: ReadAt, chunks: Sequence[Chunk], *, path: str) -> None:
         """Check the page headers of column chunks, which Parquet's own checksums leave out."""
         try:
-            record = self._page_record
+            record = self.page_record
             for chunk in chunks:
                 if record is not None:
                     most = chunk.parquet.total_uncompressed_size
@@ -430,7 +440,8 @@ def _decompressed(data: bytes, section: Section, *, path: str) -> bytes:
     """Decompress piece by piece, and no more than one piece beyond what the section claims."""
     pieces, size = [], 0
     try:
-        with zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(data) as stream:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        with unpacker.stream_reader(data, read_across_frames=True) as stream:
             while size <= section.size and (piece := stream.read(_PIECE)):
                 pieces.append(piece)
                 size += len(piece)

@@ -18,23 +18,28 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import mmap
 import os
 import struct
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import tantivy
 
 from indextables.errors import DamagedIndexError, IndexTablesError, StorageError
-from indextables.split.format.container import ReadRange, Section, SplitInfo, read_section
+from indextables.split.format.blocks import BlockDirectory, directories, opening_sections
+from indextables.split.format.container import HASHES, ReadRange, Section, SplitInfo, read_section
+from indextables.split.format.ranged import Need, RangedFile, RangedSplit, Ranges, Segment
+from indextables.split.format.term_dictionary import TermDictionary
 from indextables.split.mapping import ROW_FIELD, TableMapping
 from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags, rows_of
 from indextables.storage.scratch import temporary_folder
@@ -104,7 +109,24 @@ class IndexSearcher:
     """Searches one index. `path` is named in errors."""
 
     path: str
-    searcher: tantivy.Searcher
+    opened: tantivy.Searcher
+    ranges: Ranges | None = None
+    """What of the index was fetched, if it is not whole."""
+
+    @property
+    def searcher(self) -> tantivy.Searcher:
+        """Tantivy's searcher, which is another one after an index was opened again."""
+        current = self.ranges.searcher if self.ranges is not None else None
+        return self.opened if current is None else current
+
+    def name(self, need: Need) -> None:
+        """Say what a query that is built for this index reads of it."""
+        if self.ranges is not None:
+            self.ranges.name(need)
+
+    def _provide(self, *, scored: bool = False) -> None:
+        if self.ranges is not None:
+            self.ranges.provide(scored=scored)
 
     @property
     def num_docs(self) -> int:
@@ -113,11 +135,13 @@ class IndexSearcher:
 
     def hits(self, query: tantivy.Query, limit: int, **options: Any) -> list[Hit]:
         """The best hits, or the first ones in an order."""
+        self._provide(scored="order_by_field" not in options)
         with tantivy_errors(self.path):
             return self.searcher.search(query, max(1, limit), count=False, **options).hits
 
     def count(self, query: tantivy.Query) -> int:
         """How many documents match."""
+        self._provide()
         with tantivy_errors(self.path):
             found: Any = self.searcher.search(query, 1, count=True)
             return int(found.count)
@@ -177,6 +201,7 @@ def check_rows(rows: RowNumbers, total: int, *, path: str) -> None:
 
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 _COPIERS = 16
 _ATTEMPTS = 3
 META = "meta.json"
@@ -200,36 +225,119 @@ class IndexFolder:
     path: str
     info: SplitInfo
     cache: DiskCache
+    fetched: dict[tuple[int, int], bytes] = field(default_factory=dict, compare=False)
+    """Ranges of the file that were read already."""
 
     def meta(self) -> dict[str, Any]:
         """Tantivy's description of the index."""
-        return read_meta(self._read, self.info, path=self.path)
+        section = next((s for s in self.info.index_sections() if s.name == META), None)
+        if section is None:
+            return read_meta(self._read, self.info, path=self.path)  # raises the error
+        return checked_meta(self._content(section), self.info, path=self.path)
 
-    def link(self, folder: Path, *, at_once: bool = False) -> None:
-        """Link all files but the description into a folder; `at_once` copies side by side."""
-        sections = [s for s in self.info.index_sections() if s.name != META]
-        each = _copiers(os.getpid()).map if at_once else map
-        for section, copy in zip(sections, each(self._copy, sections), strict=True):
-            (folder / section.name).symlink_to(copy)
+    def link(self, folder: Path, fields: dict[str, int]) -> RangedSplit:
+        """Link all files but the description into a folder; returns those that are not whole."""
+        described = directories(self.info)
+        terms: dict[str, TermDictionary] = {}
+        ranged: dict[str, dict[str, RangedFile]] = {}
+        for section in self.info.index_sections():
+            if section.name == META:
+                continue
+            name, _, suffix = section.name.rpartition(".")
+            if section.name in described:
+                file = self._sparse(section, described[section.name])
+                ranged.setdefault(name, {})[f".{suffix}"] = file
+                (folder / section.name).symlink_to(file.copy.path.absolute())
+            else:
+                (folder / section.name).symlink_to(self._copy(section))
+        self.fetched.clear()
+
+        def dictionary(name: str) -> TermDictionary:
+            if name not in terms:
+                section = next(s for s in self.info.sections if s.name == f"{name}.term")
+                with self._opened(section) as file:
+                    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                terms[name] = TermDictionary(memoryview(data))
+                self.fetched.clear()
+            return terms[name]
+
+        segments = [
+            Segment(files, functools.partial(dictionary, name)) for name, files in ranged.items()
+        ]
+        return RangedSplit(self.store, self.path, tuple(segments), fields)
+
+    def hashes(self) -> npt.NDArray[np.uint32]:
+        """The hash of each row, if the split has hashes."""
+        section = next((s for s in self.info.sections if s.kind == HASHES), None)
+        if section is None or section.size != 4 * self.info.rows:
+            raise DamagedIndexError(self.path, "it does not have a hash of each of its rows")
+        if not section.size:
+            return np.zeros(0, np.uint32)
+        with self._opened(section) as file:
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), "<u4")
+
+    def _sparse(self, section: Section, described: Section) -> RangedFile:
+        data = self._content(described)
+        directory = BlockDirectory.from_bytes(data, section, path=self.path)
+        source = _SectionStore(self, section)
+        copy = self.cache.sparse(
+            source,
+            source.key,
+            section.size,
+            block=directory.block,
+            checksums=directory.checksums,
+        )
+        opened = RangedFile.open(directory, copy, path=self.path)
+        check_file(section, opened.tail[-LONGEST_FOOTER:], path=self.path)
+        return opened
+
+    def _content(self, section: Section) -> bytes:
+        """What a small section holds: of a remote split, from its copy."""
+        if self.store.local_path(self.path) is not None:
+            return read_section(self._read, section, path=self.path)
+        with self._opened(section) as file:
+            return file.read()
+
+    def _opened(self, section: Section) -> BinaryIO:
+        source = _SectionStore(self, section)
+        with self._damages(section):
+            return self.cache.open(
+                source, source.key, section.size, checksum=f"crc32:{section.crc:08x}"
+            )
 
     def _copy(self, section: Section) -> Path:
         source = _SectionStore(self, section)
-        try:
+        with self._damages(section):
             copy = self.cache.fetch(
                 source, source.key, section.size, checksum=f"crc32:{section.crc:08x}"
             ).absolute()
+        with contextlib.suppress(FileNotFoundError), copy.open("rb") as file:  # evicted: try again
+            file.seek(max(0, section.size - LONGEST_FOOTER))
+            check_file(section, file.read(), path=self.path)
+        return copy
+
+    @contextlib.contextmanager
+    def _damages(self, section: Section) -> Iterator[None]:
+        try:
+            yield
         except StorageError as error:
             if "checksum" in str(error).lower():
                 raise DamagedIndexError(
                     self.path, f"the checksum of {section.name} is wrong"
                 ) from None
             raise
-        with contextlib.suppress(FileNotFoundError), copy.open("rb") as file:  # evicted: try again
-            file.seek(max(0, section.size - LONGEST_FOOTER))
-            check_file(section, file.read(), path=self.path)
-        return copy
 
     def _read(self, start: int, end: int) -> bytes:
+        """A range of the file. The first of the small sections that is missing brings them all."""
+        small = [(s.offset, s.offset + s.length) for s in opening_sections(self.info)]
+        for _ in range(2):
+            for (first, last), data in list(self.fetched.items()):
+                if first <= start and end <= last:
+                    return data[start - first : end - first]
+            if (start, end) not in small:
+                break
+            found = self.store.get_ranges(self.path, small)
+            self.fetched.update(zip(small, found, strict=True))
         return self.store.get_range(self.path, start, end)
 
 
@@ -238,7 +346,11 @@ def read_meta(read: ReadRange, info: SplitInfo, *, path: str) -> dict[str, Any]:
     section = next((s for s in info.index_sections() if s.name == META), None)
     if section is None:
         raise DamagedIndexError(path, "it has no index")
-    data = read_section(read, section, path=path)
+    return checked_meta(read_section(read, section, path=path), info, path=path)
+
+
+def checked_meta(data: bytes, info: SplitInfo, *, path: str) -> dict[str, Any]:
+    """The same from the content of the file."""
     try:
         document: dict[str, Any] = orjson.loads(data)
         names = [s["segment_id"].replace("-", "") for s in document["segments"]]
@@ -258,11 +370,16 @@ def read_meta(read: ReadRange, info: SplitInfo, *, path: str) -> dict[str, Any]:
 
 
 def open_index(
-    folders: Sequence[IndexFolder], mapping: TableMapping, *, schema: list[Any] | None = None
+    folders: Sequence[IndexFolder],
+    mapping: TableMapping,
+    *,
+    schema: list[Any] | None = None,
+    whole: bool = False,
 ) -> OpenIndex:
     """Open the indexes of several splits as one, in their order.
 
-    `schema` describes all of them, if theirs are beginnings of it.
+    `schema` describes all of them, if theirs are beginnings of it. Of a remote split only what
+    every search needs is fetched, unless the index is wanted as a whole; a local one is copied.
     """
     metas = _side_by_side(IndexFolder.meta, folders)
     for folder, meta in zip(folders, metas, strict=True):
@@ -273,34 +390,54 @@ def open_index(
     description = metas[0] | {"segments": [s for meta in metas for s in meta["segments"]]}
     if schema is not None:
         description["schema"] = schema
-    alone = len(folders) == 1
-    for attempt in range(_ATTEMPTS):
-        with temporary_folder("index", _links_parent()) as place:
-            link = functools.partial(IndexFolder.link, folder=place, at_once=alone)
-            _side_by_side(link, folders)
-            (place / META).write_bytes(orjson.dumps(description))
-            try:
-                with tantivy_errors(folders[0].path):
-                    index = mapping.register(tantivy.Index.open(str(place)))
-                    index.config_reader("manual")
-                    searcher = IndexSearcher(folders[0].path, index.searcher())
-                    sizes = [s.size for folder in folders for s in folder.info.index_sections()]
-                    return OpenIndex(index.schema, searcher, len(sizes), sum(sizes))
-            except DamagedIndexError:
-                # Another process may have evicted a copy between the link and the mapping.
-                gone = any(not link.exists() for link in place.iterdir())
-                if not gone or attempt == _ATTEMPTS - 1:
-                    raise
-    raise AssertionError("unreachable")
+    fields = [{f["name"]: n for n, f in enumerate(meta["schema"])} for meta in metas]
+
+    def attempts() -> tuple[list[RangedSplit], tantivy.Index]:
+        for attempt in range(_ATTEMPTS):
+            with temporary_folder("index", _links_parent()) as place:
+                splits = linked(place)
+                (place / META).write_bytes(orjson.dumps(description))
+                try:
+                    with tantivy_errors(folders[0].path):
+                        index = mapping.register(tantivy.Index.open(str(place)))
+                        index.config_reader("manual")
+                        index.searcher()
+                except DamagedIndexError:
+                    # Another process may have evicted a copy between the link and the mapping.
+                    gone = any(not link.exists() for link in place.iterdir())
+                    if not gone or attempt == _ATTEMPTS - 1:
+                        raise
+                    continue
+            # One that was evicted may have been made again meanwhile, and be mapped instead.
+            if all(split.is_current for split in splits) or attempt == _ATTEMPTS - 1:
+                return splits, index
+        raise AssertionError("unreachable")
+
+    def linked(place: Path) -> list[RangedSplit]:
+        pairs = list(zip(folders, fields, strict=True))
+        return _side_by_side(lambda pair: pair[0].link(place, pair[1]), pairs)
+
+    def reopened() -> tuple[list[RangedSplit], tantivy.Searcher]:
+        splits, index = attempts()
+        return splits, index.searcher()
+
+    splits, index = attempts()
+    ranges = None
+    if any(split.segments for split in splits):
+        ranges = Ranges(splits, reopened)
+        ranges.searcher = index.searcher()
+        if whole or all(f.store.local_path(f.path) is not None for f in folders):
+            ranges.provide_all()
+    searcher = IndexSearcher(folders[0].path, index.searcher(), ranges)
+    sizes = [s.size for folder in folders for s in folder.info.index_sections()]
+    return OpenIndex(index.schema, searcher, len(sizes), sum(sizes))
 
 
-def _side_by_side(
-    work: Callable[[IndexFolder], Item], folders: Sequence[IndexFolder]
-) -> list[Item]:
-    """Results of a work on each folder. Copies come from a store that answers late."""
-    if len(folders) == 1:
-        return [work(folders[0])]
-    return list(_copiers(os.getpid()).map(work, folders))
+def _side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Results of a work on each item. Copies come from a store that answers late."""
+    if len(items) == 1:
+        return [work(items[0])]
+    return list(_copiers(os.getpid()).map(work, items))
 
 
 @functools.cache
@@ -364,7 +501,7 @@ class _SectionStore(Store):
     def get_range(self, path: str, start: int, end: int) -> bytes:
         if not self.section.codec:
             offset = self.section.offset
-            return self.folder.store.get_range(self.folder.path, offset + start, offset + end)
+            return self.folder._read(offset + start, offset + end)
         return self.get(path)[start:end]
 
     def get(self, path: str) -> bytes:  # noqa: ARG002 - there is one object only

@@ -70,17 +70,27 @@ class PageRecord:
     """Of each header, and the end of the last page."""
     lengths: npt.NDArray[np.int64]
     checksums: npt.NDArray[np.int64]
+    values: npt.NDArray[np.int64]
+    """How many values each page has, a dictionary none; nothing if that was not recorded."""
 
     @classmethod
-    def from_text(cls, text: str) -> PageRecord:
-        """Read what `record_text` wrote."""
+    def from_text(cls, text: str, values: str = "") -> PageRecord:
+        """Read what `record_text` and `values_text` wrote."""
         try:
             pages = np.frombuffer(base64.b64decode(text, validate=True), _RECORD)
+            counts = np.frombuffer(base64.b64decode(values, validate=True), "<u4")
+            if len(counts) not in (0, len(pages)):
+                raise ValueError("pages are counted in two ways")
         except ValueError as error:
             raise WrongPageError(f"its list of pages cannot be read: {error}") from None
         lengths = pages["header"].astype(np.int64)
         ends = FIRST_PAGE + np.cumsum(lengths + pages["body"])
-        return cls(np.append(FIRST_PAGE, ends), lengths, pages["crc"].astype(np.int64))
+        return cls(
+            np.append(FIRST_PAGE, ends),
+            lengths,
+            pages["crc"].astype(np.int64),
+            counts.astype(np.int64),
+        )
 
     def check(self, read: ReadAt, start: int, end: int, *, most: int) -> None:
         """Check the headers of the pages of one column chunk, which may grow to `most` bytes."""
@@ -97,9 +107,15 @@ class PageRecord:
             header = read(offset, length)
             if zlib.crc32(header) != checksum:
                 raise WrongPageError(f"the checksum of the page header at byte {offset} is wrong")
-            most -= _uncompressed_size(header)
+            most -= uncompressed_size(header)
         if most < 0:
             raise WrongPageError("its pages claim more bytes than the footer says")
+
+
+def values_text(pages: Iterable[PageHeader]) -> str:
+    """The numbers of values of all pages as the footer keeps them."""
+    counts = [0 if page.is_dictionary else page.values for page in pages]
+    return base64.b64encode(np.array(counts, "<u4").tobytes()).decode()
 
 
 def record_text(pages: Iterable[PageHeader]) -> str:
@@ -171,7 +187,7 @@ def _page_at(read: ReadAt, offset: int, end: int) -> PageHeader:
     )  # fmt: skip
 
 
-def _uncompressed_size(header: bytes) -> int:
+def uncompressed_size(header: bytes) -> int:
     """The second number of a header, after the type of the page."""
     if len(header) < 4 or header[0] != _NUMBER or header[1] >= 128 or header[2] != _NUMBER:
         raise WrongPageError("a page header does not begin as one")

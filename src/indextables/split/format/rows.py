@@ -1,7 +1,7 @@
 """Reading rows of a split by their numbers: the needed columns of the needed row groups.
 
 A local split is read in place. Of a remote one, the byte ranges of exactly those column chunks are
-asked for, together, and Parquet then finds them in memory.
+asked for, together, and Parquet then finds them in memory; of few rows, the ranges of their pages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import itertools
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,8 @@ import pyarrow.parquet as pq
 
 from indextables.errors import DamagedSplitError, ObjectNotFoundError, StorageError
 from indextables.split.format.container import Chunk, Footer
+from indextables.split.format.page_headers import WrongPageError
+from indextables.split.format.pages import ThinChunk, thin_chunk
 from indextables.split.row_numbers import RowNumbers
 from indextables.storage.store import Store
 
@@ -88,7 +90,13 @@ class RowReader:
         if few:  # then nothing behind the last wanted row of a group is decoded
             lengths = np.zeros_like(lengths)
             np.maximum.at(lengths, place, rows - starts[groups] + 1)
-            table = self._read_beginnings(some.tolist(), lengths.tolist(), columns)
+            inside = np.split(rows - starts[groups], np.searchsorted(groups, some[1:]))
+            table = self._read_beginnings(
+                some.tolist(),
+                lengths.tolist(),
+                columns,
+                dict(zip(some.tolist(), inside, strict=True)),
+            )
         else:
             table = self.read_groups(some.tolist(), columns)
         wanted = rows + (np.cumsum(lengths) - lengths - starts[some])[place]
@@ -154,9 +162,16 @@ class RowReader:
             pass
 
     def _read_beginnings(
-        self, groups: Sequence[int], counts: Sequence[int], columns: Sequence[str]
+        self,
+        groups: Sequence[int],
+        counts: Sequence[int],
+        columns: Sequence[str],
+        wanted: Mapping[int, RowNumbers],
     ) -> pa.Table:
-        """The first rows of row groups. Texts that repeat stay references to a dictionary."""
+        """The first rows of row groups. Texts that repeat stay references to a dictionary.
+
+        Only the `wanted` rows of each group need be right: of a remote split, their pages are read.
+        """
         count_of = dict(zip(groups, counts, strict=True))
 
         def read(file: pq.ParquetFile, share: Sequence[int]) -> pa.Table:
@@ -174,7 +189,9 @@ class RowReader:
             return pa.Table.from_batches(batches).unify_dictionaries()
 
         texts = list(self.footer.repeated_texts)
-        return self._decoded(groups, columns, read, rows=sum(counts), dictionaries=texts)
+        return self._decoded(
+            groups, columns, read, rows=sum(counts), dictionaries=texts, wanted=wanted
+        )
 
     def _decoded(
         self,
@@ -184,8 +201,9 @@ class RowReader:
         *,
         rows: int,
         dictionaries: list[str] | None = None,
+        wanted: Mapping[int, RowNumbers] | None = None,
     ) -> pa.Table:
-        with self._source(self.footer.chunks(groups, columns)) as source:
+        with self._source(self.footer.chunks(groups, columns), wanted) as source:
             file = pq.ParquetFile(
                 source,
                 metadata=self.footer.parquet,
@@ -205,12 +223,22 @@ class RowReader:
         return table.select(list(columns)).replace_schema_metadata(None)
 
     @contextlib.contextmanager
-    def _source(self, chunks: Sequence[Chunk]) -> Iterator[Any]:
-        """The file, of which these chunks may be read; their page headers are checked."""
+    def _source(
+        self, chunks: Sequence[Chunk], wanted: Mapping[int, RowNumbers] | None = None
+    ) -> Iterator[Any]:
+        """The file, of which these chunks may be read; their page headers are checked.
+
+        If only some rows of each group are wanted, pages without them may hold nulls.
+        """
+        thin: list[ThinChunk] = []
+        if wanted is not None and self.store.local_path(self.path) is None:
+            thin = self._thinned(chunks, wanted)
+        made = {chunk.start for chunk in thin}
+        whole = [chunk for chunk in chunks if chunk.start not in made]
         try:
-            with self._open(chunks) as source:
+            with self._open(whole, thin) as source:
                 self.footer.check_pages(
-                    lambda at, length: source.read_at(length, at), chunks, path=self.path
+                    lambda at, length: source.read_at(length, at), whole, path=self.path
                 )
                 yield source
         except (StorageError, DamagedSplitError):
@@ -220,13 +248,39 @@ class RowReader:
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DamagedSplitError(self.path, f"its rows cannot be read ({error})") from None
 
-    def _open(self, chunks: Sequence[Chunk]) -> Any:
+    def _thinned(
+        self, chunks: Sequence[Chunk], wanted: Mapping[int, RowNumbers]
+    ) -> list[ThinChunk]:
+        """Those of some chunks of which few pages hold the wanted rows of their groups."""
+        parquet = self.footer.parquet
+        found: list[ThinChunk] = []
+        with contextlib.suppress(WrongPageError):  # checking the pages raises it again
+            record = self.footer.page_record
+            if record is None:
+                return []
+            for chunk in chunks:
+                column = parquet.schema.column(chunk.leaf)
+                total = parquet.row_group(chunk.group).num_rows
+                thin = thin_chunk(record, chunk, column, wanted[chunk.group], total)
+                found += [] if thin is None else [thin]
+        return found
+
+    def _open(self, chunks: Sequence[Chunk], thin: Sequence[ThinChunk]) -> Any:
         local = self.store.local_path(self.path)
         if local is not None:
             return pa.OSFile(str(local), "rb")
         ranges = [(chunk.start, chunk.end) for chunk in chunks]
-        blocks = self.store.get_ranges(self.path, ranges)
-        return pa.PythonFile(SparseFile(dict(zip(ranges, blocks, strict=True)), self.footer.end))
+        pages = [range_ for chunk in thin for range_ in chunk.ranges]
+        found = self.store.get_ranges(self.path, [*ranges, *pages])
+        blocks = dict(zip(ranges, found, strict=False))
+        fetched = SparseFile(dict(zip(pages, found[len(ranges) :], strict=True)), self.footer.end)
+        try:
+            for chunk in thin:
+                content = chunk.content(fetched.range)
+                blocks[chunk.start, chunk.start + len(content)] = content
+        except WrongPageError as error:
+            raise DamagedSplitError(self.path, f"its rows cannot be read ({error})") from None
+        return pa.PythonFile(SparseFile(blocks, self.footer.end))
 
     def _select(self, columns: Sequence[str]) -> pa.Schema:
         schema = self.schema
@@ -305,6 +359,11 @@ class SparseFile(io.RawIOBase):
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = base + offset
         return self._position
+
+    def range(self, start: int, end: int) -> bytes:
+        """The bytes from a start to an end."""
+        self.seek(start)
+        return self.read(end - start)
 
     def read(self, size: int = -1, /) -> bytes:
         size = self._size - self._position if size is None or size < 0 else size

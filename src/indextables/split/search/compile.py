@@ -11,10 +11,11 @@ or a range of words may match in a vocabulary is limited, because users do searc
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -40,6 +41,7 @@ from indextables.split.analyzer import Analyzer, Word
 from indextables.split.format.index import IndexSearcher
 from indextables.split.ip_address import parse_ranges, show_address
 from indextables.split.mapping import FieldMapping
+from indextables.split.search.building import QueryBuilder
 from indextables.split.search.distances import count_within, rows_decide
 from indextables.split.search.engine import balanced
 from indextables.split.search.query import LEAF_LEVELS, Boosted, Combined, Every, Leaf, Query
@@ -63,6 +65,11 @@ class WordCompiler:
     pairwise: bool = False
     """Add scores two at a time, so that their sum does not depend on who is added first."""
 
+    @functools.cached_property
+    def build(self) -> QueryBuilder:
+        """Builds queries for the index."""
+        return QueryBuilder(self.schema, self.searcher)
+
     def words(self, target: FieldMapping, node: FieldNode) -> tantivy.Query | None:
         """The query for a question to a field of words; `None` if the rows must be asked."""
         match node:
@@ -75,7 +82,8 @@ class WordCompiler:
             case Wildcard():
                 return self._wildcard(target, node)
             case Regex(pattern=pattern):
-                query = self._regex(target, pattern, shown=f"/{pattern}/")
+                with self._pattern_errors(target, f"/{pattern}/"):
+                    query = self.build.regex(target, pattern)
                 self._count_matches(target, pattern, shown=f"/{pattern}/")
                 return query
             case Fuzzy(text=text, distance=distance):
@@ -90,19 +98,19 @@ class WordCompiler:
 
     def term(self, target: FieldMapping, word: str) -> tantivy.Query:
         """One word, as the analyzer gave it."""
-        return tantivy.Query.term_query(self.schema, target.field, word, index_option=target.record)
+        return self.build.term(target, word)
 
     def all(self, queries: Iterable[tantivy.Query]) -> tantivy.Query:
         """All of several queries; nothing if there are none."""
         known = list(queries)
         if not known:
-            return tantivy.Query.empty_query()
+            return self.build.nothing()
         if self.pairwise:
             return balanced([(0, q) for q in known], functools.partial(pair, _Occur.Must))[1]
         return (
             known[0]
             if len(known) == 1
-            else tantivy.Query.boolean_query([(_Occur.Must, query) for query in known])
+            else self.build.combined([(_Occur.Must, query) for query in known])
         )
 
     def _sequence(
@@ -116,10 +124,8 @@ class WordCompiler:
         return self.near(target, words, slop) if slop else self._phrase(target, words)
 
     def _phrase(self, target: FieldMapping, words: list[Word], slop: int = 0) -> tantivy.Query:
-        places: list[str | tuple[int, str]] = [
-            (w.position - words[0].position, w.text) for w in words
-        ]
-        return tantivy.Query.phrase_query(self.schema, target.field, places, slop=slop)
+        places = [(w.position - words[0].position, w.text) for w in words]
+        return self.build.phrase(target, places, slop=slop)
 
     def near(self, target: FieldMapping, words: list[Word], slop: int) -> tantivy.Query:
         """All of the words, each neighbour of the phrase near enough: exact for two of them.
@@ -131,7 +137,7 @@ class WordCompiler:
         clauses = [self.term(target, text) for text in texts]
         if target.record == "position":
             clauses += [
-                without_score(self._phrase(target, [one, two], slop))
+                self.build.boosted(self._phrase(target, [one, two], slop), 0.0)
                 for one, two in itertools.pairwise(words)
                 if one.text != two.text
             ]
@@ -141,7 +147,7 @@ class WordCompiler:
         self, target: FieldMapping, words: list[Word], *, slop: int
     ) -> tantivy.Query | None:
         if not words:
-            return tantivy.Query.empty_query()
+            return self.build.nothing()
         if len(words) == 1 or target.analyzer.is_ngram:
             last = self._wildcard(target, Wildcard(None, (words[-1].text, Placeholder.MANY)))
             return self.all([*(self.term(target, w.text) for w in words[:-1]), last])
@@ -156,21 +162,24 @@ class WordCompiler:
         ]
         clauses = [(_Occur.Should, choice) for choice in choices if choice is not None]
         if not clauses:
-            return tantivy.Query.empty_query()
+            return self.build.nothing()
         # One score for every ending, so that a split's vocabulary does not decide.
-        return constant(tantivy.Query.boolean_query(clauses))
+        return self.build.constant(self.build.combined(clauses))
 
     def _wildcard(self, target: FieldMapping, node: Wildcard) -> tantivy.Query:
         lower = target.analyzer.lower
         pattern = wildcard_pattern(target.analyzer, node)
         shown = "".join(part if isinstance(part, str) else part.value for part in node.parts)
-        query = self._regex(target, pattern, shown=shown)
-        self._count_matches(target, pattern, prefix=lower(node.prefix), shown=shown)
+        prefix = lower(node.prefix)
+        with self._pattern_errors(target, shown):
+            query = self.build.wildcard(target, pattern, prefix=prefix)
+        self._count_matches(target, pattern, prefix=prefix, shown=shown)
         return query
 
-    def _regex(self, target: FieldMapping, pattern: str, *, shown: str) -> tantivy.Query:
+    @contextlib.contextmanager
+    def _pattern_errors(self, target: FieldMapping, shown: str) -> Iterator[None]:
         try:
-            return tantivy.Query.regex_query(self.schema, target.field, pattern)
+            yield
         except ValueError as error:
             reason = str(error).strip().splitlines()[-1].removeprefix("error: ").rstrip("'")
             raise QueryError(
@@ -181,9 +190,7 @@ class WordCompiler:
         if self._may_be_many(target):
             found = count_within(self._matching_terms(target), word, distance)
             self._check_count(target, f"{word}~{distance}", found)
-        return tantivy.Query.fuzzy_term_query(
-            self.schema, target.field, word, distance=distance, transposition_cost_one=True
-        )
+        return self.build.fuzzy(target, word, distance)
 
     def _set(self, target: FieldMapping, values: tuple[str, ...]) -> tantivy.Query | None:
         singles, clauses = [], []
@@ -197,11 +204,11 @@ class WordCompiler:
                     return None
                 clauses.append((_Occur.Should, sequence))
         if singles:
-            query = tantivy.Query.term_set_query(self.schema, target.field, singles)
+            query = self.build.term_set(target, singles)
             clauses.append((_Occur.Should, query))
         if not clauses:
-            return tantivy.Query.empty_query()
-        return constant(tantivy.Query.boolean_query(clauses))
+            return self.build.nothing()
+        return self.build.constant(self.build.combined(clauses))
 
     def _word_range(self, target: FieldMapping, node: Range) -> tantivy.Query:
         lower = target.analyzer.lower
@@ -209,7 +216,7 @@ class WordCompiler:
         found = self._matching_terms(target, inside)
         shown = f"[{node.lower or '*'} TO {node.upper or '*'}]"
         self._check_count(target, shown, len(found))
-        return tantivy.Query.term_set_query(self.schema, target.field, found)
+        return self.build.term_set(target, found)
 
     # --- expansion ---
 
@@ -253,17 +260,7 @@ class WordCompiler:
 
 def pair(occur: tantivy.Occur, left: tantivy.Query, right: tantivy.Query) -> tantivy.Query:
     """Two queries in one."""
-    return tantivy.Query.boolean_query([(occur, left), (occur, right)])
-
-
-def constant(query: tantivy.Query) -> tantivy.Query:
-    """The same rows, all with the score 1."""
-    return tantivy.Query.const_score_query(query, 1.0)
-
-
-def without_score(query: tantivy.Query) -> tantivy.Query:
-    """The same rows; adding this to another query changes no score."""
-    return tantivy.Query.boost_query(query, 0.0)
+    return QueryBuilder.combined([(occur, left), (occur, right)])
 
 
 def wildcard_pattern(analyzer: Analyzer, node: Wildcard) -> str:
@@ -325,7 +322,7 @@ class Compiler(WordCompiler):
         """The query and how many levels it is nested, as `query.levels` counts them."""
         match query:
             case Every():
-                return LEAF_LEVELS, tantivy.Query.all_query()
+                return LEAF_LEVELS, self.build.everything()
             case Leaf():
                 leaf = self.leaf(query)
                 return None if leaf is None else (LEAF_LEVELS, leaf)
@@ -333,13 +330,13 @@ class Compiler(WordCompiler):
                 inner = self._compile(child)
                 if inner is None:
                     return None
-                return inner[0] + 1, tantivy.Query.boost_query(inner[1], factor)
+                return inner[0] + 1, self.build.boosted(inner[1], factor)
             case Combined():
                 return self._combined(query)
 
     def _combined(self, query: Combined) -> tuple[int, tantivy.Query] | None:
         if not query.must and not query.should:
-            return LEAF_LEVELS, tantivy.Query.empty_query()
+            return LEAF_LEVELS, self.build.nothing()
         groups = []
         deepest = 0
         for occur, children in (
@@ -357,18 +354,18 @@ class Compiler(WordCompiler):
                 known = [balanced(known, functools.partial(pair, occur))]
             deepest = max([deepest, *(levels for levels, _ in known)])
             groups += [(occur, child) for _, child in known]
-        return deepest + 1, tantivy.Query.boolean_query(groups)
+        return deepest + 1, self.build.combined(groups)
 
     def leaf(self, leaf: Leaf) -> tantivy.Query | None:
         """The Tantivy query of one leaf."""
         if self._asks_nothing(leaf):
-            return tantivy.Query.empty_query()
+            return self.build.nothing()
         if leaf.path or not leaf.field.field:
             return None
         if isinstance(leaf.node, Exists):
             # NaN and text that is no address have a value, but none in the index.
             fast = leaf.field.fast and leaf.field.kind not in ("f64", "ip")
-            return tantivy.Query.exists_query(leaf.field.field) if fast else None
+            return self.build.exists(leaf.field) if fast else None
         if leaf.field.kind == "json" and not words_decide(leaf.node, leaf.field.analyzer):
             return None
         if leaf.field.has_words:
@@ -417,9 +414,8 @@ class Compiler(WordCompiler):
         clauses = [
             (
                 _Occur.Should,
-                tantivy.Query.range_query(
-                    self.schema,
-                    target.field,
+                self.build.between(
+                    target,
                     tantivy.FieldType.IpAddr,
                     show_address(low),
                     show_address(high),
@@ -428,16 +424,15 @@ class Compiler(WordCompiler):
             )
             for low, high in parse_ranges(leaf.node)
         ]
-        return constant(tantivy.Query.boolean_query(clauses))
+        return self.build.constant(self.build.combined(clauses))
 
     def _typed(self, leaf: Leaf) -> tantivy.Query | None:
         target, kind = leaf.field, self._type(leaf)
         clauses = []
         for wanted in intervals(leaf.node, kind, self.zone) or ():
             if target.kind == "f64":
-                query = tantivy.Query.range_query(
-                    self.schema,
-                    target.field,
+                query = self.build.between(
+                    target,
                     tantivy.FieldType.Float,
                     wanted.low + 0.0,
                     wanted.high + 0.0,
@@ -448,8 +443,8 @@ class Compiler(WordCompiler):
                 clipped = clip(wanted)
                 if clipped is None:
                     continue
-                query = tantivy.Query.range_query(
-                    self.schema, target.field, tantivy.FieldType.Integer, clipped.low, clipped.high
+                query = self.build.between(
+                    target, tantivy.FieldType.Integer, clipped.low, clipped.high
                 )
             clauses.append((_Occur.Should, query))
-        return constant(tantivy.Query.boolean_query(clauses))
+        return self.build.constant(self.build.combined(clauses))

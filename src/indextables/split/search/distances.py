@@ -24,14 +24,24 @@ from indextables.split.analyzer import Analyzer, Word
 
 
 def count_within(words: Sequence[str], text: str, distance: int) -> int:
-    """Count words that become `text` by inserting, removing, replacing or swapping characters.
+    """How many words are within a distance.
 
     >>> count_within(["spark", "sprak", "spar", "sparks", "shark", "stork"], "spark", 1)
     5
     """
+    return len(words_within(words, text, distance))
+
+
+def words_within(words: Sequence[str], text: str, distance: int) -> list[str]:
+    """The words that become `text` by inserting, removing, replacing or swapping characters.
+
+    >>> words_within(["spark", "sprak", "spar", "stork"], "spark", 1)
+    ['spark', 'sprak', 'spar']
+    """
+    empty = [""] if "" in words and len(text) <= distance else []
     near = [word for word in words if abs(len(word) - len(text)) <= distance and word]
     if not near:
-        return int("" in words and len(text) <= distance)
+        return empty
     longest = max(map(len, near))
     letters = np.array(near, dtype=f"<U{longest}").view(np.uint32).reshape(len(near), longest)
     goal = np.array([text], dtype=f"<U{max(1, len(text))}").view(np.uint32)
@@ -50,7 +60,7 @@ def count_within(words: Sequence[str], text: str, distance: int) -> int:
             cost[i, j] = best
     lengths = np.array([len(word) for word in near])
     total = cost[lengths, len(text), np.arange(len(near))]
-    return int((total <= distance).sum()) + int("" in words and len(text) <= distance)
+    return empty + [near[i] for i in np.flatnonzero(total <= distance)]
 
 
 def rows_decide(words: Sequence[Word], slop: int) -> bool:

@@ -47,8 +47,8 @@ from indextables.split.format.index import (
 )
 from indextables.split.ip_address import parse_address, show_address
 from indextables.split.leaves import ArrowColumn, as_integers, leaf_texts
-from indextables.split.mapping import ROW_FIELD, FieldMapping, TableMapping
-from indextables.split.row_hash import HASH_FIELD, LEVEL_FIELD, LEVELS, levels_of, row_hashes
+from indextables.split.mapping import LEVEL_FIELD, ROW_FIELD, FieldMapping, TableMapping
+from indextables.split.row_hash import LEVELS, levels_of
 from indextables.split.row_numbers import RowNumbers, Tags, new_tag, numbered_from
 
 _PIECE = 4 << 20
@@ -100,7 +100,8 @@ class SourceIndex:
     def _copy(self, section: Section, target: Path) -> None:
         """Write the content of a section to a file, a piece at a time, and check it."""
         size, crc, tail = 0, 0, b""
-        decompressor = zstandard.ZstdDecompressor().decompressobj() if section.codec else None
+        unpacker = zstandard.ZstdDecompressor()
+        decompressor = unpacker.decompressobj(read_across_frames=True) if section.codec else None
         end = section.offset + section.length
         with target.open("wb") as file:
             for start in range(section.offset, end, _PIECE):
@@ -150,17 +151,12 @@ class Indexer:
         *,
         heap_size: int,
         adopted: AdoptedIndex | None = None,
-        shared_hash: int = 0,
     ) -> None:
-        """Begin an index in an empty folder, or add to the one that is there.
-
-        `shared_hash` is what the partition's values add to the hash of each row.
-        """
+        """Begin an index in an empty folder, or add to the one that is there."""
         self._fields = mapping.indexed
         self._directory = directory
         self._rows = 0
         self._adopted_rows = adopted.rows if adopted else 0
-        self._hashed, self._shared_hash = mapping.hashed, shared_hash
         known = dict(adopted.row_tags) if adopted else {}
         self._tag = new_tag(known)
         self._known_tags = tuple(known.items())
@@ -176,10 +172,9 @@ class Indexer:
         if adopted is not None:
             self._writer.commit()  # begins to merge segments while rows are still to come
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Index the rows of a batch."""
+    def add(self, batch: pa.RecordBatch, hashes: Sequence[int] = ()) -> None:
+        """Index the rows of a batch, with their hashes if they have some."""
         columns = [document_values(batch.column(f.name), f) for f in self._fields]
-        hashes = row_hashes(batch, self._shared_hash).tolist() if self._hashed else ()
         add_documents(
             self._writer,
             self._fields,
@@ -227,7 +222,7 @@ def add_documents(
     rows: int,
     hashes: Sequence[int] = (),
 ) -> None:
-    """Add one document a row, with its hash if there are hashes.
+    """Add one document a row, with the levels of its hash if there are hashes.
 
     A value is `None`, one value, or a list of values.
     """
@@ -240,7 +235,6 @@ def add_documents(
         add_row(document, ROW_FIELD, row)
         if hashes:
             hash_ = hashes[row - first_row]
-            add_row(document, HASH_FIELD, hash_)
             if hash_ < _HIGH:
                 for level in levels_of(hash_):
                     add_row(document, LEVEL_FIELD, level)

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -26,13 +27,15 @@ import pyarrow.parquet as pq
 from indextables.config import WRITER_HEAP_SIZE, WRITER_TEMP_DIRECTORY, Config
 from indextables.errors import SplitError, SplitWriteError
 from indextables.schema import conform
+from indextables.split.format.blocks import write_index
 from indextables.split.format.container import (
+    HASHES,
     INFO_KEY,
     Segment,
     SplitInfo,
     Statistics,
     close_seal,
-    write_file_section,
+    write_bytes_section,
     write_seal,
 )
 from indextables.split.format.lists import (
@@ -44,18 +47,25 @@ from indextables.split.format.lists import (
     word_lists,
     write_terms,
 )
-from indextables.split.format.page_headers import FIRST_PAGE, record_text, walk_pages
+from indextables.split.format.page_headers import (
+    FIRST_PAGE,
+    PageHeader,
+    record_text,
+    values_text,
+    walk_pages,
+)
 from indextables.split.mapping import TableMapping
-from indextables.split.row_hash import shared_hash
+from indextables.split.row_hash import row_hashes, shared_hash
 from indextables.split.write.indexer import AdoptedIndex, Indexer
 from indextables.split.write.statistics import StatisticsCollector
 from indextables.storage.scratch import new_folder, remove_folder
 
 ROW_GROUP_ROWS = 8_192
 ROW_GROUP_BYTES = 32 << 20
-PAGE_BYTES = 128 << 10
+PAGE_BYTES = 64 << 10
 """A reader that looks for one row decodes the pages before it, and none behind it."""
 _MOSTLY_UNIQUE = 0.5
+_NO_HASHES = np.zeros(0, np.int64)
 _DELTAS = "DELTA_BINARY_PACKED"
 
 
@@ -69,6 +79,8 @@ class WrittenSplit:
     statistics: Statistics
     footer_start: int
     footer_end: int
+    opening_start: int
+    opening_end: int
     uncompressed_size: int
     mapping: TableMapping
     partition_values: Mapping[str, str | None]
@@ -134,8 +146,9 @@ class SplitWriter:
                 index_folder,
                 heap_size=config[WRITER_HEAP_SIZE],
                 adopted=adopted,
-                shared_hash=shared_hash(self._partition_values, schema),
             )
+            self._shared_hash = shared_hash(self._partition_values, schema)
+            self._hashes: list[bytes] = []
             undo.pop_all()
 
     def __enter__(self) -> SplitWriter:
@@ -197,8 +210,11 @@ class SplitWriter:
         self._too_long |= _columns_too_long(batch, self._mapping)
         self._values.add(batch)
         self._paths.add(batch)
+        hashes = row_hashes(batch, self._shared_hash) if self._mapping.hashed else _NO_HASHES
+        self._hashes.append(hashes.astype("<u4").tobytes())
         if self._rows > self._rows_adopted:
-            self._indexer.add(batch.slice(max(0, self._rows_adopted - first)))
+            new = max(0, self._rows_adopted - first)
+            self._indexer.add(batch.slice(new), hashes[new:].tolist())
 
     def _new_parquet(self, first: pa.RecordBatch | None) -> pq.ParquetWriter:
         # The least and the greatest text of a row group are long, tell nothing, and every reader
@@ -242,8 +258,14 @@ class SplitWriter:
             statistics = self._statistics.finish()
             if self._rows < self._rows_adopted:
                 raise SplitError(f"{self._rows_adopted} rows are indexed, {self._rows} written.")
-            page_headers = self._page_headers()
-            sections = [write_file_section(self._sink, f, kind="index") for f in index.files]
+            pages = self._pages()
+            sections = []
+            if self._mapping.hashed:
+                data = b"".join(self._hashes)
+                sections.append(write_bytes_section(self._sink, data, kind=HASHES, name=HASHES))
+            indexed, opening = write_index(self._sink, index.files)
+            sections += indexed
+            opening_end = self._sink.tell()
             counts: dict[str, int] = {}
             for name, terms in word_lists(self._mapping, index):
                 counts[name] = len(terms)
@@ -264,7 +286,8 @@ class SplitWriter:
                 too_long=tuple(sorted(self._too_long)),
                 row_tags=index.row_tags,
                 partition_kinds=self._partition_kinds,
-                page_headers=page_headers,
+                page_headers=record_text(pages),
+                page_values=values_text(pages),
             )
             parquet.add_key_value_metadata({INFO_KEY.decode(): info.to_json().decode()})
             seal = write_seal(self._sink)
@@ -281,20 +304,22 @@ class SplitWriter:
             statistics=statistics,
             footer_start=seal,
             footer_end=size,
+            opening_start=opening,
+            opening_end=opening_end,
             uncompressed_size=self._uncompressed,
             mapping=self._mapping,
             partition_values=self._partition_values,
         )
 
-    def _page_headers(self) -> str:
-        """The record of the pages written: so far the file has nothing else."""
+    def _pages(self) -> list[PageHeader]:
+        """The pages written: so far the file has nothing else."""
         with self._file.open("rb", buffering=0) as file:
             pages = walk_pages(
                 lambda at, length: os.pread(file.fileno(), length, at),
                 FIRST_PAGE,
                 self._sink.tell(),
             )
-            return record_text(pages)
+            return list(pages)
 
     def abort(self) -> None:
         """Give up: stop the index and remove the temporary folder."""
