@@ -167,7 +167,7 @@ def test_a_package_exports_what_is_used(package):
 
 
 # What `python -m tools.house` prints. They may only become less.
-MOST_MODULES = 279
+MOST_MODULES = 278
 LONGEST_CHAIN = 24
 MOST_SINGLE_IMPORTERS = 58
 
