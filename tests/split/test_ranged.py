@@ -10,11 +10,15 @@ import ast
 import itertools
 import random
 import shutil
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import sparse_processes
 from conftest import configuration, query
 from test_rows import Remote
 
@@ -366,6 +370,27 @@ def test_short_and_missing_answers_are_errors_and_leave_nothing(tiny, make, far,
         cold.search(search)
     monkeypatch.setattr(Remote, "get_ranges", read)
     assert cold.search(search).tolist() == whole.search(search).tolist()
+
+
+def test_processes_fill_one_copy_and_one_is_killed(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "_SMALL", 0)
+    monkeypatch.setattr(blocks, "BLOCK", 200)
+    whole = make(table(1_500, 5).select(["body", "n"]), {})
+    expected = [whole.search(query(text, "body")).tolist() for text in sparse_processes.SEARCHES]
+    script, file = Path(sparse_processes.__file__), tmp_path / whole.split.path
+
+    def start(writes: int) -> subprocess.Popen:
+        arguments = [str(script), str(file), str(tmp_path / "shared"), str(writes)]
+        return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
+
+    killed = start(9)
+    killed.communicate(timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    running = [start(0), start(0)]
+    for process in running:
+        assert ast.literal_eval(process.communicate(timeout=60)[0]) == expected
+    assert sparse_processes.search_all(file, tmp_path / "shared") == expected
+    assert list((tmp_path / "shared").rglob("*.sparse"))
 
 
 # --- the dictionary -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from conftest import query
 
 from indextables.errors import DamagedSplitError
-from indextables.split.format import pages as pages_module
+from indextables.split.format import page_headers as pages_module
 from indextables.split.format import rows as rows_module
 from indextables.split.open_split import SplitFile
 from indextables.split.write import writer as writer_module
@@ -122,7 +122,7 @@ def _mixed(rows: int) -> pa.Table:
 def test_rows_by_page_are_the_same_rows(make, tmp_path, monkeypatch):
     monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 4_500)
     monkeypatch.setattr(writer_module, "PAGE_BYTES", 100)  # checked after 1,024 rows
-    monkeypatch.setattr(pages_module, "_SMALL", 600)
+    monkeypatch.setattr(pages_module, "SMALL_CHUNK", 600)
     monkeypatch.setattr(rows_module, "_FEW_ROWS", 2)
     total = 10_000
     table = _mixed(total)
@@ -147,7 +147,7 @@ def test_rows_by_page_are_the_same_rows(make, tmp_path, monkeypatch):
 @pytest.fixture
 def small_pages(monkeypatch):
     monkeypatch.setattr(writer_module, "PAGE_BYTES", 1_000)
-    monkeypatch.setattr(pages_module, "_SMALL", 1_000)
+    monkeypatch.setattr(pages_module, "SMALL_CHUNK", 1_000)
 
 
 def test_one_row_needs_its_pages_only(small_pages, remote):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import pytest
@@ -128,3 +131,73 @@ def test_a_refusal_is_a_sentence_without_secrets(
 def test_a_commit_to_a_bucket_that_is_not_there_is_not_in_doubt(s3: Server) -> None:
     with pytest.raises(StorageRefusedError, match=r"NoSuchBucket.*make it first"):
         open_store("s3://nowhere/docs", s3.options).put_if_absent("a", b"")
+
+
+CONTENT = bytes(range(256)) * 40
+
+
+@contextlib.contextmanager
+def unusual_store(answer):
+    """A store whose server answers a range with a status, a body and the range it claims."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            wanted = self.headers.get("Range")
+            start, end = 0, len(CONTENT)
+            if wanted is not None:
+                low, high = wanted.removeprefix("bytes=").split("-")
+                start, end = int(low), int(high) + 1
+            status, body, claimed = answer(start, end) if wanted else (200, CONTENT, None)
+            self.send_response(status)
+            if claimed is not None:
+                self.send_header("Content-Range", f"bytes {claimed}/{len(CONTENT)}")
+            self.send_header("ETag", '"x"')
+            self.send_header("Last-Modified", "Mon, 16 Nov 2026 10:00:00 GMT")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield open_store(
+            "s3://b/t",
+            {
+                "aws_access_key_id": "t",
+                "aws_secret_access_key": "s",
+                "aws_region": "us-east-1",
+                "aws_endpoint": f"http://127.0.0.1:{server.server_port}",
+                "allow_http": "true",
+            },
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_store_that_ignores_ranges_sends_what_holds_them():
+    with unusual_store(lambda start, end: (200, CONTENT, None)) as store:
+        assert store.get_ranges("x", [(100, 200), (9_000, 9_010)]) == [
+            CONTENT[100:200],
+            CONTENT[9_000:9_010],
+        ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda start, end: (206, CONTENT[start : end - 3], f"{start}-{end - 4}"),
+        lambda start, end: (206, CONTENT[: end - start], f"0-{end - start - 1}"),
+        lambda start, end: (416, b"", "*"),
+    ],
+    ids=["fewer bytes", "other bytes", "416"],
+)
+def test_a_range_that_is_not_the_one_asked_for_is_an_error(answer):
+    with unusual_store(answer) as store, pytest.raises(StorageError, match="s3://b/t/x"):
+        store.get_ranges("x", [(100, 200)])

@@ -24,8 +24,7 @@ import pyarrow.parquet as pq
 
 from indextables.errors import DamagedSplitError, ObjectNotFoundError, StorageError
 from indextables.split.format.container import Chunk, Footer
-from indextables.split.format.page_headers import WrongPageError
-from indextables.split.format.pages import ThinChunk, thin_chunk
+from indextables.split.format.page_headers import ThinChunk, WrongPageError, thin_chunk
 from indextables.split.row_numbers import RowNumbers
 from indextables.storage.store import Store
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import tantivy
 
-from indextables.split.format.index import IndexSearcher
-from indextables.split.format.ranged import Beginning, Pattern, Words
+from indextables.split.format.ranged import Beginning, Need, Pattern, Words
 from indextables.split.mapping import FieldMapping
 from indextables.split.search.distances import words_within
 
@@ -39,12 +38,18 @@ class Near:
         return words_within(words, self.text, self.distance)
 
 
+class Searched(Protocol):
+    """An index that is told what queries for it read."""
+
+    def name(self, need: Need) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class QueryBuilder:
     """Builds queries for one index."""
 
     schema: tantivy.Schema
-    searcher: IndexSearcher
+    searcher: Searched
 
     def term(self, target: FieldMapping, word: str) -> tantivy.Query:
         """One word, as the analyzer made it."""
