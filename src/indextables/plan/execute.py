@@ -22,11 +22,11 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import DamagedIndexError, TooManyExpansionsError
 from indextables.log.snapshot import Snapshot
-from indextables.plan.scan import ScanPlan, SplitTask, route_files, split_tasks
+from indextables.plan.scan import ScanPlan, SplitTask, possible, route_files, split_tasks
 from indextables.plan.skipping import judge
 from indextables.plan.split_rows import Piece, SplitRows
 from indextables.plan.view import TableView
-from indextables.predicate import FALSE, TRUE, Predicate, Search, conjuncts, searches
+from indextables.predicate import TRUE, Predicate, Search, conjuncts, searches
 from indextables.schema import column_field
 from indextables.split.linked import LinkedSplits, link_splits
 from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
@@ -51,8 +51,8 @@ _LINKED_FROM = 8
 """Fewer small splits than these are searched one by one."""
 _LINKED_SIZE = 16 << 20
 """Larger splits are searched side by side, which one linked index is not."""
-_LINKED_SHARE = 64
-"""A linked index has at most one file of so many that may be open."""
+_LINKED_SHARE = 16
+"""A linked index has one split for so many files that may be open, at the most."""
 _MOST_GROUPS = 16
 _ATTEMPTS = 3
 _MANY_ROWS = 131_072
@@ -169,7 +169,8 @@ class Environment:
 
     def _groups(self, tasks: Sequence[SplitTask]) -> list[list[SplitTask]]:
         """The tasks of small splits, in as few groups as may be open; none if they are few."""
-        small = [t for t in tasks if t.size <= _LINKED_SIZE and t.path not in self._unlinked]
+        damaged = self._unlinked
+        small = [t for t in tasks if t.size <= _LINKED_SIZE and t.path not in damaged]
         if len(small) < _LINKED_FROM:
             return []
         most = max(_LINKED_FROM, self.pool.max_files // _LINKED_SHARE)
@@ -230,7 +231,7 @@ class Environment:
         total, left = 0, {task.path: task for task in tasks}
         for some in self._groups(tasks):
             search = some[0].predicate
-            if not isinstance(search, Search) or any(t.predicate != search for t in some):
+            if not isinstance(search, Search) or any(t.predicate is not search for t in some):
                 continue
             group, counted = self._ask_together(
                 some, functools.partial(SplitGroup.count, search=search)
@@ -364,7 +365,7 @@ def count_rows(view: TableView, predicate: Predicate) -> int:
     known, doubtful = count_from_log(view.snapshot, predicate)
     if doubtful.num_rows:
         doubtful, _ = route_files(view.router, predicate, doubtful)
-    tasks = [t for t in split_tasks(view.snapshot, doubtful, predicate) if t.predicate != FALSE]
+    tasks = possible(split_tasks(view.snapshot, doubtful, predicate))
     if not tasks:
         return known
     return known + Environment.of(view).count(tasks)

@@ -143,7 +143,7 @@ def plan_scan(
         files, verdict = route_files(view.router, predicate, files)
         if verdict.consulted:
             stages.append(_stage("xrefs", files))
-    tasks = tuple(t for t in split_tasks(snapshot, files, predicate) if t.predicate != FALSE)
+    tasks = tuple(possible(split_tasks(snapshot, files, predicate)))
     return ScanPlan(view, predicate, chosen, limit, tasks, tuple(stages), verdict)
 
 
@@ -160,21 +160,23 @@ def split_tasks(snapshot: Snapshot, files: pa.Table, predicate: Predicate) -> li
     partitions = _partitions(snapshot, files)
     bound: dict[tuple[Any, ...], Predicate] = {}
     tasks = []
-    rows = files.select(["path", "size", "footerStartOffset", "footerEndOffset", "numRecords"])
-    for row, partition in zip(rows.to_pylist(), partitions, strict=True):
-        if row["numRecords"] == 0:
+    columns = ["path", "size", "footerStartOffset", "footerEndOffset", "numRecords"]
+    rows = zip(*(files[name].to_pylist() for name in columns), partitions, strict=True)
+    for path, size, start, end, count, partition in rows:
+        if count == 0:
             continue
         key = tuple(partition.values())
-        if key not in bound:
+        simple = bound.get(key)
+        if simple is None:
             simple = bind_partition(predicate, partition)
-            bound[key] = FALSE if simple == NULL else simple
-        tasks.append(
-            SplitTask(
-                row["path"], row["size"], row["footerStartOffset"], row["footerEndOffset"],
-                row["numRecords"], partition, bound[key],
-            )
-        )  # fmt: skip
+            bound[key] = simple = FALSE if simple == NULL else simple
+        tasks.append(SplitTask(path, size, start, end, count, partition, simple))
     return tasks
+
+
+def possible(tasks: Sequence[SplitTask]) -> list[SplitTask]:
+    """The tasks whose partition does not deny their predicate."""
+    return [t for t in tasks if not isinstance(t.predicate, Constant) or t.predicate != FALSE]
 
 
 def _keep(predicate: Predicate, files: pa.Table, snapshot: Snapshot) -> Flags:
@@ -202,6 +204,8 @@ def _partitions(snapshot: Snapshot, files: pa.Table) -> list[dict[str, Any]]:
                 f"its partition value {texts[at].as_py()!r} is no {snapshot.schema.field(name)}",
             )
         columns[name] = decoded.values
+    if not columns:
+        return [{}] * files.num_rows
     return [{name: values[i] for name, values in columns.items()} for i in range(files.num_rows)]
 
 
