@@ -123,7 +123,7 @@ def _unhashed(numbered, *args, **options):
 @pytest.mark.parametrize("splits", [1, 5])
 def test_the_first_of_many_ties_are_found_by_their_hashes(make, monkeypatch, splits):
     # Every tie beyond the first few hits, and levels of a handful of rows.
-    for name, number in (("_FIRST_HITS", 3), ("_TIES_AT_ONCE", 60), ("_ROWS_OF_LEVEL", 40)):
+    for name, number in (("_MORE_HITS", 1), ("_TIES_AT_ONCE", 60), ("_ROWS_OF_LEVEL", 40)):
         monkeypatch.setattr(scoring, name, number)
     rng = random.Random(2)
     rows = 600

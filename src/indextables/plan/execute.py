@@ -53,8 +53,8 @@ _LINKED_FROM = 8
 """Fewer small splits than these are searched one by one."""
 _LINKED_SIZE = 16 << 20
 """Larger splits are searched side by side, which one linked index is not."""
-_LINKED_SHARE = 64
-"""A linked index has at most one file of so many that may be open."""
+_LINKED_SHARE = 16
+"""A linked index has one split for so many files that may be open, at the most."""
 _MOST_GROUPS = 16
 _ATTEMPTS = 3
 _MANY_ROWS = 131_072
@@ -175,7 +175,8 @@ class Environment:
 
     def _groups(self, tasks: Sequence[SplitTask]) -> list[list[SplitTask]]:
         """The tasks of small splits, in as few groups as may be open; none if they are few."""
-        small = [t for t in tasks if t.size <= _LINKED_SIZE and t.path not in self._unlinked]
+        damaged = self._unlinked
+        small = [t for t in tasks if t.size <= _LINKED_SIZE and t.path not in damaged]
         if len(small) < _LINKED_FROM:
             return []
         most = max(_LINKED_FROM, self.pool.max_files // _LINKED_SHARE)
@@ -238,7 +239,7 @@ class Environment:
         # An index counts the rows that are deleted, too.
         for some in self._groups([task for task in left.values() if task.vector is None]):
             search = some[0].predicate
-            if not isinstance(search, Search) or any(t.predicate != search for t in some):
+            if not isinstance(search, Search) or any(t.predicate is not search for t in some):
                 continue
             group, counted = self._ask_together(
                 some, functools.partial(SplitGroup.count, search=search)

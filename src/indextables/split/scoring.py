@@ -55,7 +55,8 @@ from indextables.storage.local import LocalStore
 
 Scores = npt.NDArray[np.float32]
 
-_FIRST_HITS = 64
+_MORE_HITS = 6
+"""How many hits are asked for beyond the wanted ones, to see whether the last of those ties."""
 _TIES_AT_ONCE = 1_024
 _ROWS_OF_LEVEL = 1_024
 """About so many rows are looked at first for those that tie and have a low hash."""
@@ -175,7 +176,7 @@ class CombinedSearcher:
     def _pure(self, query: tantivy.Query, k: int, within: Sequence[Mask] | None) -> Hits:
         """The index answers everything: ask for more until the last one is worse than the k-th."""
         total = max(1, self._linked.index.searcher.num_docs)
-        limit = min(total, max(_FIRST_HITS, k))
+        limit = min(total, k + _MORE_HITS)
         while True:
             asked, hits = self._ask(query, limit, within)
             if len(asked) < limit or limit >= total:

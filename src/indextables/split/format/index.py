@@ -33,6 +33,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import numpy as np
 import numpy.typing as npt
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 import tantivy
 
 from indextables.errors import DamagedIndexError, IndexTablesError, StorageError
@@ -61,6 +63,8 @@ class IndexFiles:
 Hit = tuple[Any, tantivy.DocAddress]
 
 _FEW_HITS = 4_096
+_KEPT_VOCABULARY = 64 << 20
+_KEPT_COUNTS = 256
 _FOOTER = struct.Struct("<II")
 _FOOTER_MAGIC = 1337
 LONGEST_FOOTER = 1_024
@@ -104,6 +108,61 @@ def check_file(section: Section, tail: bytes, *, path: str) -> None:
         raise DamagedIndexError(path, f"{section.name} is not the file that Tantivy wrote")
 
 
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of a field, in the order of their bytes."""
+
+    words: pa.StringArray
+    lengths: npt.NDArray[np.int32]
+    """How many characters each word has."""
+    _matches: dict[str, int] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Vocabulary:
+        """The vocabulary of some words."""
+        column: Any = pa.array(sorted(words, key=str.encode), pa.string())
+        return cls(column, np.asarray(pc.utf8_length(column), dtype=np.int32))
+
+    @property
+    def size(self) -> int:
+        """What it takes in memory."""
+        return int(self.words.nbytes) + self.lengths.nbytes
+
+    def of_length(self, low: int, high: int) -> pa.StringArray:
+        """The words that have so many characters."""
+        inside: Any = pa.array((self.lengths >= low) & (self.lengths <= high))
+        return self.words.filter(inside)
+
+    def between(
+        self, low: bytes | None, high: bytes | None, *, with_low: bool, with_high: bool
+    ) -> pa.StringArray:
+        """The words from one to another."""
+        words: Any = self.words.cast(pa.binary())
+        if low is not None:
+            above = pc.greater_equal if with_low else pc.greater
+            words = words.filter(above(words, pa.scalar(low, pa.binary())))
+        if high is not None:
+            below = pc.less_equal if with_high else pc.less
+            words = words.filter(below(words, pa.scalar(high, pa.binary())))
+        found: pa.StringArray = words.cast(pa.string())
+        return found
+
+    def count_matches(self, pattern: str) -> int:
+        """How many words a pattern of RE2 matches as a whole.
+
+        `ArrowInvalid` if RE2 cannot read it. It matches in linear time, whatever the pattern is;
+        Python's engine backtracks.
+        """
+        known = self._matches.get(pattern)
+        if known is None:
+            matched: Any = pc.match_substring_regex(self.words, rf"\A(?:{pattern})\z")
+            known = int(matched.true_count)
+            if len(self._matches) >= _KEPT_COUNTS:
+                self._matches.clear()
+            self._matches[pattern] = known
+        return known
+
+
 @dataclass(frozen=True, slots=True)
 class IndexSearcher:
     """Searches one index. `path` is named in errors."""
@@ -112,6 +171,7 @@ class IndexSearcher:
     opened: tantivy.Searcher
     ranges: Ranges | None = None
     """What of the index was fetched, if it is not whole."""
+    _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def searcher(self) -> tantivy.Searcher:
@@ -158,6 +218,15 @@ class IndexSearcher:
         """The words of a field that begin with a text."""
         with tantivy_errors(self.path):
             return [term for term, _ in self.searcher.terms_with_prefix(field, prefix)]
+
+    def vocabulary(self, field: str) -> Vocabulary:
+        """All words of a field, listed once: an open index does not change."""
+        found = self._vocabularies.get(field)
+        if found is None:
+            found = Vocabulary.of(self.terms(field))
+            if found.size <= _KEPT_VOCABULARY:
+                self._vocabularies[field] = found
+        return found
 
     def rows(
         self,

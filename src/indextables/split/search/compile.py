@@ -17,11 +17,10 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import tantivy
 
 from indextables.errors import QueryError, TooManyExpansionsError
@@ -38,7 +37,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.search import FieldNode
 from indextables.split.analyzer import Analyzer, Word
-from indextables.split.format.index import IndexSearcher
+from indextables.split.format.index import IndexSearcher, Vocabulary
 from indextables.split.ip_address import parse_ranges, show_address
 from indextables.split.mapping import FieldMapping
 from indextables.split.search.building import QueryBuilder
@@ -154,7 +153,7 @@ class WordCompiler:
         if target.record != "position" or slop:
             return None
         # Tantivy's own phrase prefix stops at fifty words and would lose rows.
-        found = self._matching_terms(target, prefix=words[-1].text)
+        found = sorted(self.searcher.terms(target.field, words[-1].text))
         self._check_count(target, f"{words[-1].text}*", len(found))
         choices = [
             self._sequence(target, [*words[:-1], Word(term, words[-1].position, 0, 0)])
@@ -188,8 +187,11 @@ class WordCompiler:
 
     def _fuzzy(self, target: FieldMapping, word: str, distance: int) -> tantivy.Query:
         if self._may_be_many(target):
-            found = count_within(self._matching_terms(target), word, distance)
-            self._check_count(target, f"{word}~{distance}", found)
+            vocabulary = self.searcher.vocabulary(target.field)
+            near = vocabulary.of_length(len(word) - distance, len(word) + distance)
+            if len(near) > self.max_expansions:
+                found = count_within(cast("list[str]", near.to_pylist()), word, distance)
+                self._check_count(target, f"{word}~{distance}", found)
         return self.build.fuzzy(target, word, distance)
 
     def _set(self, target: FieldMapping, values: tuple[str, ...]) -> tantivy.Query | None:
@@ -212,40 +214,37 @@ class WordCompiler:
 
     def _word_range(self, target: FieldMapping, node: Range) -> tantivy.Query:
         lower = target.analyzer.lower
-        inside = in_range(node, lower)
-        found = self._matching_terms(target, inside)
+        found = self.searcher.vocabulary(target.field).between(
+            None if node.lower is None else lower(node.lower).encode(),
+            None if node.upper is None else lower(node.upper).encode(),
+            with_low=node.include_lower,
+            with_high=node.include_upper,
+        )
         shown = f"[{node.lower or '*'} TO {node.upper or '*'}]"
         self._check_count(target, shown, len(found))
-        return self.build.term_set(target, found)
+        return self.build.term_set(target, cast("list[str]", found.to_pylist()))
 
     # --- expansion ---
-
-    def _matching_terms(
-        self,
-        target: FieldMapping,
-        keep: Callable[[str], object] | None = None,
-        *,
-        prefix: str = "",
-    ) -> list[str]:
-        terms = self.searcher.terms(target.field, prefix)
-        return sorted(term for term in terms if keep is None or keep(term))
 
     def _count_matches(
         self, target: FieldMapping, pattern: str, *, shown: str, prefix: str = ""
     ) -> None:
-        """Refuse a pattern that matches too many words. A small vocabulary needs no counting.
-
-        RE2 matches in linear time, whatever the pattern is; Python's engine backtracks.
-        """
+        """Refuse a pattern that matches too many words. A small vocabulary needs no counting."""
         if not self._may_be_many(target):
             return
-        terms = pa.array(self._matching_terms(target, prefix=prefix), pa.string())
+        vocabulary = (
+            Vocabulary.of(self.searcher.terms(target.field, prefix))
+            if prefix
+            else self.searcher.vocabulary(target.field)
+        )
+        if len(vocabulary.words) <= self.max_expansions:
+            return
         spelled = pattern.replace("\0", r"\x00")  # RE2 takes a NUL only by its number
         try:
-            matched: Any = pc.match_substring_regex(terms, rf"\A(?:{spelled})\z")
+            found = vocabulary.count_matches(spelled)
         except pa.ArrowInvalid:
             return  # a spelling that only Tantivy knows; it compiles the pattern within its limits
-        self._check_count(target, shown, matched.true_count)
+        self._check_count(target, shown, found)
 
     def _may_be_many(self, target: FieldMapping) -> bool:
         known = self.term_counts.get(target.field)
