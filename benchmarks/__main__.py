@@ -23,6 +23,7 @@ MODULES = [
     "spark_log",
     "tpch",
     "maintenance",
+    "changes",
     "purge",
     "ariadne_build",
     "ariadne_lookup",

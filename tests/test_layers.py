@@ -41,7 +41,7 @@ SUB_LAYERS = {
     ],
     "spark": [
         "schemas", "runner", "distributed_log", "data_source", "bridge",
-        "struct_fields", "row_statements",
+        "struct_fields", "row_statements", "merge_statement",
         "statements", "functions", "sql_entry", "session", "__init__",
     ],
     "spark/bridge": [
@@ -168,8 +168,8 @@ def test_a_package_exports_what_is_used(package):
 
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
-# vectors and MERGE are four.
-MOST_MODULES = 283
+# vectors and MERGE are five.
+MOST_MODULES = 286
 LONGEST_CHAIN = 24
 MOST_SINGLE_IMPORTERS = 58
 

@@ -343,6 +343,17 @@ class ConcurrentRowChangeError(ConflictError):
         )
 
 
+class MatchedTwiceError(IndexTablesError, ValueError):
+    """Several rows of a merge's source match one row of the table."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            f"Several rows of the source match the same row of '{uri}', so what becomes of it is "
+            "not decided. Nothing was changed. Leave one of them in the source, or match by more "
+            "columns."
+        )
+
+
 class MetadataChangedError(ConflictError):
     """Schema, partitioning or properties changed under this transaction."""
 

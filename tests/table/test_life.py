@@ -169,6 +169,22 @@ class Life(RuleBasedStateMachine):
         self.marking(mode).update({"month": "NULL" if month is None else str(month)}, where=where)
         self.now([(r[0], month, *r[2:]) if chosen(r) else r for r in self.rows])
 
+    @rule(drawn=new_rows, known=st.sets(st.integers(0, 12), max_size=4), mode=modes,
+          matched=st.sampled_from(["update", "delete"]))  # fmt: skip
+    def merge_rows(self, drawn, known, mode, matched) -> None:
+        here = {row[0] for row in self.rows}
+        old = [(i, 2, "beta", 7) for i in sorted(known & here)]
+        rows, data = self.made(drawn)
+        columns = list(zip(*old, strict=True)) or [()] * 4
+        changes = pa.table(list(map(list, columns)), schema=SCHEMA)
+        done = self.marking(mode).merge(
+            pa.concat_tables([data, changes]), on="id", when_matched=matched
+        )
+        gone = {row[0] for row in old}
+        assert done.rows_removed == len(gone)
+        kept = [row for row in self.rows if row[0] not in gone]
+        self.now(kept + rows + (old if matched == "update" else []))
+
     @rule(where=st.sampled_from(PARTITIONS))
     def drop_partitions(self, where) -> None:
         if self.partitioned:

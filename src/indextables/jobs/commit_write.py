@@ -65,6 +65,8 @@ class Written:
     bytes_added: int
     rows_removed: int = 0
     """Rows that a condition chose, taken out or written anew."""
+    rows_updated: int = 0
+    """Of a merge: how many of `rows` are in the place of another one."""
 
 
 def commit_write(

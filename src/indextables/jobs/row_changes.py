@@ -140,6 +140,12 @@ def numbers_by_split(batch: pa.RecordBatch) -> dict[str, RowNumbers]:
     return {path: numbers[places == at] for at, path in enumerate(paths.dictionary.to_pylist())}
 
 
+def is_doubled(parts: Sequence[Mapping[str, RowNumbers]]) -> bool:
+    """Whether a row is named more than once."""
+    named = sum(len(numbers) for part in parts for numbers in part.values())
+    return named > sum(map(len, combined(parts).values()))
+
+
 def combined(parts: Iterable[Mapping[str, RowNumbers]]) -> dict[str, RowNumbers]:
     """Numbers of rows from several sources: in ascending order, each once."""
     found: dict[str, list[RowNumbers]] = {}
@@ -214,6 +220,7 @@ def replace_rows(
     *,
     adds: Sequence[Add] = (),
     rows: int = 0,
+    target: Target | None = None,
     reads_again: bool,
     parameters: Mapping[str, Any],
 ) -> Written:
@@ -235,7 +242,7 @@ def replace_rows(
     return commit_replacement(
         log,
         view,
-        target=Target.unchanged(view),
+        target=target or Target.unchanged(view),
         adds=list(adds),
         removal=removal,
         rows=rows,

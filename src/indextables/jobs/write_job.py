@@ -14,11 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.config import Config
 from indextables.errors import (
     IndexTablesError,
+    MatchedTwiceError,
     MetadataChangedError,
     NotATableError,
     SchemaError,
@@ -37,8 +40,15 @@ from indextables.jobs.commit_write import (
 )
 from indextables.jobs.crossreference_build import commit_indexed
 from indextables.jobs.merge_on_write import after_write, merged_before_commit
+from indextables.jobs.merge_rows import WhenMatched, WhenNotMatched, merge_batches
 from indextables.jobs.progress import progress
-from indextables.jobs.row_changes import combined, numbers_by_split, replace_rows, take_out
+from indextables.jobs.row_changes import (
+    combined,
+    is_doubled,
+    numbers_by_split,
+    replace_rows,
+    take_out,
+)
 from indextables.jobs.write_splits import Progress, SplitSink, discard
 from indextables.jobs.write_target import (
     Target,
@@ -57,10 +67,10 @@ from indextables.plan.view import TableView
 from indextables.predicate import Predicate
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import Runner
-from indextables.schema import ROW_IDENTITY
+from indextables.schema import ROW_ACTION, ROW_IDENTITY, SPLIT
 from indextables.split.row_numbers import RowNumbers
 
-Kind = Literal["append", "overwrite", "partitions", "where", "rows"]
+Kind = Literal["append", "overwrite", "partitions", "where", "rows", "merge"]
 
 # What to do when the table that a write was to create is there after all: the modes of Spark.
 Exclusive = Literal["error", "ignore"] | None
@@ -70,13 +80,45 @@ Exclusive = Literal["error", "ignore"] | None
 class TaskOutput:
     """What one task stored, or the problem of rows that no attempt could store.
 
-    `replaced` are the rows in whose place these were written, by the split's path.
+    `replaced` are the rows in whose place these were written, by the split's path; `kept` are rows
+    that a MERGE matched and left alone, and `updated` counts the new rows that replace one.
     """
 
     adds: tuple[Add, ...]
     rows: int
     problem: str | None = None
     replaced: Mapping[str, RowNumbers] = field(default_factory=dict)
+    kept: Mapping[str, RowNumbers] = field(default_factory=dict)
+    updated: int = 0
+    matched_twice: bool = False
+
+
+@dataclass(slots=True)
+class _Named:
+    """What the columns of rows say about the rows that they replace."""
+
+    replaced: list[dict[str, RowNumbers]] = field(default_factory=list)
+    kept: list[dict[str, RowNumbers]] = field(default_factory=list)
+    updated: int = 0
+
+    def taken(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are written, without the columns that name others."""
+        plain = batch.drop_columns(list(ROW_IDENTITY))
+        if ROW_ACTION not in batch.schema.names:
+            self.replaced.append(numbers_by_split(batch))
+            return plain
+        action, names_row = batch.column(ROW_ACTION), pc.is_valid(batch.column(SPLIT))
+        is_kept = pc.equal(action, pa.scalar("keep"))
+        is_new = pc.equal(action, pa.scalar("write"))
+        self.replaced.append(numbers_by_split(batch.filter(pc.and_(names_row, pc.invert(is_kept)))))
+        self.kept.append(numbers_by_split(batch.filter(is_kept)))
+        self.updated += int(np.count_nonzero(np.asarray(pc.and_(names_row, is_new))))
+        return plain.drop_columns([ROW_ACTION]).filter(is_new)
+
+    @property
+    def matched_twice(self) -> bool:
+        """Whether a row is named more than once."""
+        return is_doubled([*self.replaced, *self.kept])
 
 
 @dataclass(frozen=True)
@@ -96,6 +138,8 @@ class WriteJob:
     replaces_columns: bool = False
     reads_again: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
+    checks_matches: bool = False
+    """Whether a row that is named twice is an error, as in a MERGE."""
 
     @property
     def creates(self) -> bool:
@@ -147,7 +191,7 @@ class WriteJob:
     ) -> TaskOutput:
         """Store rows as splits. An error removes what was stored."""
         rows = 0
-        replaced: list[dict[str, RowNumbers]] = []
+        named = _Named()
         with SplitSink(
             self.view.store,
             schema=self.target.schema,
@@ -156,16 +200,23 @@ class WriteJob:
             config=self.config,
             progress=progress,
         ) as sink:
-            for batch in self._fitting(batches, replaced):
+            for batch in self._fitting(batches, named):
                 sink.write(batch)
                 rows += batch.num_rows
-            return TaskOutput(tuple(sink.finish()), rows, replaced=combined(replaced))
+            return TaskOutput(
+                tuple(sink.finish()),
+                rows,
+                replaced=combined(named.replaced),
+                kept=combined(named.kept),
+                updated=named.updated,
+                matched_twice=named.matched_twice,
+            )
 
     def _fitting(
-        self, batches: Iterable[pa.RecordBatch], replaced: list[dict[str, RowNumbers]]
+        self, batches: Iterable[pa.RecordBatch], named: _Named
     ) -> Iterator[pa.RecordBatch]:
-        if self.kind == "rows":
-            batches = _unnamed(batches, replaced)
+        if self.kind in ("rows", "merge"):
+            batches = map(named.taken, batches)
         stored = map(self.target.stored, batches)
         if self.where is None:
             return stored
@@ -220,16 +271,24 @@ class WriteJob:
                 )
             case "where":
                 return self._overwrite_where(log, adds, rows, runner)
-            case "rows":
-                return replace_rows(
+            case "rows" | "merge":
+                named = [o.replaced for o in outputs] + [o.kept for o in outputs]
+                if self.checks_matches and (
+                    any(o.matched_twice for o in outputs) or is_doubled(named)
+                ):
+                    discard(log.store, adds)
+                    raise MatchedTwiceError(log.store.uri)
+                written = replace_rows(
                     log,
                     self.view,
                     combined(output.replaced for output in outputs),
                     adds=adds,
                     rows=rows,
+                    target=self.target,
                     reads_again=self.reads_again,
                     parameters=self.parameters,
                 )
+                return replace(written, rows_updated=sum(o.updated for o in outputs))
 
     def abort(self, log: TransactionLog, outputs: Sequence[TaskOutput]) -> None:
         """Delete what the tasks stored, unless the log names it or cannot be asked.
@@ -395,11 +454,24 @@ def plan_write(
 
 
 def plan_row_change(
-    view: TableView, *, reads_again: bool, parameters: Mapping[str, str]
+    view: TableView,
+    *,
+    reads_again: bool,
+    parameters: Mapping[str, str],
+    target: Target | None = None,
+    kind: Kind = "rows",
+    checks_matches: bool = False,
 ) -> WriteJob:
-    """Plan the write of an UPDATE: of the version that its rows were chosen from."""
-    target = replace(Target.unchanged(view), constraints=())  # Spark checks them
-    return WriteJob(view, "rows", target, reads_again=reads_again, parameters=parameters)
+    """Plan the write of an UPDATE or MERGE: of the version that its rows were chosen from."""
+    target = replace(target or Target.unchanged(view), constraints=())  # Spark checks them
+    return WriteJob(
+        view,
+        kind,
+        target,
+        reads_again=reads_again,
+        parameters=parameters,
+        checks_matches=checks_matches,
+    )
 
 
 def write_rows(log: TransactionLog, data: Any, **plan: Any) -> Written:
@@ -451,19 +523,37 @@ def create_table(
     return _carried_out(job, log, reader)
 
 
+def merge_rows(
+    log: TransactionLog,
+    view: TableView,
+    data: Any,
+    *,
+    on: Sequence[str],
+    when_matched: WhenMatched,
+    when_not_matched: WhenNotMatched,
+    merge_schema: bool,
+) -> Written:
+    """Merge rows by their keys from this process; they are held in memory."""
+    source = as_reader(data).read_all()
+    target = evolved_table(view, source.schema, merge_schema=merge_schema)
+    batches = merge_batches(
+        view, target, source,
+        on=on, when_matched=when_matched, when_not_matched=when_not_matched,
+    )  # fmt: skip
+    job = WriteJob(
+        view,
+        "merge",
+        target,
+        parameters={"on": ", ".join(on)},
+        checks_matches=when_matched == "update",
+    )
+    return job.commit(log, [job.store(batches)])
+
+
 def _carried_out(job: WriteJob, log: TransactionLog, rows: pa.RecordBatchReader) -> Written:
     with progress("Writing rows") as advance:
         output = job.store(rows, advance)
     return job.commit(log, [output])
-
-
-def _unnamed(
-    batches: Iterable[pa.RecordBatch], replaced: list[dict[str, RowNumbers]]
-) -> Iterator[pa.RecordBatch]:
-    """New rows without the columns that name the old ones, whose numbers are kept apart."""
-    for batch in batches:
-        replaced.append(numbers_by_split(batch))
-        yield batch.drop_columns(list(ROW_IDENTITY))
 
 
 def _check_partitioning(view: TableView, partition_by: Sequence[str] | None) -> None:

@@ -47,6 +47,8 @@ _COLLATIONS = b'"__COLLATIONS"'
 SPLIT, ROW = "_split", "_row"
 ROW_IDENTITY: dict[str, pa.DataType] = {SPLIT: pa.string(), ROW: pa.int64()}
 """Columns that name a row of one version of a table: its split, and its number in there."""
+ROW_ACTION = "_indextables_action"
+"""A column of rows that a MERGE writes: "write" it, or only "delete" or "keep" the one it names."""
 HIDDEN = ("_score", "_indexall", *ROW_IDENTITY)
 """Columns that every index table has beside its own, in any case."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from indextables.errors import (
     ExpressionError,
@@ -37,7 +38,7 @@ from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
 from indextables.spark.struct_fields import Place, new_value, place_of
-from indextables.statements.forms import Assigned, split_assignments, words_of
+from indextables.statements.forms import split_assignments, words_of
 from indextables.statements.statements import DeleteRows, UpdateRows
 from indextables.table import Table
 
@@ -78,7 +79,7 @@ def delete_rows(
     """Delete the rows that a query chooses."""
     from pyspark.sql.functions import collect_list
 
-    columns = ", ".join(_identity(snapshot))
+    columns = ", ".join(identity_of(snapshot))
     found = query(f"{statement.ctes} SELECT {columns} FROM {_source(statement, snapshot)}")
     # One row for each split: the path of a split is much longer than the number of a row.
     by_split = found.groupBy(SPLIT).agg(collect_list(ROW).alias(ROW)).toArrow()
@@ -100,10 +101,11 @@ def update_rows(
 ) -> Written:
     """Write the rows that a query computes in place of those that it names."""
     given = split_assignments(statement.set)
-    places = [_place(one, statement, snapshot) for one in given]
+    shown = names_of(snapshot).shown
+    places = [place_in(one.name, statement.alias, statement.table.name, shown) for one in given]
     # In the order of the statement: its parameters may count by position.
     values = [
-        f"({_value(one, place, snapshot)}) AS {_ASSIGNED}{number}"
+        f"({default_of(place, shown) if one.is_default else one.value}) AS {_ASSIGNED}{number}"
         for number, (one, place) in enumerate(zip(given, places, strict=True))
     ]
     qualifier = f"{quoted_name(statement.alias)}." if statement.alias else ""
@@ -115,7 +117,7 @@ def update_rows(
         f"{new_value((f.name,), f.type, assigned, statement.set)} AS {quoted_name(f.name)}"
         for f in names_of(snapshot).shown
     ]
-    identity = _identity(snapshot)
+    identity = identity_of(snapshot)
     inner = f"SELECT {', '.join([*values, *unchanged, *identity])} FROM "
     inner += _source(statement, snapshot)
     rows = query(f"{statement.ctes} SELECT {', '.join([*columns, *identity])} FROM ({inner})")
@@ -138,7 +140,7 @@ def _source(statement: DeleteRows | UpdateRows, snapshot: Snapshot) -> str:
     return f"{name} VERSION AS OF {snapshot.version}{alias}{where}"
 
 
-def _identity(snapshot: Snapshot) -> list[str]:
+def identity_of(snapshot: Snapshot) -> list[str]:
     """The columns that name rows."""
     for name in names_of(snapshot).shown.names:
         if name.lower() in ROW_IDENTITY:
@@ -160,23 +162,23 @@ def _reads_again(statement: DeleteRows | UpdateRows) -> bool:
 # --- assignments -------------------------------------------------------------------------------
 
 
-def _place(one: Assigned, statement: UpdateRows, snapshot: Snapshot) -> Place:
+def place_in(
+    name: tuple[str, ...], alias: str | None, table: tuple[str, ...], schema: pa.Schema
+) -> Place:
     """The column or field that an assignment is to, by any of its names in the statement."""
-    qualifier = (statement.alias,) if statement.alias else statement.table.name
-    name = one.name
+    qualifier = (alias,) if alias else table
     for length in range(1, min(len(qualifier), len(name) - 1) + 1):
         if _lower(name[:length]) == _lower(qualifier[-length:]):
             name = name[length:]
             break
-    return place_of(name, names_of(snapshot).shown)
+    return place_of(name, schema)
 
 
-def _value(one: Assigned, place: Place, snapshot: Snapshot) -> str:
-    if not one.is_default:
-        return one.value
+def default_of(place: Place, schema: pa.Schema) -> str:
+    """The DEFAULT of a column as SQL: null where it has none."""
     if len(place) > 1:
         raise ExpressionError(".".join(place), "a field of a struct has no DEFAULT")
-    return str(_metadata(names_of(snapshot).shown.field(place[0])).get(_DEFAULT, "NULL"))
+    return str(_metadata(schema.field(place[0])).get(_DEFAULT, "NULL"))
 
 
 def _metadata(field: Any) -> dict[str, Any]:

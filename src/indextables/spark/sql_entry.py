@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Config
 from indextables.errors import (
+    IndexTablesError,
     SearchCallError,
 )
 from indextables.predicate.spark_tokens import ALL_FIELDS
@@ -35,11 +36,16 @@ from indextables.spark.bridge.sessions import (
     register,
 )
 from indextables.spark.statements import (
+    access_to,
     change_rows,
     execute_statement,
     has_search,
+    merge_into,
+    table_at,
     without_analysis_log,
 )
+from indextables.statements.forms import Failure, form, words_of
+from indextables.statements.merge_into import named_parameters, parse_merge
 from indextables.statements.search_calls import Arguments, Row, needs_row, prepare, with_name
 from indextables.statements.statements import (
     DeleteRows,
@@ -73,6 +79,7 @@ def install(spark: SparkSession) -> None:
         },
     )
     if is_classic(spark):
+        patches.install(spark, {"DataFrame.mergeInto": _merge_into})
         patches.replace_expr(_invoke_function)
 
 
@@ -115,11 +122,17 @@ def _ours_or_prepared(
     text, args = with_name(
         text, args, lambda name, own: original(spark, f"SELECT {name}", own).collect()[0][0]
     )
-    statement = parse(text)
+    merge = parse_merge(text)
+    if merge is not None and isinstance(args, list):
+        text, args = named_parameters(text, args)
+        merge = parse_merge(text)
+    statement = None if merge is not None else parse(text)
 
     def query(text: str) -> DataFrame:
         return _prepared(lambda ready: original(spark, ready, args), text, spark, args)
 
+    if merge is not None:
+        return merge_into(spark, merge, text, query)
     if statement is None:
         return query(text)
     if isinstance(statement, DeleteRows | UpdateRows):
@@ -165,6 +178,30 @@ def _select_expr(original: Callable[..., DataFrame], frame: DataFrame, *expr: An
         return original(frame, *(prepare(text, row=row, config=limits) for text in texts))
 
     return _with_hidden_row_or_all_columns(run, needed=any(map(needs_row, texts)))
+
+
+def _merge_into(
+    original: Callable[..., Any], frame: DataFrame, table: str, condition: Column
+) -> Any:
+    """`df.mergeInto`: of an index table it is planned here."""
+    from indextables.spark.merge_statement import MergeBuilder, merge_frame
+
+    spark = frame.sparkSession
+    bridge = bridge_of(spark) if is_enabled(spark) else None
+    named = form("TABLE <table>").match(words_of(f"TABLE {table}") or ())
+    if bridge is None or named is None or isinstance(named, Failure):
+        return original(frame, table, condition)
+    try:
+        access = access_to(spark, named["table"])
+        table_at(access)
+    except IndexTablesError:
+        return original(frame, table, condition)
+
+    def run(builder: MergeBuilder) -> None:
+        snapshot = access.log().newest()
+        merge_frame(builder, access, snapshot, spark.sql, bridge)
+
+    return MergeBuilder(frame, table, condition, run)
 
 
 def _explained(

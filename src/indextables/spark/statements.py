@@ -16,6 +16,7 @@ from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, Sour
 from indextables.predicate.literals import quoted_name
 from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
 from indextables.statements.forms import Target
+from indextables.statements.merge_into import MergeInto
 from indextables.statements.statements import (
     DeleteRows,
     DropPartitions,
@@ -143,6 +144,30 @@ def change_rows(
         written = row_statements.delete_rows(statement, access, snapshot, query)
     _refresh(spark, statement.table)
     return spark.createDataFrame(changed(table, written, "updated" if is_update else "deleted"))
+
+
+def merge_into(
+    spark: SparkSession, statement: MergeInto, text: str, query: Callable[[str], DataFrame]
+) -> DataFrame:
+    """MERGE INTO: ours if the table is."""
+    from indextables.spark.merge_statement import merge_rows
+    from indextables.statements.maintenance import merged_rows
+
+    bridge = bridge_of(spark)
+    try:
+        access = access_to(spark, statement.table)
+        table = table_at(access)
+    except IndexTablesError:
+        if statement.table.path is not None:
+            raise
+        return query(text)
+    if bridge is None:
+        raise StatementError(
+            "MERGE INTO needs a classic session of Spark. Elsewhere, merge with Table.merge."
+        )
+    written = merge_rows(statement, access, table.snapshot(), query, bridge)
+    _refresh(spark, statement.table)
+    return spark.createDataFrame(merged_rows(table, written))
 
 
 def _timezone(spark: SparkSession) -> str:

@@ -375,6 +375,22 @@ def _changeable(statement: s.DeleteRows | s.UpdateRows, session: Session) -> Tab
     return session.resolve(statement.table)
 
 
+def merged_rows(table: Table, done: Written) -> pa.Table:
+    """The row that says what a MERGE INTO did."""
+    inserted, updated = done.rows - done.rows_updated, done.rows_updated
+    deleted = done.rows_removed - updated
+    row = {
+        "table_path": table.uri,
+        "status": "success" if inserted + updated + deleted else "no_action",
+        "num_affected_rows": inserted + updated + deleted,
+        "splits_removed": done.files_removed,
+        "splits_added": done.files_added,
+        "version": done.version,
+        "message": f"{updated:,} rows updated, {deleted:,} deleted, {inserted:,} inserted",
+    }
+    return pa.Table.from_pylist([row], ROWS_CHANGED)
+
+
 def changed(table: Table, done: Written, verb: str) -> pa.Table:
     """The row that says what a DELETE or UPDATE did."""
     acted = done.rows_removed > 0

@@ -96,6 +96,16 @@ def check_assignments(assignments: str | Mapping[str, object]) -> None:
             )
 
 
+def check_merge(when_matched: object, when_not_matched: object) -> None:
+    """What a merge does with rows that match, and with those that do not."""
+    for name, value, choices in (
+        ("when_matched", when_matched, ("update", "delete", "ignore")),
+        ("when_not_matched", when_not_matched, ("insert", "ignore")),
+    ):
+        if value not in choices:
+            raise ConfigError(f"{name} is one of {', '.join(choices)}, not {value!r}.")
+
+
 def check_version(version: object, timestamp: object) -> None:
     """A version or a time, one of them."""
     if version is not None and timestamp is not None:

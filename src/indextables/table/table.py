@@ -30,6 +30,7 @@ from indextables.jobs.index_crossreferences import (
     indexed_rows,
     xref_rows,
 )
+from indextables.jobs.merge_rows import WhenMatched, WhenNotMatched
 from indextables.jobs.merge_splits import Merged, MergeLimits, merge_splits
 from indextables.jobs.partitions import Dropped, drop_partitions
 from indextables.jobs.prewarm import Prewarmed, PrewarmPlan, plan_prewarm
@@ -37,7 +38,7 @@ from indextables.jobs.purge import Purged, purge
 from indextables.jobs.repair import Repaired, repair_log
 from indextables.jobs.row_changes import delete_rows, update_rows
 from indextables.jobs.verify import Check, verify
-from indextables.jobs.write_job import Exclusive, create_table, write_rows
+from indextables.jobs.write_job import Exclusive, create_table, merge_rows, write_rows
 from indextables.log.actions import Metadata
 from indextables.log.cache import CacheStats
 from indextables.log.checkpoint import LastCheckpoint
@@ -59,6 +60,7 @@ from indextables.table.arguments import (
     check_columns,
     check_condition,
     check_limit,
+    check_merge,
     check_names,
     check_properties,
     check_version,
@@ -594,6 +596,48 @@ class Table:
         predicate = self._predicate(where, view, timezone=timezone)
         changes = parse_assignments(assignments, view.names.shown, timezone=timezone)
         return self._written(update_rows(self._log, view, predicate, changes))
+
+    def merge(
+        self,
+        data: Any,
+        *,
+        on: str | Sequence[str],
+        when_matched: WhenMatched = "update",
+        when_not_matched: WhenNotMatched = "insert",
+        merge_schema: bool = False,
+    ) -> Written:
+        """Merge rows by their keys, in one commit: update, insert or delete.
+
+        Rows of the table whose values of the columns `on` equal those of a row of `data` are
+        updated with its columns, deleted, or left alone; rows of `data` without such a row are
+        inserted. Null equals nothing. `data` is held in memory.
+
+        Raises:
+            MatchedTwiceError: Several rows of `data` would update the same row.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> schema = pa.schema([("id", pa.int64()), ("body", pa.string())])
+        >>> table = Table.create("memory://upsert-example", schema)
+        >>> _ = table.append(pa.table({"id": [1, 2], "body": ["old", "kept"]}))
+        >>> done = table.merge(pa.table({"id": [1, 3], "body": ["new", "first"]}), on="id")
+        >>> done.rows_updated, done.rows - done.rows_updated
+        (1, 1)
+        >>> sorted(table.scan()["body"].to_pylist())
+        ['first', 'kept', 'new']
+        """
+        self._check_writable()
+        check_merge(when_matched, when_not_matched)
+        written = merge_rows(
+            self._log,
+            self.refresh().view,
+            data,
+            on=[on] if isinstance(on, str) else list(on),
+            when_matched=when_matched,
+            when_not_matched=when_not_matched,
+            merge_schema=merge_schema,
+        )
+        return self._written(written)
 
     def drop_partitions(self, *, where: Where, timezone: str = "UTC") -> Dropped:
         """Remove the partitions that meet a condition on partition columns."""

@@ -31,6 +31,7 @@ from indextables.spark.schemas import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 _ARIADNE = "ariadne"
 _ARIADNE_MODULE = "indextables.ariadne.sql"
@@ -101,7 +102,7 @@ class SessionBridge:
 
     def change_rows(self, frame: DataFrame, access: TableAccess, job: WriteJob) -> Written:
         """Write rows, each in place of the row that its last two columns name."""
-        if has_generator(frame):
+        if job.kind == "rows" and has_generator(frame):
             raise ExpressionError(
                 job.parameters["set"], "a column takes one value, and this makes rows"
             )
@@ -116,6 +117,21 @@ class SessionBridge:
         if isinstance(outcome, IndexTablesError):
             raise outcome
         return outcome
+
+    def can_store(self, given: DataType, column: DataType) -> bool:
+        """Whether an INSERT stores values of this type in a column, by the session's policy."""
+        if self.java.conf.storeAssignmentPolicy().toString() != "ANSI":
+            return True  # another policy leaves more to casts
+        cast = self.java.find("org.apache.spark.sql.catalyst.expressions.Cast")
+        parse = self.java.find("org.apache.spark.sql.types.DataType").fromJson
+        return bool(cast.canANSIStoreAssign(parse(given.json()), parse(column.json())))
+
+    def cardinality_violation(self) -> Exception:
+        """Spark's own error for a row that a MERGE matches twice."""
+        from pyspark.errors.exceptions.captured import convert_exception
+
+        errors = self.java.find("org.apache.spark.sql.errors.QueryExecutionErrors")
+        return convert_exception(errors.mergeCardinalityViolationError())
 
     def _append(self, table: BridgedTable, frame: DataFrame) -> None:
         append = self.java.module("org.apache.spark.sql.catalyst.plans.logical.AppendData")

@@ -16,7 +16,7 @@ from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.spark_tokens import ALL_FIELDS
-from indextables.schema import ROW, SPLIT, from_json
+from indextables.schema import ROW, ROW_ACTION, SPLIT, from_json
 from indextables.spark.bridge.catalog.partitions import PartitionManagement
 from indextables.spark.bridge.jvm.handles import (
     V2,
@@ -129,16 +129,21 @@ class BridgedTable(PartitionManagement, Comparable):
 
     @functools.cached_property
     def _types(self) -> str:
-        metadata = shown_metadata(self.snapshot.metadata)
+        metadata = self.snapshot.metadata
+        more: tuple[str, ...] = ()
+        if self.writing is not None and self._changes_rows:
+            # A MERGE may add columns.
+            metadata = self.writing.job.target.metadata or metadata
+            more = (SPLIT, ROW)
+            more += (ROW_ACTION,) if self.writing.job.kind == "merge" else ()
+        metadata = shown_metadata(metadata)
         return _spark_types(
-            metadata.schema_string,
-            metadata.configuration.get(MAPPING_PROPERTY),
-            with_identity=self._changes_rows,
+            metadata.schema_string, metadata.configuration.get(MAPPING_PROPERTY), more
         )
 
     @property
     def _changes_rows(self) -> bool:
-        return self.writing is not None and self.writing.job.kind == "rows"
+        return self.writing is not None and self.writing.job.kind in ("rows", "merge")
 
     @functools.cached_property
     def _schema(self) -> JavaObject:
@@ -219,11 +224,11 @@ def _capabilities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
 
 
 @functools.lru_cache(maxsize=256)
-def _spark_types(schema: str, mapping: str | None, *, with_identity: bool) -> str:
-    """A table's schema, from the log's JSON to Spark's, with or without what names rows."""
+def _spark_types(schema: str, mapping: str | None, more: tuple[str, ...]) -> str:
+    """A table's schema, from the log's JSON to Spark's, and columns that name rows."""
     types = with_mappings(from_json(schema), mapping)
-    if with_identity:
-        types = types.add(SPLIT, "string").add(ROW, "long")
+    for name in more:
+        types = types.add(name, "long" if name == ROW else "string")
     return types.json()
 
 

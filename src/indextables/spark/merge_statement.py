@@ -1,0 +1,449 @@
+"""MERGE INTO and `DataFrame.mergeInto`, planned here: Spark writes no single rows through Python.
+
+One join of the table at a version with the source says for each pair which clause applies. Its rows
+are new rows, each with the name of the row that it replaces (`_split`, `_row`) if there is one, and
+what happens to it. The write job stores them as it stores those of an UPDATE; rows that go are
+taken out of their splits; one commit does it all. A row of the table that several rows of the
+source match is Spark's own error.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from indextables.errors import ExpressionError, MatchedTwiceError, SchemaError, UnknownColumnError
+from indextables.jobs.commit_write import Written
+from indextables.jobs.write_job import plan_row_change
+from indextables.jobs.write_target import Target, evolved_table
+from indextables.log.snapshot import Snapshot
+from indextables.plan.access import TableAccess
+from indextables.plan.column_names import names_of
+from indextables.plan.source_options import NAME
+from indextables.predicate.literals import quoted_name
+from indextables.schema import ROW, ROW_ACTION, ROW_IDENTITY, SPLIT
+from indextables.spark.row_statements import Query, default_of, identity_of, place_in
+from indextables.spark.schemas import spark_schema, table_schema
+from indextables.spark.struct_fields import Place, new_value
+from indextables.statements.forms import words_of
+from indextables.statements.merge_into import MergeClause, MergeInto, When
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from indextables.spark.bridge.session_bridge import SessionBridge as Bridge
+
+CLAUSE = "_indextables_clause"
+THERE = "_indextables_source"
+_MATCHED = "_indextables_matched"
+_VALUE = "_indextables_value_{}_{}"
+_SEARCHED = "_indextables_search_{}"
+
+
+@dataclass(frozen=True)
+class PlannedClause:
+    """A clause whose columns are known: the place of each value that it assigns."""
+
+    when: When
+    action: str
+    places: tuple[Place, ...] = ()
+    text: str = field(default="", repr=False)
+
+
+def join_type(clauses: Sequence[Any]) -> str:
+    """How the table is joined with the source: which rows without a match are needed."""
+    kinds = {clause.when for clause in clauses}
+    if "not matched by source" in kinds:
+        return "full outer" if "not matched" in kinds else "left outer"
+    return "right outer" if "not matched" in kinds else "inner"
+
+
+def checks_matches(clauses: Sequence[Any]) -> bool:
+    """Whether it matters that a row is matched twice. Deleting it twice is deleting it."""
+    matched = [clause for clause in clauses if clause.when == "matched"]
+    return bool(matched) and not (
+        len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None
+    )
+
+
+# --- the statement -----------------------------------------------------------------------------
+
+
+def merge_rows(
+    statement: MergeInto, access: TableAccess, snapshot: Snapshot, query: Query, bridge: Bridge
+) -> Written:
+    """Run a MERGE INTO of an index table."""
+    view = access.view(snapshot)
+    identity_of(snapshot)
+    parts = statement.table.name or (NAME, snapshot.uri)
+    alias = statement.alias or (statement.table.name or ("_indextables_target",))[-1]
+    source_alias = statement.source_alias or THERE
+    target_name, source_name = quoted_name(alias), quoted_name(source_alias)
+    source = query(f"{statement.ctes} SELECT * FROM {statement.source} AS {source_name}")
+    target = target_of(view, source, evolves=statement.evolves, clauses=statement.clauses)
+
+    # A search cannot be part of a join's condition, so the table's rows bring its answer along.
+    searched: list[str] = []
+
+    def ready(condition: str) -> str:
+        kept = []
+        for part in _conjuncts(condition):
+            if "indexquery" in part.lower() and not _mentions(part, source_alias):
+                searched.append(f"({part}) AS {_SEARCHED.format(len(searched))}")
+                kept.append(f"{target_name}.{_SEARCHED.format(len(searched) - 1)}")
+            else:
+                kept.append(f"({part})")
+        return " AND ".join(kept)
+
+    on = ready(statement.on)
+    cases: dict[When, list[str]] = {"matched": [], "not matched": [], "not matched by source": []}
+    planned, values = [], []
+    for number, clause in enumerate(statement.clauses):
+        condition = "TRUE" if clause.condition is None else ready(clause.condition)
+        cases[clause.when].append(f"WHEN {condition} THEN {number}")
+        assigned = _assigned(clause, statement, target, source, view.names.shown)
+        planned.append(
+            PlannedClause(clause.when, clause.action, tuple(assigned), clause.condition or "")
+        )
+        values += [
+            f"CASE WHEN {CLAUSE} = {number} THEN ({text}) END AS {_VALUE.format(number, at)}"
+            for at, text in enumerate(assigned.values())
+        ]
+    case = {kind: f"CASE {' '.join(some)} END" if some else "NULL" for kind, some in cases.items()}
+    there = f"{source_name}.{THERE}"
+    chosen = (
+        f"CASE WHEN {target_name}.{SPLIT} IS NULL THEN {case['not matched']} "
+        f"WHEN {there} IS NULL THEN {case['not matched by source']} ELSE {case['matched']} END"
+    )
+    columns = [f"{target_name}.{quoted_name(name)}" for name in view.names.shown.names]
+    columns += [f"{target_name}.{name}" for name in ROW_IDENTITY]
+    matched = f"({target_name}.{SPLIT} IS NOT NULL AND {there} IS NOT NULL) AS {_MATCHED}"
+    table = ".".join(map(quoted_name, parts))
+    inner = f"SELECT {', '.join(['*', *ROW_IDENTITY, *searched])} FROM {table} "
+    inner += f"VERSION AS OF {snapshot.version} AS {target_name}"
+    flat = query(
+        f"{statement.ctes} SELECT CAST({chosen} AS INT) AS {CLAUSE}, "
+        f"{', '.join([matched, *columns, *values])} FROM ({inner}) AS {target_name} "
+        f"{join_type(statement.clauses).upper()} JOIN (SELECT *, TRUE AS {THERE} FROM "
+        f"{statement.source} AS {source_name}) AS {source_name} ON {on}"
+    )
+    return write_merge(
+        flat, planned, target, access=access, snapshot=snapshot, bridge=bridge,
+        checks=checks_matches(statement.clauses), parameters={"on": statement.on},
+    )  # fmt: skip
+
+
+def target_of(view: Any, source: DataFrame, *, evolves: bool, clauses: Sequence[Any]) -> Target:
+    """The table as it is written: with the source's columns, if it takes all and may evolve."""
+    if not evolves or all(clause.assignments is not None for clause in clauses):
+        return Target.unchanged(view)
+    return evolved_table(view, table_schema(source.schema), merge_schema=True)
+
+
+def _assigned(
+    clause: MergeClause,
+    statement: MergeInto,
+    target: Target,
+    source: DataFrame,
+    shown: Any,
+) -> dict[Place, str]:
+    """The expression of each place that a clause assigns."""
+    if clause.action == "delete":
+        return {}
+    if clause.assignments is None:
+        by_name = {name.lower(): name for name in reversed(source.columns)}
+        missing = [n for n in shown.names if n.lower() not in by_name]
+        if missing and not statement.evolves:
+            raise UnknownColumnError(missing[0], available=source.columns)
+        alias = quoted_name(statement.source_alias or THERE)
+        return {
+            (name,): f"{alias}.{quoted_name(by_name[name.lower()])}"
+            for name in target.shown.names
+            if name.lower() in by_name
+        }
+    found: dict[Place, str] = {}
+    for one in clause.assignments:
+        place = place_in(one.name, statement.alias, statement.table.name, target.shown)
+        if place in found:
+            raise ExpressionError(".".join(one.name), "it is assigned twice")
+        found[place] = default_of(place, target.shown) if one.is_default else one.value
+    return found
+
+
+def _conjuncts(condition: str) -> list[str]:
+    """The parts of a condition that AND joins at its top, as text."""
+    words = words_of(condition) or []
+    depth, between, begin, found = 0, False, 0, []
+    for word in words:
+        text = word.text.upper() if word.kind in ("word", "symbol") else ""
+        depth += {"(": 1, "[": 1, "CASE": 1, ")": -1, "]": -1, "END": -1}.get(text, 0)
+        if depth == 0 and text == "OR":
+            return [condition]
+        if depth == 0 and text == "BETWEEN":
+            between = True
+        elif depth == 0 and text == "AND" and between:
+            between = False
+        elif depth == 0 and text == "AND":
+            found.append(condition[begin : word.start])
+            begin = word.end
+    return [*found, condition[begin:]]
+
+
+def _mentions(text: str, alias: str) -> bool:
+    words = words_of(text) or []
+    return any(
+        word.kind in ("word", "name")
+        and word.text.lower() == alias.lower()
+        and after.kind == "symbol"
+        and after.text == "."
+        for word, after in itertools.pairwise(words)
+    )
+
+
+# --- from the join to rows that are written ----------------------------------------------------
+
+
+def write_merge(
+    flat: DataFrame,
+    clauses: Sequence[PlannedClause],
+    target: Target,
+    *,
+    access: TableAccess,
+    snapshot: Snapshot,
+    bridge: Bridge,
+    checks: bool,
+    parameters: Mapping[str, str],
+) -> Written:
+    """Write the rows of a join that says which clause applies to each."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    _check_types(flat, clauses, target, bridge)
+    kinds = {number: clause.action for number, clause in enumerate(clauses)}
+    deletes = [number for number, action in kinds.items() if action == "delete"]
+    clause = F.col(CLAUSE)
+    rows = flat.where(clause.isNotNull() | (F.col(_MATCHED) if checks else F.lit(False)))
+    action = F.when(clause.isNull(), "keep").when(clause.isin(deletes), "delete").otherwise("write")
+    old = {f.name for f in names_of(snapshot).shown}
+    columns = [
+        _new_column(f, number, clauses, is_old=f.name in old, target=target).alias(f.name)
+        for number, f in enumerate(target.shown)
+    ]
+    frame = rows.select(*columns, F.col(SPLIT), F.col(ROW), action.alias(ROW_ACTION))
+    job = plan_row_change(
+        access.view(snapshot),
+        reads_again=False,
+        parameters=parameters,
+        target=target,
+        kind="merge",
+        checks_matches=checks,
+    )
+    try:
+        return bridge.change_rows(frame, access, job)
+    except MatchedTwiceError:
+        raise bridge.cardinality_violation() from None
+
+
+def _new_column(
+    column: Any,
+    number: int,
+    clauses: Sequence[PlannedClause],
+    *,
+    is_old: bool,
+    target: Target,
+) -> Column:
+    """What a column becomes under each clause; its old value under none."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kind = spark_schema(target.shown)[number].dataType
+    old = F.col(quoted_name(column.name)) if is_old else F.lit(None)
+    result = None
+    for at, clause in enumerate(clauses):
+        if clause.action == "delete":
+            continue
+        values = {place: _VALUE.format(at, n) for n, place in enumerate(clause.places)}
+        mine = {place: name for place, name in values.items() if place[0] == column.name}
+        if mine:
+            new = F.expr(new_value((column.name,), column.type, mine, clause.text))
+        elif clause.action == "insert":
+            new = F.expr(default_of((column.name,), target.shown))
+        else:
+            continue
+        condition = F.col(CLAUSE) == at
+        value = new.cast(kind)
+        result = F.when(condition, value) if result is None else result.when(condition, value)
+    return old.cast(kind) if result is None else result.otherwise(old.cast(kind))
+
+
+def _check_types(
+    flat: DataFrame, clauses: Sequence[PlannedClause], target: Target, bridge: Bridge
+) -> None:
+    """Refuse values that an INSERT would refuse to store in their columns."""
+    wanted = spark_schema(target.shown)
+    for at, clause in enumerate(clauses):
+        for n, place in enumerate(clause.places):
+            given = flat.schema[_VALUE.format(at, n)].dataType
+            field = wanted[target.shown.names.index(place[0])]
+            if len(place) == 1 and not bridge.can_store(given, field.dataType):
+                raise SchemaError(
+                    f"A value of {given.simpleString()} cannot safely be stored in the column "
+                    f"'{field.name}', which is {field.dataType.simpleString()}. Write a CAST."
+                )
+
+
+# --- DataFrame.mergeInto -------------------------------------------------------------------------
+
+
+@dataclass
+class _ColumnClause:
+    when: When
+    condition: Column | None
+    action: str
+    assignments: Mapping[str, Column] | None = None
+
+
+class MergeBuilder:
+    """What `DataFrame.mergeInto` returns for an index table: PySpark's `MergeIntoWriter`."""
+
+    def __init__(
+        self,
+        source: DataFrame,
+        name: str,
+        condition: Column,
+        run: Callable[[MergeBuilder], None],
+    ) -> None:
+        self.source = source
+        self.name = name
+        self.condition = condition
+        self.clauses: list[_ColumnClause] = []
+        self.evolves = False
+        self._run = run
+
+    def whenMatched(self, condition: Column | None = None) -> _Actions:  # noqa: N802
+        """The next action is for rows that the source matches."""
+        return _Actions(self, "matched", condition)
+
+    def whenNotMatched(self, condition: Column | None = None) -> _Actions:  # noqa: N802
+        """The next action is for rows of the source without a match."""
+        return _Actions(self, "not matched", condition)
+
+    def whenNotMatchedBySource(self, condition: Column | None = None) -> _Actions:  # noqa: N802
+        """The next action is for rows of the table that the source does not match."""
+        return _Actions(self, "not matched by source", condition)
+
+    def withSchemaEvolution(self) -> MergeBuilder:  # noqa: N802
+        """Let the table take columns of the source that it does not have."""
+        self.evolves = True
+        return self
+
+    def merge(self) -> None:
+        """Do it, in one commit."""
+        if not self.clauses:
+            raise ExpressionError("mergeInto", "it has no action: call whenMatched().updateAll()")
+        self._run(self)
+
+
+@dataclass
+class _Actions:
+    builder: MergeBuilder
+    when: When
+    condition: Column | None
+
+    def _add(self, action: str, assignments: Mapping[str, Column] | None) -> MergeBuilder:
+        self.builder.clauses.append(_ColumnClause(self.when, self.condition, action, assignments))
+        return self.builder
+
+    def updateAll(self) -> MergeBuilder:  # noqa: N802
+        """Take all values of the source."""
+        return self._add("update", None)
+
+    def update(self, assignments: Mapping[str, Column]) -> MergeBuilder:
+        """Give some columns new values."""
+        return self._add("update", assignments)
+
+    def delete(self) -> MergeBuilder:
+        """Delete the row."""
+        return self._add("delete", {})
+
+    def insertAll(self) -> MergeBuilder:  # noqa: N802
+        """Insert the source's row."""
+        return self._add("insert", None)
+
+    def insert(self, assignments: Mapping[str, Column]) -> MergeBuilder:
+        """Insert a row with some columns."""
+        return self._add("insert", assignments)
+
+
+def merge_frame(
+    builder: MergeBuilder, access: TableAccess, snapshot: Snapshot, query: Query, bridge: Bridge
+) -> Written:
+    """Run what was built with `DataFrame.mergeInto`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    view = access.view(snapshot)
+    identity_of(snapshot)
+    source = builder.source
+    target = target_of(view, source, evolves=builder.evolves, clauses=builder.clauses)
+    alias = [w.text for w in words_of(builder.name) or () if w.kind in ("word", "name")][-1]
+    rows = query(
+        f"SELECT *, {', '.join(ROW_IDENTITY)} FROM {builder.name} VERSION AS OF {snapshot.version}"
+    ).alias(alias)
+    how = join_type(builder.clauses).replace(" ", "_").replace("full_outer", "full")
+    joined = rows.join(source.withColumn(THERE, F.lit(True)), builder.condition, how)
+    split, there = F.col(f"{quoted_name(alias)}.{SPLIT}"), F.col(THERE)
+    cases: dict[When, Any] = {}
+    planned, values = [], []
+    for number, clause in enumerate(builder.clauses):
+        condition = F.lit(True) if clause.condition is None else clause.condition
+        before = cases.get(clause.when)
+        cases[clause.when] = (F if before is None else before).when(condition, number)
+        assigned = _assigned_columns(clause, builder, target, view.names.shown)
+        planned.append(PlannedClause(clause.when, clause.action, tuple(assigned)))
+        values += [
+            (number, value, _VALUE.format(number, at)) for at, value in enumerate(assigned.values())
+        ]
+    nothing = F.lit(None).cast("int")
+    chosen = (
+        F.when(split.isNull(), cases.get("not matched", nothing))
+        .when(there.isNull(), cases.get("not matched by source", nothing))
+        .otherwise(cases.get("matched", nothing))
+        .cast("int")
+    )
+    own = [F.col(f"{quoted_name(alias)}.{quoted_name(n)}") for n in view.names.shown.names]
+    flat = joined.select(
+        chosen.alias(CLAUSE),
+        (split.isNotNull() & there.isNotNull()).alias(_MATCHED),
+        *own,
+        split,
+        F.col(f"{quoted_name(alias)}.{ROW}"),
+        *(F.when(chosen == number, value).alias(name) for number, value, name in values),
+    )
+    return write_merge(
+        flat, planned, target, access=access, snapshot=snapshot, bridge=bridge,
+        checks=checks_matches(builder.clauses), parameters={"on": "DataFrame.mergeInto"},
+    )  # fmt: skip
+
+
+def _assigned_columns(
+    clause: _ColumnClause, builder: MergeBuilder, target: Target, shown: Any
+) -> dict[Place, Column]:
+    if clause.action == "delete":
+        return {}
+    source = builder.source
+    if clause.assignments is None:
+        by_name = {name.lower(): name for name in reversed(source.columns)}
+        missing = [n for n in shown.names if n.lower() not in by_name]
+        if missing and not builder.evolves:
+            raise UnknownColumnError(missing[0], available=source.columns)
+        return {
+            (n,): source[quoted_name(by_name[n.lower()])]
+            for n in target.shown.names
+            if n.lower() in by_name
+        }
+    found: dict[Place, Column] = {}
+    for name, value in clause.assignments.items():
+        parts = tuple(w.text for w in words_of(name) or () if w.kind in ("word", "name"))
+        alias = [w.text for w in words_of(builder.name) or () if w.kind in ("word", "name")]
+        found[place_in(parts, None, tuple(alias), target.shown)] = value
+    return found
