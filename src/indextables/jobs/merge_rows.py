@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from indextables.errors import SchemaError, UnknownColumnError
 from indextables.jobs.write_target import Target
 from indextables.plan.execute import Environment
-from indextables.plan.scan import SplitTask, plan_scan
+from indextables.plan.scan import plan_scan
+from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Column, Compare, In, Predicate, conjunction
 from indextables.schema import ROW, ROW_ACTION, SPLIT, conform
