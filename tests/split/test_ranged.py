@@ -202,6 +202,7 @@ def test_merged_splits_and_a_table_without_a_column(tiny, make, far, tmp_path):
     )  # fmt: skip
     shutil.copy(written.path, tmp_path)
     written.delete()
+    assert len(merged.info.segments) == 2
     names = context.schema.names[1:]
     narrow = SearchContext(context.schema.remove(0), context.mapping.select(names))
     whole = replace(sources[0], split=merged, context=narrow)

@@ -52,6 +52,8 @@ from indextables.split.search import Leaf
 
 _ENOUGH_WORDS = 16
 _MAX_VALUES = 10_000
+_FEW_GROUPS = 16
+"""Of a local split, so many row groups are read sooner than their bounds are compared."""
 
 
 def propose(condition: Condition, searcher: SplitSearcher) -> RowNumbers | None:
@@ -308,7 +310,8 @@ class SplitRows:
     def _groups(self, here: Sequence[str]) -> list[range]:
         """The row groups whose bounds allow a match, in runs of some."""
         reader, schema = self.searcher.split.rows, self.searcher.context.schema
-        if not here:
+        is_near = reader.store.local_path(reader.path) is not None
+        if not here or (is_near and len(reader.footer.group_starts) <= _FEW_GROUPS):
             return reader.group_ranges(_PIECE_GROUPS)
         keep = keep_row_groups(self.predicate, reader.footer.parquet, reader.schema, schema=schema)
         runs: list[range] = []

@@ -253,7 +253,7 @@ class CombinedSearcher:
 
 
 def _fits(searcher: SplitSearcher, query: Query, schema: list[Any]) -> bool:
-    """Whether a split's own index can be one of many, every byte of it checked."""
+    """Whether a split's own index can be one of many: it fits, and it can be opened."""
     if not searcher.can_use_index(query):
         return False
     try:

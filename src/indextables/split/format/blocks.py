@@ -130,6 +130,14 @@ def opening_sections(info: SplitInfo) -> list[Section]:
     ]
 
 
+def opening_of(info: SplitInfo) -> Range | None:
+    """Where those sections lie, if nothing lies between them."""
+    found = opening_sections(info)
+    start = min((section.offset for section in found), default=0)
+    end = max((section.offset + section.length for section in found), default=0)
+    return (start, end) if end - start == sum(section.length for section in found) > 0 else None
+
+
 def write_index(sink: Sink, files: Sequence[Path]) -> tuple[list[Section], int]:
     """Append the files of an index; also returns where what every search needs begins."""
     sections, small, described = [], [], []

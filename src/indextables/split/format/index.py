@@ -357,12 +357,11 @@ def open_index(
     mapping: TableMapping,
     *,
     schema: list[Any] | None = None,
-    whole: bool = False,
 ) -> OpenIndex:
     """Open the indexes of several splits as one, in their order.
 
     `schema` describes all of them, if theirs are beginnings of it. Of a remote split only what
-    every search needs is fetched, unless the index is wanted as a whole; a local one is copied.
+    every search needs is fetched; a local one is copied.
     """
     metas = [folder.meta() for folder in folders]
     for folder, meta in zip(folders, metas, strict=True):
@@ -407,12 +406,13 @@ def open_index(
         return splits, index.searcher()
 
     splits, index = attempts()
-    ranges = None
+    ranges: Ranges | None = None
     if any(split.segments for split in splits):
         ranges = Ranges(splits, reopened)
         ranges.searcher = index.searcher()
-        if whole or all(f.store.local_path(f.path) is not None for f in folders):
+        if all(f.store.local_path(f.path) is not None for f in folders):
             ranges.provide_all()
+            ranges = None
     return OpenIndex(index.schema, IndexSearcher(folders[0].path, index.searcher(), ranges))
 
 

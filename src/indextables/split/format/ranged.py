@@ -221,8 +221,10 @@ class Ranges:
         self._provided: set[Need] = set()
         self._named: set[str] = set()
         self._scored: set[str] = set()
-        self._is_whole = False
-        self._lock = threading.Lock()
+        self._is_whole = self._has_forgotten = False
+        self._naming = threading.Lock()
+        self._fetching = threading.Lock()
+        """Held while bytes are fetched; whoever needs some of the same waits."""
 
     @property
     def is_whole(self) -> bool:
@@ -233,7 +235,7 @@ class Ranges:
         """Say what a query is going to read. Whoever searches next provides it."""
         if self._is_whole:
             return
-        with self._lock:
+        with self._naming:
             if need not in self._provided:
                 self._pending[need] = None
             self._named.add(need.field)
@@ -242,47 +244,72 @@ class Ranges:
         """Bring what was named and is not there; norms too, for scores."""
         if self._is_whole:
             return
-        with self._lock:
-            norms = self._named - self._scored if scored else set()
-            if self._pending or norms:
+        with self._fetching:
+            with self._naming:
+                norms = self._named - self._scored if scored else set()
+                is_due = bool(self._pending or norms)
+            if is_due:
                 self._attempt(lambda: self._provide(norms))
 
     def provide_all(self) -> None:
         """Make all copies whole."""
-        with self._lock:
+        with self._fetching:
             self._attempt(self._provide_all)
 
     def _attempt(self, work: Callable[[], None]) -> None:
-        """Work, and once more in new copies if those that are open cannot be written."""
+        """Work, and once more in new copies if those that are open cannot be written.
+
+        Nobody sees the new index, or hears that all is there, before that is so.
+        """
         try:
             work()
         except SparseCopyError:
-            self.splits, self.searcher = self._reopen()
-            self._pending = dict.fromkeys([*self._provided, *self._pending])
-            self._provided.clear()
-            scored, self._scored = self._scored, set()
-            try:
-                self._provide(scored)
-                work()
-            except SparseCopyError as error:
-                raise DamagedIndexError(self.splits[0].path, str(error)) from None
-
-    def _provide(self, norms: set[str]) -> None:
-        try:
-            self._fetch(self._blocks(list(self._pending), norms))
-        except UnknownDictionaryError:
-            self._provide_all()
-        if len(self._provided) > _REMEMBERED:
-            self._provided.clear()
-        self._provided.update(self._pending)
-        self._pending.clear()
-        self._scored |= norms
+            self._move(work)
         files = [f for s in self.splits for x in s.segments for f in x.files.values()]
         self._is_whole = all(file.copy.is_whole for file in files)
 
+    def _move(self, work: Callable[[], None]) -> None:
+        before, scored = self.splits, set(self._scored)
+        self.splits, searcher = self._reopen()
+        self._provide_again()
+        try:
+            self._provide(scored)
+            if self._has_forgotten:
+                self._provide_all()
+            work()
+        except BaseException as error:
+            self.splits = before
+            self._provide_again()
+            if isinstance(error, SparseCopyError):
+                raise DamagedIndexError(before[0].path, str(error)) from None
+            raise
+        self.searcher = searcher
+
+    def _provide_again(self) -> None:
+        """Take nothing for granted that was provided."""
+        with self._naming:
+            self._pending = dict.fromkeys([*self._provided, *self._pending])
+            self._provided.clear()
+        self._scored.clear()
+
+    def _provide(self, norms: set[str]) -> None:
+        with self._naming:
+            needs = list(self._pending)
+        try:
+            self._fetch(self._blocks(needs, norms))
+        except UnknownDictionaryError:
+            self._provide_all()
+        with self._naming:
+            if len(self._provided) > _REMEMBERED:
+                self._provided.clear()
+                self._has_forgotten = True
+            self._provided.update(needs)
+            for need in needs:
+                del self._pending[need]
+        self._scored |= norms
+
     def _provide_all(self) -> None:
         self._fetch([split.everything() for split in self.splits])
-        self._is_whole = True
 
     def _blocks(
         self, needs: Sequence[Need], norms: Iterable[str]
