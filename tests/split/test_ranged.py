@@ -461,12 +461,15 @@ def test_an_unknown_dictionary_means_a_whole_copy(tiny, make, far, monkeypatch):
     assert not is_sparse(cold)
 
 
-def test_a_file_of_another_version_is_not_divided(tmp_path, monkeypatch, make):
+def test_a_file_of_another_version_is_copied_whole(monkeypatch, make, far):
     monkeypatch.setattr("indextables.split.format.term_dictionary.INDEX_FORMAT", 8)
     monkeypatch.setattr(blocks, "_SMALL", 0)
     searcher = make(table(200, 1), OPTIONS)
     assert not blocks.directories(searcher.split.info)
-    assert len(searcher.search(query("w0", "body")))
+    (cold,) = far([searcher])
+    found = cold.search(query("w0", "body")).tolist()
+    assert found == searcher.search(query("w0", "body")).tolist() != []
+    assert cold.pool.get(cold.split).searcher.ranges is None
 
 
 def test_queries_are_built_in_one_place():

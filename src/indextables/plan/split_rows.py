@@ -102,6 +102,9 @@ def _beginning(column: Column, text: str, searcher: SplitSearcher) -> tantivy.Qu
 
 def _field(column: Column, searcher: SplitSearcher) -> FieldMapping | None:
     """The field of a column of text that this split's index holds."""
+    mapped = searcher.context.mapping.by_name.get(column.root)
+    if mapped is not None and mapped.field:
+        searcher.split.prepare_search(searcher.pool.cache)
     if len(column.path) > 1 or column.root not in searcher.split.rows.schema.names:
         return None
     if not pa.types.is_string(searcher.split.rows.schema.field(column.root).type):
