@@ -35,13 +35,21 @@ import orjson
 import tantivy
 
 from indextables.errors import DamagedIndexError, IndexTablesError, StorageError
-from indextables.split.format.blocks import BlockDirectory, directories, opening_sections
+from indextables.split.format.blocks import TERMS, BlockDirectory, directories, opening_sections
 from indextables.split.format.container import ReadRange, Section, SplitInfo, read_section
-from indextables.split.format.ranged import Need, RangedFile, RangedSplit, Ranges, Segment
+from indextables.split.format.ranged import (
+    Need,
+    RangedFile,
+    RangedSplit,
+    Ranges,
+    Segment,
+    Vocabulary,
+)
 from indextables.split.format.term_dictionary import TermDictionary
 from indextables.split.mapping import ROW_FIELD, TableMapping
 from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags, rows_of
 from indextables.storage.scratch import temporary_folder
+from indextables.storage.sparse_copy import SparseCopyError
 from indextables.storage.store import ObjectMeta, Store
 
 if TYPE_CHECKING:
@@ -153,6 +161,8 @@ class IndexSearcher:
 
     def terms(self, field: str, prefix: str = "") -> list[str]:
         """The words of a field that begin with a text."""
+        self.name(Vocabulary(field))
+        self._provide()
         with tantivy_errors(self.path):
             return [term for term, _ in self.searcher.terms_with_prefix(field, prefix)]
 
@@ -232,6 +242,7 @@ class IndexFolder:
         """Link all files but the description into a folder; returns those that are not whole."""
         described = directories(self.info)
         terms: dict[str, TermDictionary] = {}
+        mapped: dict[str, mmap.mmap] = {}
         ranged: dict[str, dict[str, RangedFile]] = {}
         for section in self.info.index_sections():
             if section.name == META:
@@ -244,14 +255,21 @@ class IndexFolder:
             else:
                 (folder / section.name).symlink_to(self._copy(section))
         self.fetched.clear()
+        # Of a sparse dictionary the same file that Tantivy maps, whatever its name leads to later.
+        for name, files in ranged.items():
+            if TERMS in files:
+                with files[TERMS].copy.path.open("rb") as copy:
+                    mapped[name] = mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ)
 
         def dictionary(name: str) -> TermDictionary:
             if name not in terms:
-                section = next(s for s in self.info.sections if s.name == f"{name}.term")
-                with self._opened(section) as file:
-                    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                terms[name] = TermDictionary(memoryview(data))
-                self.fetched.clear()
+                if name not in mapped:
+                    sections = self.info.index_sections()
+                    section = next(s for s in sections if s.name == f"{name}{TERMS}")
+                    with self._opened(section) as file:
+                        mapped[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    self.fetched.clear()
+                terms[name] = TermDictionary(memoryview(mapped[name]))
             return terms[name]
 
         segments = [
@@ -376,7 +394,12 @@ def open_index(
     def attempts() -> tuple[list[RangedSplit], tantivy.Index]:
         for attempt in range(_ATTEMPTS):
             with temporary_folder("index", _links_parent()) as place:
-                splits = linked(place)
+                try:
+                    splits = linked(place)
+                except (FileNotFoundError, SparseCopyError):
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+                    continue  # evicted as well
                 (place / META).write_bytes(orjson.dumps(description))
                 try:
                     with tantivy_errors(folders[0].path):

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import tantivy
 
 from indextables.errors import DamagedIndexError
-from indextables.split.format.blocks import NORMS, POSITIONS, POSTINGS, BlockDirectory
+from indextables.split.format.blocks import NORMS, POSITIONS, POSTINGS, TERMS, BlockDirectory
 from indextables.split.format.term_dictionary import (
     POSTINGS_HEAD,
     Range,
@@ -46,6 +46,13 @@ _GAP = GAP
 
 
 @dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The dictionary of a field, and no postings. Whatever else is named of a field includes it."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
 class Words:
     """Exactly these words of a field, with their positions for a phrase."""
 
@@ -63,7 +70,7 @@ class Beginning:
     keep: Callable[[Sequence[str]], Sequence[str] | None] | None = None
 
 
-Need = Words | Beginning
+Need = Vocabulary | Words | Beginning
 Opened = tuple[Sequence["RangedSplit"], tantivy.Searcher]
 
 
@@ -128,8 +135,11 @@ class Segment:
     def blocks(
         self, need: Need, number: int, words: Sequence[str] | None
     ) -> Iterable[tuple[RangedFile, range]]:
-        """The blocks that a need names. `words` are those it is limited to, if that is known."""
-        terms = self.dictionary().field(number)
+        """The blocks that a need names, if the field's dictionary is there.
+
+        `words` are those it is limited to, if that is known.
+        """
+        terms = None if isinstance(need, Vocabulary) else self.dictionary().field(number)
         if terms is None:
             return
         infos: list[TermInfo | None]
@@ -150,9 +160,9 @@ class Segment:
                 file = self.files[POSITIONS]
                 yield file, file.blocks_of(number, *info.positions)
 
-    def norms(self, number: int) -> Iterable[tuple[RangedFile, range]]:
-        """The blocks of a field's norms."""
-        file = self.files.get(NORMS)
+    def part(self, suffix: str, number: int) -> Iterable[tuple[RangedFile, range]]:
+        """The blocks of a field's whole part of a file."""
+        file = self.files.get(suffix)
         if file is not None and number in file.parts:
             start, end = file.parts[number]
             yield file, file.blocks_of(number, 0, end - start)
@@ -217,6 +227,7 @@ class Ranges:
         self.searcher: tantivy.Searcher | None = None
         """The open index, once it was opened."""
         self._reopen = reopen
+        self._moving_to: tantivy.Searcher | None = None
         self._pending: dict[Need, None] = {}
         self._provided: set[Need] = set()
         self._named: set[str] = set()
@@ -270,7 +281,7 @@ class Ranges:
 
     def _move(self, work: Callable[[], None]) -> None:
         before, scored = self.splits, set(self._scored)
-        self.splits, searcher = self._reopen()
+        self.splits, self._moving_to = self._reopen()
         self._provide_again()
         try:
             self._provide(scored)
@@ -283,6 +294,8 @@ class Ranges:
             if isinstance(error, SparseCopyError):
                 raise DamagedIndexError(before[0].path, str(error)) from None
             raise
+        finally:
+            searcher, self._moving_to = self._moving_to, None
         self.searcher = searcher
 
     def _provide_again(self) -> None:
@@ -296,7 +309,10 @@ class Ranges:
         with self._naming:
             needs = list(self._pending)
         try:
-            self._fetch(self._blocks(needs, norms))
+            self._fetch(self._parts(TERMS, {need.field for need in needs}))
+            self._fetch(
+                [a | b for a, b in zip(self._blocks(needs), self._parts(NORMS, norms), strict=True)]
+            )
         except UnknownDictionaryError:
             self._provide_all()
         with self._naming:
@@ -311,9 +327,19 @@ class Ranges:
     def _provide_all(self) -> None:
         self._fetch([split.everything() for split in self.splits])
 
-    def _blocks(
-        self, needs: Sequence[Need], norms: Iterable[str]
-    ) -> list[dict[RangedFile, set[int]]]:
+    def _parts(self, suffix: str, names: set[str]) -> list[dict[RangedFile, set[int]]]:
+        """The blocks of the parts that fields have of a file."""
+        result = []
+        for split in self.splits:
+            wanted: dict[RangedFile, set[int]] = defaultdict(set)
+            for segment in split.segments:
+                for name in names & split.fields.keys():
+                    for file, blocks in segment.part(suffix, split.fields[name]):
+                        wanted[file].update(blocks)
+            result.append(wanted)
+        return result
+
+    def _blocks(self, needs: Sequence[Need]) -> list[dict[RangedFile, set[int]]]:
         limited = [self._limited_to(need) for need in needs]
         result = []
         for split in self.splits:
@@ -324,11 +350,6 @@ class Ranges:
                     if number is not None:
                         for file, blocks in segment.blocks(need, number, words):
                             wanted[file].update(blocks)
-                for name in norms:
-                    number = split.fields.get(name)
-                    if number is not None:
-                        for file, blocks in segment.norms(number):
-                            wanted[file].update(blocks)
             result.append(wanted)
         return result
 
@@ -336,9 +357,10 @@ class Ranges:
         """The words that a need is limited to; `None` if it is all that begin with its prefix."""
         if isinstance(need, Words):
             return need.words
-        if need.keep is None or self.searcher is None:
+        searcher = self._moving_to or self.searcher
+        if isinstance(need, Vocabulary) or need.keep is None or searcher is None:
             return None
-        listed = self.searcher.terms_with_prefix(need.field, need.prefix)
+        listed = searcher.terms_with_prefix(need.field, need.prefix)
         words = need.keep([word for word, _ in listed])
         return None if words is None or len(words) > _MANY_WORDS else words
 
