@@ -22,6 +22,9 @@ class Traffic:
         self.requests.clear()
         self.received = 0
 
+    def copy(self) -> Traffic:
+        return Traffic(list(self.requests), self.received)
+
     def __str__(self) -> str:
         return f"{len(self.requests)} requests, {self.received / 1e6:.2f} MB"
 

@@ -100,6 +100,7 @@ def table(rows: int, seed: int) -> pa.Table:
 def tiny(monkeypatch):
     """Blocks of few bytes, and no more fetched than was named."""
     monkeypatch.setattr(blocks, "_SMALL", 0)
+    monkeypatch.setattr(blocks, "_SMALL_TERMS", 0)
     monkeypatch.setattr(blocks, "_packs_well", lambda file: False)
     monkeypatch.setattr(blocks, "BLOCK", 24)
     monkeypatch.setattr(ranged, "_GAP", 0)
@@ -150,7 +151,7 @@ def is_sparse(searcher: SplitSearcher) -> bool:
 
 def test_every_kind_of_query_finds_the_same_rows(tiny, make, far):
     whole = make(table(ROWS, 1), OPTIONS)
-    assert len(blocks.directories(whole.split.info)) == 3
+    assert len(blocks.directories(whole.split.info)) == 4
     (warm,) = far([whole])
     for column, text in SEARCHES:
         search = query(text, column)
@@ -202,6 +203,7 @@ def test_merged_splits_and_a_table_without_a_column(tiny, make, far, tmp_path):
     )  # fmt: skip
     shutil.copy(written.path, tmp_path)
     written.delete()
+    assert len(merged.info.segments) == 2
     names = context.schema.names[1:]
     narrow = SearchContext(context.schema.remove(0), context.mapping.select(names))
     whole = replace(sources[0], split=merged, context=narrow)
@@ -231,6 +233,21 @@ def test_a_rare_word_needs_one_request_and_then_one_block(make, far, monkeypatch
     cold.split.store.calls.clear()
     assert cold.search(search).tolist() == whole.search(search).tolist()
     assert not cold.split.store.calls
+
+
+def test_the_dictionary_of_another_column_is_not_fetched(make, far, monkeypatch):
+    monkeypatch.setattr(ranged, "_GAP", 0)
+    rng = random.Random(1)
+    keys = [rng.randbytes(16).hex() for _ in range(20_000)]
+    rows = pa.table({"key": keys, "body": [f"row w{i % 50}" for i in range(20_000)]})
+    whole = make(rows, {"indexing.typemap.key": "string"})
+    (cold,) = far([whole])
+    assert len(cold.search(query("w7", "body"))) == 400
+    (segment,) = cold.pool.get(cold.split).searcher.ranges.splits[0].segments
+    terms = segment.files[blocks.TERMS]
+    assert terms.copy.present < len(terms.all_blocks) / 10
+    assert cold.search(query(keys[77], "key")).tolist() == [77]
+    assert terms.copy.is_whole
 
 
 def test_another_process_finds_what_was_fetched(make, far):
@@ -458,12 +475,15 @@ def test_an_unknown_dictionary_means_a_whole_copy(tiny, make, far, monkeypatch):
     assert not is_sparse(cold)
 
 
-def test_a_file_of_another_version_is_not_divided(tmp_path, monkeypatch, make):
+def test_a_file_of_another_version_is_copied_whole(monkeypatch, make, far):
     monkeypatch.setattr("indextables.split.format.term_dictionary.INDEX_FORMAT", 8)
     monkeypatch.setattr(blocks, "_SMALL", 0)
     searcher = make(table(200, 1), OPTIONS)
     assert not blocks.directories(searcher.split.info)
-    assert len(searcher.search(query("w0", "body")))
+    (cold,) = far([searcher])
+    found = cold.search(query("w0", "body")).tolist()
+    assert found == searcher.search(query("w0", "body")).tolist() != []
+    assert cold.pool.get(cold.split).searcher.ranges is None
 
 
 def test_queries_are_built_in_one_place():

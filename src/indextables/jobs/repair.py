@@ -39,7 +39,7 @@ from indextables.log.vectors import DeletionVector
 from indextables.runner import LocalRunner, Runner
 from indextables.schema import evolve, to_json
 from indextables.schema.column_names import stored_schema
-from indextables.split.format import Footer
+from indextables.split.format import Footer, opening_of
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.mapping_options import build_mapping
 from indextables.split.open_split import SplitFile
@@ -189,6 +189,7 @@ def _add(meta: ObjectMeta, footer: Footer, vector: Mapping[str, Any] | None) -> 
     deleted = 0
     if vector is not None:
         deleted = DeletionVector.from_json(vector, path=meta.path).cardinality
+    opening = opening_of(info)
     return Add(
         path=meta.path,
         partition_values=info.partition_values,
@@ -203,6 +204,8 @@ def _add(meta: ObjectMeta, footer: Footer, vector: Mapping[str, Any] | None) -> 
         has_footer_offsets=True,
         footer_start_offset=footer.start,
         footer_end_offset=footer.end,
+        hotcache_start_offset=opening[0] if opening else None,
+        hotcache_length=opening[1] - opening[0] if opening else None,
         doc_mapping_json=info.mapping.to_json(),
         uncompressed_size_bytes=info.uncompressed_size,
         num_merge_ops=0,

@@ -52,6 +52,8 @@ from indextables.split.search import Leaf
 
 _ENOUGH_WORDS = 16
 _MAX_VALUES = 10_000
+_FEW_GROUPS = 16
+"""Of a local split, so many row groups are read sooner than their bounds are compared."""
 
 
 def propose(condition: Condition, searcher: SplitSearcher) -> RowNumbers | None:
@@ -100,6 +102,9 @@ def _beginning(column: Column, text: str, searcher: SplitSearcher) -> tantivy.Qu
 
 def _field(column: Column, searcher: SplitSearcher) -> FieldMapping | None:
     """The field of a column of text that this split's index holds."""
+    mapped = searcher.context.mapping.by_name.get(column.root)
+    if mapped is not None and mapped.field:
+        searcher.split.prepare_search(searcher.pool.cache)
     if len(column.path) > 1 or column.root not in searcher.split.rows.schema.names:
         return None
     if not pa.types.is_string(searcher.split.rows.schema.field(column.root).type):
@@ -319,7 +324,8 @@ class SplitRows:
     def _groups(self, here: Sequence[str]) -> list[range]:
         """The row groups whose bounds allow a match, in runs of some."""
         reader, schema = self.searcher.split.rows, self.searcher.context.schema
-        if not here:
+        is_near = reader.store.local_path(reader.path) is not None
+        if not here or (is_near and len(reader.footer.group_starts) <= _FEW_GROUPS):
             return reader.group_ranges(_PIECE_GROUPS)
         keep = keep_row_groups(self.predicate, reader.footer.parquet, reader.schema, schema=schema)
         runs: list[range] = []

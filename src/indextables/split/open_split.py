@@ -117,9 +117,8 @@ class SplitFile:
 
         On this host the footer may be in the disk cache; then the rest is there, too.
         """
-        if "footer" in self.__dict__ or self.store.local_path(self.path) is not None:
-            return
-        self.__dict__["footer"] = self._kept_or(lambda: self._read_opening(cache))
+        if "footer" not in self.__dict__:
+            self.__dict__["footer"] = self._kept_or(lambda: self._read_opening(cache))
 
     def _kept_or(self, read: Callable[[], Footer]) -> Footer:
         if self.footers is None:
@@ -128,16 +127,21 @@ class SplitFile:
 
     def _read_opening(self, cache: DiskCache) -> Footer:
         start, end = self.footer_start, self.size
-        if start is None or self.opening is None or not 0 <= start < end == self.footer_end:
+        if (
+            start is None
+            or self.opening is None
+            or not 0 <= start < end == self.footer_end
+            or self.store.local_path(self.path) is not None
+        ):
             return self._read_footer()
-        name, data = f"{self.path}#footer#{start}", None
+        name = f"{self.path}#footer#{start}"
         data = cache.kept(self.store, name, end - start)
         for _ in range(2):
             if data is not None:
                 with contextlib.suppress(DamagedSplitError):
                     return self._parsed(start, data)
             first, last = self.opening
-            ranges = [(first, last), (start, end)] if first < last <= start else [(start, end)]
+            ranges = [(first, last), (start, end)] if 0 <= first < last <= start else [(start, end)]
             found = self.store.get_ranges(self.path, ranges)
             self.fetched.update(zip(ranges[:-1], found[:-1], strict=True))
             data = found[-1]

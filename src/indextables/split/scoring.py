@@ -320,7 +320,7 @@ class CombinedSearcher:
 
 
 def _fits(searcher: SplitSearcher, query: Query) -> bool:
-    """Whether a split's own index can be one of many, every byte of it checked."""
+    """Whether a split's own index can be one of many, and can be opened."""
     if not can_be_linked(searcher, query):
         return False
     try:

@@ -362,6 +362,7 @@ class DiskCache:
     def kept(self, store: Store, path: str, size: int) -> bytes | None:
         """What `keep` was given, if it is still there; the caller checks it."""
         with contextlib.suppress(OSError):
+            self._prepare()  # what others could have written is not read
             entry = self._generation() / Download(store, path, size, None, None).key()
             data = entry.read_bytes()
             os.utime(entry)

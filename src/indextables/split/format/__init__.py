@@ -2,11 +2,13 @@
 
 `container` has the layout, `page_headers` what its Parquet pages are checked by, `rows` reads rows
 by their numbers, `index` opens the index inside, and `lists` has the words, paths and values that
-are kept beside the index for cross-references.
+are kept beside the index for cross-references. Of a remote index only parts are read: `blocks`
+stores it so, `term_dictionary` says where a word's postings are, `ranged` fetches them.
 """
 
 from __future__ import annotations
 
+from indextables.split.format.blocks import opening_of
 from indextables.split.format.container import (
     INFO_KEY,
     Footer,
@@ -65,6 +67,7 @@ __all__ = [
     "exactly",
     "list_sections",
     "number_texts",
+    "opening_of",
     "path_key",
     "path_sections",
     "read_footer",

@@ -7,7 +7,8 @@ the *spots* of the file that Tantivy reads whatever it is asked: the end of the 
 bytes of every field's postings.
 
 Everything else that a search needs first lies together, directly before the lists and the footer:
-these directories, the term dictionary, fast fields, `meta.json`. One request brings it.
+these directories, fast fields, `meta.json`, the term dictionary if it is not large. One request
+brings it.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ from indextables.split.format.term_dictionary import (
 BLOCK = 16 << 10
 BLOCKS = "blocks"
 """The kind of a section that describes the blocks of another one."""
-POSTINGS, POSITIONS, NORMS = ".idx", ".pos", ".fieldnorm"
-_RANGED = (POSTINGS, POSITIONS, NORMS)
+POSTINGS, POSITIONS, NORMS, TERMS = ".idx", ".pos", ".fieldnorm", ".term"
+_RANGED = (POSTINGS, POSITIONS, NORMS, TERMS)
 _SMALL = 64 << 10
 """An index file that is smaller, packed, is fetched with the dictionary."""
+_SMALL_TERMS = 512 << 10
+"""A dictionary that is smaller is fetched whole; of a larger one, the fields that are searched."""
 _LARGE = 4 << 20
 """A section of an older split that is larger is fetched on its own."""
 _TAIL = 64 << 10
@@ -130,6 +133,14 @@ def opening_sections(info: SplitInfo) -> list[Section]:
     ]
 
 
+def opening_of(info: SplitInfo) -> Range | None:
+    """Where those sections lie, if nothing lies between them."""
+    found = opening_sections(info)
+    start = min((section.offset for section in found), default=0)
+    end = max((section.offset + section.length for section in found), default=0)
+    return (start, end) if end - start == sum(section.length for section in found) > 0 else None
+
+
 def write_index(sink: Sink, files: Sequence[Path]) -> tuple[list[Section], int]:
     """Append the files of an index; also returns where what every search needs begins."""
     sections, small, described = [], [], []
@@ -151,7 +162,8 @@ def write_index(sink: Sink, files: Sequence[Path]) -> tuple[list[Section], int]:
 def _spots(file: Path) -> list[Range] | None:
     """What Tantivy always reads of a file that is worth dividing; `None` if it is not."""
     size = file.stat().st_size
-    if file.suffix not in _RANGED or size <= _SMALL or _packs_well(file):
+    least = _SMALL_TERMS if file.suffix == TERMS else _SMALL
+    if file.suffix not in _RANGED or size <= least or _packs_well(file):
         return None
     with file.open("rb") as stream:
         stream.seek(max(0, size - _TAIL))

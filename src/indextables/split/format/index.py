@@ -38,13 +38,21 @@ import pyarrow.compute as pc
 import tantivy
 
 from indextables.errors import DamagedIndexError, IndexTablesError, StorageError
-from indextables.split.format.blocks import BlockDirectory, directories, opening_sections
+from indextables.split.format.blocks import TERMS, BlockDirectory, directories, opening_sections
 from indextables.split.format.container import HASHES, ReadRange, Section, SplitInfo, read_section
-from indextables.split.format.ranged import Need, RangedFile, RangedSplit, Ranges, Segment
+from indextables.split.format.ranged import (
+    AllWords,
+    Need,
+    RangedFile,
+    RangedSplit,
+    Ranges,
+    Segment,
+)
 from indextables.split.format.term_dictionary import TermDictionary
 from indextables.split.mapping import ROW_FIELD, TableMapping
 from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags, rows_of
 from indextables.storage.scratch import temporary_folder
+from indextables.storage.sparse_copy import SparseCopyError
 from indextables.storage.store import ObjectMeta, Store
 
 if TYPE_CHECKING:
@@ -216,6 +224,8 @@ class IndexSearcher:
 
     def terms(self, field: str, prefix: str = "") -> list[str]:
         """The words of a field that begin with a text."""
+        self.name(AllWords(field))
+        self._provide()
         with tantivy_errors(self.path):
             return [term for term, _ in self.searcher.terms_with_prefix(field, prefix)]
 
@@ -308,6 +318,7 @@ class IndexFolder:
         """Link all files but the description into a folder; returns those that are not whole."""
         described = directories(self.info)
         terms: dict[str, TermDictionary] = {}
+        mapped: dict[str, mmap.mmap] = {}
         ranged: dict[str, dict[str, RangedFile]] = {}
         for section in self.info.index_sections():
             if section.name == META:
@@ -320,14 +331,21 @@ class IndexFolder:
             else:
                 (folder / section.name).symlink_to(self._copy(section))
         self.fetched.clear()
+        # Of a sparse dictionary the same file that Tantivy maps, whatever its name leads to later.
+        for name, files in ranged.items():
+            if TERMS in files:
+                with files[TERMS].copy.path.open("rb") as copy:
+                    mapped[name] = mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ)
 
         def dictionary(name: str) -> TermDictionary:
             if name not in terms:
-                section = next(s for s in self.info.sections if s.name == f"{name}.term")
-                with self._opened(section) as file:
-                    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                terms[name] = TermDictionary(memoryview(data))
-                self.fetched.clear()
+                if name not in mapped:
+                    sections = self.info.index_sections()
+                    section = next(s for s in sections if s.name == f"{name}{TERMS}")
+                    with self._opened(section) as file:
+                        mapped[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    self.fetched.clear()
+                terms[name] = TermDictionary(memoryview(mapped[name]))
             return terms[name]
 
         segments = [
@@ -443,12 +461,11 @@ def open_index(
     mapping: TableMapping,
     *,
     schema: list[Any] | None = None,
-    whole: bool = False,
 ) -> OpenIndex:
     """Open the indexes of several splits as one, in their order.
 
     `schema` describes all of them, if theirs are beginnings of it. Of a remote split only what
-    every search needs is fetched, unless the index is wanted as a whole; a local one is copied.
+    every search needs is fetched; a local one is copied.
     """
     metas = _side_by_side(IndexFolder.meta, folders)
     for folder, meta in zip(folders, metas, strict=True):
@@ -464,7 +481,12 @@ def open_index(
     def attempts() -> tuple[list[RangedSplit], tantivy.Index]:
         for attempt in range(_ATTEMPTS):
             with temporary_folder("index", _links_parent()) as place:
-                splits = linked(place)
+                try:
+                    splits = linked(place)
+                except (FileNotFoundError, SparseCopyError):
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+                    continue  # evicted as well
                 (place / META).write_bytes(orjson.dumps(description))
                 try:
                     with tantivy_errors(folders[0].path):
@@ -491,12 +513,13 @@ def open_index(
         return splits, index.searcher()
 
     splits, index = attempts()
-    ranges = None
+    ranges: Ranges | None = None
     if any(split.segments for split in splits):
         ranges = Ranges(splits, reopened)
         ranges.searcher = index.searcher()
-        if whole or all(f.store.local_path(f.path) is not None for f in folders):
+        if all(f.store.local_path(f.path) is not None for f in folders):
             ranges.provide_all()
+            ranges = None
     searcher = IndexSearcher(folders[0].path, index.searcher(), ranges)
     sizes = [s.size for folder in folders for s in folder.info.index_sections()]
     return OpenIndex(index.schema, searcher, len(sizes), sum(sizes))

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import tantivy
 
 from indextables.errors import DamagedIndexError
-from indextables.split.format.blocks import NORMS, POSITIONS, POSTINGS, BlockDirectory
+from indextables.split.format.blocks import NORMS, POSITIONS, POSTINGS, TERMS, BlockDirectory
 from indextables.split.format.term_dictionary import (
     POSTINGS_HEAD,
     Range,
@@ -46,6 +46,13 @@ _GAP = GAP
 
 
 @dataclass(frozen=True, slots=True)
+class AllWords:
+    """The dictionary of a field, and no postings. Whatever else is named of a field includes it."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
 class Words:
     """Exactly these words of a field, with their positions for a phrase; bytes as they are."""
 
@@ -63,7 +70,7 @@ class Beginning:
     keep: Callable[[Sequence[str]], Sequence[str] | None] | None = None
 
 
-Need = Words | Beginning
+Need = AllWords | Words | Beginning
 Opened = tuple[Sequence["RangedSplit"], tantivy.Searcher]
 
 
@@ -128,8 +135,11 @@ class Segment:
     def blocks(
         self, need: Need, number: int, words: Sequence[str | bytes] | None
     ) -> Iterable[tuple[RangedFile, range]]:
-        """The blocks that a need names. `words` are those it is limited to, if that is known."""
-        terms = self.dictionary().field(number)
+        """The blocks that a need names, if the field's dictionary is there.
+
+        `words` are those it is limited to, if that is known.
+        """
+        terms = None if isinstance(need, AllWords) else self.dictionary().field(number)
         if terms is None:
             return
         infos: list[TermInfo | None]
@@ -150,9 +160,9 @@ class Segment:
                 file = self.files[POSITIONS]
                 yield file, file.blocks_of(number, *info.positions)
 
-    def norms(self, number: int) -> Iterable[tuple[RangedFile, range]]:
-        """The blocks of a field's norms."""
-        file = self.files.get(NORMS)
+    def part(self, suffix: str, number: int) -> Iterable[tuple[RangedFile, range]]:
+        """The blocks of a field's whole part of a file."""
+        file = self.files.get(suffix)
         if file is not None and number in file.parts:
             start, end = file.parts[number]
             yield file, file.blocks_of(number, 0, end - start)
@@ -221,12 +231,15 @@ class Ranges:
         self.searcher: tantivy.Searcher | None = None
         """The open index, once it was opened."""
         self._reopen = reopen
+        self._moving_to: tantivy.Searcher | None = None
         self._pending: dict[Need, None] = {}
         self._provided: set[Need] = set()
         self._named: set[str] = set()
         self._scored: set[str] = set()
-        self._is_whole = False
-        self._lock = threading.Lock()
+        self._is_whole = self._has_forgotten = False
+        self._naming = threading.Lock()
+        self._fetching = threading.Lock()
+        """Held while bytes are fetched; whoever needs some of the same waits."""
 
     @property
     def is_whole(self) -> bool:
@@ -237,7 +250,7 @@ class Ranges:
         """Say what a query is going to read. Whoever searches next provides it."""
         if self._is_whole:
             return
-        with self._lock:
+        with self._naming:
             if need not in self._provided:
                 self._pending[need] = None
             self._named.add(need.field)
@@ -246,51 +259,91 @@ class Ranges:
         """Bring what was named and is not there; norms too, for scores."""
         if self._is_whole:
             return
-        with self._lock:
-            norms = self._named - self._scored if scored else set()
-            if self._pending or norms:
+        with self._fetching:
+            with self._naming:
+                norms = self._named - self._scored if scored else set()
+                is_due = bool(self._pending or norms)
+            if is_due:
                 self._attempt(lambda: self._provide(norms))
 
     def provide_all(self) -> None:
         """Make all copies whole."""
-        with self._lock:
+        with self._fetching:
             self._attempt(self._provide_all)
 
     def _attempt(self, work: Callable[[], None]) -> None:
-        """Work, and once more in new copies if those that are open cannot be written."""
+        """Work, and once more in new copies if those that are open cannot be written.
+
+        Nobody sees the new index, or hears that all is there, before that is so.
+        """
         try:
             work()
         except SparseCopyError:
-            self.splits, self.searcher = self._reopen()
-            self._pending = dict.fromkeys([*self._provided, *self._pending])
-            self._provided.clear()
-            scored, self._scored = self._scored, set()
-            try:
-                self._provide(scored)
-                work()
-            except SparseCopyError as error:
-                raise DamagedIndexError(self.splits[0].path, str(error)) from None
-
-    def _provide(self, norms: set[str]) -> None:
-        try:
-            self._fetch(self._blocks(list(self._pending), norms))
-        except UnknownDictionaryError:
-            self._provide_all()
-        if len(self._provided) > _REMEMBERED:
-            self._provided.clear()
-        self._provided.update(self._pending)
-        self._pending.clear()
-        self._scored |= norms
+            self._move(work)
         files = [f for s in self.splits for x in s.segments for f in x.files.values()]
         self._is_whole = all(file.copy.is_whole for file in files)
 
+    def _move(self, work: Callable[[], None]) -> None:
+        before, scored = self.splits, set(self._scored)
+        self.splits, self._moving_to = self._reopen()
+        self._provide_again()
+        try:
+            self._provide(scored)
+            if self._has_forgotten:
+                self._provide_all()
+            work()
+        except BaseException as error:
+            self.splits = before
+            self._provide_again()
+            if isinstance(error, SparseCopyError):
+                raise DamagedIndexError(before[0].path, str(error)) from None
+            raise
+        finally:
+            searcher, self._moving_to = self._moving_to, None
+        self.searcher = searcher
+
+    def _provide_again(self) -> None:
+        """Take nothing for granted that was provided."""
+        with self._naming:
+            self._pending = dict.fromkeys([*self._provided, *self._pending])
+            self._provided.clear()
+        self._scored.clear()
+
+    def _provide(self, norms: set[str]) -> None:
+        with self._naming:
+            needs = list(self._pending)
+        try:
+            self._fetch(self._parts(TERMS, {need.field for need in needs}))
+            self._fetch(
+                [a | b for a, b in zip(self._blocks(needs), self._parts(NORMS, norms), strict=True)]
+            )
+        except UnknownDictionaryError:
+            self._provide_all()
+        with self._naming:
+            if len(self._provided) > _REMEMBERED:
+                self._provided.clear()
+                self._has_forgotten = True
+            self._provided.update(needs)
+            for need in needs:
+                del self._pending[need]
+        self._scored |= norms
+
     def _provide_all(self) -> None:
         self._fetch([split.everything() for split in self.splits])
-        self._is_whole = True
 
-    def _blocks(
-        self, needs: Sequence[Need], norms: Iterable[str]
-    ) -> list[dict[RangedFile, set[int]]]:
+    def _parts(self, suffix: str, names: set[str]) -> list[dict[RangedFile, set[int]]]:
+        """The blocks of the parts that fields have of a file."""
+        result = []
+        for split in self.splits:
+            wanted: dict[RangedFile, set[int]] = defaultdict(set)
+            for segment in split.segments:
+                for name in names & split.fields.keys():
+                    for file, blocks in segment.part(suffix, split.fields[name]):
+                        wanted[file].update(blocks)
+            result.append(wanted)
+        return result
+
+    def _blocks(self, needs: Sequence[Need]) -> list[dict[RangedFile, set[int]]]:
         limited = [self._limited_to(need) for need in needs]
         result = []
         for split in self.splits:
@@ -301,11 +354,6 @@ class Ranges:
                     if number is not None:
                         for file, blocks in segment.blocks(need, number, words):
                             wanted[file].update(blocks)
-                for name in norms:
-                    number = split.fields.get(name)
-                    if number is not None:
-                        for file, blocks in segment.norms(number):
-                            wanted[file].update(blocks)
             result.append(wanted)
         return result
 
@@ -313,9 +361,10 @@ class Ranges:
         """The words that a need is limited to; `None` if it is all that begin with its prefix."""
         if isinstance(need, Words):
             return need.words
-        if need.keep is None or self.searcher is None:
+        searcher = self._moving_to or self.searcher
+        if isinstance(need, AllWords) or need.keep is None or searcher is None:
             return None
-        listed = self.searcher.terms_with_prefix(need.field, need.prefix)
+        listed = searcher.terms_with_prefix(need.field, need.prefix)
         words = need.keep([word for word, _ in listed])
         return None if words is None or len(words) > _MANY_WORDS else words
 

@@ -83,19 +83,15 @@ class RowReader:
     ) -> pa.Table:
         """Rows in ascending order, given the group of each."""
         starts = self.footer.group_starts
-        some, place = np.unique(groups, return_inverse=True)
+        some, bounds, place = np.unique(groups, return_index=True, return_inverse=True)
         lengths = starts[some + 1] - starts[some]
         few = len(rows) * _FEW_ROWS < lengths.sum()
         if few:  # then nothing behind the last wanted row of a group is decoded
             lengths = np.zeros_like(lengths)
             np.maximum.at(lengths, place, rows - starts[groups] + 1)
-            inside = np.split(rows - starts[groups], np.searchsorted(groups, some[1:]))
-            table = self._read_beginnings(
-                some.tolist(),
-                lengths.tolist(),
-                columns,
-                dict(zip(some.tolist(), inside, strict=True)),
-            )
+            wanted = rows - starts[groups]
+            by_group = dict(zip(some.tolist(), np.split(wanted, bounds[1:]), strict=True))
+            table = self._read_beginnings(some.tolist(), lengths.tolist(), columns, by_group)
         else:
             table = self.read_groups(some.tolist(), columns)
         wanted = rows + (np.cumsum(lengths) - lengths - starts[some])[place]
