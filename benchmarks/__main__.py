@@ -20,6 +20,7 @@ MODULES = [
     "spark",
     "spark_log",
     "tpch",
+    "many_splits",
     "maintenance",
     "purge",
     "ariadne_build",
