@@ -134,7 +134,7 @@ class SplitWriter:
                 index_folder,
                 heap_size=config[WRITER_HEAP_SIZE],
                 adopted=adopted,
-                shared_hash=shared_hash(self._partition_values, schema),
+                shared_hash=shared_hash(self._partition_values, schema) if mapping.hashed else 0,
             )
             undo.pop_all()
 
