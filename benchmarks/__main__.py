@@ -22,6 +22,7 @@ MODULES = [
     "spark",
     "spark_log",
     "tpch",
+    "many_splits",
     "maintenance",
     "changes",
     "purge",

@@ -1,7 +1,8 @@
 """Many small splits: a search over a thousand of them beside the same rows in ten.
 
 All are asked warm, and processor time counts: what a split costs a query that has nothing to find
-in it. Each query is one needle, so that few rows are read.
+in it. Each query is for one needle, so that few rows are read. It is asked with cross-references,
+which leave the ten splits that hold it, and without, when every split is searched.
 """
 
 from __future__ import annotations
@@ -35,14 +36,27 @@ def run(scale: float = 1.0) -> Iterator[Result]:
             ("A ranked search", lambda table: table.search(NEEDLE, columns=["id"]).num_rows),
             ("A count", lambda table: table.count(where=WHERE)),
         ]
-        for what, ask in questions:
-            assert ask(few) == ask(lots) == 10, what
-            small, large = race(15, partial(ask, few), partial(ask, lots))
-            yield Result(
-                f"{what} over {many:,} splits of {rows // many} rows, against {FEW} splits",
-                large.cpu / small.cpu, 3, "at most",
-                f"{many:,} splits {large} / {FEW} splits {small}",
-            )  # fmt: skip
+        for how, routed in (("", True), (", no cross-references", False)):
+            tables = [_opened(table, routed=routed) for table in (few, lots)]
+            for what, ask in questions:
+                assert [ask(table) for table in tables] == [10, 10], what
+                small, large = race(15, *(partial(ask, table) for table in tables))
+                yield Result(
+                    f"{what} over {many:,} splits of {rows // many} rows, against {FEW}{how}",
+                    large.cpu / small.cpu, 3, "at most",
+                    f"{many:,} splits {large} / {FEW} splits {small}",
+                )  # fmt: skip
+
+
+def _opened(table: Table, *, routed: bool) -> Table:
+    cache = str(Path(table.uri.removeprefix("file://")).parent / "cache")
+    return Table.open(
+        table.uri,
+        config={
+            "spark.indextables.cache.disk.path": cache,
+            "spark.indextables.xref.query.enabled": routed,
+        },
+    )
 
 
 def made(place: Path, data: pa.Table, splits: int) -> Table:

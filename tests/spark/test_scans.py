@@ -383,3 +383,21 @@ def test_explain_names_the_scans_of_the_driver(spark, tmp_path, capsys):
     spark.range(1).explain()
     assert "IndexTables" not in capsys.readouterr().out
     assert spark.table(f"indextables.`{uri}`").count() == 2
+
+
+def test_ties_have_the_order_that_they_have_without_spark(spark, place, tmp_path):
+    """Rows written and ranked by Spark, in other splits and without partitions."""
+    query = "content indexquery 'fox'"
+    spark.read.format("indextables").load(place).where("n < 3").repartition(3).write.format(
+        "indextables"
+    ).save(str(tmp_path / "copy"))
+    written = Table.open(place).search("fox", fields=["content"], where="n < 3", limit=12)
+    copied = Table.open(str(tmp_path / "copy")).search("fox", fields=["content"], limit=12)
+    ranked = spark.sql(
+        f"SELECT id FROM indextables.`{place}` WHERE {query} AND n < 3 "
+        "ORDER BY _score DESC LIMIT 12"
+    )
+    expected = written["id"].to_pylist()
+    assert expected != sorted(expected)
+    assert copied["id"].to_pylist() == expected
+    assert [row.id for row in ranked.collect()] == expected

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import SchemaError
 from indextables.log.layout import check_paths
+from indextables.split.row_hash import row_hashes, shared_hash
 from indextables.split.write.partitioning import (
     check_partition_columns,
     partition_folder,
@@ -114,3 +115,28 @@ def test_bad_partition_columns(columns, message):
     schema = pa.schema([("id", pa.int64()), ("day", pa.string()), ("tags", pa.list_(pa.string()))])
     with pytest.raises(SchemaError, match=message):
         check_partition_columns(columns, schema)
+
+
+def test_a_partition_value_hashes_as_the_stored_value_does():
+    moment = dt.datetime(2024, 3, 31, 1, 2, 3, 456_789)
+    columns = {
+        "s": pa.array(["a/b é"]),
+        "empty": pa.array([""]),
+        "i8": pa.array([-7], pa.int8()),
+        "i64": pa.array([2**62]),
+        "flag": pa.array([True]),
+        "day": pa.array([dt.date(1, 1, 1)]),
+        "utc": pa.array([moment], pa.timestamp("us", "UTC")),
+        "plain": pa.array([moment], pa.timestamp("us")),
+        "f32": pa.array([0.1], pa.float32()),
+        "f64": pa.array([-0.0]),
+        "nan": pa.array([float("nan")]),
+        "huge": pa.array([float("inf")]),
+        "dec": pa.array([Decimal("-12.30")], pa.decimal128(10, 2)),
+        "none": pa.array([None], pa.int32()),
+    }
+    rows = pa.table({"id": pa.array([1])} | columns)
+    for name, column in columns.items():
+        text = partition_text(column)[0].as_py()
+        shared = shared_hash({name: text}, rows.schema)
+        assert row_hashes(rows.drop_columns([name]), shared) == row_hashes(rows), name

@@ -28,6 +28,7 @@ from indextables.errors import UnusableXRefError, XRefTimeoutError
 from indextables.log.transaction_log import TransactionLog
 from indextables.predicate.sql_text import parse_predicate
 from indextables.storage import Store
+from indextables.xref import route
 from indextables.xref.build import build_xref, merge_xrefs
 from indextables.xref.open_xref import (
     Memory,
@@ -184,6 +185,27 @@ def test_the_threshold_is_by_default_128(table, config):
     assert "fewer than spark.indextables.xref.query.minSplitsForXRef = 128" in plain.explain(
         where=WORD
     )
+
+
+def test_few_cold_splits_of_a_remote_store_are_routed(config, monkeypatch):
+    plain = {k: v for k, v in config.items() if "minSplits" not in k}
+    schema = pa.schema([("id", pa.int64()), ("body", pa.string())])
+    table = Table.create("memory://few-cold-splits", schema, config=plain)
+    for number in range(3):
+        table.append(pa.table({"id": [number], "body": [f"word{number}"]}, schema))
+    cover(table)
+    where = "body indexquery 'word1'"
+
+    def consulted():
+        return routed(Table.open(table.uri, config=plain), where).verdict.consulted
+
+    assert not consulted()  # these splits are hardly larger than the XRef
+    monkeypatch.setattr(route, "_WORTH", 0)
+    assert consulted()
+    assert table.count(where=where) == 1  # opens the one that is left
+    assert consulted()
+    assert table.count(where="body LIKE '%word%' OR body indexquery 'word1'") == 3  # and all
+    assert not consulted()
 
 
 def test_uncovered_splits_are_kept(table):

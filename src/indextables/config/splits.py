@@ -238,7 +238,8 @@ XREF_QUERY = _xref.boolean(
 XREF_MIN_SPLITS = _xref.integer(
     "xref.query.minSplitsForXRef",
     128,
-    "With fewer splits left by partitions and statistics, XRefs are not asked.",
+    "With fewer splits left by partitions and statistics, XRefs are not asked, unless the store "
+    "would have to send splits that are more than 20 times as large as the XRefs.",
 )
 XREF_TIMEOUT = _xref.duration(
     "xref.query.timeoutMs",

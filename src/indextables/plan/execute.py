@@ -210,28 +210,33 @@ class Environment:
         tasks = list(tasks)
         asked = {id(task.predicate): task.predicate for task in tasks}
         wanted = dict.fromkeys(search for p in asked.values() for search in searches(p))
-        answers: dict[str, dict[Search, RowNumbers]] = {}
+        answered: dict[Search, dict[str, RowNumbers]] = {}
         for search in wanted:
+            by_path: dict[str, RowNumbers] = {}
             for some in self._groups(tasks):
-                group, found = self._ask_together(
-                    some, functools.partial(SplitGroup.matching, search=search)
-                )
+                ask = functools.partial(SplitGroup.matching, search=search)
+                group, found = self._ask_together(some, ask)
                 if found is not None:
-                    for ordinal, task in enumerate(group):
-                        rows = found.get(ordinal, _NO_ROWS)
-                        answers.setdefault(task.path, {})[search] = rows
-        if not answers:
+                    by_path |= {task.path: _NO_ROWS for task in group}
+                    by_path |= {group[ordinal].path: rows for ordinal, rows in found.items()}
+            if by_path:
+                answered[search] = by_path
+        if not answered:
             return [(task, {}) for task in tasks]
+        # Splits without a row of a search that every row must match.
         needed = {
-            key: [part for part in conjuncts(predicate) if isinstance(part, Search)]
-            for key, predicate in asked.items()
+            key: [
+                answered[part]
+                for part in conjuncts(p)
+                if isinstance(part, Search) and part in answered
+            ]
+            for key, p in asked.items()
         }
-        result: list[tuple[SplitTask, Answers]] = []
-        for task in tasks:
-            known = answers.get(task.path, {})
-            if all(len(known.get(part, _SOME_ROWS)) for part in needed[id(task.predicate)]):
-                result.append((task, known))
-        return result
+        return [
+            (task, {s: rows[task.path] for s, rows in answered.items() if task.path in rows})
+            for task in tasks
+            if all(len(rows.get(task.path, _SOME_ROWS)) for rows in needed[id(task.predicate)])
+        ]
 
     def count(self, tasks: Sequence[SplitTask]) -> int:
         """How many rows of the tasks match."""

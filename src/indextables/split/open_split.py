@@ -217,7 +217,8 @@ class IndexPool:
         return cls(DiskCache.from_config(config), max_files=config[MAX_OPEN_FILES])
 
     def folder(self, split: SplitFile) -> IndexFolder:
-        """The index files of a split."""
+        """The index files of a split, which are about to be opened."""
+        _opened.add((split.store.identity, split.path))
         split.prepare_search(self.cache)
         return IndexFolder(split.store, split.path, split.info, self.cache, split.fetched)
 
@@ -282,6 +283,7 @@ class IndexPool:
             self._open.clear()
             self._hashes.clear()
             self._files = self._bytes = 0
+        _opened.clear()
         self.footers.clear()
         return count
 
@@ -296,6 +298,14 @@ class IndexPool:
 
     def __len__(self) -> int:
         return len(self._open)
+
+
+_opened: set[tuple[str, str]] = set()
+
+
+def was_opened(store: Store, path: str) -> bool:
+    """Whether this process opened the index of a split, whose copy is then on the local disk."""
+    return (store.identity, path) in _opened
 
 
 @cache

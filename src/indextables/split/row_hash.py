@@ -29,6 +29,7 @@ LEVELS = range(3, 25)
 """One row of 2^n has a hash of the level n and those below it."""
 
 _NAN = np.uint64(0x7FF8 << 48)
+_SAMPLE = 128
 _PLACES = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -121,6 +122,10 @@ def _hashes(column: ArrowColumn) -> Words:
         return np.zeros(len(column), dtype=np.uint64)
     if types.is_decimal(kind):
         column = column.cast(pa.string())
+    # Texts that are nearly all different are not worth a dictionary.
+    if len(column.slice(0, _SAMPLE).unique()) > _SAMPLE // 2:
+        column = pc.fill_null(column.cast(pa.binary()), b"")
+        return np.fromiter(map(zlib.crc32, column.to_pylist()), np.uint64, len(column))
     encoded = column.dictionary_encode()
     return _of_distinct(encoded.dictionary, encoded.indices)
 

@@ -27,6 +27,7 @@ from indextables.config import Config
 from indextables.errors import UnusableXRefError, XRefError, XRefTimeoutError
 from indextables.log.actions import AddXRef
 from indextables.predicate import TRUE, Predicate
+from indextables.split.open_split import was_opened
 from indextables.split.search import SearchContext
 from indextables.storage import Store
 from indextables.xref.container import Mask
@@ -43,6 +44,8 @@ from indextables.xref.question import EVERYTHING, Question, ask
 logger = logging.getLogger(__name__)
 
 _DULL = 0.95
+_WORTH = 20
+"""So much larger than the XRefs are cold splits for which XRefs are asked, however few they are."""
 """A question that keeps more than this share of the splits did not narrow."""
 _THREADS = 8
 
@@ -96,7 +99,7 @@ class Router:
         """Which of these files may hold a row that satisfies the predicate."""
         started = time.perf_counter()
         question: Question = EVERYTHING
-        reason = self._why_not(files.num_rows, predicate)
+        reason = self._why_not(files, predicate)
         if not reason:
             question = ask(predicate, self.context())
             if question == EVERYTHING:
@@ -110,7 +113,8 @@ class Router:
             return Routing(np.ones(count, dtype=np.bool_), verdict)
         return self._routed(question, files, started)
 
-    def _why_not(self, count: int, predicate: Predicate) -> str:
+    def _why_not(self, files: pa.Table, predicate: Predicate) -> str:
+        count = files.num_rows
         least = self.config[keys.XREF_MIN_SPLITS]
         if not self.xrefs:
             return "the table has none"
@@ -118,9 +122,22 @@ class Router:
             return f"{keys.XREF_QUERY.name} is false"
         if predicate == TRUE:
             return "there is no condition"
-        if count < least or not count:
+        if not count or (count < least and not self._spares_much(files)):
             return f"{count:,} splits are fewer than {keys.XREF_MIN_SPLITS.name} = {least:,}"
         return ""
+
+    def _spares_much(self, files: pa.Table) -> bool:
+        """Whether the splits, which a store would have to send, are much larger than the XRefs."""
+        paths: list[Any] = files["path"].to_pylist()
+        if self.store.local_path(paths[0]) is not None:
+            return False
+        sizes: list[Any] = files["size"].to_pylist()
+        cold = sum(
+            size
+            for path, size in zip(paths, sizes, strict=True)
+            if not was_opened(self.store, path)
+        )
+        return bool(cold > _WORTH * sum(xref.size for xref in self.xrefs.values()))
 
     def _routed(self, question: Question, files: pa.Table, started: float) -> Routing:
         paths, sizes = _flat(files["path"]), np.asarray(_flat(files["size"]), dtype=np.int64)

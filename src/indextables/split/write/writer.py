@@ -147,7 +147,8 @@ class SplitWriter:
                 heap_size=config[WRITER_HEAP_SIZE],
                 adopted=adopted,
             )
-            self._shared_hash = shared_hash(self._partition_values, schema)
+            hashed = self._mapping.hashed
+            self._shared_hash = shared_hash(self._partition_values, schema) if hashed else 0
             self._hashes: list[bytes] = []
             undo.pop_all()
 
