@@ -71,6 +71,7 @@ class IndexFiles:
 Hit = tuple[Any, tantivy.DocAddress]
 
 _FEW_HITS = 4_096
+_MANY_SEGMENTS = 64
 _KEPT_VOCABULARY = 64 << 20
 _KEPT_COUNTS = 256
 _FOOTER = struct.Struct("<II")
@@ -265,7 +266,8 @@ class IndexSearcher:
     def by_row(self, query: tantivy.Query, segments: int) -> list[Hit]:
         """All hits. Tantivy reserves room for as many as may be asked for, in every segment."""
         limit = max(1, self.num_docs)  # it panics at 0
-        first = _FEW_HITS if segments > 1 and limit > _FEW_HITS else limit
+        few = _FEW_HITS if segments < _MANY_SEGMENTS else _FEW_HITS // 16
+        first = few if segments > 1 and limit > few else limit
         while True:
             hits = self.hits(query, first, order_by_field=ROW_FIELD, order=tantivy.Order.Asc)
             if len(hits) < first or first == limit:
