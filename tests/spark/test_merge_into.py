@@ -327,3 +327,30 @@ def test_tables_of_other_sources_stay_with_spark(spark, tmp_path):
             )
     finally:
         spark.sql("DROP TABLE plain_target")
+
+
+def test_constraints_not_null_and_structs(spark):
+    name = "indextables.merged_strict"
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(
+        f"CREATE TABLE {name} (id bigint NOT NULL, n int, s struct<a: int, b: string>, "
+        "CONSTRAINT small CHECK (n < 100)) USING indextables "
+        "TBLPROPERTIES ('spark.indextables.deletionVectors.mode' = 'vector')"
+    )
+    spark.sql(f"INSERT INTO {name} VALUES (1, 1, struct(1, 'x')), (2, 2, NULL), (3, 3, NULL)")
+    using = (
+        f"MERGE INTO {name} t USING (SELECT 1 AS id, 500 AS n UNION SELECT 2, 5) s ON t.id = s.id "
+    )
+    for text in ("UPDATE SET n = s.n", "UPDATE SET id = CASE WHEN s.n > 0 THEN NULL ELSE 1 END"):
+        with pytest.raises(PySparkException):
+            spark.sql(f"{using} WHEN MATCHED THEN {text}")
+    done = spark.sql(
+        f"{using} WHEN MATCHED AND s.n > 100 THEN UPDATE SET s.a = 7, n = s.n - 490 "
+        "WHEN MATCHED THEN DELETE".replace("s.a = 7", "t.s.a = 7")
+    )
+    assert done.first().message == "1 rows updated, 1 deleted, 0 inserted"
+    left = spark.sql(f"SELECT id, n, s.a, s.b FROM {name} ORDER BY id").collect()
+    assert [tuple(r) for r in left] == [
+        (1, 10, 7, "x"), (3, 3, None, None),
+    ]  # fmt: skip
+    spark.sql(f"DROP TABLE {name}")

@@ -352,3 +352,46 @@ def test_many_small_splits_with_vectors_are_searched_as_one_index(tmp_path):
         assert table.search("odd", limit=len(odd) + 5).num_rows == len(odd)
         table.delete(where="id = 1")
         odd = [i for i in odd if i != 1]
+
+
+def test_in_a_bucket_with_cross_references_and_prewarmed(s3, tmp_path):
+    prefix = "spark.indextables."
+    config = {
+        **MARK,
+        f"{prefix}cache.disk.path": str(tmp_path / "cache"),
+        f"{prefix}xref.query.minSplitsForXRef": 1,
+        f"{prefix}purge.retentionCheckEnabled": False,
+    }
+    uri = f"{s3.uri}/vectors"
+    table = Table.create(uri, rows(1).schema, storage_options=s3.options)
+    for start in range(0, ROWS, 100):
+        table.append(rows(100, start))
+    table = Table.open(uri, config=config, storage_options=s3.options)
+    table.index_crossreferences()
+    table.delete(where="body indexquery 'word3' OR id < 150")
+    left = [i for i in range(150, ROWS) if i % 10 != 3]
+    assert table.snapshot().xrefs
+    table.prewarm()
+    for seen in (table, Table.open(uri, config=config, storage_options=s3.options)):
+        assert ids(seen.scan()) == left
+        assert seen.count(where="body indexquery 'word3'") == 0
+        assert ids(seen.scan(where="body indexquery 'word4'")) == [i for i in left if i % 10 == 4]
+        assert seen.search("common", limit=9).num_rows == 9
+    # A cross-reference that is built now reads splits with deleted rows.
+    table.drop_crossreferences()
+    table.index_crossreferences()
+    assert ids(table.scan(where="body indexquery 'word4'")) == [i for i in left if i % 10 == 4]
+    assert all(check.passed for check in table.verify())
+    table.merge_splits()
+    table.purge(older_than_hours=0)
+    assert ids(table.scan()) == left
+
+
+def test_writes_merge_splits_of_many_deleted_rows(tmp_path):
+    merging = {**MARK, "spark.indextables.mergeOnWrite.enabled": True}
+    table = made(tmp_path, config=merging)
+    table.delete(where="id < 100")
+    assert vectors_by_path(table.snapshot().entries)
+    table.append(rows(10, ROWS))
+    assert not vectors_by_path(table.refresh().snapshot().entries)
+    assert ids(table.scan()) == list(range(100, ROWS + 10))

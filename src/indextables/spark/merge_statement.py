@@ -24,6 +24,7 @@ from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME
 from indextables.predicate.literals import quoted_name
 from indextables.schema import ROW, ROW_ACTION, ROW_IDENTITY, SPLIT
+from indextables.spark.bridge.frames import estimated_size, is_repeatable
 from indextables.spark.row_statements import Query, default_of, identity_of, place_in
 from indextables.spark.schemas import spark_schema, table_schema
 from indextables.spark.struct_fields import Place, new_value
@@ -39,6 +40,8 @@ CLAUSE = "_indextables_clause"
 THERE = "_indextables_source"
 _MATCHED = "_indextables_matched"
 _VALUE = "_indextables_value_{}_{}"
+_SMALL_SOURCE = 10 << 20
+"""Spark sends relations up to this size to all tasks, unless it is told otherwise."""
 _SEARCHED = "_indextables_search_{}"
 
 
@@ -58,6 +61,18 @@ def join_type(clauses: Sequence[Any]) -> str:
     if "not matched by source" in kinds:
         return "full outer" if "not matched" in kinds else "left outer"
     return "right outer" if "not matched" in kinds else "inner"
+
+
+def is_narrowed(source: DataFrame, clauses: Sequence[Any]) -> bool:
+    """Whether the table's rows that match are found before the join.
+
+    A join that keeps all rows of the source cannot send the source to the table's rows, and would
+    shuffle the table. One that only looks for matches can, if the source is small and the same when
+    it is read again.
+    """
+    if join_type(clauses) != "right outer" or not is_repeatable(source):
+        return False
+    return estimated_size(source) <= _SMALL_SOURCE
 
 
 def checks_matches(clauses: Sequence[Any]) -> bool:
@@ -123,6 +138,11 @@ def merge_rows(
     table = ".".join(map(quoted_name, parts))
     inner = f"SELECT {', '.join(['*', *ROW_IDENTITY, *searched])} FROM {table} "
     inner += f"VERSION AS OF {snapshot.version} AS {target_name}"
+    if is_narrowed(source, statement.clauses):
+        inner = (
+            f"SELECT * FROM ({inner}) AS {target_name} "
+            f"LEFT SEMI JOIN {statement.source} AS {source_name} ON {on}"
+        )
     flat = query(
         f"{statement.ctes} SELECT CAST({chosen} AS INT) AS {CLAUSE}, "
         f"{', '.join([matched, *columns, *values])} FROM ({inner}) AS {target_name} "
@@ -257,7 +277,17 @@ def _new_column(
     from pyspark.sql import functions as F  # noqa: N812
 
     kind = spark_schema(target.shown)[number].dataType
-    old = F.col(quoted_name(column.name)) if is_old else F.lit(None)
+    # A row that is only deleted or kept is not written, and what is not needed is not read.
+    unread = (
+        column.nullable
+        and not target.constraints
+        and all(
+            any(place[0] == column.name for place in clause.places)
+            for clause in clauses
+            if clause.action == "update"
+        )
+    )
+    old = F.col(quoted_name(column.name)) if is_old and not unread else F.lit(None)
     result = None
     for at, clause in enumerate(clauses):
         if clause.action == "delete":
@@ -390,6 +420,8 @@ def merge_frame(
         f"SELECT *, {', '.join(ROW_IDENTITY)} FROM {builder.name} VERSION AS OF {snapshot.version}"
     ).alias(alias)
     how = join_type(builder.clauses).replace(" ", "_").replace("full_outer", "full")
+    if is_narrowed(source, builder.clauses):
+        rows = rows.join(source, builder.condition, "left_semi").alias(alias)
     joined = rows.join(source.withColumn(THERE, F.lit(True)), builder.condition, how)
     split, there = F.col(f"{quoted_name(alias)}.{SPLIT}"), F.col(THERE)
     cases: dict[When, Any] = {}

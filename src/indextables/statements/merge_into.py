@@ -121,6 +121,10 @@ def _source(sql: str, words: Sequence[Word]) -> tuple[str, str | None] | None:
     """The relation after USING, and its alias: what it is called where it has none."""
     if not words:
         return None
+    opening = next((at for at in range(len(words) - 1, 0, -1) if words[at].text == "("), 0)
+    if words[-1].text == ")" and opening > 1 and words[opening - 1].kind in ("word", "name"):
+        # AS s(id, name): the columns have names, too.
+        return f"(SELECT * FROM {_text(sql, words)})", words[opening - 1].text
     last, alone = words[-1], len(words) == 1
     is_name = last.kind == "name" or (last.kind == "word" and last.text.isidentifier())
     before = words[-2] if not alone else None
