@@ -152,6 +152,7 @@ def merge_rows(
     return write_merge(
         flat, planned, target, access=access, snapshot=snapshot, bridge=bridge,
         checks=checks_matches(statement.clauses), parameters={"on": statement.on},
+        reads_again=_reads_again(statement),
     )  # fmt: skip
 
 
@@ -190,6 +191,12 @@ def _assigned(
             raise ExpressionError(".".join(one.name), "it is assigned twice")
         found[place] = default_of(place, target.shown) if one.is_default else one.value
     return found
+
+
+def _reads_again(statement: MergeInto) -> bool:
+    """Whether the source is a query, which may read the table a second time."""
+    words = {word.text.upper() for word in words_of(statement.source) or () if word.kind == "word"}
+    return bool(statement.ctes) or "SELECT" in words or "FROM" in words
 
 
 def _conjuncts(condition: str) -> list[str]:
@@ -235,6 +242,7 @@ def write_merge(
     bridge: Bridge,
     checks: bool,
     parameters: Mapping[str, str],
+    reads_again: bool = True,
 ) -> Written:
     """Write the rows of a join that says which clause applies to each."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -253,7 +261,7 @@ def write_merge(
     frame = rows.select(*columns, F.col(SPLIT), F.col(ROW), action.alias(ROW_ACTION))
     job = plan_row_change(
         access.view(snapshot),
-        reads_again=False,
+        reads_again=reads_again,
         parameters=parameters,
         target=target,
         kind="merge",
