@@ -30,7 +30,8 @@ Every key works as session configuration (`spark.conf.set`), as an option of one
 a table property, and in `Table.open(uri, config={…})`, always under its full name. Names are
 case-insensitive, and `spark.tantivy4spark.*` is an old spelling of `spark.indextables.*`. An
 option beats the session, the session beats a table property, a property beats the default. A key
-that is not listed here is refused with the nearest one that is.
+that is not listed here is refused with the nearest one that is; set for a whole Spark session, it
+has no effect, and a warning says so once.
 
 Keys marked *process* are not taken from a table's properties: they name places of the machine,
 bound its memory, threads or requests, or switch off a check, and whoever can write to a table does

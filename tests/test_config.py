@@ -18,9 +18,11 @@ from indextables.config import (
     parse_boolean,
     parse_duration_ms,
     parse_size,
+    session_keys,
 )
 from indextables.errors import ConfigError, InvalidValueError, UnknownKeyError
 from indextables.log.transaction import Operation, Transaction
+from indextables.plan.source_options import SourceOptions
 
 INTERVAL = "spark.indextables.checkpoint.interval"
 
@@ -91,6 +93,17 @@ def test_an_unknown_key_names_the_nearest(name, nearest):
         Config({name: 1})
     assert nearest in caught.value.nearest
     assert nearest in str(caught.value)
+
+
+def test_an_unknown_key_of_a_session_is_passed_over_with_one_warning():
+    settings = {"spark.indextables.checkpoint.intervals": "5", INTERVAL: "7", "spark.ui.port": "1"}
+    with pytest.warns(UserWarning, match=f"Did you mean {INTERVAL}.*no effect"):
+        assert session_keys(settings) == {INTERVAL: "7"}
+    assert session_keys(settings) == {INTERVAL: "7"}
+    with pytest.raises(UnknownKeyError):
+        Config(SourceOptions.parse({"spark.indextables.checkpoint.intervals": "5"}).config)
+    with pytest.raises(InvalidValueError):  # a known key is checked, wherever it is set
+        Config(SourceOptions.parse({"path": "/t"}, {INTERVAL: "x"}).config)
 
 
 @pytest.mark.parametrize("value", [0, -1, "ten", True, ""])

@@ -188,6 +188,13 @@ def test_auto_marks_in_large_splits_of_which_few_rows_go(tmp_path):
     assert len(vectors_by_path(table.snapshot().entries)) == 1
     table.delete(where="id < 60")
     assert not vectors_by_path(table.snapshot().entries)
+    patient = {
+        "spark.indextables.deletionVectors.minSplitSize": "1K",
+        "spark.indextables.deletionVectors.maxDeletedShare": 0.5,
+    }
+    table = made(tmp_path, "patient", config=patient)
+    table.delete(where="id < 60")
+    assert len(vectors_by_path(table.snapshot().entries)) == 1
     small = made(tmp_path, "small", config={})
     small.delete(where="id < 2")
     assert not vectors_by_path(small.snapshot().entries)

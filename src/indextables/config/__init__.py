@@ -9,8 +9,8 @@ A key is a constant of this package and is read with it, so that its type is kno
 Values come in layers, the first one that has the key wins: options of one read or write, session
 configuration, table properties, the default. Names are case-insensitive, and
 `spark.tantivy4spark.*` is an old spelling of `spark.indextables.*`. A key that is not in the
-registry is an error, because accepting it would promise an effect. `docs/configuration.md` is
-generated from here.
+registry is an error, because accepting it would promise an effect; in a session's configuration
+it is a warning. `docs/configuration.md` is generated from here.
 
 To add a key, write it into the module of its concern, and a test of its effect. Nothing else has
 to name it: what those modules define is imported here and found by its type.
@@ -19,6 +19,7 @@ to name it: what those modules define is imported here and found by its type.
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import TypeVar, overload
 
@@ -92,6 +93,32 @@ def is_own_key(name: str) -> bool:
     (False, True)
     """
     return canonical(name).startswith(PREFIX)
+
+
+def session_keys(settings: Mapping[str, str]) -> dict[str, str]:
+    """What a Spark session configures of this package.
+
+    A key that is not in the registry is passed over with one warning: a session is often configured
+    far from the query, for several products and versions, and must not make every read fail.
+
+    >>> session_keys({"spark.indextables.checkpoint.interval": "5", "spark.ui.enabled": "false"})
+    {'spark.indextables.checkpoint.interval': '5'}
+    """
+    own = {name: value for name, value in settings.items() if is_own_key(name)}
+    for name in [n for n in own if not _is_known(canonical(n))]:
+        del own[name]
+        if name not in _warned:
+            _warned.add(name)
+            error = UnknownKeyError(name, nearest=nearest_keys(canonical(name)))
+            warnings.warn(f"{error} The session's setting has no effect.", stacklevel=2)
+    return own
+
+
+_warned: set[str] = set()
+
+
+def _is_known(canonical_name: str) -> bool:
+    return canonical_name in KEYS or family_of(canonical_name) is not None
 
 
 def known_keys(properties: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from indextables.config import MERGE_PRECOMMIT, is_own_key, parse_boolean
+from indextables.config import MERGE_PRECOMMIT, is_own_key, parse_boolean, session_keys
 from indextables.errors import ConfigError
 from indextables.storage.location import parse_location
 
@@ -125,7 +125,7 @@ class SourceOptions:
         mode = given.get("partitionoverwritemode", session.get(PARTITION_OVERWRITE_MODE, "static"))
         if mode.lower() not in ("static", "dynamic"):
             raise ConfigError(f"partitionOverwriteMode is static or dynamic, not {mode!r}.")
-        own = {name: value for name, value in session.items() if is_own_key(name)}
+        own = session_keys(session)
         own |= {name: value for name, value in given.items() if is_own_key(name)}
         if "mergeprecommit" in given:
             own[MERGE_PRECOMMIT.name] = given["mergeprecommit"]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from indextables.config import Config, is_own_key
+from indextables.config import Config, session_keys
 from indextables.errors import IndexTablesError, StatementError
 from indextables.plan.access import TableAccess
 from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions
@@ -93,8 +93,7 @@ def has_search(text: str) -> bool:
 
 
 def _config(spark: SparkSession) -> Config:
-    settings = session_settings(spark)
-    return Config({name: value for name, value in settings.items() if is_own_key(name)})
+    return Config(session_keys(session_settings(spark)))
 
 
 def change_rows(
