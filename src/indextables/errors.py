@@ -192,6 +192,20 @@ class VersionNotFoundError(LogError, LookupError):
         )
 
 
+class PurgedVersionError(LogError, LookupError):
+    """What a version changed can no longer be read: its log file or splits of it are gone."""
+
+    def __init__(self, uri: str, version: int) -> None:
+        self.uri = uri
+        self.version = version
+        super().__init__(
+            f"What version {version} of '{uri}' changed can no longer be read: retention, a "
+            "truncation or a purge removed its log file or splits of it. Ask for later versions; "
+            "a stream starts anew with another checkpoint, from a version that is there. Keep them "
+            "longer with spark.indextables.logRetention.duration and a later PURGE."
+        )
+
+
 class UnsupportedProtocolError(LogError):
     """The table needs a newer reader or writer than this one."""
 

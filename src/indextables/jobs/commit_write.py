@@ -6,7 +6,7 @@ surely failed deletes the splits that nobody will name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,6 +116,7 @@ def commit_replacement(
     parameters: dict[str, Any],
     read_paths: frozenset[str] = frozenset(),
     runner: Runner | None = None,
+    metrics: Mapping[str, int] | None = None,
 ) -> Written:
     """Commit new splits in place of the rows that `removal` takes out.
 
@@ -138,7 +139,12 @@ def commit_replacement(
         read_scope=scope,
         read_paths=read_paths,
         parameters=parameters,
-        metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
+        metrics={
+            "rows": rows,
+            "rowsRemoved": removal.rows,
+            "files": len(new),
+            **(metrics or {}),
+        },
     )
     written = commit_write(
         log, transaction, new, rows,

@@ -278,6 +278,7 @@ class WriteJob:
                 ):
                     discard(log.store, adds)
                     raise MatchedTwiceError(log.store.uri)
+                updated = sum(output.updated for output in outputs)
                 written = replace_rows(
                     log,
                     self.view,
@@ -287,8 +288,9 @@ class WriteJob:
                     target=self.target,
                     reads_again=self.reads_again,
                     parameters=self.parameters,
+                    updated=updated,
                 )
-                return replace(written, rows_updated=sum(o.updated for o in outputs))
+                return replace(written, rows_updated=updated)
 
     def abort(self, log: TransactionLog, outputs: Sequence[TaskOutput]) -> None:
         """Delete what the tasks stored, unless the log names it or cannot be asked.
