@@ -105,14 +105,20 @@ def commits_between(log: TransactionLog, first: int, last: int) -> Iterator[Comm
 
 
 def table_changes(
-    log: TransactionLog, view: TableView, *, first: int, predicate: Predicate = TRUE
+    log: TransactionLog,
+    view: TableView,
+    *,
+    first: int,
+    last: int | None = None,
+    predicate: Predicate = TRUE,
 ) -> Iterator[pa.Table]:
-    """The rows that commits changed, from version `first` to that of the view, in their order.
+    """The rows that commits changed, in their order, in the columns of the view.
 
-    `predicate` has stored names. Of an update only the image that meets it is returned.
+    The last commit is that of the view unless `last` is an earlier one. `predicate` has stored
+    names. Of an update only the image that meets it is returned.
     """
     schema = changes_schema(view)
-    for commit in commits_between(log, first, view.version):
+    for commit in commits_between(log, first, view.version if last is None else last):
         try:
             for kind, rows in _changed_rows(commit, view, predicate):
                 yield _labelled(rows, kind, commit.actions, view, schema)
