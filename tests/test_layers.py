@@ -40,7 +40,7 @@ SUB_LAYERS = {
         "catalog", "__init__",
     ],
     "spark": [
-        "schemas", "runner", "distributed_log", "data_source", "bridge",
+        "schemas", "runner", "distributed_log", "streams", "data_source", "bridge",
         "struct_fields", "row_statements", "merge_statement",
         "statements", "table_changes", "functions", "sql_entry", "session", "__init__",
     ],

@@ -264,6 +264,19 @@ class CommitStateUnknownError(CommitError):
         )
 
 
+class OtherCheckpointError(CommitError):
+    """A stream goes on with a batch whose predecessors this table never had."""
+
+    def __init__(self, uri: str, *, batch: int) -> None:
+        self.uri = uri
+        self.batch = batch
+        super().__init__(
+            f"The stream would write its batch {batch} to '{uri}', which has none of its earlier "
+            "ones: its checkpoint belongs to another table, or the table was made anew. Nothing "
+            "was written. Start the stream with a checkpointLocation of its own."
+        )
+
+
 class SplitsPurgedError(CommitError):
     """Files of a write were deleted before it could commit."""
 

@@ -90,7 +90,8 @@ def commit_write(
     committed: Committed = undone_on_error(log, adds, commit, marks)
     if marks is not None:
         marks.discard_unused(committed.actions)
-    if not committed.changed:
+    if not committed.changed:  # there was nothing left to do
+        discard(log.store, adds)
         return Written(committed.version, 0, 0, 0, 0)
     return Written(
         version=committed.version,

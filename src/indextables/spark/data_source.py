@@ -30,6 +30,7 @@ from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, with_mappings, worker_schema
+from indextables.spark.streams import TableStreamWriter
 from indextables.split.mapping import MAPPING_PROPERTY
 
 if TYPE_CHECKING:
@@ -106,6 +107,9 @@ class IndexTablesSource(source.DataSource):
             overwrite_schema=options.overwrite_schema,
         )
         return TableWriter(job, access)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> source.DataSourceStreamWriter:  # noqa: N802
+        return TableStreamWriter(self.parsed, schema, overwrite=overwrite)
 
 
 def alias(provider: str) -> type[IndexTablesSource]:
