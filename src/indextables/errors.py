@@ -277,6 +277,15 @@ class OtherCheckpointError(CommitError):
         )
 
 
+class StreamSourceError(LogError):
+    """A stream from a table cannot go on without losing or repeating rows."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = uri
+        self.reason = reason
+        super().__init__(f"The stream from '{uri}' cannot go on: {reason}")
+
+
 class SplitsPurgedError(CommitError):
     """Files of a write were deleted before it could commit."""
 

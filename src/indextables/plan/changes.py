@@ -147,9 +147,9 @@ def _changed_rows(
         return
     check_columns(commit, view)
     marks = _marks(commit, view)
-    gone = (rows for task in _tasks(view, commit.removed, predicate)
+    gone = (rows for task in tasks_of(view, commit.removed, predicate)
             for rows in _rows(view, task, marks.get(task.path, (None, None))[0]))  # fmt: skip
-    new = (rows for task in _tasks(view, commit.added, predicate)
+    new = (rows for task in tasks_of(view, commit.added, predicate)
            for rows in _rows(view, task, marks.get(task.path, (None, None))[1]))  # fmt: skip
     if not commit.removed.num_rows:
         yield from ((INSERT, rows) for rows in new)
@@ -191,7 +191,7 @@ def _widens(old: pa.Field[Any], new: pa.Field[Any]) -> bool:
     return not (pa.types.is_string(old.type) or pa.types.is_string(new.type))
 
 
-def _tasks(view: TableView, files: pa.Table, predicate: Predicate) -> Sequence[SplitTask]:
+def tasks_of(view: TableView, files: pa.Table, predicate: Predicate) -> Sequence[SplitTask]:
     """The splits of some files that may have rows of a condition, read as the view reads them."""
     some = replace(view.snapshot, base_files=files, changes={}, xrefs={}, skips={}, unread=None)
     return plan_scan(view.at(some), predicate=predicate).tasks
@@ -199,8 +199,8 @@ def _tasks(view: TableView, files: pa.Table, predicate: Predicate) -> Sequence[S
 
 def _marks(commit: Commit, view: TableView) -> dict[str, tuple[RowNumbers, RowNumbers]]:
     """Of splits that went and came back: the rows that are deleted now, and those that are back."""
-    old = {task.path: task for task in _tasks(view, commit.removed, TRUE)}
-    both = [task for task in _tasks(view, commit.added, TRUE) if task.path in old]
+    old = {task.path: task for task in tasks_of(view, commit.removed, TRUE)}
+    both = [task for task in tasks_of(view, commit.added, TRUE) if task.path in old]
     found = {}
     for task in both:
         before, after = _dead(view, old[task.path]), _dead(view, task)

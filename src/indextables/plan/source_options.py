@@ -91,6 +91,7 @@ _CHOOSE_ROWS = (
     "endingVersion", "ignoreCorruptFiles", "ignoreMissingFiles", "maxRecordsPerFile",
     "modifiedAfter", "modifiedBefore", "pathGlobFilter", "readChangeData", "readChangeFeed",
     "recursiveFileLookup", "startingTimestamp", "startingVersion", "txnAppId", "txnVersion",
+    "maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "ignoreChanges", "where",
 )  # fmt: skip
 _REFUSED = {name.lower(): name for name in _CHOOSE_ROWS}
 _INSTEAD = {

@@ -1,4 +1,4 @@
-"""Index tables as the sink and the source of streams: `writeStream` and `readStream`.
+"""Index tables as the sink of streams: `df.writeStream.format("indextables")`.
 
 A batch is in the table exactly once. Its commit notes the id of the streaming query, which is kept
 in the query's checkpoint, and the number of the batch (the `txn` action). Spark runs a batch again
