@@ -40,9 +40,9 @@ SUB_LAYERS = {
         "catalog", "__init__",
     ],
     "spark": [
-        "schemas", "runner", "distributed_log", "data_source", "bridge",
-        "struct_fields", "row_statements", "merge_statement",
-        "statements", "functions", "sql_entry", "session", "__init__",
+        "schemas", "runner", "distributed_log", "stream_sink", "stream_source", "data_source",
+        "bridge", "struct_fields", "row_statements", "merge_statement",
+        "statements", "table_changes", "functions", "sql_entry", "session", "__init__",
     ],
     "spark/bridge": [
         "sessions", "patches", "jvm", "hosts", "scan", "write", "catalog", "frames",
@@ -169,9 +169,9 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five.
-MOST_MODULES = 286
+MOST_MODULES = 290
 LONGEST_CHAIN = 24
-MOST_SINGLE_IMPORTERS = 58
+MOST_SINGLE_IMPORTERS = 60
 
 
 def test_the_house_does_not_grow():

@@ -192,6 +192,20 @@ class VersionNotFoundError(LogError, LookupError):
         )
 
 
+class PurgedVersionError(LogError, LookupError):
+    """What a version changed can no longer be read: its log file or splits of it are gone."""
+
+    def __init__(self, uri: str, version: int) -> None:
+        self.uri = uri
+        self.version = version
+        super().__init__(
+            f"What version {version} of '{uri}' changed can no longer be read: retention, a "
+            "truncation or a purge removed its log file or splits of it. Ask for later versions; "
+            "a stream starts anew with another checkpoint, from a version that is there. Keep them "
+            "longer with spark.indextables.logRetention.duration and a later PURGE."
+        )
+
+
 class UnsupportedProtocolError(LogError):
     """The table needs a newer reader or writer than this one."""
 
@@ -248,6 +262,28 @@ class CommitStateUnknownError(CommitError):
             f"The store did not say whether version {version} of '{uri}' was written. Look for "
             f"txnId {transaction_id} in the table's history before you write the same data again."
         )
+
+
+class OtherCheckpointError(CommitError):
+    """A stream goes on with a batch whose predecessors this table never had."""
+
+    def __init__(self, uri: str, *, batch: int) -> None:
+        self.uri = uri
+        self.batch = batch
+        super().__init__(
+            f"The stream would write its batch {batch} to '{uri}', which has none of its earlier "
+            "ones: its checkpoint belongs to another table, or the table was made anew. Nothing "
+            "was written. Start the stream with a checkpointLocation of its own."
+        )
+
+
+class StreamSourceError(LogError):
+    """A stream from a table cannot go on without losing or repeating rows."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = uri
+        self.reason = reason
+        super().__init__(f"The stream from '{uri}' cannot go on: {reason}")
 
 
 class SplitsPurgedError(CommitError):

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import tempfile
 import uuid
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -96,7 +97,18 @@ class Life(RuleBasedStateMachine):
         version = self.open().version
         # A change that changes nothing writes no version.
         assert version not in self.versions or self.versions[version] == sorted(rows, key=repr)
+        if self.versions and version > (last := max(self.versions)):
+            assert self.replayed(last) == sorted(rows, key=repr)
         self.versions[version] = sorted(rows, key=repr)
+
+    def replayed(self, version: int) -> list[Row]:
+        """The rows of a version with all that changed since."""
+        rows = Counter(self.versions[version])
+        for change in self.open().changes(from_version=version + 1).to_pylist():
+            is_new = change["_change_type"] in ("insert", "update_postimage")
+            rows[tuple(change[name] for name in SCHEMA.names)] += 1 if is_new else -1
+        assert min(rows.values(), default=0) >= 0
+        return sorted(rows.elements(), key=repr)
 
     def check_versions(self, *, may_be_gone: bool) -> None:
         newest = max(self.versions)

@@ -6,7 +6,7 @@ surely failed deletes the splits that nobody will name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,7 +90,8 @@ def commit_write(
     committed: Committed = undone_on_error(log, adds, commit, marks)
     if marks is not None:
         marks.discard_unused(committed.actions)
-    if not committed.changed:
+    if not committed.changed:  # there was nothing left to do
+        discard(log.store, adds)
         return Written(committed.version, 0, 0, 0, 0)
     return Written(
         version=committed.version,
@@ -116,6 +117,7 @@ def commit_replacement(
     parameters: dict[str, Any],
     read_paths: frozenset[str] = frozenset(),
     runner: Runner | None = None,
+    metrics: Mapping[str, int] | None = None,
 ) -> Written:
     """Commit new splits in place of the rows that `removal` takes out.
 
@@ -138,7 +140,12 @@ def commit_replacement(
         read_scope=scope,
         read_paths=read_paths,
         parameters=parameters,
-        metrics={"rows": rows, "rowsRemoved": removal.rows, "files": len(new)},
+        metrics={
+            "rows": rows,
+            "rowsRemoved": removal.rows,
+            "files": len(new),
+            **(metrics or {}),
+        },
     )
     written = commit_write(
         log, transaction, new, rows,

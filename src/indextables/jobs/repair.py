@@ -28,7 +28,7 @@ from indextables.errors import (
     StatementError,
     StorageError,
 )
-from indextables.log.actions import Add, Metadata, Protocol, Remove
+from indextables.log.actions import Action, Add, Metadata, Protocol, Remove
 from indextables.log.checkpoint import checkpoints_at, load_checkpoint
 from indextables.log.files import adds_from_files
 from indextables.log.layout import LOG_DIRECTORY, list_log
@@ -85,18 +85,24 @@ def repair_log(
     sizes = {meta.path: meta.size for meta in source.list() if meta.path.endswith(".split")}
     adds = adds_from_files(snapshot.entries)
     valid = [replace(a, data_change=True) for a in adds if sizes.get(a.path) == a.size]
-    _write(target, snapshot.metadata, snapshot.protocol, valid, config=config)
+    kept = [*snapshot.txns.values(), *valid]
+    _write(target, snapshot.metadata, snapshot.protocol, kept, config=config)
     return Repaired(snapshot.version, len(adds), len(valid))
 
 
 def _write(
-    target: Store, metadata: Metadata, protocol: Protocol, adds: Sequence[Add], *, config: Config
+    target: Store,
+    metadata: Metadata,
+    protocol: Protocol,
+    actions: Sequence[Action],
+    *,
+    config: Config,
 ) -> None:
     log = TransactionLog.create(target, metadata, protocol=protocol, config=config)
     log.commit(
         Transaction(
             operation=Operation.APPEND,
-            actions=adds,
+            actions=actions,
             files_are_here=False,
             parameters={"repair": "transaction log"},
         )

@@ -223,10 +223,12 @@ def replace_rows(
     target: Target | None = None,
     reads_again: bool,
     parameters: Mapping[str, Any],
+    updated: int = 0,
 ) -> Written:
     """Commit stored splits in place of these rows of a version; without splits, delete the rows.
 
-    The rows are named by their split and number: Spark chose them.
+    The rows are named by their split and number: Spark chose them. `updated` counts the new rows
+    that are in the place of one of them.
     """
     paths = paths_of(view.snapshot.entries)
 
@@ -249,4 +251,5 @@ def replace_rows(
         scope=everything,
         read_paths=frozenset(paths) if reads_again else frozenset(),
         parameters=dict(parameters),
+        metrics={"rowsUpdated": updated} if updated else {},
     )

@@ -24,6 +24,7 @@ from indextables.errors import (
     MatchedTwiceError,
     MetadataChangedError,
     NotATableError,
+    OtherCheckpointError,
     SchemaError,
     TableExistsError,
 )
@@ -58,7 +59,7 @@ from indextables.jobs.write_target import (
     new_table,
     replaced_table,
 )
-from indextables.log.actions import Action, Add
+from indextables.log.actions import Action, Add, Txn
 from indextables.log.files import removes_for
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
@@ -138,6 +139,8 @@ class WriteJob:
     replaces_columns: bool = False
     reads_again: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
+    batch: Txn | None = None
+    """The batch of a stream that the rows are, to be noted in the log."""
     checks_matches: bool = False
     """Whether a row that is named twice is an error, as in a MERGE."""
 
@@ -225,17 +228,29 @@ class WriteJob:
     # --- the commit --------------------------------------------------------------------------
 
     def commit(
-        self, log: TransactionLog, outputs: Sequence[TaskOutput], *, runner: Runner | None = None
+        self,
+        log: TransactionLog,
+        outputs: Sequence[TaskOutput],
+        *,
+        runner: Runner | None = None,
+        batch: Txn | None = None,
     ) -> Written:
         """Make what the tasks stored the table's next version; `runner` builds XRefs.
 
+        `batch` is that of a stream, for an append or overwrite. One that is in the table already is
+        not written again.
+
         Raises:
             SchemaError: Rows of a task did not fit. `abort` deletes what the others stored.
+            OtherCheckpointError: Earlier batches of the stream went to another table.
         """
         for output in outputs:
             if output.problem is not None:
                 raise SchemaError(output.problem)
-        written = self._commit(log, outputs, runner)
+        if batch is not None:
+            written = self._commit_batch(log, outputs, batch, runner)
+        else:
+            written = self._commit(log, outputs, runner)
         after_write(log, self.config)
         return written
 
@@ -258,7 +273,10 @@ class WriteJob:
         match self.kind:
             case "append":
                 transaction = self._transaction(
-                    Operation.APPEND, lambda newest: [*self._metadata_on(newest), *adds], adds, rows
+                    Operation.APPEND,
+                    lambda newest: self._actions_on(newest, [*self._metadata_on(newest), *adds]),
+                    adds,
+                    rows,
                 )
                 return commit_write(
                     log, transaction, adds, rows, settings=self.view.settings, runner=runner
@@ -278,6 +296,7 @@ class WriteJob:
                 ):
                     discard(log.store, adds)
                     raise MatchedTwiceError(log.store.uri)
+                updated = sum(output.updated for output in outputs)
                 written = replace_rows(
                     log,
                     self.view,
@@ -287,8 +306,39 @@ class WriteJob:
                     target=self.target,
                     reads_again=self.reads_again,
                     parameters=self.parameters,
+                    updated=updated,
                 )
-                return replace(written, rows_updated=sum(o.updated for o in outputs))
+                return replace(written, rows_updated=updated)
+
+    def _commit_batch(
+        self,
+        log: TransactionLog,
+        outputs: Sequence[TaskOutput],
+        batch: Txn,
+        runner: Runner | None,
+    ) -> Written:
+        adds = [add for output in outputs for add in output.adds]
+        try:
+            last = log.newest().txns.get(batch.app_id)
+        except NotATableError:
+            last = None
+        if last is None and batch.version > 0:
+            discard(log.store, adds)
+            raise OtherCheckpointError(log.store.uri, batch=batch.version)
+        is_written = last is not None and last.version >= batch.version
+        if is_written or (last is not None and not adds and self.kind == "append"):
+            discard(log.store, adds)
+            return Written(log.snapshot().version, 0, 0, 0, 0)
+        return replace(self, batch=batch)._commit(log, outputs, runner)
+
+    def _actions_on(self, newest: Snapshot, actions: Iterable[Action]) -> Sequence[Action]:
+        """The actions, and those of the stream; none if another attempt wrote its batch."""
+        if self.batch is None:
+            return list(actions)
+        last = newest.txns.get(self.batch.app_id)
+        if last is not None and last.version >= self.batch.version:
+            return []
+        return [*actions, self.batch]
 
     def abort(self, log: TransactionLog, outputs: Sequence[TaskOutput]) -> None:
         """Delete what the tasks stored, unless the log names it or cannot be asked.
@@ -325,7 +375,7 @@ class WriteJob:
         assert self.target.metadata is not None
         transaction = Transaction(
             operation=Operation.CREATE,
-            actions=[self.target.metadata, *adds],
+            actions=[self.target.metadata, *adds, *([self.batch] if self.batch else [])],
             metrics={"rows": rows, "files": len(adds)},
         )
         commit_indexed(log, transaction, settings=self.view.settings, runner=runner)
@@ -358,14 +408,15 @@ class WriteJob:
             return job
 
         job: WriteJob = undone_on_error(log, adds, again)
-        return replace(job, where=self.where)._commit(log, [TaskOutput(tuple(adds), rows)], runner)
+        job = replace(job, where=self.where, batch=self.batch)
+        return job._commit(log, [TaskOutput(tuple(adds), rows)], runner)
 
     def _overwrite(
         self, log: TransactionLog, adds: list[Add], rows: int, runner: Runner | None
     ) -> Written:
         def plan(newest: Snapshot) -> Sequence[Action]:
             gone = removes_for(newest.entries, timestamp=log.now_ms(), data_change=True)
-            return [*gone, *self._metadata_on(newest), *adds]
+            return self._actions_on(newest, [*gone, *self._metadata_on(newest), *adds])
 
         transaction = self._transaction(Operation.OVERWRITE, plan, adds, rows)
         return commit_write(

@@ -176,6 +176,19 @@ class RemoveXRef(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Txn(Action):
+    """How far an application has written: of a stream, its id and the number of its last batch.
+
+    A batch that comes again is in the table already, and is not written twice.
+    """
+
+    kind: ClassVar[str] = "txn"
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownAction(Action):
     """A kind of a later release or of another writer. Kept, never interpreted."""
 
@@ -197,7 +210,7 @@ class VersionedAction:
 # --- from JSON -------------------------------------------------------------------------------
 
 _KINDS: tuple[type[Action], ...] = (
-    CommitInfo, Protocol, Metadata, Add, Remove, Skip, AddXRef, RemoveXRef,
+    CommitInfo, Protocol, Metadata, Add, Remove, Skip, AddXRef, RemoveXRef, Txn,
 )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ from indextables.log.actions import (
     Protocol,
     Remove,
     RemoveXRef,
+    Txn,
 )
 from indextables.log.files import (
     contents_of,
@@ -60,7 +61,13 @@ from indextables.log.files import (
     with_paths,
 )
 from indextables.log.layout import PURGE_LOCK, check_paths, version_path
-from indextables.log.protocol import DEFAULT_PROTOCOL, WITH_VECTORS, check_writable, upgraded
+from indextables.log.protocol import (
+    DEFAULT_PROTOCOL,
+    STREAMS,
+    WITH_VECTORS,
+    check_writable,
+    upgraded,
+)
 from indextables.log.reader import LogReader
 from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
 from indextables.log.transaction import Operation, Transaction, check_conflicts, difference
@@ -147,12 +154,17 @@ def _protocol_action(
     wanted: Sequence[Action], snapshot: Snapshot, *, config: Config
 ) -> Protocol | None:
     current = snapshot.protocol
-    has_xrefs = any(isinstance(a, AddXRef) for a in wanted)
-    with_xrefs = replace(DEFAULT_PROTOCOL, writer_features=(XREF_FEATURE,))
+    needed = {AddXRef: XREF_FEATURE, Txn: STREAMS}
+    features = tuple(
+        name for kind, name in needed.items() if any(isinstance(a, kind) for a in wanted)
+    )
+    with_features = replace(DEFAULT_PROTOCOL, writer_features=features)
     if snapshot.version < 0:
         first = next((a for a in wanted if isinstance(a, Protocol)), DEFAULT_PROTOCOL)
-        return upgraded(first, with_xrefs) if has_xrefs else first
-    target = upgraded(current, with_xrefs) if has_xrefs else current
+        return upgraded(first, with_features) if features else first
+    if STREAMS in features and STREAMS not in (current.writer_features or ()):
+        _check_upgrade(snapshot, STREAMS, config)
+    target = upgraded(current, with_features) if features else current
     if any(isinstance(a, Add) and a.deletion_vector for a in wanted):
         target = upgraded(target, WITH_VECTORS)
     for action in wanted:
@@ -166,6 +178,11 @@ def _protocol_action(
     ):
         target = upgraded(target, DEFAULT_PROTOCOL)
     return target if target != current else None
+
+
+def _check_upgrade(snapshot: Snapshot, feature: str, config: Config) -> None:
+    if not config[keys.PROTOCOL_AUTO_UPGRADE]:
+        raise UnsupportedFeatureError(snapshot.uri, role="writer", features=[feature])
 
 
 def _metadata_action(

@@ -19,6 +19,8 @@ COLUMN_NAMES = "columnNames"
 """Columns may be stored under another name than users have for them, or stored and not shown."""
 DELETION_VECTORS = "deletionVectors"
 """Splits may hold rows that are deleted; who does not know of it would return them."""
+STREAMS = "streamTransactions"
+"""Checkpoints must keep how far streams have written; readers may ignore it."""
 CHECK_CONSTRAINTS = "checkConstraints"
 """No row may make the conditions false that are properties of the table."""
 CONSTRAINT_PREFIX = "indextables.constraint."
@@ -33,7 +35,7 @@ READER_FEATURES = frozenset(
 )  # fmt: skip
 # Readers may ignore cross-references: they only make queries faster. Other writers name them as a
 # reader's feature all the same.
-WRITER_FEATURES = READER_FEATURES | {"checkpoint", "optimizeWrite", CHECK_CONSTRAINTS}
+WRITER_FEATURES = READER_FEATURES | {"checkpoint", "optimizeWrite", CHECK_CONSTRAINTS, STREAMS}
 
 DEFAULT_PROTOCOL = Protocol(
     min_reader_version=4,

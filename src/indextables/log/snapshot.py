@@ -25,6 +25,7 @@ from indextables.log.actions import (
     Remove,
     RemoveXRef,
     Skip,
+    Txn,
 )
 from indextables.log.files import (
     empty_files,
@@ -74,7 +75,8 @@ class VersionActions:
 class Snapshot:
     """The table at `version`.
 
-    `files` has a row a split, in the columns of the log. `xrefs` and `skips` are by path.
+    `files` has a row a split, in the columns of the log. `xrefs` and `skips` are by path, `txns`
+    by the application that wrote them.
     """
 
     uri: str
@@ -84,6 +86,7 @@ class Snapshot:
     metadata: Metadata
     xrefs: Mapping[str, AddXRef] = field(default_factory=dict)
     skips: Mapping[str, Skip] = field(default_factory=dict)
+    txns: Mapping[str, Txn] = field(default_factory=dict)
     base_files: pa.Table = field(default_factory=empty_files, repr=False)
     # Path to (add, version, timestamp), or to None where the file is removed.
     changes: Mapping[str, tuple[Add, int, int] | None] = field(default_factory=dict, repr=False)
@@ -168,6 +171,7 @@ class _Replay:
         self._changes = {} if folded else dict(start.changes)
         self._xrefs = dict(start.xrefs)
         self._skips = dict(start.skips)
+        self._txns = dict(start.txns)
         self._mappings: dict[str, str] = {}
         self._protocol = start.protocol
         self._metadata = start.metadata
@@ -192,6 +196,8 @@ class _Replay:
                     self._xrefs[action.path] = action
                 case RemoveXRef():
                     self._xrefs.pop(action.path, None)
+                case Txn():
+                    self._txns[action.app_id] = action
                 case Protocol():
                     self._protocol = action
                 case Metadata():
@@ -211,6 +217,7 @@ class _Replay:
             metadata=metadata,
             xrefs=self._xrefs,
             skips=self._skips,
+            txns=self._txns,
             base_files=self._base,
             changes=self._changes,
         )

@@ -75,6 +75,9 @@ _OF_TABLES = frozenset(
 )
 _OPTION_OF_TABLE = "option."  # the same again
 
+# What Spark keeps among the options of a stream's sink.
+_OF_STREAMS = frozenset(("checkpointlocation", "queryname"))
+
 # Options for files of other formats that cannot change which rows are read or written here.
 _WITHOUT_EFFECT = (
     "charset", "compression", "compressioncodec", "codec", "dateformat", "delimiter",
@@ -88,6 +91,7 @@ _CHOOSE_ROWS = (
     "endingVersion", "ignoreCorruptFiles", "ignoreMissingFiles", "maxRecordsPerFile",
     "modifiedAfter", "modifiedBefore", "pathGlobFilter", "readChangeData", "readChangeFeed",
     "recursiveFileLookup", "startingTimestamp", "startingVersion", "txnAppId", "txnVersion",
+    "maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "ignoreChanges", "where",
 )  # fmt: skip
 _REFUSED = {name.lower(): name for name in _CHOOSE_ROWS}
 _INSTEAD = {
@@ -179,7 +183,9 @@ def _for_the_store(given: Mapping[str, str]) -> dict[str, str]:
                 "'%s' is an option for files of other formats; index tables ignore it.", name
             )
         elif not (
-            is_own_key(name) or name in _OURS | _OF_TABLES or name.startswith(_OPTION_OF_TABLE)
+            is_own_key(name)
+            or name in _OURS | _OF_TABLES | _OF_STREAMS
+            or name.startswith(_OPTION_OF_TABLE)
         ):
             rest[name] = value
     return rest

@@ -65,7 +65,9 @@ class TableView:
 
     def for_tasks(self) -> TableView:
         """The same without its files and cross-references: tasks are told what to read."""
-        bare = replace(self.snapshot, base_files=empty_files(), changes={}, xrefs={}, skips={})
+        bare = replace(
+            self.snapshot, base_files=empty_files(), changes={}, xrefs={}, skips={}, txns={}
+        )
         return replace(self, snapshot=bare)
 
     @property

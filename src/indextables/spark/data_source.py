@@ -30,6 +30,8 @@ from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, with_mappings, worker_schema
+from indextables.spark.stream_sink import TableStreamWriter
+from indextables.spark.stream_source import StreamOptions, TableStreamReader, is_stream_option
 from indextables.split.mapping import MAPPING_PROPERTY
 
 if TYPE_CHECKING:
@@ -58,7 +60,9 @@ class IndexTablesSource(source.DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.parsed = SourceOptions.parse(dict(options.items()))
+        given = dict(options.items())
+        self.stream = {name: given.pop(name) for name in list(given) if is_stream_option(name)}
+        self.parsed = SourceOptions.parse(given)
         # Set when Spark asks for the schema: the rows are then read from that very version.
         self.versions: dict[str, int] = {}
 
@@ -84,6 +88,8 @@ class IndexTablesSource(source.DataSource):
         return with_mappings(first[1], mappings[0])
 
     def reader(self, schema: StructType) -> source.DataSourceReader:
+        if self.stream:  # refused, since it chooses rows
+            SourceOptions.parse(self.stream)
         if not self.versions:
             self.schema()
         return TableReader(self.parsed, self.versions, schema)
@@ -106,6 +112,12 @@ class IndexTablesSource(source.DataSource):
             overwrite_schema=options.overwrite_schema,
         )
         return TableWriter(job, access)
+
+    def streamReader(self, schema: StructType) -> source.DataSourceStreamReader:  # noqa: N802
+        return TableStreamReader(self.parsed, StreamOptions.parse(self.stream), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> source.DataSourceStreamWriter:  # noqa: N802
+        return TableStreamWriter(self.parsed, schema, overwrite=overwrite)
 
 
 def alias(provider: str) -> type[IndexTablesSource]:

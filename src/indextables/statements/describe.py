@@ -348,7 +348,7 @@ def _checkpoint_rows(
         file = f"{file} ({len(listing.parts[version])} parts)"
     snapshot = log.snapshot(version=version)
     actions: list[Action] = [snapshot.protocol, snapshot.metadata]
-    actions += [*snapshot.xrefs.values(), *snapshot.skips.values()]
+    actions += [*snapshot.xrefs.values(), *snapshot.skips.values(), *snapshot.txns.values()]
     for action in actions:
         yield _Row(version, action, file, True, _source_count(log, version, action))
     for start in range(0, snapshot.num_files, 1024):

@@ -114,6 +114,17 @@ def check_version(version: object, timestamp: object) -> None:
         raise ConfigError(f"A version is a number, not {version!r}.")
 
 
+def check_versions(first: object, last: object) -> None:
+    """A range of versions whose changes are asked for."""
+    for version in (first, last):
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise ConfigError(f"A version is a number, not {version!r}.")
+        if version < 0:
+            raise ConfigError(f"Versions begin at 0; {version} is none.")
+    if first > last:  # type: ignore[operator]
+        raise ConfigError(f"from_version={first} is after to_version={last}.")
+
+
 def milliseconds(timestamp: Timestamp) -> int:
     """Epoch milliseconds of a moment; one without a time zone is meant in UTC."""
     if isinstance(timestamp, int):

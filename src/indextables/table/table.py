@@ -44,6 +44,7 @@ from indextables.log.cache import CacheStats
 from indextables.log.checkpoint import LastCheckpoint
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.changes import changes_schema, table_changes
 from indextables.plan.execute import count_rows, result_schema, run_scan
 from indextables.plan.ranking import SCORE, top_rows, with_snippets
 from indextables.plan.scan import ScanPlan, checked_columns, explain_scan, plan_scan
@@ -64,6 +65,7 @@ from indextables.table.arguments import (
     check_names,
     check_properties,
     check_version,
+    check_versions,
     check_where,
     history_rows,
     may_hold,
@@ -507,6 +509,50 @@ class Table:
             return sum(b.num_rows for b in self._filtered(where, needed, None))
         view = self._view_for(where, timezone)
         return count_rows(view, self._predicate(where, view, timezone=timezone))
+
+    def changes(
+        self,
+        *,
+        from_version: int,
+        to_version: int | None = None,
+        where: Where | None = None,
+        timezone: str = "UTC",
+    ) -> pa.Table:
+        """The rows that versions inserted, deleted or updated, in the order of the versions.
+
+        Merges of splits change no rows. A row that a commit writes as it was is no change.
+
+        Args:
+            from_version: The first version whose changes are returned.
+            to_version: The last one, whose columns the rows have; this version by default.
+            where: Only rows that meet a condition, searches included: which rows match since then.
+            timezone: The zone of times in `where` that name none.
+
+        Returns:
+            The rows, with `_change_type` (insert, delete, update_preimage, update_postimage),
+            `_commit_version` and `_commit_timestamp`.
+
+        Raises:
+            VersionNotFoundError: The table does not have these versions.
+            PurgedVersionError: The log or the splits of one of them are gone.
+            SchemaError: Columns were replaced between these versions.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://changes-example", data=pa.table({"n": [1, 2]}))
+        >>> _ = table.append(pa.table({"n": [3]}))
+        >>> _ = table.delete(where="n = 1")
+        >>> table.changes(from_version=1).select(["n", "_change_type"]).to_pylist()
+        [{'n': 3, '_change_type': 'insert'}, {'n': 1, '_change_type': 'delete'}]
+        """
+        last = self.version if to_version is None else to_version
+        check_versions(from_version, last)
+        past = (
+            self.view if last == self.version else self._view.at(self._log.snapshot(version=last))
+        )
+        predicate = self._predicate(where, past, timezone=timezone)
+        found = table_changes(self._log, past, first=from_version, predicate=predicate)
+        return pa.concat_tables([changes_schema(past).empty_table(), *found])
 
     def explain(
         self,

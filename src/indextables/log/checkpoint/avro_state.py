@@ -298,6 +298,7 @@ def load_state(
             metadata=replace(metadata, configuration=configuration),
             xrefs={xref.path: xref for xref in state.xrefs},
             skips={skip.path: skip for skip in state.skips},
+            txns={txn.app_id: txn for txn in state.txns},
             base_files=files,
             unread=None if is_whole else read,
         )

@@ -345,6 +345,7 @@ def _head_actions(snapshot: Snapshot) -> list[Action]:
         snapshot.metadata,
         *snapshot.xrefs.values(),
         *unexpired_skips(snapshot),
+        *snapshot.txns.values(),
     ]
 
 

@@ -31,6 +31,7 @@ from indextables.log.actions import (
     Metadata,
     Protocol,
     Skip,
+    Txn,
     action_from_body,
     action_from_json,
 )
@@ -86,6 +87,7 @@ class StateManifest:
     protocol: Protocol | None = None
     xrefs: tuple[AddXRef, ...] = ()
     skips: tuple[Skip, ...] = ()
+    txns: tuple[Txn, ...] = ()
     timestamp: int | None = None
     format_version: int = FORMAT_VERSION
 
@@ -178,6 +180,7 @@ STATE_MANIFEST: dict[str, Any] = {
         {"name": "protocol", **_optional("string")},
         {"name": "xrefs", "type": _STRINGS, "default": []},
         {"name": "skips", "type": _STRINGS, "default": []},
+        {"name": "txns", "type": _STRINGS, "default": []},
         {"name": "timestamp", **_optional("long")},
     ],
 }
@@ -202,6 +205,7 @@ def state_to_record(state: StateManifest) -> dict[str, Any]:
         "protocol": _action_text(state.protocol),
         "xrefs": [_action_text(xref) for xref in state.xrefs],
         "skips": [_action_text(skip) for skip in state.skips],
+        "txns": [_action_text(txn) for txn in state.txns],
         "timestamp": state.timestamp,
     }
 
@@ -245,6 +249,7 @@ def state_from_record(record: Mapping[str, Any], *, version: int) -> StateManife
             protocol=_action(record.get("protocol"), Protocol, where),
             xrefs=_actions(record.get("xrefs"), AddXRef, where),
             skips=_actions(record.get("skips"), Skip, where),
+            txns=_actions(record.get("txns"), Txn, where),
             timestamp=_exact(record.get("timestamp"), int, type(None)),
             format_version=_exact(record["formatVersion"], int),
         )

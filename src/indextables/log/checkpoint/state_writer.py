@@ -189,6 +189,7 @@ def _describe(
         protocol=snapshot.protocol,
         xrefs=tuple(snapshot.xrefs.values()),
         skips=unexpired_skips(snapshot),
+        txns=tuple(snapshot.txns.values()),
         timestamp=snapshot.timestamp,
     )
 

@@ -1,0 +1,258 @@
+"""Index tables as the source of streams: `spark.readStream.format("indextables")`.
+
+Offsets are versions of the log (`plan.stream_offsets`). With `where`, only rows that meet the
+condition are read, its searches answered by the index of each new split. Spark runs the reader in a
+process of its own on the driver, and `read` in tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql import datasource as source
+from pyspark.sql.types import StructType
+
+from indextables.config import parse_boolean
+from indextables.config.key import parse_size
+from indextables.errors import ConfigError, StreamSourceError, VersionNotFoundError
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.changes import AFTER, CHANGE_TYPE, INSERT, table_changes, tasks_of
+from indextables.plan.source_options import SourceOptions
+from indextables.plan.split_reader import SplitReader, in_groups
+from indextables.plan.stream_offsets import Offset, StreamLog
+from indextables.plan.tasks import SplitTask
+from indextables.plan.view import TableView
+from indextables.predicate import TRUE, Predicate
+from indextables.predicate.sql_text import parse_predicate
+from indextables.spark.schemas import spark_schema, without_mappings, worker_schema
+from indextables.table.arguments import milliseconds
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """A source that stops at what was there when the query began."""
+
+
+_PARALLELISM = 64
+"""Splits are read by no more tasks than these."""
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """The options of `readStream`, besides those of every read."""
+
+    starting_version: int | None = None
+    starting_timestamp: str | None = None
+    max_files: int | None = None
+    max_bytes: int | None = None
+    where: str | None = None
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+    begins_after_newest: bool = False
+
+    NAMES: ClassVar = (
+        "startingVersion", "startingTimestamp", "maxFilesPerTrigger", "maxBytesPerTrigger",
+        "where", "ignoreDeletes", "ignoreChanges",
+    )  # fmt: skip
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> StreamOptions:
+        """Read the options of a stream."""
+        given = {name.lower(): value for name, value in options.items()}
+        version = given.get("startingversion")
+        if version is not None and "startingtimestamp" in given:
+            raise ConfigError("A stream starts at startingVersion or startingTimestamp, not both.")
+        is_latest = version is not None and version.strip().lower() == "latest"
+        return cls(
+            starting_version=None if is_latest else _number(given, "startingVersion", least=0),
+            starting_timestamp=given.get("startingtimestamp"),
+            max_files=_number(given, "maxFilesPerTrigger"),
+            max_bytes=_size(given.get("maxbytespertrigger")),
+            where=given.get("where"),
+            ignore_deletes=parse_boolean(given.get("ignoredeletes", "false"), name="ignoreDeletes"),
+            ignore_changes=parse_boolean(given.get("ignorechanges", "false"), name="ignoreChanges"),
+            begins_after_newest=is_latest,
+        )
+
+
+_NAMES = {name.lower() for name in StreamOptions.NAMES}
+
+
+def is_stream_option(name: str) -> bool:
+    """Whether an option is one that only streams have."""
+    return name.lower() in _NAMES
+
+
+def _number(given: Mapping[str, str], name: str, *, least: int = 1) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) < least:
+        raise ConfigError(f"{name} is a number from {least} on, not {text!r}.")
+    return int(text)
+
+
+def _size(text: str | None) -> int | None:
+    return None if text is None else parse_size(text, name="maxBytesPerTrigger")
+
+
+def _version_since(log: TransactionLog, moment: str) -> int:
+    """The first version that was committed at a time or after it."""
+    at = milliseconds(int(moment) if moment.isdecimal() else moment)
+    try:
+        return log.snapshot(timestamp_ms=at - 1).version + 1
+    except VersionNotFoundError as error:  # all of them were
+        return error.earliest or 0
+
+
+@dataclass
+class FilePartition(source.InputPartition):
+    """The new splits that one task reads."""
+
+    reader: SplitReader
+    tasks: list[SplitTask]
+
+
+@dataclass
+class CommitPartition(source.InputPartition):
+    """A commit that also removed rows: one task reads the new ones."""
+
+    view: TableView
+    version: int
+    predicate: Predicate
+
+
+class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the rows that versions added, as `StreamLog` orders them."""
+
+    def __init__(self, options: SourceOptions, stream: StreamOptions, schema: StructType) -> None:
+        self.access = options.access()
+        self.options = stream
+        self.schema = schema
+        self.target: int | None = None
+
+    # --- offsets -----------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        log, options = self.access.log(), self.options
+        newest = log.newest()
+        table = newest.metadata.id
+        if options.begins_after_newest:
+            return Offset(table, newest.version + 1).to_json()
+        if options.starting_version is not None:
+            if options.starting_version > newest.version + 1:
+                log.snapshot(version=options.starting_version)  # raises what there is
+            return Offset(table, options.starting_version).to_json()
+        if options.starting_timestamp is not None:
+            since = _version_since(log, options.starting_timestamp.strip())
+            return Offset(table, since).to_json()
+        return Offset(table, newest.version, is_start=True).to_json()
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
+        newest = self.access.log().newest()
+        if start is None:  # before Spark 4.2 there are no limits
+            return Offset(newest.metadata.id, newest.version + 1).to_json()
+        last = newest.version if self.target is None else min(self.target, newest.version)
+        at = self._offset(start, newest)
+        files, size = 0, 0
+        is_limited = type(limit).__name__ != "ReadAllAvailable"
+        for unit in self._log(newest).units(at, last):
+            files, size = files + 1, size + unit.size
+            if is_limited and files > 1 and self._is_too_much(files, size):
+                return at.to_json()
+            at = unit.after
+        # Versions without new rows are passed over.
+        return (at if at.version > last else Offset(at.table, last + 1)).to_json()
+
+    def _is_too_much(self, files: int, size: int) -> bool:
+        most_files, most_bytes = self.options.max_files, self.options.max_bytes
+        return (most_files is not None and files > most_files) or (
+            most_bytes is not None and size > most_bytes
+        )
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
+
+        if self.options.max_files is not None:
+            return ReadMaxFiles(self.options.max_files)
+        if self.options.max_bytes is not None:
+            return ReadMaxBytes(self.options.max_bytes)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.target = self.access.log().newest().version
+
+    def _offset(self, body: Mapping[str, Any], newest: Snapshot) -> Offset:
+        return Offset.from_json(body, uri=self.access.uri, table=newest.metadata.id)
+
+    def _log(self, newest: Snapshot) -> StreamLog:
+        return StreamLog(
+            self.access.log(),
+            newest.metadata.id,
+            ignore_deletes=self.options.ignore_deletes,
+            ignore_changes=self.options.ignore_changes,
+        )
+
+    # --- rows --------------------------------------------------------------------------------
+
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> Sequence[source.InputPartition]:
+        newest = self.access.log().newest()
+        view = self.access.view(newest)
+        self._check_columns(view)
+        predicate: Predicate = TRUE
+        if self.options.where is not None:
+            shown = parse_predicate(self.options.where, view.names.shown)
+            view.shown.check_searches(shown)
+            predicate = view.names.stored_predicate(shown)
+        first, last = self._offset(start, newest), self._offset(end, newest)
+        files: list[pa.Table] = []
+        found: list[source.InputPartition] = []
+        complete = last.version if last.index else last.version - 1
+        for unit in self._log(newest).units(first, complete):
+            if (unit.at.version, unit.at.index) >= (last.version, last.index):
+                break
+            if unit.file is not None:
+                files.append(unit.file)
+            else:
+                found.append(CommitPartition(view.for_tasks(), unit.at.version, predicate))
+        if files:
+            tasks = tasks_of(view, pa.concat_tables(files), predicate)
+            names = view.names.stored_names(f.name for f in self.schema.fields)
+            reader = SplitReader(view.for_tasks(), names)
+            groups = in_groups(tasks, parallelism=_PARALLELISM)
+            found += [FilePartition(reader, group) for group in groups]
+        return found
+
+    def _check_columns(self, view: TableView) -> None:
+        now = without_mappings(spark_schema(view.names.shown).fields)
+        here = without_mappings(self.schema.fields)
+        if [(f.name, f.dataType) for f in now] != [(f.name, f.dataType) for f in here]:
+            raise StreamSourceError(
+                view.uri,
+                f"its columns are others by now, in version {view.version}. Start the query "
+                "again: it goes on where it was, with the columns that the table has now.",
+            )
+
+    def read(self, partition: source.InputPartition) -> Iterator[Any]:
+        wanted = worker_schema(self.schema)
+        if isinstance(partition, FilePartition):
+            yield from partition.reader.batches(partition.tasks, wanted)
+        elif isinstance(partition, CommitPartition):
+            version = partition.version
+            changes = table_changes(
+                self.access.log(), partition.view,
+                first=version, last=version, predicate=partition.predicate,
+            )  # fmt: skip
+            for rows in changes:
+                if rows[CHANGE_TYPE][0].as_py() in (INSERT, AFTER):
+                    yield from rows.select(wanted.names).cast(wanted).to_batches()

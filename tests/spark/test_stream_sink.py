@@ -1,0 +1,97 @@
+"""Streams into a table: every batch once."""
+
+from __future__ import annotations
+
+import pytest
+
+from indextables import Table
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "in").mkdir()
+    return tmp_path
+
+
+def feed(place, name: str, *lines: str) -> None:
+    (place / f"{name}.tmp").write_text("\n".join(lines))
+    (place / f"{name}.tmp").rename(place / "in" / f"{name}.txt")
+
+
+def run(spark, place, *, table="t", checkpoint="c", mode="append", frame=None, **options):
+    rows = spark.readStream.text(str(place / "in"))
+    writer = (frame(rows) if frame else rows).writeStream.format("indextables").outputMode(mode)
+    writer = writer.option("checkpointLocation", str(place / checkpoint)).options(**options)
+    query = writer.trigger(availableNow=True).start(str(place / table))
+    assert query.awaitTermination(120)
+    return query
+
+
+def texts(place, table="t") -> list[str]:
+    return sorted(Table.open(place / table).scan()["value"].to_pylist())
+
+
+def test_batches_are_appended_once(spark, place):
+    feed(place, "a", "red fox", "lazy dog")
+    run(spark, place)
+    feed(place, "b", "old fox")
+    query = run(spark, place)
+    assert texts(place) == ["lazy dog", "old fox", "red fox"]
+    table = Table.open(place / "t")
+    assert table.snapshot().txns[str(query.id)].version == 1
+    assert table.count(where="value indexquery 'fox'") == 2
+    # Spark forgets that it finished the batch, as if it had been killed after our commit.
+    (place / "c" / "commits" / "1").unlink()
+    (place / "c" / "commits" / ".1.crc").unlink(missing_ok=True)
+    run(spark, place)
+    assert len(texts(place)) == 3
+    assert Table.open(place / "t").version == table.version
+
+
+def test_complete_mode_partitions_and_other_outputs(spark, place):
+    feed(place, "a", "fox", "dog", "fox")
+    counted = lambda rows: rows.groupBy("value").count()  # noqa: E731
+    doubled = lambda rows: rows.selectExpr("value", "value AS again")  # noqa: E731
+    run(spark, place, table="c1", mode="complete", frame=counted)
+    feed(place, "b", "fox", "owl")
+    run(spark, place, table="c1", mode="complete", frame=counted)
+    found = Table.open(place / "c1").scan().to_pylist()
+    assert {row["value"]: row["count"] for row in found} == {"fox": 3, "dog": 1, "owl": 1}
+    assert Table.open(place / "c1").version == 1
+    run(spark, place, table="p", checkpoint="cp", frame=doubled, partitionBy="value")
+    assert Table.open(place / "p").partition_columns == ("value",)
+    rows = doubled(spark.readStream.text(str(place / "in")))
+    query = rows.writeStream.format("indextables").partitionBy("value")
+    query = query.option("checkpointLocation", str(place / "cq")).trigger(availableNow=True)
+    query.start(str(place / "q")).awaitTermination(120)
+    assert Table.open(place / "q").partition_columns == ("value",)
+    with pytest.raises(Exception, match=r"[Uu]pdate"):
+        run(spark, place, table="u", checkpoint="cu", mode="update", frame=counted)
+
+
+def failure(spark, place, **options) -> str:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException) as caught:
+        run(spark, place, **options)
+    return str(caught.value)
+
+
+def test_what_a_stream_must_not_do_is_a_sentence(spark, place):
+    from pyspark.sql import functions as f
+
+    feed(place, "a", "fox")
+    run(spark, place)
+    feed(place, "b", "dog")
+    # The checkpoint belongs to another table.
+    assert "belongs to another table" in failure(spark, place, table="elsewhere")
+    assert not Table.exists(place / "elsewhere")
+    # Its columns changed.
+    Table.open(place / "t").rename_column("value", "text")
+    assert "value" in failure(spark, place)
+    Table.open(place / "t").rename_column("text", "value")
+    assert "'more'" in failure(spark, place, frame=lambda rows: rows.withColumn("more", f.lit(1)))
+    run(spark, place, frame=lambda rows: rows.withColumn("more", f.lit(1)), mergeSchema="true")
+    assert texts(place) == ["dog", "fox"]
+    assert "foreachBatch" in failure(spark, place, checkpoint="x", replaceWhere="value = 'a'")
+    assert "nonsense" in failure(spark, place, checkpoint="y", nonsense="1")
