@@ -24,8 +24,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
 from indextables.spark.bridge.catalog.alter_table import changed, requested_protocol
-from indextables.spark.bridge.catalog.staging import StagedTable
-from indextables.spark.bridge.catalog.table import BridgedTable
+from indextables.spark.bridge.catalog.table import BridgedTable, StagedTable
 from indextables.spark.bridge.catalog.table_info import (
     NamedCatalog,
     copied_info,

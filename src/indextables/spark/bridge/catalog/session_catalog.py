@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -24,7 +24,6 @@ from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG
 from indextables.spark.bridge.catalog.alter_table import CONSTRAINT_CHANGES
 from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, Place, check_same_place
-from indextables.spark.bridge.catalog.staging import StagedElsewhere
 from indextables.spark.bridge.catalog.table_info import (
     copied_info,
     has_constraints,
@@ -346,3 +345,55 @@ class SessionCatalog(Comparable):
     def _name(self, identifier: JavaObject) -> JavaObject:
         make = self.java.find("org.apache.spark.sql.catalyst.TableIdentifier")
         return make(identifier.name(), self.java.some(next(iter(identifier.namespace()))))
+
+
+@implements("catalog.StagedTable", "catalog.SupportsWrite")
+class StagedElsewhere:
+    """A table of another format: created at once and dropped if its query fails, as Spark does.
+
+    A catalog that stages tables is asked to stage all of them.
+    """
+
+    def __init__(self, java: Jvm, table: JavaObject, undo: Callable[[], Any]) -> None:
+        self.java = java
+        self._table = table
+        self._undo = undo
+
+    def name(self) -> str:
+        return str(self._table.name())
+
+    def schema(self) -> JavaObject:
+        return self._table.schema()
+
+    def columns(self) -> JavaObject:
+        return self._table.columns()
+
+    def partitioning(self) -> JavaObject:
+        return self._table.partitioning()
+
+    def properties(self) -> JavaObject:
+        return self._table.properties()
+
+    def constraints(self) -> JavaObject:
+        return self._table.constraints()
+
+    def capabilities(self) -> JavaObject:
+        return self._table.capabilities()
+
+    def id(self) -> JavaObject:
+        return self._table.id()
+
+    def version(self) -> JavaObject:
+        return self._table.version()
+
+    def newWriteBuilder(self, info: JavaObject) -> JavaObject:  # noqa: N802
+        return self._table.newWriteBuilder(info)
+
+    def commitStagedChanges(self) -> None:  # noqa: N802
+        return None
+
+    def abortStagedChanges(self) -> None:  # noqa: N802
+        self._undo()
+
+    def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomTaskMetric")
