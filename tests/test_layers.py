@@ -169,9 +169,9 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five.
-MOST_MODULES = 290
+MOST_MODULES = 289
 LONGEST_CHAIN = 24
-MOST_SINGLE_IMPORTERS = 60
+MOST_SINGLE_IMPORTERS = 59
 
 
 def test_the_house_does_not_grow():

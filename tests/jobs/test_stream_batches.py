@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+
 import pyarrow as pa
 import pytest
+from faulty_store import Crash, FaultyStore, SimulatedCrash
 
 from indextables import Table
 from indextables.config import Config
@@ -120,3 +124,34 @@ def test_a_table_that_may_not_be_upgraded(log):
     with pytest.raises(UnsupportedFeatureError, match=STREAMS):
         write(log, 0, [1])
     assert splits(log) == 0
+
+
+@pytest.mark.parametrize("kind", ["append", "overwrite"])
+def test_killed_around_every_write_of_a_batch(tmp_path, kind):
+    """A stream is killed at any phase of a batch and runs the batch again: it is there once."""
+    writes = {"put", "put_if_absent", "put_if_match", "put_file", "delete"}
+    expected = {"append": [1, 2, 3], "overwrite": [3]}[kind]
+
+    def run(folder, crash, first):
+        if not first:
+            write(TransactionLog(open_store(folder)), 0, [1, 2], kind=kind)
+        store = FaultyStore(open_store(folder), crash=crash)
+        batch, values = (0, expected) if first else (1, [3])
+        with contextlib.suppress(SimulatedCrash):
+            write(TransactionLog(store), batch, values, kind=kind)
+        if crash is not None:
+            assert store.crashed
+            write(TransactionLog(open_store(folder)), batch, values, kind=kind)
+        log = TransactionLog(open_store(folder))
+        assert rows(log) == expected
+        assert log.snapshot().txns["s"].version == batch
+        assert log.snapshot().version == batch
+        return store
+
+    for first in (True, False):
+        whole = run(tmp_path / f"whole-{first}", None, first)
+        phases = [n for n, (operation, _) in enumerate(whole.operations) if operation in writes]
+        assert len(phases) >= 2
+        for nth, after_effect in itertools.product(phases, (False, True)):
+            folder = tmp_path / f"{first}-{nth}-{after_effect}"
+            run(folder, Crash(nth, after_effect=after_effect), first)

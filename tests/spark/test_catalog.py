@@ -281,17 +281,42 @@ def test_unknown_keys_are_no_properties(spark, name):
 
 
 @pytest.mark.parametrize("name", ["replaced", "indextables.replaced"])
-def test_a_table_is_not_replaced_by_its_own_rows(spark, name):
-    spark.sql(f"CREATE TABLE {name} USING indextables AS SELECT * FROM VALUES (1), (2) AS v(id)")
-    save = spark.table(name).where("id = 1").write.format("indextables").mode("overwrite")
-    with pytest.raises(IllegalArgumentException, match="INSERT OVERWRITE it instead"):
-        save.saveAsTable(name)
-    for query in (f"SELECT 3 AS id WHERE EXISTS (SELECT * FROM {name})", "SELECT NULL AS id"):
-        with pytest.raises(IllegalArgumentException, match=r"INSERT OVERWRITE it instead|void"):
+def test_a_table_is_replaced_in_one_commit(spark, name):
+    spark.sql(
+        f"CREATE TABLE {name} USING indextables TBLPROPERTIES (team = 'search') "
+        "AS SELECT * FROM VALUES (1, 'fox'), (2, 'dog') AS v(id, body)"
+    )
+    place = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").first()[1]
+    assert Table.open(place).version == 0
+    # A query that fails leaves what was there, in its tasks and before.
+    failing = "SELECT raise_error('no') AS id FROM range(3)"
+    for query in (failing, "SELECT NULL AS id", "SELECT nothing AS id"):
+        with pytest.raises(Exception, match=r"no|void|nothing"):
             spark.sql(f"CREATE OR REPLACE TABLE {name} USING indextables AS {query}")
-    assert sorted(rows(spark, f"SELECT * FROM {name}")) == [(1,), (2,)]
-    spark.sql(f"CREATE OR REPLACE TABLE {name} USING indextables AS SELECT 5 AS id")
-    assert rows(spark, f"SELECT * FROM {name}") == [(5,)]
+    assert sorted(rows(spark, f"SELECT * FROM {name}")) == [(1, "fox"), (2, "dog")]
+    assert Table.open(place).version == 0
+    # It may read what it replaces.
+    query = f"SELECT id + 10L AS n, upper(body) AS text FROM {name} WHERE body indexquery 'fox'"
+    spark.sql(f"CREATE OR REPLACE TABLE {name} USING indextables PARTITIONED BY (n) AS {query}")
+    assert rows(spark, f"SELECT text, n FROM {name}") == [("FOX", 11)]
+    table = Table.open(place)
+    assert (table.version, table.partition_columns) == (1, ("n",))
+    assert "team" not in table.properties
+    assert Table.open(place, version=0).count(where="body indexquery 'dog'") == 1
+    spark.table(name).write.format("indextables").mode("overwrite").saveAsTable(name)
+    spark.sql(f"CREATE OR REPLACE TABLE {name} (id INT NOT NULL) USING indextables")
+    assert rows(spark, f"SELECT * FROM {name}") == []
+    assert Table.open(place).version == 3
+    spark.sql(f"INSERT INTO {name} VALUES (7)")
+    assert rows(spark, f"SELECT * FROM {name}") == [(7,)]
+    # A new one that fails is not there.
+    with pytest.raises(Exception, match="no"):
+        spark.sql(f"CREATE TABLE {name}_new USING indextables AS {failing}")
+    assert not spark.catalog.tableExists(f"{name}_new")
+    assert not Table.exists(f"{place}_new")
+    spark.sql(f"CREATE TABLE {name}_new USING indextables AS SELECT 1 AS id")
+    spark.sql(f"DROP TABLE {name}_new")
+    spark.sql(f"DROP TABLE {name}")
 
 
 def test_our_statements_refresh_what_spark_cached(spark):
@@ -301,7 +326,7 @@ def test_our_statements_refresh_what_spark_cached(spark):
     for statement in (
         "UPDATE kept_rows SET id = 5 WHERE id = 1",
         "DELETE FROM kept_rows WHERE id = 2",
-        "RESTORE INDEXTABLES kept_rows TO VERSION 1",
+        "RESTORE INDEXTABLES kept_rows TO VERSION 0",
     ):
         spark.sql(statement)
         found.append(sorted(rows(spark, "SELECT id FROM kept_rows")))

@@ -94,4 +94,13 @@ def test_what_a_stream_must_not_do_is_a_sentence(spark, place):
     run(spark, place, frame=lambda rows: rows.withColumn("more", f.lit(1)), mergeSchema="true")
     assert texts(place) == ["dog", "fox"]
     assert "foreachBatch" in failure(spark, place, checkpoint="x", replaceWhere="value = 'a'")
-    assert "nonsense" in failure(spark, place, checkpoint="y", nonsense="1")
+
+
+def test_the_sessions_configuration_reaches_a_stream(spark, place):
+    feed(place, "a", "10.0.0.1", "10.0.0.2")
+    spark.conf.set("spark.indextables.indexing.typemap.value", "string")
+    try:
+        run(spark, place)
+    finally:
+        spark.conf.unset("spark.indextables.indexing.typemap.value")
+    assert Table.open(place / "t").mapping == {"value": "string"}

@@ -39,6 +39,11 @@ from indextables.jobs.commit_write import (
     scope_of,
     undone_on_error,
 )
+from indextables.jobs.constraints import (
+    CheckConstraint,
+    constraint_protocol,
+    with_constraints,
+)
 from indextables.jobs.crossreference_build import commit_indexed
 from indextables.jobs.merge_on_write import after_write, merged_before_commit
 from indextables.jobs.merge_rows import WhenMatched, WhenNotMatched, merge_batches
@@ -61,7 +66,7 @@ from indextables.jobs.write_target import (
 )
 from indextables.log.actions import Action, Add, Txn
 from indextables.log.files import removes_for
-from indextables.log.snapshot import Snapshot
+from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.view import TableView
@@ -69,6 +74,7 @@ from indextables.predicate import Predicate
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import Runner
 from indextables.schema import ROW_ACTION, ROW_IDENTITY, SPLIT
+from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.row_numbers import RowNumbers
 
 Kind = Literal["append", "overwrite", "partitions", "where", "rows", "merge"]
@@ -139,6 +145,10 @@ class WriteJob:
     replaces_columns: bool = False
     reads_again: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
+    redefines: bool = False
+    """Whether the table becomes another one in its place: CREATE OR REPLACE."""
+    protocol: tuple[Action, ...] = ()
+    """What the new definition of a table asks of its readers and writers."""
     batch: Txn | None = None
     """The batch of a stream that the rows are, to be noted in the log."""
     checks_matches: bool = False
@@ -333,8 +343,9 @@ class WriteJob:
 
     def _actions_on(self, newest: Snapshot, actions: Iterable[Action]) -> Sequence[Action]:
         """The actions, and those of the stream; none if another attempt wrote its batch."""
+        actions = [*self.protocol, *actions]
         if self.batch is None:
-            return list(actions)
+            return actions
         last = newest.txns.get(self.batch.app_id)
         if last is not None and last.version >= self.batch.version:
             return []
@@ -356,6 +367,8 @@ class WriteJob:
         discard(log.store, [add for add in adds if add.path not in live])
 
     def _metadata_on(self, newest: Snapshot) -> Sequence[Action]:
+        if self.redefines and self.target.metadata is not None:
+            return [self.target.metadata]
         return metadata_on(newest, self.view.snapshot, self.target)
 
     def _transaction(
@@ -375,7 +388,7 @@ class WriteJob:
         assert self.target.metadata is not None
         transaction = Transaction(
             operation=Operation.CREATE,
-            actions=[self.target.metadata, *adds, *([self.batch] if self.batch else [])],
+            actions=self._actions_on(empty_snapshot(log.store.uri), [self.target.metadata, *adds]),
             metrics={"rows": rows, "files": len(adds)},
         )
         commit_indexed(log, transaction, settings=self.view.settings, runner=runner)
@@ -501,6 +514,61 @@ def plan_write(
         where = view.names.stored_predicate(where)
     return WriteJob(
         view, kind, target, where=where, exclusive=exclusive, replaces_columns=overwrite_schema
+    )
+
+
+def plan_definition(
+    log: TransactionLog,
+    schema: pa.Schema,
+    *,
+    settings: Config,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    name: str | None,
+    description: str | None,
+    constraints: Sequence[CheckConstraint] = (),
+    may_replace: bool,
+) -> WriteJob:
+    """Plan the rows of a table that is created or, if it is there, replaced by the same commit."""
+    declared = new_table(
+        schema,
+        partition_by=partition_by,
+        properties=properties,
+        config=settings,
+        name=name,
+        description=description,
+    )
+    try:
+        view = TableView.newest(log, settings)
+    except NotATableError:
+        view = None
+    if view is None or not may_replace:
+        assert declared.metadata is not None
+        metadata = with_constraints(declared.metadata, constraints)
+        planned = TableView.planned(log.store, metadata, settings)
+        target, job_view = replace(declared, metadata=metadata), planned
+    else:
+        target = replaced_table(view, schema, partition_by)
+        assert target.metadata is not None and declared.metadata is not None
+        mapping = target.metadata.configuration[MAPPING_PROPERTY]
+        metadata = replace(
+            declared.metadata,
+            id=target.metadata.id,
+            created_time=target.metadata.created_time,
+            schema_string=target.metadata.schema_string,
+            partition_columns=target.metadata.partition_columns,
+            configuration={**declared.metadata.configuration, MAPPING_PROPERTY: mapping},
+        )
+        target, job_view = replace(target, metadata=with_constraints(metadata, constraints)), view
+    protocol = constraint_protocol(job_view.snapshot, settings) if constraints else []
+    return WriteJob(
+        job_view,
+        "overwrite",
+        replace(target, constraints=()),  # Spark checks them
+        exclusive="error",
+        redefines=True,
+        replaces_columns=True,
+        protocol=tuple(protocol),
     )
 
 

@@ -88,13 +88,13 @@ class IndexTablesSource(source.DataSource):
         return with_mappings(first[1], mappings[0])
 
     def reader(self, schema: StructType) -> source.DataSourceReader:
-        if self.stream:  # refused, since it chooses rows
-            SourceOptions.parse(self.stream)
+        self._refuse_stream_options()
         if not self.versions:
             self.schema()
         return TableReader(self.parsed, self.versions, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> source.DataSourceWriter:
+        self._refuse_stream_options()
         options = self.parsed
         kind: Kind = "append"
         if overwrite:
@@ -113,10 +113,15 @@ class IndexTablesSource(source.DataSource):
         )
         return TableWriter(job, access)
 
+    def _refuse_stream_options(self) -> None:
+        if self.stream:  # they choose rows, which only `readStream` does by them
+            SourceOptions.parse(self.stream)
+
     def streamReader(self, schema: StructType) -> source.DataSourceStreamReader:  # noqa: N802
         return TableStreamReader(self.parsed, StreamOptions.parse(self.stream), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> source.DataSourceStreamWriter:  # noqa: N802
+        self._refuse_stream_options()
         return TableStreamWriter(self.parsed, schema, overwrite=overwrite)
 
 

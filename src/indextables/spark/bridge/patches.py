@@ -22,6 +22,8 @@ _CLASSIC = {
     "DataFrame": "pyspark.sql.classic.dataframe",
     "DataFrameReader": "pyspark.sql.readwriter",
     "DataFrameWriter": "pyspark.sql.readwriter",
+    "DataStreamReader": "pyspark.sql.streaming.readwriter",
+    "DataStreamWriter": "pyspark.sql.streaming.readwriter",
     "Catalog": "pyspark.sql.catalog",
 }
 _CONNECT = {

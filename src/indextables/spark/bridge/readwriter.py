@@ -31,6 +31,7 @@ from indextables.spark.bridge.sessions import (
 )
 from indextables.spark.data_source import snapshot_of
 from indextables.spark.schemas import table_schema
+from indextables.spark.stream_source import StreamOptions, is_stream_option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +45,8 @@ def install(spark: SparkSession) -> None:
             "DataFrameReader.load": _load,
             "DataFrameWriter.save": _save,
             "DataFrameWriter.saveAsTable": _save_as_table,
+            "DataStreamReader.load": _load_stream,
+            "DataStreamWriter.start": _start_stream,
             "Catalog.listTables": _list_tables,
             "Catalog.tableExists": _table_exists,
             "SparkSession.newSession": new_session,
@@ -189,6 +192,67 @@ def _save_as_table(
         if provider.lower() in PROVIDERS:
             _refuse_buckets(writer._jwrite)
     return original(writer, name, *args, **kwargs)
+
+
+# --- streams ---------------------------------------------------------------------------------
+
+
+def _load_stream(
+    original: Callable[..., DataFrame],
+    reader: Any,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    schema: Any = None,
+    **options: Any,
+) -> DataFrame:
+    """`readStream`: the public source, with the session's configuration."""
+    provider = format if format is not None else reader._jreader.source()
+    if provider.lower() not in PROVIDERS or not is_enabled(reader._spark):
+        return original(reader, path, format, schema, **options)
+    reader.options(**options)
+    given = _as_dict(reader._jreader.extraOptions())
+    stream = {name: given.pop(name) for name in list(given) if is_stream_option(name)}
+    since = {n: v for n, v in stream.items() if n.lower() == "startingtimestamp"}
+    reader.options(**{n: _in_session_zone(reader._spark, v) for n, v in since.items()})
+    StreamOptions.parse(stream)  # an error here is a sentence, in a worker it is a traceback
+    _with_session(reader, given, path)
+    return original(reader, path, format, schema)
+
+
+def _start_stream(  # noqa: PLR0917 - Spark's arguments
+    original: Callable[..., Any],
+    writer: Any,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    outputMode: str | None = None,  # noqa: N803 - Spark's name
+    partitionBy: Any = None,  # noqa: N803 - Spark's name
+    queryName: str | None = None,  # noqa: N803 - Spark's name
+    **options: Any,
+) -> Any:
+    """`writeStream`: the public source, with the session's configuration and `partitionBy`."""
+    provider = format if format is not None else writer._jwrite.source()
+    spark = writer._spark
+    if provider.lower() not in PROVIDERS or not is_enabled(spark):
+        return original(writer, path, format, outputMode, partitionBy, queryName, **options)
+    writer.options(**options)
+    if partitionBy is not None:
+        writer.partitionBy(partitionBy)
+    columns = writer._jwrite.partitioningColumns()
+    if columns.isDefined():
+        writer.option("partitionBy", json.dumps(_as_list(columns.get())))
+    given = _as_dict(writer._jwrite.extraOptions())
+    given.setdefault("partitionOverwriteMode", "static")
+    _with_session(writer, given, path)
+    return original(writer, path, format, outputMode, None, queryName)
+
+
+def _with_session(stream: Any, given: dict[str, str], path: str | None) -> None:
+    """Set what the session says of index tables and stores; options come first."""
+    if path is not None:
+        given = {**given, "path": path}
+    parsed = SourceOptions.parse(given, session_settings(stream._spark))
+    for name, value in {**parsed.config, **parsed.storage}.items():
+        stream.option(name, str(value))
 
 
 def _refuse_buckets(java: Any) -> None:

@@ -39,6 +39,8 @@ class PlannedWrite:
 
     job: WriteJob
     report: Report = field(default=lambda _: None, repr=False)
+    stage: Callable[[list[TaskOutput]], None] | None = field(default=None, repr=False)
+    """Takes what tasks stored, where the commit is that of the table itself."""
 
 
 @implements("write.SupportsOverwriteV2", "write.SupportsDynamicOverwrite")
@@ -76,7 +78,10 @@ class WriteBuilder:
 
     def build(self) -> JavaObject:
         if (planned := self._planned) is not None:
-            return TableWrite(self.java, self._schema, self._access, planned.job, planned.report)
+            return TableWrite(
+                self.java, self._schema, self._access, planned.job,
+                report=planned.report, stage=planned.stage,
+            )  # fmt: skip
         job = plan_write(
             self._access.log(),
             table_schema(self.java.schema_of(self._schema)),
@@ -101,10 +106,13 @@ class TableWrite(Comparable):
         schema: JavaObject,
         access: TableAccess,
         job: WriteJob,
+        *,
         report: Report = lambda _: None,
+        stage: Callable[[list[TaskOutput]], None] | None = None,
     ) -> None:
         self.java = java
         self._report = report
+        self._stage = stage
         self._schema = schema
         self._access = access
         self._job = job
@@ -167,6 +175,9 @@ class TableWrite(Comparable):
         return None
 
     def commit(self, messages: JavaObject, *_summary: JavaObject) -> None:
+        if self._stage is not None:
+            self._stage(_outputs(messages))
+            return
         try:
             self._report(
                 self._job.commit(self._access.log(), _outputs(messages), runner=executors())

@@ -7,7 +7,7 @@ there. So names live as long as the warehouse does, and every session that has i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from indextables.errors import (
@@ -15,19 +15,16 @@ from indextables.errors import (
     IndexTablesError,
     NotATableError,
     ObjectNotFoundError,
-    TableExistsError,
 )
-from indextables.jobs.constraints import constraint_protocol, with_constraints
-from indextables.jobs.write_target import new_table
+from indextables.jobs.write_job import plan_definition
 from indextables.log.actions import Action
-from indextables.log.snapshot import Snapshot, empty_snapshot
+from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
 from indextables.spark.bridge.catalog.alter_table import changed, requested_protocol
-from indextables.spark.bridge.catalog.replacement import check_replacement
-from indextables.spark.bridge.catalog.table import BridgedTable
+from indextables.spark.bridge.catalog.table import BridgedTable, StagedTable
 from indextables.spark.bridge.catalog.table_info import (
     NamedCatalog,
     copied_info,
@@ -54,7 +51,7 @@ _RESERVED = frozenset(
 )
 
 
-@implements("catalog.TableCatalog", "catalog.SupportsNamespaces")
+@implements("catalog.StagingTableCatalog", "catalog.SupportsNamespaces")
 class Catalog(NamedCatalog):
     """Spark's view of the tables by name and by path."""
 
@@ -79,6 +76,39 @@ class Catalog(NamedCatalog):
         invalidate_logs(self._access(identifier).path)
 
     def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        access, is_elsewhere = self._place_of(identifier, info)
+        self.create(identifier, access, info, may_exist=is_elsewhere)
+        if is_elsewhere:
+            self._put_location(identifier, access)
+        return self.load(identifier, access)
+
+    def stageCreate(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        access, is_elsewhere = self._place_of(identifier, info)
+        self._refuse_other(identifier, access, is_there=is_elsewhere and _exists(access.log()))
+
+        def done() -> None:
+            if is_elsewhere:
+                self._put_location(identifier, access)
+
+        return self.staged(identifier, access, info, may_replace=False, done=done)
+
+    def stageReplace(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        access = self._access(identifier)
+        check_same_place(access, self._place_of(identifier, info)[0])
+        if not _exists(access.log()):
+            raise self._no_such_table(identifier)
+        return self.staged(identifier, access, info, may_replace=True)
+
+    def stageCreateOrReplace(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        if self.tableExists(identifier):
+            return self.stageReplace(identifier, *info)
+        return self.stageCreate(identifier, *info)
+
+    def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomMetric")
+
+    def _place_of(self, identifier: JavaObject, info: Sequence[Any]) -> tuple[TableAccess, bool]:
+        """Where a statement wants a table, and whether its name has to say where that is."""
         properties = table_info(self.java, info)[2]
         if options_in(properties):
             raise ConfigError(
@@ -86,12 +116,13 @@ class Catalog(NamedCatalog):
                 "session, or create the table in spark_catalog, which does."
             )
         location = properties.get("location")
-        access = self._access(identifier) if location is None else self.at(location)
-        self.create(identifier, access, info, may_exist=location is not None)
-        if location is not None and not _is_path(identifier.name()):
-            folder = self._folder(identifier)
-            self._warehouse().put(f"{folder}/{_LOCATION_FILE}", access.uri.encode())
-        return self.load(identifier, access)
+        if location is None:
+            return self._access(identifier), False
+        return self.at(location), not _is_path(identifier.name())
+
+    def _put_location(self, identifier: JavaObject, access: TableAccess) -> None:
+        folder = self._folder(identifier)
+        self._warehouse().put(f"{folder}/{_LOCATION_FILE}", access.uri.encode())
 
     def createTableLike(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
         return self.createTable(identifier, copied_info(self.java, *info))
@@ -113,7 +144,6 @@ class Catalog(NamedCatalog):
             self._warehouse().delete([f"{folder}/{_LOCATION_FILE}"])
             invalidate_logs(access.path)
         else:
-            check_replacement(self.java, access)
             self.remove(access)
         return True
 
@@ -208,6 +238,27 @@ class Catalog(NamedCatalog):
         A statement that names columns, or has a query, asks for a new table: the rows of
         CREATE TABLE … AS SELECT must not end among those of another table.
         """
+        schema = table_info(self.java, info)[0]
+        log = access.log()
+        log.invalidate()
+        self.check_columns(identifier, access, info)
+        if may_exist and _exists(log):
+            self._refuse_other(identifier, access, is_there=bool(len(schema)))
+            return False
+        self.staged(identifier, access, info, may_replace=False).commitStagedChanges()
+        return True
+
+    def staged(
+        self,
+        identifier: JavaObject,
+        access: TableAccess,
+        info: Sequence[Any],
+        *,
+        may_replace: bool,
+        done: Callable[[], Any] = lambda: None,
+        undo: Callable[[], Any] = lambda: None,
+    ) -> StagedTable:
+        """A table at a place that is created or replaced when its rows are there."""
         schema, partitions, properties = table_info(self.java, info)
         # Spark puts OPTIONS there twice. They may be credentials, which no log may hold.
         options = options_in(properties)
@@ -221,33 +272,27 @@ class Catalog(NamedCatalog):
             )
         log = access.log()
         log.invalidate()
-        self.check_columns(identifier, access, info)
-        if may_exist and _exists(log):
-            if len(schema):
-                raise ConfigError(
-                    f"There is an index table at {access.uri} already. To give it the name "
-                    f"{identifier.name()}, leave out the columns and the query; to change its "
-                    "rows, INSERT INTO it."
-                )
-            return False
-        metadata = new_table(
+        job = plan_definition(
+            log,
             schema,
+            settings=access.settings,
             partition_by=partitions,
             properties={k: v for k, v in given.items() if k.lower() not in _RESERVED},
-            config=access.settings,
             name=None if _is_path(identifier.name()) else identifier.name(),
             description=given.get("comment"),
-        ).metadata
-        assert metadata is not None
-        constraints = declared_constraints(info)
-        actions: list[Action] = [with_constraints(metadata, constraints)]
-        if constraints:
-            actions = [*constraint_protocol(empty_snapshot(access.uri), access.settings), *actions]
-        try:
-            log.commit(Transaction(operation=Operation.CREATE, actions=actions))
-        except TableExistsError:
-            raise self._exception("TableAlreadyExistsException", identifier) from None
-        return True
+            constraints=declared_constraints(info),
+            may_replace=may_replace,
+        )
+        name = self._shown(identifier)
+        return StagedTable(self.java, access, job, identifier, name=name, done=done, undo=undo)
+
+    def _refuse_other(self, identifier: JavaObject, access: TableAccess, *, is_there: bool) -> None:
+        if is_there:
+            raise ConfigError(
+                f"There is an index table at {access.uri} already. To give it the name "
+                f"{identifier.name()}, leave out the columns and the query; to change its "
+                "rows, INSERT INTO it."
+            )
 
     def check_columns(
         self, identifier: JavaObject, access: TableAccess, info: Sequence[Any]
@@ -336,9 +381,12 @@ class Catalog(NamedCatalog):
     # --- Java --------------------------------------------------------------------------------
 
     def _table(self, identifier: JavaObject, access: TableAccess, snapshot: Snapshot) -> JavaObject:
-        shown = ".".join([self._name, *identifier.namespace(), f"`{identifier.name()}`"])
-        table = BridgedTable(self.java, access, access.view(snapshot), name=shown)
+        name = self._shown(identifier)
+        table = BridgedTable(self.java, access, access.view(snapshot), name=name)
         return kept(self.java, table)
+
+    def _shown(self, identifier: JavaObject) -> str:
+        return ".".join([self._name, *identifier.namespace(), f"`{identifier.name()}`"])
 
     def _no_such_table(self, identifier: JavaObject) -> Exception:
         return self._exception("NoSuchTableException", identifier)
@@ -352,6 +400,15 @@ class Catalog(NamedCatalog):
 
     def _exception(self, name: str, subject: JavaObject) -> Exception:
         return self.java.exception(_ANALYSIS + name, subject)
+
+
+def check_same_place(access: TableAccess, wanted: TableAccess) -> None:
+    """Refuse to replace a table by one in another place."""
+    if access.uri != wanted.uri:
+        raise ConfigError(
+            f"The table is at {access.uri} and cannot be replaced by one at {wanted.uri}. Leave "
+            "out LOCATION, or drop the table first."
+        )
 
 
 def _exists(log: TransactionLog) -> bool:

@@ -9,21 +9,27 @@ Spark alone, so such names are registered with Spark before it answers (`remembe
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors.exceptions.captured import CapturedException
 
-from indextables.errors import IndexTablesError
+from indextables.errors import ConfigError, IndexTablesError
 from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG
 from indextables.spark.bridge.catalog.alter_table import CONSTRAINT_CHANGES
-from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, Place
-from indextables.spark.bridge.catalog.replacement import check_replacement
-from indextables.spark.bridge.catalog.table_info import copied_info, has_constraints, options_in
+from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, Place, check_same_place
+from indextables.spark.bridge.catalog.table_info import (
+    copied_info,
+    has_constraints,
+    options_in,
+    table_info,
+)
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,
@@ -69,7 +75,7 @@ def _field(owner: JavaObject, name: str) -> JavaObject:
     return field
 
 
-@implements("catalog.CatalogExtension")
+@implements("catalog.CatalogExtension", "catalog.StagingTableCatalog")
 class SessionCatalog(Comparable):
     """Spark's catalog with index tables in it."""
 
@@ -109,15 +115,9 @@ class SessionCatalog(Comparable):
         return self._tables.load(identifier, access, *more)
 
     def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
-        properties = info[0].properties() if len(info) == 1 else info[-1]
-        # Without USING it is the session's default.
-        provider = properties.get("provider") or self.java.conf.defaultDataSourceName()
-        if provider.lower() not in PROVIDERS:
-            if has_constraints(info):
-                raise self._no_constraints(identifier)
+        access = self._new_place(identifier, info)
+        if access is None:
             return self._below.createTable(identifier, *info)
-        location = properties.get("location") or self._default_place(identifier)
-        access = self._tables.at(location, options_in(dict(properties)))
         self._tables.check_columns(identifier, access, info)
         # Spark refuses a managed table whose folder is there, so the name comes first.
         self._below.createTable(identifier, *info)
@@ -127,6 +127,70 @@ class SessionCatalog(Comparable):
             self._below.dropTable(identifier)
             raise
         return self._tables.load(identifier, access)
+
+    def stageCreate(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        access = self._new_place(identifier, info)
+        if access is None:
+            if self._stages:
+                return self._below.stageCreate(identifier, *info)
+            return self._created_elsewhere(identifier, info)
+        if len(table_info(self.java, info)[0]) and access.log().exists():
+            raise ConfigError(
+                f"There is an index table at {access.uri} already. To give it the name "
+                f"{identifier.name()}, leave out the columns and the query; to change its "
+                "rows, INSERT INTO it."
+            )
+        # Spark refuses a managed table whose folder is there, so the name comes first.
+        self._below.createTable(identifier, *info)
+
+        def undo() -> None:
+            self._below.dropTable(identifier)
+
+        try:
+            return self._tables.staged(identifier, access, info, may_replace=False, undo=undo)
+        except Exception:
+            undo()
+            raise
+
+    def stageReplace(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        access, wanted = self._place(identifier), self._new_place(identifier, info)
+        if access is None or wanted is None:
+            if access is None and wanted is None and self._stages:
+                return self._below.stageReplace(identifier, *info)
+            self.dropTable(identifier)
+            return self.stageCreate(identifier, *info)
+        if info[0].properties().get("location") is not None:
+            check_same_place(access, wanted)
+        return self._tables.staged(identifier, access, info, may_replace=True)
+
+    def stageCreateOrReplace(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
+        if self.tableExists(identifier):
+            return self.stageReplace(identifier, *info)
+        return self.stageCreate(identifier, *info)
+
+    def supportedCustomMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomMetric")
+
+    @functools.cached_property
+    def _stages(self) -> bool:
+        staging = self.java.find("java.lang.Class").forName(V2 + "catalog.StagingTableCatalog")
+        return bool(staging.isInstance(self._below))
+
+    def _new_place(self, identifier: JavaObject, info: Sequence[Any]) -> TableAccess | None:
+        """Where a statement wants an index table; None if it is of another format."""
+        properties = info[0].properties() if len(info) == 1 else info[-1]
+        # Without USING it is the session's default.
+        provider = properties.get("provider") or self.java.conf.defaultDataSourceName()
+        if provider.lower() not in PROVIDERS:
+            if has_constraints(info):
+                raise self._no_constraints(identifier)
+            return None
+        location = properties.get("location") or self._default_place(identifier)
+        return self._tables.at(location, options_in(dict(properties)))
+
+    def _created_elsewhere(self, identifier: JavaObject, info: Sequence[Any]) -> JavaObject:
+        table = self._below.createTable(identifier, *info)
+        return StagedElsewhere(self.java, table, lambda: self._below.dropTable(identifier))
 
     def createTableLike(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
         return self.createTable(identifier, copied_info(self.java, *info))
@@ -150,8 +214,6 @@ class SessionCatalog(Comparable):
     def dropTable(self, identifier: JavaObject) -> bool:  # noqa: N802
         access = self._place(identifier)
         is_managed = access is not None and self._is_managed(identifier)
-        if access is not None and is_managed:
-            check_replacement(self.java, access)
         dropped = bool(self._below.dropTable(identifier))
         if access is None:
             return dropped
@@ -283,3 +345,55 @@ class SessionCatalog(Comparable):
     def _name(self, identifier: JavaObject) -> JavaObject:
         make = self.java.find("org.apache.spark.sql.catalyst.TableIdentifier")
         return make(identifier.name(), self.java.some(next(iter(identifier.namespace()))))
+
+
+@implements("catalog.StagedTable", "catalog.SupportsWrite")
+class StagedElsewhere:
+    """A table of another format: created at once and dropped if its query fails, as Spark does.
+
+    A catalog that stages tables is asked to stage all of them.
+    """
+
+    def __init__(self, java: Jvm, table: JavaObject, undo: Callable[[], Any]) -> None:
+        self.java = java
+        self._table = table
+        self._undo = undo
+
+    def name(self) -> str:
+        return str(self._table.name())
+
+    def schema(self) -> JavaObject:
+        return self._table.schema()
+
+    def columns(self) -> JavaObject:
+        return self._table.columns()
+
+    def partitioning(self) -> JavaObject:
+        return self._table.partitioning()
+
+    def properties(self) -> JavaObject:
+        return self._table.properties()
+
+    def constraints(self) -> JavaObject:
+        return self._table.constraints()
+
+    def capabilities(self) -> JavaObject:
+        return self._table.capabilities()
+
+    def id(self) -> JavaObject:
+        return self._table.id()
+
+    def version(self) -> JavaObject:
+        return self._table.version()
+
+    def newWriteBuilder(self, info: JavaObject) -> JavaObject:  # noqa: N802
+        return self._table.newWriteBuilder(info)
+
+    def commitStagedChanges(self) -> None:  # noqa: N802
+        return None
+
+    def abortStagedChanges(self) -> None:  # noqa: N802
+        self._undo()
+
+    def reportDriverMetrics(self) -> JavaObject:  # noqa: N802
+        return self.java.array(V2 + "metric.CustomTaskMetric")

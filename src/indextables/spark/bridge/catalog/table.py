@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from indextables.errors import QueryError
+from indextables.errors import CommitStateUnknownError, QueryError, TableExistsError
 from indextables.jobs.constraints import CheckConstraint, constraints_of
 from indextables.jobs.row_changes import delete_rows
+from indextables.jobs.write_job import TaskOutput, WriteJob
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of, shown_metadata
 from indextables.plan.ranking import SCORE
@@ -28,9 +30,11 @@ from indextables.spark.bridge.jvm.handles import (
 from indextables.spark.bridge.scan.builder import ScanBuilder
 from indextables.spark.bridge.scan.conditions import condition
 from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
+from indextables.spark.runner import executors
 from indextables.spark.schemas import with_mappings
 from indextables.split.mapping import MAPPING_PROPERTY
 
+_ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
 _CONSTRAINTS = V2 + "catalog.constraints."
 _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
            (ALL_FIELDS, "string", "All indexed columns of the row, to search in"),
@@ -212,6 +216,62 @@ class BridgedTable(PartitionManagement, Comparable):
         names = names_of(self.snapshot)
         shown = conjunction(*(condition(p, names.shown) for p in predicates))
         return names.stored_predicate(shown)
+
+
+@implements(
+    "catalog.StagedTable",
+    "catalog.SupportsWrite",
+)
+class StagedTable(BridgedTable):
+    """A table that is created or replaced together with its rows, in one commit.
+
+    CREATE TABLE … AS SELECT, CREATE OR REPLACE TABLE with or without a query, `saveAsTable`: tasks
+    store the rows, and the commit that names them also defines the table. A query that fails leaves
+    what was there, and it may read the table that it replaces.
+    """
+
+    def __init__(
+        self,
+        java: Jvm,
+        access: TableAccess,
+        job: WriteJob,
+        identifier: JavaObject,
+        *,
+        name: str,
+        done: Callable[[], Any] = lambda: None,
+        undo: Callable[[], Any] = lambda: None,
+    ) -> None:
+        metadata = job.target.metadata
+        assert metadata is not None
+        view = TableView.planned(job.view.store, metadata, access.settings)
+        planned = PlannedWrite(job, stage=self._take)
+        super().__init__(java, access, view, name=name, writing=planned)
+        self._job = job
+        self._identifier = identifier
+        self._done = done
+        self._undo = undo
+        self._stored: list[TaskOutput] = []
+        self._in_doubt = False
+
+    def _take(self, outputs: list[TaskOutput]) -> None:
+        self._stored = outputs
+
+    def commitStagedChanges(self) -> None:  # noqa: N802
+        try:
+            self._job.commit(self.access.log(), self._stored, runner=executors())
+        except TableExistsError:
+            raise self.java.exception(
+                _ANALYSIS + "TableAlreadyExistsException", self._identifier
+            ) from None
+        except CommitStateUnknownError:
+            self._in_doubt = True
+            raise
+        self._done()
+
+    def abortStagedChanges(self) -> None:  # noqa: N802
+        if not self._in_doubt:
+            self._job.abort(self.access.log(), self._stored)
+            self._undo()
 
 
 # Spark asks every table of every query; the answers are the same for all of a session.
