@@ -7,6 +7,7 @@ whatever a linked index of remote splits reads must have been named, or it would
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from indextables.plan.execute import close_indexes
 from indextables.split import mapping_options, scoring
 from indextables.split.format.container import HASHES
 from indextables.split.format.index import IndexFolder
+from indextables.split.open_split import SplitFile
 
 ROWS = 200
 WORDS = [f"w{n}" for n in range(12)]
@@ -146,7 +148,7 @@ def test_every_layout_and_place_answers_the_same(patch, s3, tmp_path, kind):
                 close_indexes()
 
 
-def test_hashes_of_a_remote_split_are_fetched_once(s3, tmp_path, monkeypatch):
+def test_splits_are_opened_side_by_side_and_hashes_fetched_once(s3, tmp_path, monkeypatch):
     uri, cache = f"{s3.uri}/hashes", str(tmp_path / "c")
     made(uri, 12, cache, s3.options, drops=False)
     config = {"spark.indextables.cache.disk.path": str(tmp_path / "far")}
@@ -159,9 +161,22 @@ def test_hashes_of_a_remote_split_are_fetched_once(s3, tmp_path, monkeypatch):
         return get(self, start, end)
 
     monkeypatch.setattr(IndexFolder, "_read", read)
+    # Whoever comes waits until three others have come: one after the other, nobody would.
+    for owner, name in ((SplitFile, "_read_opening"), (IndexFolder, "hashes")):
+        monkeypatch.setattr(owner, name, _waiting_for_others(getattr(owner, name)))
     for _ in range(2):  # of the second one the copies on the local disk are found
         table = Table.open(uri, config=config, storage_options=s3.options)
-        for limit in (5, None):
+        for limit in (None, 5):
             table.search("fox", limit=limit, columns=["id"])
         close_indexes()
     assert sorted(fetched) == sorted(table.snapshot().entries["path"].to_pylist())
+
+
+def _waiting_for_others(work):
+    barrier = threading.Barrier(4)
+
+    def wait_and_work(*given):
+        barrier.wait(timeout=20)
+        return work(*given)
+
+    return wait_and_work

@@ -147,7 +147,7 @@ def _wrong_hashes(searcher: SplitSearcher) -> Iterator[str]:
     info = split.info
     if not info.mapping.hashed:
         return
-    hashes = searcher.pool.hashes(split)
+    (hashes,) = searcher.pool.hashes(split)
     shared = shared_hash(info.partition_values, searcher.context.schema)
     for first, table in split.rows.batches(split.rows.schema.names, groups_at_once=_GROUPS_AT_ONCE):
         wrong = np.flatnonzero(row_hashes(table, shared) != hashes[first : first + len(table)])

@@ -24,6 +24,7 @@ and values are rows in columns that are neither nested nor required; other colum
 from __future__ import annotations
 
 import base64
+import functools
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -351,6 +352,7 @@ def thin_chunk(
     )
 
 
+@functools.lru_cache(maxsize=256)
 def null_page(values: int, compression: str, encoding: int) -> bytes:
     """A page of so many nulls of a column that is neither nested nor required."""
     run = _spelled(values << 1) + b"\0"
