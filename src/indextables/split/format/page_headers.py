@@ -288,7 +288,10 @@ class ThinChunk:
         return found
 
     def content(self, read: Callable[[int, int], bytes]) -> bytes:
-        """The chunk, made from pages that `read` has and pages of nulls; checked."""
+        """The chunk, made from pages that `read` has and pages of nulls; checked.
+
+        It is shorter than the footer says; the reader stops at the last value.
+        """
         parts, claimed = [], 0
         encoding = _REFERENCES if self.parquet.has_dictionary_page else _PLAIN
         for page, is_wanted in zip(self.pages, self.is_wanted, strict=True):
@@ -306,9 +309,7 @@ class ThinChunk:
             parts.append(data)
         if claimed > self.parquet.total_uncompressed_size:
             raise WrongPageError("its pages claim more bytes than the footer says")
-        joined = b"".join(parts)
-        # The reader takes as many bytes as the footer says and stops at the last value.
-        return joined + bytes(max(0, self.length - len(joined)))
+        return b"".join(parts)
 
 
 def thin_chunk(

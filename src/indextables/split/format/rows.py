@@ -31,6 +31,7 @@ from indextables.storage.store import Store
 
 _GROUPS_AT_ONCE = 64
 _FEW_GROUPS = 16
+_BUFFER = 64 << 10
 _FEW_ROWS = 16
 """If fewer than one row in so many is wanted, no more is decoded than needed to get there."""
 
@@ -208,6 +209,8 @@ class RowReader:
                 # It costs more than it saves, and of a remote file it would read gaps between
                 # the ranges that were asked for.
                 pre_buffer=False,
+                # Most of a chunk that was put together from few pages is not read.
+                buffer_size=0 if wanted is None else _BUFFER,
             )
             table = read(file, groups)
             table.validate()  # the columns have the same length
@@ -280,13 +283,13 @@ class RowReader:
             read = SparseFile(fetched, self.footer.end).range
         try:
             for chunk in thin:
-                content = chunk.content(read)
-                blocks[chunk.start, chunk.start + len(content)] = content
+                blocks[chunk.start, chunk.start + chunk.length] = chunk.content(read)
         except WrongPageError as error:
             if behind is not None:
                 behind.close()
             raise DamagedSplitError(self.path, f"its rows cannot be read ({error})") from None
-        return pa.PythonFile(SparseFile(blocks, self.footer.end, behind))
+        padded = {chunk.start: chunk.length for chunk in thin}
+        return pa.PythonFile(SparseFile(blocks, self.footer.end, behind, padded))
 
     def _select(self, columns: Sequence[str]) -> pa.Schema:
         schema = self.schema
@@ -358,9 +361,12 @@ class SparseFile(io.RawIOBase):
         blocks: dict[tuple[int, int], bytes],
         size: int,
         behind: io.FileIO | None = None,
+        padded: Mapping[int, int] | None = None,
     ) -> None:
+        """`padded` has the lengths of blocks, by their starts, that end in zeros."""
         super().__init__()
         self._behind = behind
+        self._padded = padded or {}
         self._blocks = sorted((start, data) for (start, _), data in blocks.items())
         self._starts = [start for start, _ in self._blocks]
         self._size = size
@@ -388,17 +394,15 @@ class SparseFile(io.RawIOBase):
     def read(self, size: int = -1, /) -> bytes:
         size = self._size - self._position if size is None or size < 0 else size
         at = bisect_right(self._starts, self._position) - 1
-        is_known = at >= 0 and self._position < self._starts[at] + len(self._blocks[at][1])
-        if not is_known and self._behind is not None:
+        start, data = self._blocks[at] if at >= 0 else (0, b"")
+        end = start + self._padded.get(start, len(data)) if at >= 0 else 0
+        if self._position >= end and self._behind is not None:
             found = _read_at(self._behind, self._position, self._position + size)
             self._position += len(found)
             return found
-        if at < 0:
-            raise OSError(f"byte {self._position} was not asked for")
-        start, data = self._blocks[at]
-        found = data[self._position - start : self._position - start + size]
-        if len(found) < size:
+        if self._position + size > end:
             raise OSError(f"bytes from {self._position} on were not asked for")
+        found = data[self._position - start : self._position - start + size].ljust(size, b"\0")
         self._position += size
         return found
 
