@@ -48,6 +48,7 @@ def run(scale: float = 1.0) -> Iterator[Result]:
         ours = partial(_open, f"{uri}/table", options, caches)
         theirs = partial(_open_lance, f"{uri}/lance", options)
         yield from _searches(ours, theirs, traffic, phrase)
+        yield from _ranked(ours, theirs, traffic)
         yield from _rows(ours, theirs, traffic, rows)
 
 
@@ -115,6 +116,43 @@ def _searches(
             f"A {what} in a warm process, KB a row", mine.received / 1e3 / found.num_rows, 100,
             "at most", f"ours {mine}{_beside(other, traffic)}",
         )  # fmt: skip
+
+
+def _ranked(
+    ours: Callable[[], Table], theirs: Callable[[], Any], traffic: Traffic
+) -> Iterator[Result]:
+    """The best ten of a word of every fifth row; a far store answers late, so rounds are seen."""
+    traffic.delay = 0.05
+    traffic.clear()
+    table = ours()
+    table.search(COMMON, fields=["message"], columns=COLUMNS, limit=10)
+    mine = traffic.copy()
+    traffic.clear()
+    data = theirs()
+    other = _best_lance(data)
+    how = f"ours {mine}, {mine.rounds} rounds" + (
+        "" if other is None else f" / Lance {traffic}, {traffic.rounds} rounds"
+    )
+    yield Result("The best ten of a frequent word, cold, rounds", mine.rounds, 15, "at most", how)
+    traffic.clear()
+    table.search(COMMON, fields=["message"], columns=COLUMNS, limit=10)
+    mine = traffic.copy()
+    traffic.clear()
+    other = _best_lance(data)
+    yield Result(
+        "The best ten of a frequent word in a warm process, requests", len(mine.requests), 20,
+        "at most", f"ours {mine}{_beside(other, traffic)}",
+    )  # fmt: skip
+    traffic.delay = 0.0
+
+
+def _best_lance(data: Any) -> pa.Table | None:
+    if data is None:
+        return None
+    best: pa.Table = data.to_table(
+        full_text_query=MatchQuery(COMMON, "message"), columns=[*COLUMNS, "_score"], limit=10
+    )
+    return best
 
 
 def _rows(

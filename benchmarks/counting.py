@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,13 +18,27 @@ class Traffic:
 
     requests: list[str] = field(default_factory=list)
     received: int = 0
+    times: list[tuple[float, float]] = field(default_factory=list)
+    """When each request began and was answered."""
+    delay: float = 0.0
+    """Seconds before an answer, as a far store has: requests made side by side overlap."""
 
     def clear(self) -> None:
         self.requests.clear()
+        self.times.clear()
         self.received = 0
 
+    @property
+    def rounds(self) -> int:
+        """How many requests waited for each other: the most that do not overlap."""
+        count, last = 0, 0.0
+        for began, ended in sorted(self.times, key=lambda time: time[1]):
+            if began >= last:
+                count, last = count + 1, ended
+        return count
+
     def copy(self) -> Traffic:
-        return Traffic(list(self.requests), self.received)
+        return Traffic(list(self.requests), self.received, list(self.times))
 
     def __str__(self) -> str:
         return f"{len(self.requests)} requests, {self.received / 1e6:.2f} MB"
@@ -39,6 +54,8 @@ def counted(options: dict[str, str]) -> Iterator[tuple[dict[str, str], Traffic]]
         protocol_version = "HTTP/1.1"
 
         def forward(self) -> None:
+            began = time.monotonic()
+            time.sleep(traffic.delay)
             size = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(size) if size else None
             for attempt in range(2):
@@ -59,6 +76,7 @@ def counted(options: dict[str, str]) -> Iterator[tuple[dict[str, str], Traffic]]
                 wanted = self.headers.get("Range", "")
                 traffic.requests.append(f"{self.command} {self.path} {wanted} {len(data)}")
                 traffic.received += len(data)
+                traffic.times.append((began, time.monotonic()))
             self.send_response(answer.status)
             for name, value in answer.getheaders():
                 if name.lower() not in ("transfer-encoding", "connection", "content-length"):

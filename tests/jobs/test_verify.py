@@ -15,6 +15,7 @@ from indextables.log.actions import Add
 from indextables.log.files import adds_from_files
 from indextables.log.transaction import Operation, Transaction
 from indextables.runner import LocalRunner
+from indextables.split.write import indexer, writer
 from indextables.storage import open_store
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "body": pa.string(), "x": pa.float64()})
@@ -158,7 +159,9 @@ def test_an_index_of_other_rows(folder, settings, monkeypatch):
     real = Indexer.add
     other = rows(9000).select(["id", "body", "x"]).combine_chunks().to_batches()[0]
     monkeypatch.setattr(
-        Indexer, "add", lambda self, batch, *_: real(self, other.slice(0, batch.num_rows))
+        Indexer,
+        "add",
+        lambda self, batch, hashes: real(self, other.slice(0, batch.num_rows), hashes),
     )
     Table.open(folder, config=settings).append(rows(600))
     monkeypatch.undo()
@@ -212,3 +215,19 @@ def test_every_flipped_byte_of_a_cross_reference_is_found(folder, settings):
     found = problems(folder, settings)
     assert list(found) == ["checksums"]
     assert path in found["checksums"][0]
+
+
+@pytest.mark.parametrize("wrong", ["section", "levels"])
+def test_hashes_of_other_rows_are_found(wrong, tmp_path, settings, monkeypatch):
+    """They would order rows of equal score otherwise than the hashes of other splits do."""
+    with monkeypatch.context() as patch:
+        if wrong == "section":
+            hashes = writer.row_hashes
+            patch.setattr(writer, "row_hashes", lambda *given: hashes(*given) ^ 1)
+        else:
+            patch.setattr(indexer, "levels_of", lambda _: range(3, 4))
+        schema = pa.schema({"day": pa.string(), "body": pa.string()})
+        table = Table.create(tmp_path / "w", schema, partition_by=["day"], config=settings)
+        table.append(pa.table({"day": ["a"] * 99, "body": [f"word{i}" for i in range(99)]}, schema))
+    found = problems(tmp_path / "w", settings)
+    assert list(found) == ["index"] and "hash" in found["index"][0]

@@ -24,6 +24,7 @@ from indextables.errors import (
     IndexTablesError,
     ObjectNotFoundError,
 )
+from indextables.split import open_split
 from indextables.split.format.container import (
     INFO_KEY,
     Section,
@@ -298,3 +299,15 @@ def test_pages_that_claim_more_than_the_footer_are_refused(make, monkeypatch):
     chunk = replace(chunks[0], parquet=SimpleNamespace(total_uncompressed_size=10))
     with pytest.raises(DamagedSplitError, match="claim"):
         split.footer.check_pages(read, [chunk], path="x")
+
+
+def test_of_many_opened_splits_the_last_are_remembered(make, monkeypatch):
+    monkeypatch.setattr(open_split, "_REMEMBERED", 2)
+    open_split._opened.clear()
+    splits = [make(pa.table({"body": [f"w{n}"]})) for n in range(3)]
+    for number in (0, 1, 0, 2):
+        searcher = splits[number]
+        searcher.pool.folder(searcher.split)
+    known = [open_split.was_opened(s.split.store, s.split.path) for s in splits]
+    assert known == [True, False, True]
+    assert len(open_split._opened) == 2

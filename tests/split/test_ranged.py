@@ -21,6 +21,7 @@ import pytest
 import sparse_processes
 from conftest import configuration, query
 from test_rows import Remote
+from tiny_blocks import use_tiny_blocks
 
 import indextables
 from indextables.config import Config
@@ -98,22 +99,7 @@ def table(rows: int, seed: int) -> pa.Table:
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Blocks of few bytes, and no more fetched than was named."""
-    monkeypatch.setattr(blocks, "_SMALL", 0)
-    monkeypatch.setattr(blocks, "_SMALL_TERMS", 0)
-    monkeypatch.setattr(blocks, "_packs_well", lambda file: False)
-    monkeypatch.setattr(blocks, "BLOCK", 24)
-    monkeypatch.setattr(ranged, "_GAP", 0)
-    monkeypatch.setattr(ranged, "_WORTH_WHOLE", 2)
-    make_file = DiskCache._sparse_file
-
-    def noisy(self, wanted):
-        entry = make_file(self, wanted)
-        if not entry.stat().st_blocks:
-            entry.write_bytes(random.Random(1).randbytes(wanted.size))
-        return entry
-
-    monkeypatch.setattr(DiskCache, "_sparse_file", noisy)
+    use_tiny_blocks(monkeypatch)
 
 
 @pytest.fixture

@@ -161,6 +161,29 @@ def test_one_row_needs_its_pages_only(small_pages, remote):
     assert sum(end - start for start, end in ranges) < (chunk.end - chunk.start) / 2
 
 
+def test_of_a_local_split_too(small_pages, make, monkeypatch):
+    split = make(TABLE, batch=10_000)
+    (chunk,) = split.split.footer.chunks([2], ["body"])
+    read: list[int] = []
+    read_at = rows_module._read_at
+    monkeypatch.setattr(
+        rows_module, "_read_at", lambda *given: read.append(given[2] - given[1]) or read_at(*given)
+    )
+    rows = np.array([20_000, 20_001])
+    assert split.read_rows(rows, ["body"]).equals(TABLE.select(["body"]).take(rows))
+    assert 0 < sum(read) < (chunk.end - chunk.start) / 2
+    read.clear()
+    names = ["list", "body", "a"]  # lists are read whole, from the file behind
+    assert split.read_rows(rows, names).equals(TABLE.select(names).take(rows))
+    # A header that was changed is refused.
+    path = split.split.store.local_path(split.split.path)
+    data = bytearray(path.read_bytes())
+    data[chunk.start + 2] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(DamagedSplitError, match="checksum of the page header"):
+        split.read_rows(np.array([16_400]), ["body"])
+
+
 def test_a_page_that_was_changed_is_refused(small_pages, remote, monkeypatch):
     (chunk,) = remote.split.footer.chunks([2], ["body"])
     read = Remote.get_ranges

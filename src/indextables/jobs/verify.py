@@ -3,8 +3,8 @@
 Checking one split: all its bytes, its index, its rows.
 
 - *checksums*: the seal of the footer, every section, every page of every column.
-- *index*: it opens, it has a document for every row and no other, and words taken from some rows
-  are found together in exactly the rows that hold them.
+- *index*: it opens, it has a document for every row and no other, words taken from some rows are
+  found together in exactly the rows that hold them, and hashes are those of the rows.
 - *rows*: there are as many as the log says, within the minima and maxima and with the number of
   nulls that it says, in the partition that it says.
 
@@ -45,7 +45,9 @@ from indextables.predicate import TRUE, Column, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.runner import LocalRunner, Runner
 from indextables.split.format import read_section
+from indextables.split.mapping import LEVEL_FIELD
 from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
+from indextables.split.row_hash import LEVELS, row_hashes, shared_hash
 from indextables.split.search import matching, resolve
 from indextables.split.write import document_values
 from indextables.storage import Store
@@ -118,6 +120,7 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
     if not np.array_equal(indexed, np.arange(rows)):
         yield f"its index has {len(indexed):,} documents for {rows:,} rows, or other rows"
         return
+    yield from _wrong_hashes(searcher)
     for name, wanted in searcher.context.mapping.by_name.items():
         own = searcher.split.info.mapping.by_name.get(name)
         if own is None or not own.field or own.kind not in ("text", "string"):
@@ -136,6 +139,27 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
                 f"a search of {name!r} finds {len(by_index):,} rows in its index and "
                 f"{len(by_rows):,} by reading them"
             )
+
+
+def _wrong_hashes(searcher: SplitSearcher) -> Iterator[str]:
+    """Hashes that are not those of the rows, and rows that are not found under their levels."""
+    split = searcher.split
+    info = split.info
+    if not info.mapping.hashed:
+        return
+    (hashes,) = searcher.pool.hashes(split)
+    shared = shared_hash(info.partition_values, searcher.context.schema)
+    for first, table in split.rows.batches(split.rows.schema.names, groups_at_once=_GROUPS_AT_ONCE):
+        wrong = np.flatnonzero(row_hashes(table, shared) != hashes[first : first + len(table)])
+        if len(wrong):
+            yield f"the hash of row {first + wrong[0]:,} is not that of its values"
+            return
+    source = searcher.source()
+    for level in LEVELS:
+        found = source.index_rows(source.compiler.build.number(LEVEL_FIELD, level))
+        if not np.array_equal(found, np.flatnonzero(hashes < 1 << 32 - level)):
+            yield f"the rows of level {level} in its index are not those of low hashes"
+            return
 
 
 def _sample(searcher: SplitSearcher, name: str) -> Search | None:

@@ -5,6 +5,7 @@ Counting rows: from the log where it can be, else by searching the splits that a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -26,7 +27,7 @@ from indextables.log.vectors import StoredVector
 from indextables.plan.scan import ScanPlan, route_files
 from indextables.plan.skipping import judge
 from indextables.plan.split_rows import Piece, SplitRows
-from indextables.plan.tasks import SplitTask, split_tasks
+from indextables.plan.tasks import SplitTask, SplitTasks, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, Search, conjuncts, searches
 from indextables.schema import column_field
@@ -161,7 +162,9 @@ class Environment:
 
     def group(self, tasks: Sequence[SplitTask]) -> SplitGroup:
         """Splits to be searched as one index; the same ones are the same group again."""
-        paths = tuple(task.path for task in tasks)
+        # Of a plan, no task is made for a group that is kept.
+        planned = tasks.paths if isinstance(tasks, SplitTasks) else None
+        paths = planned or tuple(task.path for task in tasks)
         groups: dict[Hashable, SplitGroup] = self.kept.setdefault(SplitGroup, {})
         found = groups.get(paths)
         if found is None:
@@ -238,8 +241,31 @@ class Environment:
             if all(len(rows.get(task.path, _SOME_ROWS)) for rows in needed[id(task.predicate)])
         ]
 
+    def _counted_together(self, tasks: SplitTasks) -> int | None:
+        """How many rows match, if all splits are small and one index can count them.
+
+        No task is made: of a thousand splits they take longer than the count.
+        """
+        predicates = tasks.used
+        if (
+            len(predicates) != 1
+            or not isinstance(search := predicates[0], Search)
+            or not _LINKED_FROM <= len(tasks) <= self.pool.max_files // _LINKED_SHARE
+            or tasks.has_vectors  # an index counts the rows that are deleted, too
+            or pc.max(tasks.files["size"]).as_py() > _LINKED_SIZE
+            or self._unlinked
+        ):
+            return None
+        with contextlib.suppress(TooManyExpansionsError, DamagedIndexError):
+            return self.group(tasks).count(search)
+        return None
+
     def count(self, tasks: Sequence[SplitTask]) -> int:
         """How many rows of the tasks match."""
+        if isinstance(tasks, SplitTasks):
+            counted = self._counted_together(tasks)
+            if counted is not None:
+                return counted
         total, left = 0, {task.path: task for task in tasks}
         # An index counts the rows that are deleted, too.
         for some in self._groups([task for task in left.values() if task.vector is None]):
@@ -367,10 +393,9 @@ def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Ta
             schema=snapshot.schema,
             partition_columns=snapshot.partition_columns,
         )
-    sure = files.filter(pa.array(whole & counted))
-    return pc.sum(sure["numRecords"]).as_py() or 0, files.filter(
-        pa.array(keep & ~(whole & counted))
-    )
+    sure, doubtful = whole & counted, keep & ~(whole & counted)
+    known = pc.sum(files["numRecords"].filter(pa.array(sure))).as_py() or 0
+    return known, files if doubtful.all() else files.filter(pa.array(doubtful))
 
 
 def count_rows(view: TableView, predicate: Predicate) -> int:

@@ -57,8 +57,8 @@ def top_rows(
                 for task, searcher in zip(tasks, searchers, strict=True)
             )
         )
-    wanted = sum(s.split.info.rows for s in searchers) if limit is None else limit
     with CombinedSearcher(searchers, search, view.config, key=group.key) as combined:
+        wanted = combined.num_rows if limit is None else limit
         found = combined.top(wanted, within=within)
 
         def read(names: Sequence[str], splits: RowNumbers, rows: RowNumbers) -> pa.Table:

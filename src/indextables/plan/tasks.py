@@ -106,6 +106,17 @@ class SplitTasks(Sequence[SplitTask]):
                 yield SplitTask(path, size, begin, end, rows, partition, predicate, vector, opening)
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the splits."""
+        paths: Any = self.files["path"]
+        return tuple(paths.to_pylist())
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether rows of some split are deleted."""
+        return self.files[VECTOR].null_count < len(self)
+
+    @property
     def total_bytes(self) -> int:
         """The bytes of these splits."""
         return pc.sum(self.files["size"]).as_py() or 0

@@ -17,7 +17,12 @@ import pyarrow as pa
 import tantivy
 
 from indextables.errors import DamagedIndexError
-from indextables.split.format.index import OpenIndex, open_index, schema_document
+from indextables.split.format.index import (
+    OpenIndex,
+    open_index,
+    schema_document,
+    side_by_side,
+)
 from indextables.split.open_split import SplitFile, SplitSearcher, SplitSource
 from indextables.split.row_hash import hashes_hold
 from indextables.split.row_numbers import TAG_BITS, RowNumbers, rows_in_index, tags_of
@@ -46,11 +51,10 @@ def link_splits(splits: Sequence[SplitSearcher], *, key: Hashable | None = None)
     def link() -> tuple[OpenIndex, LinkedSplits]:
         # Others than those of the caller, so that footers are not kept with the splits.
         files = [replace(split.split) for split in splits]
-        index = open_index(
-            [s.pool.folder(f) for s, f in zip(splits, files, strict=True)],
-            mapping,
-            schema=schema_document(mapping),
+        folders = side_by_side(
+            lambda both: both[0].pool.folder(both[1]), list(zip(splits, files, strict=True))
         )
+        index = open_index(folders, mapping, schema=schema_document(mapping))
         return index, LinkedSplits.of(files, index)
 
     return (link() if key is None else pool.opened(key, link))[1]

@@ -34,7 +34,7 @@ from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
 from indextables.schema import ROW, SPLIT, column_field, conform
 from indextables.split.format.container import Footer, SplitInfo, read_footer, read_section
-from indextables.split.format.index import IndexFolder, OpenIndex, open_index
+from indextables.split.format.index import IndexFolder, OpenIndex, open_index, side_by_side
 from indextables.split.format.lists import read_terms
 from indextables.split.format.rows import RowReader
 from indextables.split.leaves import ArrowColumn
@@ -59,6 +59,7 @@ Item = TypeVar("Item")
 _MAX_BYTES = 64 << 20
 _MAPPABLE_FILES = 32_768
 _MAPPED_HASHES = 128
+_REMEMBERED = 65_536
 
 
 class FooterCache:
@@ -218,7 +219,7 @@ class IndexPool:
 
     def folder(self, split: SplitFile) -> IndexFolder:
         """The index files of a split, which are about to be opened."""
-        _opened.add((split.store.identity, split.path))
+        _remember_opened((split.store.identity, split.path))
         split.prepare_search(self.cache)
         return IndexFolder(split.store, split.path, split.info, self.cache, split.fetched)
 
@@ -236,16 +237,20 @@ class IndexPool:
         if split.info.mapping.hashed:
             self.hashes(split)
 
-    def hashes(self, split: SplitFile) -> npt.NDArray[np.uint32]:
-        """The hash of each row of a split, mapped into memory now or before."""
-        key = (split.store.identity, split.path)
+    def hashes(self, *splits: SplitFile) -> list[npt.NDArray[np.uint32]]:
+        """The hash of each row of splits, mapped into memory now or before."""
+        keys: list[Hashable] = [(split.store.identity, split.path) for split in splits]
         with self._lock:
-            found = self._hashes.get(key)
-        if found is None:
-            found = self.folder(split).hashes()
+            found = {key: self._hashes[key] for key in keys if key in self._hashes}
+        missing = [split for split, key in zip(splits, keys, strict=True) if key not in found]
+        if missing:
+            for split, hashes in zip(
+                missing, side_by_side(lambda s: self.folder(s).hashes(), missing), strict=True
+            ):
+                found[split.store.identity, split.path] = hashes
             with self._lock:
-                self._hashes[key] = found
-        return found
+                self._hashes.update(found)
+        return [found[key] for key in keys]
 
     def opened(
         self, key: Hashable, open_: Callable[[], tuple[OpenIndex, Item]]
@@ -283,7 +288,8 @@ class IndexPool:
             self._open.clear()
             self._hashes.clear()
             self._files = self._bytes = 0
-        _opened.clear()
+        with _opened_lock:
+            _opened.clear()
         self.footers.clear()
         return count
 
@@ -300,11 +306,23 @@ class IndexPool:
         return len(self._open)
 
 
-_opened: set[tuple[str, str]] = set()
+_opened: dict[tuple[str, str], None] = {}
+_opened_lock = threading.Lock()
+
+
+def _remember_opened(split: tuple[str, str]) -> None:
+    with _opened_lock:
+        _opened.pop(split, None)
+        _opened[split] = None  # as the last one
+        if len(_opened) > _REMEMBERED:
+            del _opened[next(iter(_opened))]
 
 
 def was_opened(store: Store, path: str) -> bool:
-    """Whether this process opened the index of a split, whose copy is then on the local disk."""
+    """Whether this process opened the index of a split, whose copy is then on the local disk.
+
+    Of very many splits those that were opened last are remembered.
+    """
     return (store.identity, path) in _opened
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,7 +58,9 @@ Scores = npt.NDArray[np.float32]
 
 _MORE_HITS = 6
 """How many hits are asked for beyond the wanted ones, to see whether the last of those ties."""
-_TIES_AT_ONCE = 1_024
+_TIES_AT_ONCE = 256
+_HASHES_AT_ONCE = 64
+"""Of so many splits hashes are mapped side by side; each takes a descriptor."""
 _ROWS_OF_LEVEL = 1_024
 """About so many rows are looked at first for those that tie and have a low hash."""
 
@@ -139,6 +142,11 @@ class CombinedSearcher:
             undo.pop_all()
             return linked
 
+    @property
+    def num_rows(self) -> int:
+        """How many rows all splits have, deleted ones included."""
+        return int(self._linked.rows.sum()) if self.splits else 0
+
     def __enter__(self) -> CombinedSearcher:
         return self
 
@@ -204,21 +212,29 @@ class CombinedSearcher:
             tried.add(level)
             low = build.boosted(build.number(LEVEL_FIELD, level), 0.0)
             both = build.combined([(tantivy.Occur.Must, query), (tantivy.Occur.Must, low)])
-            asked, found = self._ask(both, _TIES_AT_ONCE, within)
+            asked, found = self._ask(both, _TIES_AT_ONCE, within, least=score)
             tied = found.take(np.flatnonzero(found.scores == score))
-            if len(asked) == _TIES_AT_ONCE and asked[-1][0] >= score:
+            if len(asked) == _TIES_AT_ONCE:
                 level += 2  # too many to see them all
-            elif len(better) + len(tied) < k:
-                level -= 3
+            elif (missing := k - len(better) - len(tied)) > 0:
+                # As many levels down as bring enough; each has twice the rows of the one above it.
+                share = (len(tied) + missing) / max(len(tied), 1)
+                level -= max(1, min(4, int(np.ceil(np.log2(share))) + 1))
             else:
                 return better.and_more(tied)
         return None
 
     def _ask(
-        self, query: tantivy.Query, limit: int, within: Sequence[Mask] | None
+        self,
+        query: tantivy.Query,
+        limit: int,
+        within: Sequence[Mask] | None,
+        *,
+        least: float = -np.inf,
     ) -> tuple[list[Hit], Hits]:
-        """The best documents, and those of them that may be hits."""
+        """The best documents of at least a score, and those of them that may be hits."""
         asked = self._linked.index.searcher.hits(query, limit)
+        asked = asked[: bisect_right(asked, -least, key=lambda hit: -hit[0])]
         return asked, _kept(self._live(self._hits(asked)), within)
 
     def _live(self, hits: Hits) -> Hits:
@@ -243,9 +259,13 @@ class CombinedSearcher:
         if not self._hashes_hold:
             return None
         hashes = np.zeros(len(rows), dtype=np.int64)
-        for ordinal in np.unique(splits).tolist():
-            here, searcher = np.flatnonzero(splits == ordinal), self.splits[ordinal]
-            hashes[here] = searcher.pool.hashes(searcher.split)[rows[here]]
+        ordinals: list[int] = np.unique(splits).tolist()
+        for at in range(0, len(ordinals), _HASHES_AT_ONCE):
+            some = ordinals[at : at + _HASHES_AT_ONCE]
+            found = self.splits[0].pool.hashes(*(self.splits[ordinal].split for ordinal in some))
+            for ordinal, of_split in zip(some, found, strict=True):
+                here = np.flatnonzero(splits == ordinal)
+                hashes[here] = of_split[rows[here]]
         return hashes
 
     @functools.cached_property

@@ -469,7 +469,7 @@ def open_index(
     `schema` describes all of them, if theirs are beginnings of it. Of a remote split only what
     every search needs is fetched; a local one is copied.
     """
-    metas = _side_by_side(IndexFolder.meta, folders)
+    metas = side_by_side(IndexFolder.meta, folders)
     for folder, meta in zip(folders, metas, strict=True):
         own = meta["schema"]
         expected = schema_document(folder.info.mapping)
@@ -508,7 +508,7 @@ def open_index(
 
     def linked(place: Path) -> list[RangedSplit]:
         pairs = list(zip(folders, fields, strict=True))
-        return _side_by_side(lambda pair: pair[0].link(place, pair[1]), pairs)
+        return side_by_side(lambda pair: pair[0].link(place, pair[1]), pairs)
 
     def reopened() -> tuple[list[RangedSplit], tantivy.Searcher]:
         splits, index = attempts()
@@ -527,7 +527,7 @@ def open_index(
     return OpenIndex(index.schema, searcher, len(sizes), sum(sizes))
 
 
-def _side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Results of a work on each item. Copies come from a store that answers late."""
     if len(items) == 1:
         return [work(items[0])]

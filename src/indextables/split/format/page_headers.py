@@ -24,6 +24,7 @@ and values are rows in columns that are neither nested nor required; other colum
 from __future__ import annotations
 
 import base64
+import functools
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -287,7 +288,10 @@ class ThinChunk:
         return found
 
     def content(self, read: Callable[[int, int], bytes]) -> bytes:
-        """The chunk, made from pages that `read` has and pages of nulls; checked."""
+        """The chunk, made from pages that `read` has and pages of nulls; checked.
+
+        It is shorter than the footer says; the reader stops at the last value.
+        """
         parts, claimed = [], 0
         encoding = _REFERENCES if self.parquet.has_dictionary_page else _PLAIN
         for page, is_wanted in zip(self.pages, self.is_wanted, strict=True):
@@ -305,9 +309,7 @@ class ThinChunk:
             parts.append(data)
         if claimed > self.parquet.total_uncompressed_size:
             raise WrongPageError("its pages claim more bytes than the footer says")
-        joined = b"".join(parts)
-        # The reader takes as many bytes as the footer says and stops at the last value.
-        return joined + bytes(max(0, self.length - len(joined)))
+        return b"".join(parts)
 
 
 def thin_chunk(
@@ -351,6 +353,7 @@ def thin_chunk(
     )
 
 
+@functools.lru_cache(maxsize=256)
 def null_page(values: int, compression: str, encoding: int) -> bytes:
     """A page of so many nulls of a column that is neither nested nor required."""
     run = _spelled(values << 1) + b"\0"

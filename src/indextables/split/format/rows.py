@@ -1,7 +1,8 @@
 """Reading rows of a split by their numbers: the needed columns of the needed row groups.
 
 A local split is read in place. Of a remote one, the byte ranges of exactly those column chunks are
-asked for, together, and Parquet then finds them in memory; of few rows, the ranges of their pages.
+asked for, together, and Parquet then finds them in memory. Of few rows, their pages alone are read
+and decoded, wherever the split is.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from indextables.storage.store import Store
 
 _GROUPS_AT_ONCE = 64
 _FEW_GROUPS = 16
+_BUFFER = 64 << 10
 _FEW_ROWS = 16
 """If fewer than one row in so many is wanted, no more is decoded than needed to get there."""
 
@@ -165,7 +167,7 @@ class RowReader:
     ) -> pa.Table:
         """The first rows of row groups. Texts that repeat stay references to a dictionary.
 
-        Only the `wanted` rows of each group need be right: of a remote split, their pages are read.
+        Only the `wanted` rows of each group need be right: their pages are read.
         """
         count_of = dict(zip(groups, counts, strict=True))
 
@@ -207,6 +209,8 @@ class RowReader:
                 # It costs more than it saves, and of a remote file it would read gaps between
                 # the ranges that were asked for.
                 pre_buffer=False,
+                # Most of a chunk that was put together from few pages is not read.
+                buffer_size=0 if wanted is None else _BUFFER,
             )
             table = read(file, groups)
             table.validate()  # the columns have the same length
@@ -226,7 +230,7 @@ class RowReader:
         If only some rows of each group are wanted, pages without them may hold nulls.
         """
         thin: list[ThinChunk] = []
-        if wanted is not None and self.store.local_path(self.path) is None:
+        if wanted is not None:
             thin = self._thinned(chunks, wanted)
         made = {chunk.start for chunk in thin}
         whole = [chunk for chunk in chunks if chunk.start not in made]
@@ -262,20 +266,30 @@ class RowReader:
 
     def _open(self, chunks: Sequence[Chunk], thin: Sequence[ThinChunk]) -> Any:
         local = self.store.local_path(self.path)
-        if local is not None:
+        if local is not None and not thin:
             return pa.OSFile(str(local), "rb")
-        ranges = [(chunk.start, chunk.end) for chunk in chunks]
-        pages = [range_ for chunk in thin for range_ in chunk.ranges]
-        found = self.store.get_ranges(self.path, [*ranges, *pages])
-        blocks = dict(zip(ranges, found, strict=False))
-        fetched = SparseFile(dict(zip(pages, found[len(ranges) :], strict=True)), self.footer.end)
+        blocks: dict[tuple[int, int], bytes] = {}
+        behind: io.FileIO | None = None
+        read: Callable[[int, int], bytes]
+        if local is not None:
+            behind = io.FileIO(local)
+            read = functools.partial(_read_at, behind)
+        else:
+            ranges = [(chunk.start, chunk.end) for chunk in chunks]
+            pages = [range_ for chunk in thin for range_ in chunk.ranges]
+            found = self.store.get_ranges(self.path, [*ranges, *pages])
+            blocks = dict(zip(ranges, found, strict=False))
+            fetched = dict(zip(pages, found[len(ranges) :], strict=True))
+            read = SparseFile(fetched, self.footer.end).range
         try:
             for chunk in thin:
-                content = chunk.content(fetched.range)
-                blocks[chunk.start, chunk.start + len(content)] = content
+                blocks[chunk.start, chunk.start + chunk.length] = chunk.content(read)
         except WrongPageError as error:
+            if behind is not None:
+                behind.close()
             raise DamagedSplitError(self.path, f"its rows cannot be read ({error})") from None
-        return pa.PythonFile(SparseFile(blocks, self.footer.end))
+        padded = {chunk.start: chunk.length for chunk in thin}
+        return pa.PythonFile(SparseFile(blocks, self.footer.end, behind, padded))
 
     def _select(self, columns: Sequence[str]) -> pa.Schema:
         schema = self.schema
@@ -331,11 +345,28 @@ def _without_columns(rows: int) -> pa.Table:
     return pa.table({"": pa.nulls(rows)}).select([])
 
 
-class SparseFile(io.RawIOBase):
-    """A file of which only some ranges are known; nothing else may be read."""
+def _read_at(file: io.FileIO, start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(end - start)
 
-    def __init__(self, blocks: dict[tuple[int, int], bytes], size: int) -> None:
+
+class SparseFile(io.RawIOBase):
+    """A file of which only some ranges are known.
+
+    Others are read from a file `behind` it, which is closed with it; without one they are refused.
+    """
+
+    def __init__(
+        self,
+        blocks: dict[tuple[int, int], bytes],
+        size: int,
+        behind: io.FileIO | None = None,
+        padded: Mapping[int, int] | None = None,
+    ) -> None:
+        """`padded` has the lengths of blocks, by their starts, that end in zeros."""
         super().__init__()
+        self._behind = behind
+        self._padded = padded or {}
         self._blocks = sorted((start, data) for (start, _), data in blocks.items())
         self._starts = [start for start, _ in self._blocks]
         self._size = size
@@ -363,11 +394,19 @@ class SparseFile(io.RawIOBase):
     def read(self, size: int = -1, /) -> bytes:
         size = self._size - self._position if size is None or size < 0 else size
         at = bisect_right(self._starts, self._position) - 1
-        if at < 0:
-            raise OSError(f"byte {self._position} was not asked for")
-        start, data = self._blocks[at]
-        found = data[self._position - start : self._position - start + size]
-        if len(found) < size:
+        start, data = self._blocks[at] if at >= 0 else (0, b"")
+        end = start + self._padded.get(start, len(data)) if at >= 0 else 0
+        if self._position >= end and self._behind is not None:
+            found = _read_at(self._behind, self._position, self._position + size)
+            self._position += len(found)
+            return found
+        if self._position + size > end:
             raise OSError(f"bytes from {self._position} on were not asked for")
+        found = data[self._position - start : self._position - start + size].ljust(size, b"\0")
         self._position += size
         return found
+
+    def close(self) -> None:
+        if self._behind is not None:
+            self._behind.close()
+        super().close()

@@ -321,7 +321,7 @@ class Compiler(WordCompiler):
         """The query and how many levels it is nested, as `query.levels` counts them."""
         match query:
             case Every():
-                return LEAF_LEVELS, self.build.everything()
+                return LEAF_LEVELS, self._scored(self.build.everything())
             case Leaf():
                 leaf = self.leaf(query)
                 return None if leaf is None else (LEAF_LEVELS, leaf)
@@ -364,12 +364,19 @@ class Compiler(WordCompiler):
         if isinstance(leaf.node, Exists):
             # NaN and text that is no address have a value, but none in the index.
             fast = leaf.field.fast and leaf.field.kind not in ("f64", "ip")
-            return self.build.exists(leaf.field) if fast else None
+            return self._scored(self.build.exists(leaf.field)) if fast else None
         if leaf.field.kind == "json" and not words_decide(leaf.node, leaf.field.analyzer):
             return None
         if leaf.field.has_words:
             return self.words(leaf.field, leaf.node)
         return self._ip(leaf) if leaf.field.kind == "ip" else self._typed(leaf)
+
+    def _scored(self, query: tantivy.Query) -> tantivy.Query:
+        """A query that may match all documents of a segment, with the score 1.
+
+        Tantivy leaves out such a part of a query, and its score with it, where it sees it is one.
+        """
+        return self.build.constant(query) if self.pairwise else query
 
     def _asks_nothing(self, leaf: Leaf) -> bool:
         """Whether no value of the column's type can match, so that it need not be read."""
