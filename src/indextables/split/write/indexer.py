@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,13 @@ from indextables.split.format.index import (
     read_meta,
 )
 from indextables.split.ip_address import parse_address, show_address
-from indextables.split.leaves import ArrowColumn, as_integers, leaf_texts
+from indextables.split.leaves import (
+    ArrowColumn,
+    as_integers,
+    document_texts,
+    json_documents,
+    leaf_texts,
+)
 from indextables.split.mapping import LEVEL_FIELD, ROW_FIELD, FieldMapping, TableMapping
 from indextables.split.row_hash import LEVELS, levels_of
 from indextables.split.row_numbers import RowNumbers, Tags, new_tag, numbered_from
@@ -172,9 +178,20 @@ class Indexer:
         if adopted is not None:
             self._writer.commit()  # begins to merge segments while rows are still to come
 
-    def add(self, batch: pa.RecordBatch, hashes: Sequence[int] = ()) -> None:
-        """Index the rows of a batch, with their hashes if they have some."""
-        columns = [document_values(batch.column(f.name), f) for f in self._fields]
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        hashes: Sequence[int] = (),
+        documents: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
+        """Index the rows of a batch, with their hashes if they have some.
+
+        `documents` are columns of JSON that were parsed already.
+        """
+        parsed = documents or {}
+        columns = [
+            document_values(batch.column(f.name), f, parsed.get(f.name)) for f in self._fields
+        ]
         add_documents(
             self._writer,
             self._fields,
@@ -261,10 +278,14 @@ _ADDERS: dict[str, Callable[[tantivy.Document, str, Any], None]] = {
 }
 
 
-def document_values(column: ArrowColumn, field: FieldMapping) -> list[Any]:
-    """The values of a column as the index takes them."""
+def document_values(
+    column: ArrowColumn, field: FieldMapping, documents: Sequence[Any] | None = None
+) -> list[Any]:
+    """The values of a column as the index takes them; `documents` are its texts, parsed."""
     if field.kind == "json":
-        return leaf_texts(column, parse_json=pa.types.is_string(column.type))
+        if pa.types.is_string(column.type):
+            return document_texts(json_documents(column) if documents is None else documents)
+        return leaf_texts(column)
     if pa.types.is_list(column.type):
         inner = document_values(pc.list_flatten(column), field)
         result: list[Any] = [None] * len(column)
