@@ -17,6 +17,7 @@ MODULES = [
     "transaction_log",
     "planning",
     "splits",
+    "writing",
     "cold",
     "xref",
     "spark",

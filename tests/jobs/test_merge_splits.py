@@ -18,7 +18,7 @@ from indextables.errors import (
     InvalidValueError,
     NotAPartitionError,
 )
-from indextables.jobs import merge_groups, merge_on_write, merge_splits
+from indextables.jobs import merge_groups, merge_on_write, merge_splits, write_splits
 from indextables.jobs.merge_splits import EMPTY, OPTIMAL
 from indextables.log.transaction_log import TransactionLog
 from indextables.runner import LocalRunner
@@ -440,7 +440,10 @@ def many_splits(count, start=0):
 
 
 @pytest.mark.parametrize("verb", ["append", "overwrite"])
-def test_a_write_can_merge_its_splits_before_they_are_committed(tmp_path, config, verb):
+def test_a_write_can_merge_its_splits_before_they_are_committed(
+    tmp_path, config, verb, monkeypatch
+):
+    monkeypatch.setattr(write_splits, "_WAITING_BYTES", 1)
     table = Table.create(tmp_path / "t", SCHEMA, partition_by=["day"], config=config)
     # One open partition at a time: every row makes a split.
     tiny = {keys.WRITE_MAX_OPEN_SPLITS.name: 1}

@@ -126,7 +126,7 @@ def test_the_first_of_many_ties_are_found_by_their_hashes(make, monkeypatch, spl
     for name, number in (("_MORE_HITS", 1), ("_TIES_AT_ONCE", 60), ("_ROWS_OF_LEVEL", 40)):
         monkeypatch.setattr(scoring, name, number)
     rng = random.Random(2)
-    rows = 600
+    rows = 1_600
     bodies = ["w1" if rng.random() < 0.6 else rng.choice(["w1 w2", "w1 w1 w3", "w2", ""])
               for _ in range(rows)]  # fmt: skip
     table = pa.table({"id": rng.sample(range(rows), rows), "body": bodies})

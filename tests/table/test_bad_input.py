@@ -33,6 +33,7 @@ from indextables.errors import (
     UnknownKeyError,
     UnsupportedPredicateError,
 )
+from indextables.jobs import write_splits
 from indextables.log.actions import Add, Metadata
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
@@ -211,7 +212,8 @@ def test_rows_that_end_in_an_error(verb, table, config):
 
 
 @pytest.mark.parametrize("verb", ["append", "overwrite", "replace", "dynamic"])
-def test_splits_stored_before_an_error_are_deleted(verb, tmp_path, config):
+def test_splits_stored_before_an_error_are_deleted(verb, tmp_path, config, monkeypatch):
+    monkeypatch.setattr(write_splits, "_WAITING_BYTES", 1)
     options = config | {"spark.indextables.write.maxOpenSplits": 1}
     table = Table.create(tmp_path / "t", SCHEMA, partition_by=["day"], config=options)
     seen = []

@@ -592,7 +592,7 @@ def test_open_splits_are_bounded(most, make, monkeypatch):
     days = ["a", "b", "c", "a", "b", "c"]
     written = table.append([rows(n, day=day).to_batches()[0] for n, day in enumerate(days)])
     assert max(seen) == min(most, 3)
-    assert written.files_added == (3 if most == 100 else 6)
+    assert written.files_added == 3, "rows of other partitions wait"
     assert ids(table) == [0, 1, 2, 3, 4, 5]
 
 

@@ -154,7 +154,8 @@ WRITE_MAX_SPLIT_SIZE = _writing.size(
 WRITE_MAX_OPEN_SPLITS = _writing.integer(
     "write.maxOpenSplits",
     16,
-    "How many partitions one writer keeps open at once; the one written least lately is closed.",
+    "How many partitions one writer keeps open at once; rows of others wait, in memory and then on "
+    "disk, until there is room.",
     low=1,
 ).of_process()
 

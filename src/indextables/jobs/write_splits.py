@@ -1,14 +1,15 @@
 """Rows in, splits in the store out: what every write does before it commits.
 
-One split is open per partition. Splits that are finished are stored at once, under names that
-nobody else uses; until a commit names them they are invisible, and a write that fails deletes
-what it stored.
+One split is open per partition, for some partitions; rows of the others wait, so that rows in any
+order make one split each. Splits that are finished are stored at once, under names that nobody else
+uses; until a commit names them they are invisible, and a write that fails deletes what it stored.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -24,7 +25,9 @@ from indextables.schema import refuse_invalid_text
 from indextables.split.mapping import TableMapping
 from indextables.split.write import (
     MIN_HEAP,
+    PartitionKey,
     SplitWriter,
+    WaitingRows,
     WrittenSplit,
     partition_folder,
     split_by_partition,
@@ -37,6 +40,9 @@ SPLITS_FOLDER = "splits"
 
 # A batch may be of any size; after so many rows the size of the split is looked at.
 _PIECE = 65_536
+
+_WAITING_BYTES = 64 << 20
+"""Rows that wait in memory until their split is opened; more of them go to disk."""
 
 # Told how many rows were written since the last call.
 Progress = Callable[[int], None]
@@ -58,8 +64,11 @@ class SplitSink:
         config: Config,
         data_change: bool = True,
         progress: Progress | None = None,
+        threads: int = 1,
     ) -> None:
         self._store = store
+        # Splits of several partitions share the memory of one.
+        self._threads = 1 if partition_columns else threads
         self._schema = schema
         self._partition_columns = tuple(partition_columns)
         self._mapping = mapping
@@ -68,9 +77,11 @@ class SplitSink:
         self._config = config
         self._data_change = data_change
         self._progress = progress or (lambda _rows: None)
-        # In the order of their last use.
-        self._open: dict[tuple[tuple[str, str], ...], SplitWriter] = {}
-        self._heaps: dict[tuple[tuple[str, str], ...], int] = {}
+        self._open: dict[PartitionKey, SplitWriter] = {}
+        self._heaps: dict[PartitionKey, int] = {}
+        self._waiting = WaitingRows(config[keys.WRITER_TEMP_DIRECTORY] or tempfile.gettempdir())
+        self._bytes = 0
+        self._used_at: dict[PartitionKey, int] = {}
         self._adds: list[Add] = []
         self._rows = 0
 
@@ -94,23 +105,55 @@ class SplitSink:
             self._write(batch.slice(start, _PIECE))
 
     def _write(self, piece: pa.RecordBatch) -> None:
+        self._bytes += piece.nbytes
         for values, rows in split_by_partition(piece, self._partition_columns):
             key = tuple(values.items())
-            writer = self._open.pop(key, None) or self._begin(key)
-            self._open[key] = writer
-            writer.write(rows)
-            if writer.bytes_written >= self._max_size:
-                self._finish(key)
+            is_full = key not in self._open and len(self._open) >= self._max_open
+            if is_full or key in self._waiting:
+                self._waiting.add(key, rows)
+            else:
+                self._put(key, rows)
+        if self._waiting.bytes_in_memory > _WAITING_BYTES:
+            self._make_room()
         self._progress(piece.num_rows)
 
-    def _begin(self, key: tuple[tuple[str, str], ...]) -> SplitWriter:
-        if len(self._open) >= self._max_open:
-            self._finish(next(iter(self._open)))
+    def _put(self, key: PartitionKey, rows: pa.RecordBatch) -> None:
+        self._used_at[key] = self._bytes
+        writer = self._open.get(key) or self._begin(key)
+        self._open[key] = writer
+        writer.write(rows)
+        if writer.bytes_written >= self._max_size:
+            self._finish(key)
+
+    def _make_room(self) -> None:
+        """Finish splits that got no rows for long, as of sorted rows, and begin waiting ones.
+
+        If all of them still get rows, as of rows in any order, those that wait go to disk.
+        """
+        idle = [k for k in self._open if self._bytes - self._used_at[k] >= _WAITING_BYTES]
+        for key in idle:
+            self._finish(key)
+        for key in self._waiting.keys[: len(idle)]:
+            self._write_waiting(key)
+        if self._waiting.bytes_in_memory > _WAITING_BYTES // 2:
+            self._waiting.spill()
+
+    def _write_waiting(self, key: PartitionKey) -> None:
+        for rows in self._waiting.take(key):
+            self._put(key, rows)
+
+    def _begin(self, key: PartitionKey) -> SplitWriter:
         values = dict(key)
         partition_values = {name: values.get(name) for name in self._partition_columns}
         heap = self._heaps[key] = self._heap()
         config = Config({keys.WRITER_HEAP_SIZE.name: heap}).over(self._config)
-        return SplitWriter(self._schema, self._mapping, config, partition_values=partition_values)
+        return SplitWriter(
+            self._schema,
+            self._mapping,
+            config,
+            partition_values=partition_values,
+            threads=self._threads,
+        )
 
     def _heap(self) -> int:
         """Memory for the index of another split.
@@ -123,7 +166,7 @@ class SplitSink:
             return whole
         return max((whole - sum(self._heaps.values())) // 2, MIN_HEAP)
 
-    def _finish(self, key: tuple[tuple[str, str], ...]) -> None:
+    def _finish(self, key: PartitionKey) -> None:
         writer = self._open[key]
         if not writer.rows:
             writer.abort()
@@ -144,6 +187,11 @@ class SplitSink:
         """Store what is still open; returns an add action for every split."""
         for key in list(self._open):
             self._finish(key)
+        for key in self._waiting.keys:
+            self._write_waiting(key)
+            if key in self._open:
+                self._finish(key)
+        self._waiting.close()
         return self._adds
 
     def abort(self) -> None:
@@ -151,6 +199,7 @@ class SplitSink:
         for writer in self._open.values():
             writer.abort()
         self._open.clear()
+        self._waiting.close()
         discard(self._store, self._adds)
 
 

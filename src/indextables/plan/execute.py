@@ -289,22 +289,28 @@ class Environment:
         return self.ahead(functools.partial(work, item) for item in items)
 
     def ahead(self, calls: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-        """The results of calls in order, a few of them made ahead of whoever takes them."""
+        """The results of calls in order, a few of them made ahead of whoever takes them.
+
+        Those of large pieces wait until there is room for them.
+        """
         if self.parallelism == 1:
             for call in calls:
                 yield call()
             return
         pool = _threads(os.getpid(), self.parallelism)
-        waiting: deque[Future[Result]] = deque()
+        waiting: deque[tuple[Future[Result], int]] = deque()
         try:
             for call in calls:
-                waiting.append(pool.submit(call))
+                size = call.size if isinstance(call, Piece) else 0
+                while waiting and sum(s for _, s in waiting) + size > _BYTES_AHEAD:
+                    yield waiting.popleft()[0].result()
+                waiting.append((pool.submit(call), size))
                 if len(waiting) >= self.parallelism:
-                    yield waiting.popleft().result()
+                    yield waiting.popleft()[0].result()
             while waiting:
-                yield waiting.popleft().result()
+                yield waiting.popleft()[0].result()
         finally:
-            for future in waiting:
+            for future, _ in waiting:
                 future.cancel()
 
 
@@ -313,6 +319,10 @@ def _threads(process: int, parallelism: int) -> ThreadPoolExecutor:  # noqa: ARG
     """Threads are kept between scans; a forked process has none of its parent's."""
     return ThreadPoolExecutor(parallelism, thread_name_prefix="indextables-scan")
 
+
+_BYTES_AHEAD = 96 << 20
+"""Rows that are read before they are taken, while there is more than one piece of them."""
+_SMALL_PIECE = 8 << 20
 
 _pools: dict[tuple[str, int, int], IndexPool] = {}
 _pools_lock = threading.Lock()
@@ -355,7 +365,8 @@ def run_scan(plan: ScanPlan) -> Iterator[pa.Table]:
 
     def search(item: tuple[SplitTask, Answers]) -> pa.Table | list[Piece]:
         pieces = environment.rows(*item).pieces(plan.columns, limit=plan.limit)
-        return pieces[0]() if len(pieces) == 1 else pieces  # a small one is read where it is found
+        # A small one is read where it is found.
+        return pieces[0]() if len(pieces) == 1 and pieces[0].size <= _SMALL_PIECE else pieces
 
     # One stream over all splits: the pieces of the next one are begun before the last are taken.
     calls = (

@@ -15,6 +15,7 @@ rows and the row filter decides. Where the index has nothing to say, all rows ar
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -148,7 +149,18 @@ def _may_be_dropped(text: str, field: FieldMapping) -> bool:
 
 
 Mask = npt.NDArray[np.bool_]
-Piece = Callable[[], pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Reads some rows when it is called; `size` is about what they take in memory."""
+
+    read: Callable[[], pa.Table]
+    size: int
+
+    def __call__(self) -> pa.Table:
+        return self.read()
+
 
 # Rows that are read at once: enough to be fast, few enough to be small.
 _PIECE = 131_072
@@ -207,19 +219,19 @@ class SplitRows:
 
         Which rows match is decided here; what a piece holds is read when it is called.
         """
-        searcher = self.searcher
+        reader, read_rows = self.searcher.split.rows, self.searcher.read_rows
+        here = [name for name in wanted if name in reader.schema.names]
         if self.predicate == TRUE and limit is None:
             return [
-                lambda groups=groups: self._read_groups(groups, wanted)  # type: ignore[misc]
-                for groups in searcher.split.rows.group_ranges()
+                Piece(functools.partial(self._read_groups, groups, wanted), size)
+                for groups, size in reader.group_ranges(here)
             ]
         rows = self.matching()
         if rows is None:
             rows = np.arange(min(self.total, limit or 0))
-        rows = rows[:limit]
         return [
-            lambda some=rows[start : start + _PIECE]: searcher.read_rows(some, wanted)  # type: ignore[misc]
-            for start in range(0, len(rows), _PIECE)
+            Piece(functools.partial(read_rows, some, wanted), size)
+            for some, size in reader.row_ranges(rows[:limit], here, _PIECE)
         ]
 
     def _read_groups(self, groups: range, wanted: Sequence[str]) -> pa.Table:
@@ -309,32 +321,25 @@ class SplitRows:
         schema = self.searcher.context.schema
         needed = {column.root for column in columns(self.predicate)}
         names = [name for name in schema.names if name in needed]
+        reader = self.searcher.split.rows
+        here = [n for n in names if n in reader.schema.names]
         if rows is None:
-            reader = self.searcher.split.rows
-            here = [n for n in names if n in reader.schema.names]
-            for groups in self._groups(here):
+            for groups, _ in self._groups(here):
                 starts = reader.footer.group_starts
                 numbers = np.arange(starts[groups.start], starts[groups.stop])
                 yield numbers, self.searcher.complete(reader.read_some(groups, here), names)
             return
-        for start in range(0, len(rows), _PIECE):
-            piece = rows[start : start + _PIECE]
+        for piece, _ in reader.row_ranges(rows, here, _PIECE):
             yield piece, self.searcher.read_rows(piece, names)
 
-    def _groups(self, here: Sequence[str]) -> list[range]:
+    def _groups(self, here: Sequence[str]) -> list[tuple[range, int]]:
         """The row groups whose bounds allow a match, in runs of some."""
         reader, schema = self.searcher.split.rows, self.searcher.context.schema
         is_near = reader.store.local_path(reader.path) is not None
         if not here or (is_near and len(reader.footer.group_starts) <= _FEW_GROUPS):
-            return reader.group_ranges(_PIECE_GROUPS)
+            return reader.group_ranges(here, _PIECE_GROUPS)
         keep = keep_row_groups(self.predicate, reader.footer.parquet, reader.schema, schema=schema)
-        runs: list[range] = []
-        for group in np.flatnonzero(keep).tolist():
-            if runs and runs[-1].stop == group and len(runs[-1]) < _PIECE_GROUPS:
-                runs[-1] = range(runs[-1].start, group + 1)
-            else:
-                runs.append(range(group, group + 1))
-        return runs
+        return reader.group_ranges(here, _PIECE_GROUPS, groups=np.flatnonzero(keep).tolist())
 
     def _decide(self, rows: RowNumbers, table: pa.Table) -> Mask:
         answer: Any = evaluate(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import decimal
 import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -39,7 +38,7 @@ Path: TypeAlias = tuple[str, ...]
 
 _INT64 = range(-(2**63), 2**63)
 _WIDE = pa.decimal128(38, 0)
-_LONG_NUMBER = re.compile(r"\d{19}")
+_LONG_NUMBER = "[0-9]{19}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def _descend(
             valid = array.is_valid()
             array, rows = array.filter(valid), rows[valid.to_numpy(zero_copy_only=False)]
         if parse_json and pa.types.is_string(kind):
-            yield from _parsed(array.to_pylist(), rows.tolist(), path, below)
+            yield from _parsed(array, rows.tolist(), path, below)
         elif not path:
             yield Leaves(array, rows)
 
@@ -107,10 +106,10 @@ def _parents(array: ArrowColumn) -> RowNumbers:
     return np.asarray(parents, dtype=np.int64)
 
 
-def _parsed(texts: list[str], rows: list[int], path: Path, below: bool) -> Iterator[Leaves]:
+def _parsed(column: ArrowColumn, rows: list[int], path: Path, below: bool) -> Iterator[Leaves]:
     found: dict[pa.DataType, tuple[list[Any], list[int]]] = {}
-    for text, row in zip(texts, rows, strict=True):
-        for value in _json_leaves(text, path, below):
+    for document, row in zip(json_documents(column), rows, strict=True):
+        for value in _document_leaves(document, path, below):
             kind = _json_type(value)
             values, owners = found.setdefault(kind, ([], []))
             values.append(float(value) if kind == pa.float64() else value)
@@ -131,20 +130,28 @@ def _json_type(value: object) -> pa.DataType:
     return _WIDE if abs(value) < 10**_WIDE.precision else pa.float64()
 
 
-def _loads(text: str) -> Any:
-    """A JSON document. Whole numbers of more than 64 bits keep their digits, which orjson drops."""
-    document = orjson.loads(text)
-    return json.loads(text) if _LONG_NUMBER.search(text) else document
+def json_documents(column: ArrowColumn) -> list[Any]:
+    """The JSON document of each text; a text that is not JSON is a string.
+
+    Whole numbers of more than 64 bits keep their digits, which orjson drops.
+
+    >>> json_documents(pa.array(['{"a": [1, true]}', None, "no JSON"]))
+    [{'a': [1, True]}, None, 'no JSON']
+    """
+    long_numbers: ArrowColumn = pc.match_substring_regex(column, _LONG_NUMBER)
+    documents: list[Any] = []
+    for text, has_long_number in zip(column.to_pylist(), long_numbers.to_pylist(), strict=True):
+        try:
+            document = None if text is None else orjson.loads(text)
+            documents.append(json.loads(text) if has_long_number else document)
+        except (ValueError, RecursionError):
+            documents.append(text)
+    return documents
 
 
-def _json_leaves(text: str, path: Path, within: bool) -> Iterator[str | int | float | bool]:
-    try:
-        document = _loads(text)
-    except (ValueError, RecursionError):
-        # Text that is no JSON is still text.
-        if not path:
-            yield text
-        return
+def _document_leaves(
+    document: Any, path: Path = (), within: bool = True
+) -> Iterator[str | int | float | bool]:
     stack: list[tuple[Any, Path]] = [(document, path)]
     while stack:
         value, below = stack.pop()
@@ -161,11 +168,11 @@ def _json_leaves(text: str, path: Path, within: bool) -> Iterator[str | int | fl
             yield value
 
 
-def leaf_texts(column: ArrowColumn, *, parse_json: bool = False) -> list[list[str] | None]:
-    """Every leaf of each row as text, for a row that has any."""
+def leaf_texts(column: ArrowColumn) -> list[list[str] | None]:
+    """Every leaf of each row of a nested column as text, for a row that has any."""
     texts: list[str] = []
     owners: list[RowNumbers] = []
-    for found in leaves(column, parse_json=parse_json):
+    for found in leaves(column):
         if not pa.types.is_binary(found.values.type):
             texts.extend(found.values.cast(pa.string()).to_pylist())
             owners.append(found.rows)
@@ -176,3 +183,53 @@ def leaf_texts(column: ArrowColumn, *, parse_json: bool = False) -> list[list[st
         else:
             known.append(text)
     return result
+
+
+def document_texts(documents: Iterable[Any]) -> list[list[str] | None]:
+    """Every leaf of each JSON document as text, for a document that has any.
+
+    >>> document_texts([{"a": ["x", 1, 1.0], "b": {"c": True}}, None])
+    [['x', '1', '1', 'true'], None]
+    """
+    result: list[list[str] | None] = []
+    numbers: list[_Number] = []
+    for document in documents:
+        texts: list[str] = []
+        known = len(numbers)
+        try:
+            _add_texts(document, texts, numbers)
+        except RecursionError:
+            del texts[:], numbers[known:]
+            for leaf in _document_leaves(document):
+                _add_texts(leaf, texts, numbers)
+        result.append(texts or None)
+    # Numbers are spelled as those of a column are.
+    spelled: ArrowColumn = pa.array([number for number, _, _ in numbers], pa.float64()).cast(
+        pa.string()
+    )
+    for text, (_, texts, place) in zip(spelled.to_pylist(), numbers, strict=True):
+        texts[place] = text
+    return result
+
+
+_Number = tuple[float, list[str], int]
+"""A number, and where its text belongs."""
+
+
+def _add_texts(value: Any, texts: list[str], numbers: list[_Number]) -> None:
+    kind = value.__class__
+    if kind is str:
+        texts.append(value)
+    elif kind is dict or kind is list:
+        for item in value.values() if kind is dict else value:
+            if item.__class__ is str:  # most of them; a call would cost more than the rest
+                texts.append(item)
+            elif item is not None:
+                _add_texts(item, texts, numbers)
+    elif kind is bool:
+        texts.append("true" if value else "false")
+    elif kind is int and _json_type(value) != pa.float64():
+        texts.append(str(value))
+    elif value is not None:
+        numbers.append((float(value), texts, len(texts)))
+        texts.append("")

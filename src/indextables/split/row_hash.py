@@ -25,11 +25,20 @@ from indextables.split.leaves import ArrowColumn
 
 Words = npt.NDArray[np.uint64]
 
-LEVELS = range(3, 25)
-"""One row of 2^n has a hash of the level n and those below it."""
+LEVELS = range(5, 25)
+"""One row of 2^n has a hash of the level n and those below it.
+
+Lower levels would cost a tenth of the time to index a row, and find rows of few ties only.
+"""
 
 _NAN = np.uint64(0x7FF8 << 48)
 _SAMPLE = 128
+_LONG = 256
+"""Longer texts count by their first bytes and a checksum of all."""
+_WORD = 8
+_BITS = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], dtype=np.uint64)
+"""What is left of a word of which only some bytes belong to the text, by their number."""
+_STEP = np.uint64(0x9FB21C651E98DF25)
 _PLACES = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -43,10 +52,13 @@ def row_hashes(rows: pa.RecordBatch | pa.Table, start: int = 0) -> npt.NDArray[n
     """
     total = np.full(rows.num_rows, start, dtype=np.uint64)
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        values: ArrowColumn = column
+        if isinstance(column, pa.ChunkedArray):
+            values = column.combine_chunks()
         if isinstance(values, pa.ChunkedArray):  # no chunk at all
             continue
-        total += np.where(_valid(values), _mixed(_hashes(values) ^ _seed(name)), np.uint64(0))
+        part = _mixed(_hashes(values) ^ _seed(name))
+        total += np.where(_valid(values), part, np.uint64(0)) if values.null_count else part
     return (_mixed(total) >> np.uint64(32)).astype(np.int64)
 
 
@@ -71,8 +83,8 @@ def hashes_hold(stored: pa.Schema, schema: pa.Schema) -> bool:
 def levels_of(hash_: int) -> range:
     """The levels under which a row is found.
 
-    >>> levels_of(2**32 - 1), levels_of(2**27 - 1)
-    (range(3, 3), range(3, 6))
+    >>> levels_of(2**32 - 1), levels_of(2**24 - 1)
+    (range(5, 1), range(5, 9))
     """
     return range(LEVELS.start, min(LEVELS.stop, 33 - int(hash_).bit_length()))
 
@@ -122,21 +134,56 @@ def _hashes(column: ArrowColumn) -> Words:
         return np.zeros(len(column), dtype=np.uint64)
     if types.is_decimal(kind):
         column = column.cast(pa.string())
-    # Texts that are nearly all different are not worth a dictionary.
-    if len(column.slice(0, _SAMPLE).unique()) > _SAMPLE // 2:
-        column = pc.fill_null(column.cast(pa.binary()), b"")
-        return np.fromiter(map(zlib.crc32, column.to_pylist()), np.uint64, len(column))
-    encoded = column.dictionary_encode()
-    return _of_distinct(encoded.dictionary, encoded.indices)
+    # Texts that repeat are worth a dictionary; what they hash to does not depend on it.
+    if len(column.slice(0, _SAMPLE).unique()) <= _SAMPLE // 2 < len(column):
+        encoded = column.dictionary_encode()
+        return _of_distinct(encoded.dictionary, encoded.indices)
+    return _of_texts(column.cast(pa.large_binary()))
 
 
 def _of_distinct(distinct: ArrowColumn, indices: ArrowColumn) -> Words:
-    """The hashes of texts that may repeat."""
-    known = np.fromiter(
-        map(zlib.crc32, distinct.cast(pa.binary()).to_pylist()), np.uint64, len(distinct)
-    )
+    """The hashes of values that may repeat."""
+    known = _hashes(distinct)
     places = np.asarray(pc.fill_null(indices, 0))
     return known[places] if len(known) else np.zeros(len(indices), dtype=np.uint64)
+
+
+def _of_texts(column: ArrowColumn) -> Words:
+    """The hashes of texts, eight bytes of all of them at a time."""
+    _, offsets, data = column.buffers()
+    count = len(column)
+    if not count or data is None:
+        return np.zeros(count, dtype=np.uint64)
+    ends = np.frombuffer(offsets, dtype=np.int64)[column.offset : column.offset + count + 1]
+    first, starts, lengths = ends[0], ends[:-1] - ends[0], np.diff(ends)
+    # A word is read where the last text ends, too.
+    padded = np.zeros(int(ends[-1] - first) + _WORD, dtype=np.uint8)
+    padded[:-_WORD] = np.frombuffer(data, dtype=np.uint8)[first : ends[-1]]
+    words: Words = np.ndarray(len(padded) - _WORD + 1, dtype="<u8", buffer=padded, strides=(1,))
+    counted = np.minimum(lengths, _LONG)
+    # Longest first: texts that have another word are then a slice. Short integers sort quickly.
+    order = np.argsort(-counted.astype(np.int16), kind="stable")
+    starts, lengths, counted = starts[order], lengths[order], counted[order]
+    total = lengths.astype(np.uint64)
+    whole = counted // _WORD
+    having = count - np.cumsum(np.bincount(whole))
+    for at in range(int(whole[0])):
+        some = slice(0, int(having[at]))
+        _add_words(total[some], words[starts[some] + at * _WORD])
+    _add_words(total, words[starts + whole * _WORD] & _BITS[counted % _WORD])
+    for row in np.flatnonzero(lengths > _LONG).tolist():
+        start = int(starts[row])
+        total[row] ^= np.uint64(zlib.crc32(padded[start : start + int(lengths[row])].data))
+    result = np.empty_like(total)
+    result[order] = total
+    return result
+
+
+def _add_words(total: Words, words: Words) -> None:
+    """Mix a word into the hash of each text, in place."""
+    total ^= words
+    total *= _STEP
+    total ^= total >> np.uint64(32)
 
 
 def _of_lists(column: ArrowColumn) -> Words:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from indextables.predicate import Fuzzy, Phrase, Search, Term, TermSet
 from indextables.split.analyzer import Word
-from indextables.split.leaves import leaf_texts
+from indextables.split.leaves import document_texts, json_documents
 from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.search.compile import Compiler
 from indextables.split.search.query import (
@@ -48,7 +48,7 @@ def snippet(
         return ""
     if field.kind == "json":
         # Its values, not its spelling: in JSON a new line is a backslash and an n.
-        text = "\n".join(leaf_texts(pa.array([text], pa.string()), parse_json=True)[0] or ())
+        text = "\n".join(document_texts(json_documents(pa.array([text], pa.string())))[0] or ())
     words = field.analyzer.words(text)
     query = resolve(search, mapping, schema)
     wanted = _wanted(query, field, sorted({word.text for word in words}))

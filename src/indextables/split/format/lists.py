@@ -27,14 +27,15 @@ would be as large as the column, and tell of every value that one split has it.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -89,10 +90,44 @@ PATH_LIST: Final = "paths"
 """The kind of sections that list paths, by the column's place in the mapping."""
 MANY_LEAVES = 50_000
 """A column with more different leaves has no list."""
+_LOOKED_AT = 1_024
+"""After so many documents their leaves are counted."""
 KEY_LENGTH = 6
 
-Found = dict[Path, set[str]]
-"""Leaves by path: a text behind a `t`, other values as their term."""
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """The different leaves at a path, and the nodes below it."""
+
+    texts: set[str] = dataclasses.field(default_factory=set)
+    numbers: set[float] = dataclasses.field(default_factory=set)
+    truths: set[bool] = dataclasses.field(default_factory=set)
+    below: dict[str, _Node] = dataclasses.field(default_factory=dict)
+
+    def child(self, key: str) -> _Node:
+        """The node of a key."""
+        found = self.below.get(key)
+        if found is None:
+            found = self.below[key] = _Node()
+        return found
+
+    def add(self, leaf: Any) -> None:
+        """Add a leaf that is not null."""
+        if isinstance(leaf, str):
+            self.texts.add(leaf)
+        elif isinstance(leaf, bool):
+            self.truths.add(leaf)
+        else:
+            self.numbers.add(float(leaf) + 0.0)
+
+    def nodes(self) -> Iterator[tuple[Path, _Node]]:
+        """All nodes below, with their paths. Documents may be deep: no recursion."""
+        stack: list[tuple[Path, _Node]] = [((), self)]
+        while stack:
+            path, node = stack.pop()
+            for key, child in node.below.items():
+                stack.append(((*path, key), child))
+                yield stack[-1]
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -129,24 +164,26 @@ class PathCollector:
             for place, field in enumerate(mapping.fields)
             if field.kind == "json" and field.field and _is_plain(schema.field(field.name).type)
         }
-        self._found: dict[str, Found] = {}
+        self._roots: dict[str, _Node] = {}
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Look at some rows."""
-        for name, field in list(self._fields.items()):
-            column: ArrowColumn = batch.column(field.name)
-            found = self._found.setdefault(name, {})
-            if pa.types.is_string(column.type):
-                _parse(column.drop_null().to_pylist(), found)
-            else:
-                _descend(column, (), found)
-            if sum(map(len, found.values())) > MANY_LEAVES:
-                del self._fields[name], self._found[name]
+    def add(self, batch: pa.RecordBatch, documents: Mapping[str, Sequence[Any]]) -> None:
+        """Look at some rows; `documents` are the columns of JSON, parsed."""
+        for name, column in list(self._fields.items()):
+            root = self._roots.setdefault(name, _Node())
+            if (parsed := documents.get(column.name)) is None:
+                _descend(batch.column(column.name), root)
+                parsed = ()
+            for start in range(0, max(1, len(parsed)), _LOOKED_AT):
+                _gather(parsed[start : start + _LOOKED_AT], root)
+                leaves = (len(n.texts) + len(n.numbers) + len(n.truths) for _, n in root.nodes())
+                if sum(leaves) > MANY_LEAVES:
+                    del self._fields[name], self._roots[name]
+                    break
 
     def lists(self) -> Iterator[tuple[str, list[str]]]:
         """The sorted terms of each column that is to have a list, with the section's name."""
-        for name, field in self._fields.items():
-            yield name, sorted(set(_terms(self._found.get(name, {}), field)))
+        for name, column in self._fields.items():
+            yield name, sorted(set(_terms(self._roots.get(name, _Node()), column)))
 
 
 def _is_plain(kind: Any) -> bool:
@@ -166,59 +203,56 @@ def _is_plain(kind: Any) -> bool:
     )
 
 
-def _parse(texts: Iterable[str], found: Found) -> None:
-    for text in texts:
-        try:
-            document = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            continue  # text that is no JSON has no paths
-        stack: list[tuple[Any, Path]] = [(document, ())]
+def _gather(documents: Iterable[Any], root: _Node) -> None:
+    for document in documents:
+        stack: list[tuple[Any, _Node]] = [(document, root)]
         while stack:
-            value, path = stack.pop()
-            if isinstance(value, dict):
-                stack.extend((item, (*path, key)) for key, item in value.items())
-            elif isinstance(value, list):
-                stack.extend((item, path) for item in value)
-            elif value is not None and path:
-                found.setdefault(path, set()).add(_leaf(value))
+            value, node = stack.pop()
+            if value.__class__ is dict:
+                below = node.below
+                for key, item in value.items():
+                    child = below.get(key) or node.child(key)
+                    if item.__class__ is str:  # most of them
+                        child.texts.add(item)
+                    elif item.__class__ is dict or item.__class__ is list:
+                        stack.append((item, child))
+                    elif item is not None:
+                        child.add(item)
+            elif value.__class__ is list:
+                stack.extend((item, node) for item in value)
+            elif value is not None:
+                node.add(value)
 
 
-def _leaf(value: Any) -> str:
-    if isinstance(value, str):
-        return f"t{value}"
-    return truth_text(value) if isinstance(value, bool) else number_text(value)
-
-
-def _descend(array: ArrowColumn, path: Path, found: Found) -> None:
+def _descend(array: ArrowColumn, node: _Node) -> None:
     kind = array.type
     if pa.types.is_struct(kind):
-        for field, child in zip(kind.fields, array.flatten(), strict=True):
-            _descend(child, (*path, field.name), found)
+        for child, values in zip(kind.fields, array.flatten(), strict=True):
+            _descend(values, node.child(child.name))
     elif pa.types.is_map(kind):
         # Compute functions for lists abort the process on maps, so it becomes a list first.
         entries = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
         flat: ArrowColumn = pc.list_flatten(entries)
         keys, values = flat.flatten()
         for key in pc.unique(keys).to_pylist():
-            _descend(values.filter(pc.equal(keys, pa.scalar(key))), (*path, key), found)
+            _descend(values.filter(pc.equal(keys, pa.scalar(key))), node.child(key))
     elif pa.types.is_list(kind):
-        _descend(pc.list_flatten(array), path, found)
-    elif path:
-        leaves = pc.unique(array.drop_null()).to_pylist()
-        found.setdefault(path, set()).update(map(_leaf, leaves))
+        _descend(pc.list_flatten(array), node)
+    else:
+        for leaf in pc.unique(array.drop_null()).to_pylist():
+            node.add(leaf)
 
 
-def _terms(found: Found, field: FieldMapping) -> Iterator[str]:
+def _terms(root: _Node, column: FieldMapping) -> Iterator[str]:
     words = functools.lru_cache(maxsize=4_096)(
-        lambda text: tuple(word.text for word in field.analyzer.words(text))
+        lambda text: tuple(word.text for word in column.analyzer.words(text))
     )
-    for path, leaves in found.items():
+    for path, node in root.nodes():
         beginnings = [path_key(path[:length]) for length in range(1, len(path) + 1)]
-        for leaf in leaves:
-            ends = [f"w{word}" for word in words(leaf[1:])] if leaf[0] == "t" else [leaf]
-            for key in beginnings:
-                for end in ends:
-                    yield key + end
+        ends = {f"w{word}" for text in node.texts for word in words(text)}
+        ends.update(map(number_text, node.numbers), map(truth_text, node.truths))
+        for key in beginnings:
+            yield from (key + end for end in ends)
 
 
 def number_texts(numbers: Iterable[float]) -> list[str]:

@@ -14,12 +14,13 @@ import itertools
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -30,6 +31,8 @@ from indextables.split.row_numbers import RowNumbers
 from indextables.storage.store import Store
 
 _GROUPS_AT_ONCE = 64
+_BYTES_AT_ONCE = 32 << 20
+"""More is not decoded at once, unless one row group is larger."""
 _FEW_GROUPS = 16
 _BUFFER = 64 << 10
 _FEW_ROWS = 16
@@ -110,12 +113,61 @@ class RowReader:
         chunks = table.column(name).chunks
         return pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)
 
-    def group_ranges(self, groups_at_once: int = _GROUPS_AT_ONCE) -> list[range]:
-        """The row groups in runs of some."""
-        total = self.footer.parquet.num_row_groups
+    def group_sizes(self, columns: Sequence[str]) -> npt.NDArray[np.int64]:
+        """About how many bytes each row group takes in memory with these columns."""
+        total, count = self.footer.info.uncompressed_size, self.footer.parquet.num_row_groups
+        schema = self.schema
+        kinds: list[Any] = [schema.field(name).type for name in columns]
+        sizes = np.zeros(count, dtype=np.int64)
+        if any(pa.types.is_nested(k) or not pa.types.is_primitive(k) for k in kinds):
+            # Parquet says how large values are that are encoded: those that repeat, only once.
+            sizes += total // max(1, count)
+        if kinds and total > _BYTES_AT_ONCE:
+            encoded = np.zeros_like(sizes)
+            for chunk in self.footer.chunks(range(count), columns):
+                encoded[chunk.group] += chunk.parquet.total_uncompressed_size
+            np.maximum(sizes, encoded, out=sizes)
+        return sizes
+
+    def group_ranges(
+        self,
+        columns: Sequence[str],
+        groups_at_once: int = _GROUPS_AT_ONCE,
+        *,
+        groups: Iterable[int] | None = None,
+    ) -> list[tuple[range, int]]:
+        """Row groups, all or some, in runs that fit in memory, each with its size there."""
+        sizes = self.group_sizes(columns)
+        runs: list[tuple[range, int]] = []
+        for group in range(len(sizes)) if groups is None else groups:
+            size = int(sizes[group])
+            if runs:
+                run, before = runs[-1]
+                is_next = run.stop == group and len(run) < groups_at_once
+                if is_next and before + size <= _BYTES_AT_ONCE:
+                    runs[-1] = range(run.start, group + 1), before + size
+                    continue
+            runs.append((range(group, group + 1), size))
+        return runs
+
+    def row_ranges(
+        self, rows: RowNumbers, columns: Sequence[str], rows_at_once: int
+    ) -> list[tuple[RowNumbers, int]]:
+        """Rows in ascending order in runs that fit in memory, each with its size there.
+
+        A group of which one row is wanted may be decoded as a whole.
+        """
+        if not len(rows):
+            return []
+        groups = np.searchsorted(self.footer.group_starts, rows, side="right") - 1
+        weights = np.where(np.diff(groups, prepend=-1) > 0, self.group_sizes(columns)[groups], 0)
+        before = np.cumsum(weights) - weights
+        pieces = np.arange(len(rows)) // rows_at_once
+        cuts = (np.diff(pieces) > 0) | (np.diff(before // _BYTES_AT_ONCE) > 0)
+        bounds = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(rows)]
         return [
-            range(first, min(first + groups_at_once, total))
-            for first in range(0, total, groups_at_once)
+            (rows[low:high], int(weights[low:high].sum()))
+            for low, high in itertools.pairwise(bounds)
         ]
 
     def read_some(self, groups: range, columns: Sequence[str]) -> pa.Table:
@@ -129,7 +181,7 @@ class RowReader:
         self, columns: Sequence[str], *, groups_at_once: int = _GROUPS_AT_ONCE
     ) -> Iterator[tuple[int, pa.Table]]:
         """All rows in order, in pieces, each with the number of its first row."""
-        for groups in self.group_ranges(groups_at_once):
+        for groups, _ in self.group_ranges(columns, groups_at_once):
             yield int(self.footer.group_starts[groups.start]), self.read_some(groups, columns)
 
     def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:

@@ -13,6 +13,8 @@ from indextables.split.write.indexer import (
     document_values,
 )
 from indextables.split.write.partitioning import (
+    PartitionKey,
+    WaitingRows,
     check_partition_columns,
     partition_folder,
     split_by_partition,
@@ -26,7 +28,9 @@ __all__ = [
     "MAX_HEAP",
     "MIN_HEAP",
     "MemoryIndex",
+    "PartitionKey",
     "SplitWriter",
+    "WaitingRows",
     "WrittenSplit",
     "check_partition_columns",
     "document_values",

@@ -3,19 +3,24 @@
 A partition value is text in the log and in the folder's name. In the log it is exact and a null
 is an absent key; in the folder's name special characters are escaped the way Spark escapes them,
 and a null is `__HIVE_DEFAULT_PARTITION__`. Nothing is ever read back from a folder's name.
+
+Rows of partitions whose split is not open yet wait in memory, or on disk when they are many.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import SchemaError
+from indextables.errors import SchemaError, SplitWriteError
 from indextables.schema import is_collated
+from indextables.storage.scratch import new_folder, remove_folder
 
 _YEARS = range(-719_162, 2_932_897)
 """Days since 1970, of the years 1 to 9999."""
@@ -126,3 +131,80 @@ def partition_folder(values: Mapping[str, str], columns: Sequence[str]) -> str:
 
 def _escape(text: str) -> str:
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
+
+
+PartitionKey = tuple[tuple[str, str], ...]
+"""The values of a partition, as the log spells them; those that are null are left out."""
+
+
+class WaitingRows:
+    """Rows by partition, in the order in which they came, until their split is written."""
+
+    def __init__(self, parent: str) -> None:
+        self._parent = parent
+        self._folder: Path | None = None
+        self._count = 0
+        self._files: dict[PartitionKey, Path] = {}
+        self._rows: dict[PartitionKey, list[pa.RecordBatch]] = {}
+        self.bytes_in_memory = 0
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._rows
+
+    @property
+    def keys(self) -> list[PartitionKey]:
+        """The partitions that have rows here, those with most rows in memory first."""
+        sizes = {key: sum(b.nbytes for b in batches) for key, batches in self._rows.items()}
+        return sorted(sizes, key=lambda key: -sizes[key])
+
+    def add(self, key: PartitionKey, rows: pa.RecordBatch) -> None:
+        """Keep rows of a partition."""
+        self._rows.setdefault(key, []).append(rows)
+        self.bytes_in_memory += rows.nbytes
+
+    def take(self, key: PartitionKey) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition, which are then no longer here."""
+        batches = self._rows.pop(key)
+        self.bytes_in_memory -= sum(batch.nbytes for batch in batches)
+        file = self._files.pop(key, None)
+        if file is not None:
+            with self._failures(), pa.OSFile(str(file), "rb") as source:
+                while source.tell() < source.size():
+                    yield from pa.ipc.open_stream(source)
+            file.unlink()
+        yield from batches
+
+    def spill(self) -> None:
+        """Move what is in memory to disk: each partition has one file, which grows."""
+        with self._failures():
+            self._folder = folder = self._folder or new_folder("split", self._parent)
+            for key, batches in self._rows.items():
+                if batches:
+                    file = self._file_of(key, folder)
+                    with file.open("ab") as sink, pa.ipc.new_stream(sink, batches[0].schema) as out:
+                        for batch in batches:
+                            out.write_batch(batch)
+                    batches.clear()
+        self.bytes_in_memory = 0
+
+    def _file_of(self, key: PartitionKey, folder: Path) -> Path:
+        if key not in self._files:
+            self._count += 1
+            self._files[key] = folder / f"{self._count}.arrow"
+        return self._files[key]
+
+    def close(self) -> None:
+        """Forget the rows and remove their files."""
+        self._rows.clear()
+        self._files.clear()
+        self.bytes_in_memory = 0
+        if self._folder is not None:
+            remove_folder(self._folder)
+            self._folder = None
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise SplitWriteError(self._parent, str(error)) from error

@@ -54,6 +54,7 @@ from indextables.split.format.page_headers import (
     values_text,
     walk_pages,
 )
+from indextables.split.leaves import json_documents
 from indextables.split.mapping import TableMapping
 from indextables.split.row_hash import row_hashes, shared_hash
 from indextables.split.write.indexer import AdoptedIndex, Indexer
@@ -106,10 +107,11 @@ class SplitWriter:
         *,
         partition_values: Mapping[str, str | None] | None = None,
         adopted: AdoptedIndex | None = None,
+        threads: int = 1,
     ) -> None:
         """Begin a split of rows with `schema`; its partition columns are not stored.
 
-        `adopted` is an index of the rows that will be written first.
+        `adopted` is an index of the rows that will be written first; `threads` index many rows.
         """
         self._partition_values = dict(partition_values or {})
         self._rows_adopted = adopted.rows if adopted else 0
@@ -146,6 +148,7 @@ class SplitWriter:
                 index_folder,
                 heap_size=config[WRITER_HEAP_SIZE],
                 adopted=adopted,
+                threads=threads,
             )
             hashed = self._mapping.hashed
             self._shared_hash = shared_hash(self._partition_values, schema) if hashed else 0
@@ -210,12 +213,18 @@ class SplitWriter:
         self._statistics.add(batch)
         self._too_long |= _columns_too_long(batch, self._mapping)
         self._values.add(batch)
-        self._paths.add(batch)
+        documents = {
+            f.name: json_documents(batch.column(f.name))
+            for f in self._mapping.indexed
+            if f.kind == "json" and pa.types.is_string(self.schema.field(f.name).type)
+        }
+        self._paths.add(batch, documents)
         hashes = row_hashes(batch, self._shared_hash) if self._mapping.hashed else _NO_HASHES
         self._hashes.append(hashes.astype("<u4").tobytes())
         if self._rows > self._rows_adopted:
             new = max(0, self._rows_adopted - first)
-            self._indexer.add(batch.slice(new), hashes[new:].tolist())
+            own = {name: parsed[new:] for name, parsed in documents.items()}
+            self._indexer.add(batch.slice(new), hashes[new:].tolist(), own)
 
     def _new_parquet(self, first: pa.RecordBatch | None) -> pq.ParquetWriter:
         # The least and the greatest text of a row group are long, tell nothing, and every reader
