@@ -161,7 +161,7 @@ def test_an_index_of_other_rows(folder, settings, monkeypatch):
     monkeypatch.setattr(
         Indexer,
         "add",
-        lambda self, batch, hashes: real(self, other.slice(0, batch.num_rows), hashes),
+        lambda self, batch, hashes, _: real(self, other.slice(0, batch.num_rows), hashes),
     )
     Table.open(folder, config=settings).append(rows(600))
     monkeypatch.undo()
