@@ -158,7 +158,7 @@ def test_an_index_of_other_rows(folder, settings, monkeypatch):
     real = Indexer.add
     other = rows(9000).select(["id", "body", "x"]).combine_chunks().to_batches()[0]
     monkeypatch.setattr(
-        Indexer, "add", lambda self, batch: real(self, other.slice(0, batch.num_rows))
+        Indexer, "add", lambda self, batch, *rest: real(self, other.slice(0, batch.num_rows), *rest)
     )
     Table.open(folder, config=settings).append(rows(600))
     monkeypatch.undo()
