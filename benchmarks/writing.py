@@ -6,6 +6,7 @@ compares the time that passes with the processor time it would take on one.
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import orjson
 import pyarrow as pa
@@ -32,6 +34,7 @@ def run(scale: float) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         yield _json(root / "json", int(200_000 * scale))
+        yield _cores(root / "cores", int(1_000_000 * scale))
         yield _partitions(root / "partitions", int(262_000 * scale))
         yield _tiny(root / "tiny")
     yield _large_values(max(10, int(170 * scale)))
@@ -89,6 +92,30 @@ def _json(root: Path, count: int) -> Result:
         theirs.cpu / mine.cpu, 0.5, "at least",
         f"rows a processor second: append, Parquet included, {count / mine.cpu:,.0f} / "
         f"Tantivy's JSON field alone {count / theirs.cpu:,.0f}",
+    )  # fmt: skip
+
+
+# --- cores -----------------------------------------------------------------------------------
+
+
+def _cores(root: Path, count: int) -> Result:
+    """The same append with one thread of Tantivy and with several; needs a quiet machine."""
+    rows = pa.Table.from_batches(list(batches(count)))
+    names = iter(range(100))
+
+    def append() -> None:
+        Table.create(root / str(next(names)), SCHEMA).append(rows)
+
+    def on_one() -> None:
+        with mock.patch("os.cpu_count", return_value=1):
+            append()
+
+    several, one = race(3, append, on_one)
+    return Result(
+        f"Appending {count:,} rows is quicker with several threads of Tantivy than with one",
+        one.seconds / several.seconds, 1.2, "at least",
+        f"one thread {one} / several {several}; on {os.cpu_count()} cores no less than "
+        f"{several.cpu / (os.cpu_count() or 1):.3g} s can pass",
     )  # fmt: skip
 
 
@@ -205,7 +232,7 @@ def _cost(values: Any, kind: str, *, is_indexed: bool) -> tuple[float, int]:
     rows = pa.table({"n": range(len(values)), "value": values})
     config: dict[str, object] = {"spark.indextables.indexing.typemap.value": kind}
     if not is_indexed:
-        config = {"spark.indextables.indexing.nonindexfields": "value"}
+        config = {"spark.indextables.indexing.storeonlyfields": "value"}
     best, size = float("inf"), 0
     for _ in range(2):
         with tempfile.TemporaryDirectory() as folder:
