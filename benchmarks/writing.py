@@ -6,7 +6,6 @@ compares the time that passes with the processor time it would take on one.
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import orjson
 import pyarrow as pa
@@ -34,7 +32,6 @@ def run(scale: float) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         yield _json(root / "json", int(200_000 * scale))
-        yield _cores(root / "cores", int(1_000_000 * scale))
         yield _partitions(root / "partitions", int(262_000 * scale))
         yield _tiny(root / "tiny")
     yield _large_values(max(10, int(170 * scale)))
@@ -92,30 +89,6 @@ def _json(root: Path, count: int) -> Result:
         theirs.cpu / mine.cpu, 0.5, "at least",
         f"rows a processor second: append, Parquet included, {count / mine.cpu:,.0f} / "
         f"Tantivy's JSON field alone {count / theirs.cpu:,.0f}",
-    )  # fmt: skip
-
-
-# --- cores -----------------------------------------------------------------------------------
-
-
-def _cores(root: Path, count: int) -> Result:
-    """The same append with one thread of Tantivy and with several; needs a quiet machine."""
-    rows = pa.Table.from_batches(list(batches(count)))
-    names = iter(range(100))
-
-    def append() -> None:
-        Table.create(root / str(next(names)), SCHEMA).append(rows)
-
-    def on_one() -> None:
-        with mock.patch("os.cpu_count", return_value=1):
-            append()
-
-    several, one = race(3, append, on_one)
-    return Result(
-        f"Appending {count:,} rows is quicker with several threads of Tantivy than with one",
-        one.seconds / several.seconds, 1.2, "at least",
-        f"one thread {one} / several {several}; on {os.cpu_count()} cores no less than "
-        f"{several.cpu / (os.cpu_count() or 1):.3g} s can pass",
     )  # fmt: skip
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from indextables import Table
 from indextables import config as keys
 from indextables.errors import SplitWriteError
-from indextables.jobs import write_job, write_splits
-from indextables.split.format.container import INFO_KEY
-from indextables.split.write import WaitingRows, indexer, writer
+from indextables.jobs import write_splits
+from indextables.split.write import WaitingRows
 
 PARTS = 30
 ROWS = 600
@@ -67,31 +64,6 @@ def test_every_partition_has_one_split(tmp_path, config, monkeypatch, order, wai
         assert bool(spilled) == (waiting < 1 << 20)
     assert max(most, default=0) <= waiting + 8_000, "a batch more than what may wait"
     assert not list((tmp_path / "temporary").iterdir())
-
-
-def test_many_rows_are_indexed_by_several_threads(tmp_path, config, monkeypatch):
-    monkeypatch.setattr(writer, "ROW_GROUP_ROWS", 50)
-    data = rows("unsorted")
-    tables = {}
-    for lanes in (1, 3):
-        monkeypatch.setattr(write_job.os, "cpu_count", lambda lanes=lanes: lanes)
-        monkeypatch.setattr(indexer, "_ROWS_OF_ONE_LANE", 100)
-        table = tables[lanes] = Table.create(tmp_path / f"t{lanes}", data.schema, config=config)
-        assert table.append(iter(data.to_batches(max_chunksize=70))).files_added == 1
-    one, three = tables[1], tables[3]
-    assert [_segments(tmp_path / name) for name in ("t1", "t3")] == [1, 3]
-    for where in (None, "body indexquery 'word3'", "body indexquery '\"of row77\"'", "id < 99"):
-        assert three.scan(where=where) == one.scan(where=where), where
-    for query in ("word3", "row5 OR word1", "of"):
-        assert three.search(query, limit=40) == one.search(query, limit=40), query
-    stats = [next(iter(t.snapshot().entries.to_pylist()))["stats"] for t in (one, three)]
-    assert stats[0] == stats[1]
-    assert not list((tmp_path / "temporary").iterdir())
-
-
-def _segments(folder):
-    (file,) = folder.rglob("*.split")
-    return len(json.loads(pq.read_metadata(file).metadata[INFO_KEY])["segments"])
 
 
 def test_rows_that_wait_on_disk_go_when_a_write_fails(tmp_path, config, monkeypatch):

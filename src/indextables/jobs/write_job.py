@@ -10,7 +10,6 @@ table that is not there yet is created by the same commit.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -79,9 +78,6 @@ from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.row_numbers import RowNumbers
 
 Kind = Literal["append", "overwrite", "partitions", "where", "rows", "merge"]
-
-_MAX_THREADS = 3
-"""One thread of Python makes documents for so many threads of Tantivy."""
 
 # What to do when the table that a write was to create is there after all: the modes of Spark.
 Exclusive = Literal["error", "ignore"] | None
@@ -204,13 +200,9 @@ class WriteJob:
             return TaskOutput((), 0, str(error))
 
     def store(
-        self,
-        batches: Iterable[pa.RecordBatch],
-        progress: Progress | None = None,
-        *,
-        threads: int = 1,
+        self, batches: Iterable[pa.RecordBatch], progress: Progress | None = None
     ) -> TaskOutput:
-        """Store rows as splits, indexed by some threads. An error removes what was stored."""
+        """Store rows as splits. An error removes what was stored."""
         rows = 0
         named = _Named()
         with SplitSink(
@@ -220,7 +212,6 @@ class WriteJob:
             mapping=self.target.mapping,
             config=self.config,
             progress=progress,
-            threads=threads,
         ) as sink:
             for batch in self._fitting(batches, named):
                 sink.write(batch)
@@ -680,7 +671,7 @@ def merge_rows(
 
 def _carried_out(job: WriteJob, log: TransactionLog, rows: pa.RecordBatchReader) -> Written:
     with progress("Writing rows") as advance:
-        output = job.store(rows, advance, threads=min(_MAX_THREADS, os.cpu_count() or 1))
+        output = job.store(rows, advance)
     return job.commit(log, [output])
 
 

@@ -64,11 +64,8 @@ class SplitSink:
         config: Config,
         data_change: bool = True,
         progress: Progress | None = None,
-        threads: int = 1,
     ) -> None:
         self._store = store
-        # Splits of several partitions share the memory of one.
-        self._threads = 1 if partition_columns else threads
         self._schema = schema
         self._partition_columns = tuple(partition_columns)
         self._mapping = mapping
@@ -147,13 +144,7 @@ class SplitSink:
         partition_values = {name: values.get(name) for name in self._partition_columns}
         heap = self._heaps[key] = self._heap()
         config = Config({keys.WRITER_HEAP_SIZE.name: heap}).over(self._config)
-        return SplitWriter(
-            self._schema,
-            self._mapping,
-            config,
-            partition_values=partition_values,
-            threads=self._threads,
-        )
+        return SplitWriter(self._schema, self._mapping, config, partition_values=partition_values)
 
     def _heap(self) -> int:
         """Memory for the index of another split.

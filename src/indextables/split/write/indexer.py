@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,39 +147,6 @@ MIN_HEAP = 15_000_000
 MAX_HEAP = 4_000_000_000
 
 
-_ROWS_OF_ONE_LANE = 262_144
-"""Fewer rows are one segment of one thread: a cold search reads the dictionary of each segment."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Lane:
-    """A thread of Tantivy that makes segments in a folder of its own."""
-
-    folder: Path
-    writer: tantivy.IndexWriter
-
-    @classmethod
-    def begin(cls, mapping: TableMapping, index: tantivy.Index, folder: Path, heap: int) -> _Lane:
-        # A reader that watches for commits would take locks in a folder that is about to go.
-        index.config_reader("manual")
-        return cls(folder, mapping.register(index).writer(heap_size=heap, num_threads=1))
-
-    def finish(self) -> list[dict[str, Any]]:
-        """Write what is left; returns what Tantivy says of the segments."""
-        try:
-            self.writer.commit()
-            self.writer.wait_merging_threads()
-        except ValueError as error:  # what Tantivy makes of a disk that fails
-            raise OSError(f"Tantivy cannot write the index: {error}") from error
-        segments: list[dict[str, Any]] = orjson.loads((self.folder / META).read_bytes())["segments"]
-        return segments
-
-    def files(self, segments: Sequence[dict[str, Any]]) -> list[Path]:
-        """The files of segments."""
-        names = {segment["segment_id"].replace("-", "") for segment in segments}
-        return [p for p in self.folder.iterdir() if p.name.partition(".")[0] in names]
-
-
 class Indexer:
     """Builds the index of a split from record batches, in bounded memory."""
 
@@ -191,15 +157,8 @@ class Indexer:
         *,
         heap_size: int,
         adopted: AdoptedIndex | None = None,
-        threads: int = 1,
     ) -> None:
-        """Begin an index in an empty folder, or add to the one that is there.
-
-        Many rows are indexed by so many threads, each of which has a heap of its own.
-        """
-        self._mapping = mapping
-        self._threads = threads
-        self._groups = 0
+        """Begin an index in an empty folder, or add to the one that is there."""
         self._fields = mapping.indexed
         self._directory = directory
         self._rows = 0
@@ -211,10 +170,13 @@ class Indexer:
             index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
         else:
             index = tantivy.Index.open(str(directory))
-        self._heap = min(max(heap_size, MIN_HEAP), MAX_HEAP)
-        self._lanes = [_Lane.begin(mapping, index, directory, self._heap)]
+        # A reader that watches for commits would take locks in a folder that is about to go.
+        index.config_reader("manual")
+        heap = min(max(heap_size, MIN_HEAP), MAX_HEAP)
+        # One thread: a second one would make twice as many segments of half the size.
+        self._writer = mapping.register(index).writer(heap_size=heap, num_threads=1)
         if adopted is not None:
-            self._lanes[0].writer.commit()  # begins to merge segments while rows are still to come
+            self._writer.commit()  # begins to merge segments while rows are still to come
 
     def add(
         self,
@@ -230,14 +192,8 @@ class Indexer:
         columns = [
             document_values(batch.column(f.name), f, parsed.get(f.name)) for f in self._fields
         ]
-        if len(self._lanes) < self._threads and self._rows >= _ROWS_OF_ONE_LANE:
-            folder = self._directory / f"lane-{len(self._lanes)}"
-            folder.mkdir()
-            index = tantivy.Index(self._mapping.tantivy_schema(), path=str(folder), reuse=False)
-            self._lanes.append(_Lane.begin(self._mapping, index, folder, self._heap))
-        self._groups += 1
         add_documents(
-            self._lanes[self._groups % len(self._lanes)].writer,
+            self._writer,
             self._fields,
             columns,
             first_row=numbered_from(self._tag, self._rows),
@@ -248,15 +204,13 @@ class Indexer:
 
     def finish(self) -> IndexFiles:
         """Write what is left, wait for merges, and name the files that belong to the index."""
-        with ThreadPoolExecutor(len(self._lanes)) as pool:
-            both = list(pool.map(_Lane.finish, self._lanes))
-        meta_file = self._directory / META
-        segments = [segment for found in both for segment in found]
-        for lane, found in zip(self._lanes[1:], both[1:], strict=True):
-            for file in lane.files(found):
-                file.rename(self._directory / file.name)
-        if len(self._lanes) > 1:
-            write_meta(self._directory, meta_file.read_bytes(), segments)
+        try:
+            self._writer.commit()
+            self._writer.wait_merging_threads()
+        except ValueError as error:  # what Tantivy makes of a disk that fails
+            raise OSError(f"Tantivy cannot write the index: {error}") from error
+        meta_file = self._directory / "meta.json"
+        segments = orjson.loads(meta_file.read_bytes())["segments"]
         rows = self._adopted_rows + self._rows
         if sum(s["max_doc"] for s in segments) != rows or any(s["deletes"] for s in segments):
             reason = f"The index holds other rows than the {rows} that were written"
@@ -264,14 +218,13 @@ class Indexer:
                 raise DamagedIndexError(str(self._directory), reason)
             raise SplitError(f"{reason}.")
         names = tuple(s["segment_id"].replace("-", "") for s in segments)
-        files = self._lanes[0].files(segments)
+        files = (p for p in self._directory.iterdir() if p.name.partition(".")[0] in names)
         own = ((self._tag, self._adopted_rows),) if self._rows or not self._known_tags else ()
         return IndexFiles((meta_file, *sorted(files)), names, (*self._known_tags, *own))
 
     def abort(self) -> None:
-        """Stop the threads; the files are the caller's to delete."""
-        for lane in self._lanes:
-            lane.writer.rollback()
+        """Stop the writer's thread; the files are the caller's to delete."""
+        self._writer.rollback()
 
 
 # --- documents -------------------------------------------------------------------------------

@@ -107,11 +107,10 @@ class SplitWriter:
         *,
         partition_values: Mapping[str, str | None] | None = None,
         adopted: AdoptedIndex | None = None,
-        threads: int = 1,
     ) -> None:
         """Begin a split of rows with `schema`; its partition columns are not stored.
 
-        `adopted` is an index of the rows that will be written first; `threads` index many rows.
+        `adopted` is an index of the rows that will be written first.
         """
         self._partition_values = dict(partition_values or {})
         self._rows_adopted = adopted.rows if adopted else 0
@@ -148,7 +147,6 @@ class SplitWriter:
                 index_folder,
                 heap_size=config[WRITER_HEAP_SIZE],
                 adopted=adopted,
-                threads=threads,
             )
             hashed = self._mapping.hashed
             self._shared_hash = shared_hash(self._partition_values, schema) if hashed else 0
