@@ -325,7 +325,8 @@ class SplitRows:
         """The row groups whose bounds allow a match, in runs of some."""
         reader, schema = self.searcher.split.rows, self.searcher.context.schema
         is_near = reader.store.local_path(reader.path) is not None
-        if not here or (is_near and len(reader.footer.group_starts) <= _FEW_GROUPS):
+        few = is_near and len(reader.footer.group_starts) <= _FEW_GROUPS
+        if not here or few or not reader.has_bounds:
             return reader.group_ranges(_PIECE_GROUPS)
         keep = keep_row_groups(self.predicate, reader.footer.parquet, reader.schema, schema=schema)
         runs: list[range] = []

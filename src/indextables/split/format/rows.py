@@ -43,6 +43,11 @@ class RowReader:
     footer: Footer
 
     @property
+    def has_bounds(self) -> bool:
+        """Whether the bounds of row groups are known to be those of the columns."""
+        return True
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns that the split holds."""
         return self.footer.schema
@@ -204,6 +209,8 @@ class RowReader:
                 metadata=self.footer.parquet,
                 page_checksum_verification=True,
                 read_dictionary=dictionaries,
+                # Old files of others have times of 12 bytes, which overflow nanoseconds.
+                coerce_int96_timestamp_unit="us",
                 # It costs more than it saves, and of a remote file it would read gaps between
                 # the ranges that were asked for.
                 pre_buffer=False,
