@@ -287,17 +287,28 @@ def test_files_of_other_writers(tmp_path):
             }
         ),
     )
+    # As delta-rs writes them; rows of more than one group are taken one by one.
+    views = pa.table(
+        {
+            "id": range(100, 300),
+            "body": pa.array(["cat"] * 199 + ["cow"], pa.string_view()),
+            "words": pa.array([["x"]] * 200, pa.list_(pa.string_view())),
+        }
+    )
+    put(tmp_path, "views.parquet", views, row_group_size=150)
     put(tmp_path, "empty.parquet", ROWS.slice(0, 0))
     index = over_folder(tmp_path)
     for _ in range(2):
         found = index.scan(where="body indexquery 'fox'").sort_by("id").to_pylist()
         zoned = moment.replace(tzinfo=datetime.UTC)
         assert found == [
-            {"id": 1, "body": "red fox", "at": zoned, "more": None},
-            {"id": 2, "body": "fox", "at": None, "more": 1.0},
+            {"id": 1, "body": "red fox", "at": zoned, "more": None, "words": None},
+            {"id": 2, "body": "fox", "at": None, "more": 1.0, "words": None},
         ]
+        cow = index.scan(where="body indexquery 'cow'").to_pylist()
+        assert cow == [{"id": 299, "body": "cow", "at": None, "more": None, "words": ["x"]}]
         assert ids(index.scan(where="more > 5")) == [3]
-        assert index.count() == 3
+        assert index.count() == 203
         index.refresh()
     put(tmp_path, "bad.parquet", pa.table({"id": ["text"], "body": ["fox"]}))
     with pytest.raises(SchemaError, match="id"):

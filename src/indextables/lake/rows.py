@@ -128,6 +128,14 @@ class ForeignFooter(Footer):
         """The columns of the file, as they are read."""
         return _read_types(self.parquet)
 
+    def as_read(self, rows: pa.Table) -> pa.Table:
+        """Rows without views, which few functions of Arrow take."""
+        for at, column in enumerate(rows.columns):
+            if "view" in str(column.type):
+                plain = rows.schema.field(at).with_type(_without_views(column.type))
+                rows = rows.set_column(at, plain, column.cast(plain.type))
+        return rows
+
     def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
         """The column chunks of columns; a dictionary may be named after the pages, or as 0."""
         found = []
@@ -149,7 +157,27 @@ def _read_types(parquet: pq.FileMetaData) -> pa.Schema:
         for column in (parquet.schema.column(n) for n in range(len(parquet.schema)))
         if column.physical_type == "INT96"
     }
-    return pa.schema(f.with_type(pa.timestamp("us")) if f.name in old else f for f in schema)
+    return pa.schema(
+        f.with_type(pa.timestamp("us") if f.name in old else _without_views(f.type)) for f in schema
+    )
+
+
+def _without_views(kind: Any) -> Any:
+    """The type with plain texts, bytes and lists, as every function of Arrow takes them."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_dictionary(kind):
+        return _without_views(kind.value_type) if "view" in str(kind) else kind
+    if types.is_struct(kind):
+        return pa.struct([f.with_type(_without_views(f.type)) for f in kind.fields])
+    if types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if types.is_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    return kind
 
 
 def parquet_columns(footer: Footer) -> pa.Schema:

@@ -215,7 +215,7 @@ class RowReader:
                 # the ranges that were asked for.
                 pre_buffer=False,
             )
-            table = read(file, groups)
+            table = self.footer.as_read(read(file, groups))
             table.validate()  # the columns have the same length
         if table.num_rows != rows:
             raise DamagedSplitError(
