@@ -15,7 +15,6 @@ import pyarrow as pa
 from indextables.config import Config
 from indextables.errors import LakeError, ObjectNotFoundError, SchemaError
 from indextables.jobs.commit_write import undone_on_error
-from indextables.jobs.crossreference_build import commit_indexed
 from indextables.jobs.write_splits import store_split
 from indextables.lake.coverage import Coverage, index_mapping, source_mapping, tags_of
 from indextables.lake.rows import SourceRowsFile
@@ -131,7 +130,7 @@ def refresh_index(
         gone = unneeded if number == len(portions) - 1 else set()
         changes = metadata if number == 0 and metadata != coverage.index.metadata else None
         if stored or gone or changes is not None:
-            version = _commit(log, stored, gone, changes, runner)
+            version = _commit(log, stored, gone, changes)
             adds += stored
     return Refreshed(
         version=version,
@@ -190,7 +189,6 @@ def _commit(
     adds: Sequence[Add],
     gone: set[str],
     metadata: Metadata | None,
-    runner: Runner,
 ) -> int:
     """Commit splits. Another refresh may have dropped the same ones."""
 
@@ -206,7 +204,6 @@ def _commit(
         parameters={"searchIndex": "refresh"},
         metrics={"rows": sum(add.num_records or 0 for add in adds), "files": len(adds)},
     )
-    committed = undone_on_error(
-        log, list(adds), lambda: commit_indexed(log, transaction, runner=runner), None
-    )
+    # Cross-references take the columns of a split from its rows, which are elsewhere here.
+    committed = undone_on_error(log, list(adds), lambda: log.commit(transaction))
     return int(committed.version)

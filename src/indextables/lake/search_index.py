@@ -100,13 +100,16 @@ class SearchIndex:
             TableExistsError: There is an index or a table at the URI already.
             UnknownColumnError: The source does not have a column.
 
-        >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile, pathlib
+        >>> import pathlib, tempfile
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet as pq
         >>> from indextables import SearchIndex
         >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> pq.write_table(pa.table({"id": [1, 2], "body": ["red fox", "lazy dog"]}),
-        ...                folder / "a.parquet")
-        >>> index = SearchIndex.create("memory://search-index-example", source=folder,
-        ...                            format="parquet", columns=["body"])
+        >>> rows = pa.table({"id": [1, 2], "body": ["red fox", "lazy dog"]})
+        >>> pq.write_table(rows, folder / "a.parquet")
+        >>> index = SearchIndex.create(
+        ...     "memory://search-index-example", source=folder, format="parquet", columns=["body"]
+        ... )
         >>> index.search("fox")["id"].to_pylist()
         [1]
         """
