@@ -125,6 +125,7 @@ examples are one session: each uses what those before it made.
 _PYTHON_NAMES = {
     indextables: (
         "Table",
+        "SearchIndex",
         "write_table",
         "sql",
         "enable",
@@ -136,6 +137,7 @@ _PYTHON_NAMES = {
         "Merged",
         "Dropped",
         "Purged",
+        "Refreshed",
         "Truncated",
         "Repaired",
         "Prewarmed",

@@ -18,8 +18,8 @@ PACKAGE = Path(indextables.__file__).parent
 # From the ground up. A part may import itself and what stands before it.
 LAYERS = [
     "errors", "config", "runner", "backoff", "schema", "bloom", "storage", "predicate", "log",
-    "split", "xref", "plan", "jobs", "table", "statements", "query", "spark", "ariadne", "cli",
-    "demo", "__init__",
+    "split", "xref", "plan", "jobs", "table", "lake", "statements", "query", "spark", "ariadne",
+    "cli", "demo", "__init__",
 ]  # fmt: skip
 
 # The same inside a package that has packages of its own.
@@ -168,8 +168,8 @@ def test_a_package_exports_what_is_used(package):
 
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
-# vectors and MERGE are five.
-MOST_MODULES = 289
+# vectors and MERGE are five, search indexes over tables of other formats are seven.
+MOST_MODULES = 296
 LONGEST_CHAIN = 24
 MOST_SINGLE_IMPORTERS = 59
 

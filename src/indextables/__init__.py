@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from indextables.jobs.purge import Purged
     from indextables.jobs.repair import Repaired
     from indextables.jobs.verify import Check
+    from indextables.lake import Refreshed, SearchIndex
     from indextables.query import sql
     from indextables.spark.functions import indexquery, indexqueryall, snippet
     from indextables.spark.session import enable, session
@@ -38,7 +39,9 @@ __all__ = [
     "Merged",
     "Prewarmed",
     "Purged",
+    "Refreshed",
     "Repaired",
+    "SearchIndex",
     "Table",
     "Truncated",
     "Written",
@@ -60,7 +63,9 @@ _LAZY = {
     "Merged": "indextables.jobs.merge_splits",
     "Prewarmed": "indextables.jobs.prewarm",
     "Purged": "indextables.jobs.purge",
+    "Refreshed": "indextables.lake",
     "Repaired": "indextables.jobs.repair",
+    "SearchIndex": "indextables.lake",
     "Truncated": "indextables.jobs.history",
     "Written": "indextables.jobs.commit_write",
     "Table": "indextables.table",

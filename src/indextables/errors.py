@@ -771,6 +771,63 @@ class SourceFileError(IndexTablesError, ValueError):
         super().__init__(f"Cannot use '{path}': {reason}.")
 
 
+class LakeError(IndexTablesError):
+    """A search index, or the table of another format that it is of."""
+
+
+class SearchIndexError(LakeError, ValueError):
+    """A search index cannot be used like this."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = uri
+        self.reason = reason
+        super().__init__(f"'{uri}' is a search index: {reason}.")
+
+
+class SourceMissingError(LakeError, FileNotFoundError):
+    """The source of a search index is not there."""
+
+    def __init__(self, uri: str, source_format: str) -> None:
+        self.uri = uri
+        super().__init__(
+            f"There is no {source_format} source at '{uri}'. If it was moved, open the search "
+            "index with source=… and call refresh()."
+        )
+
+
+class SourceVersionError(LakeError, LookupError):
+    """The source does not have a version that was asked for."""
+
+    def __init__(self, uri: str, version: int, reason: str) -> None:
+        self.uri = uri
+        self.version = version
+        super().__init__(f"The source '{uri}' has no version {version}: {reason}.")
+
+
+class UnsupportedSourceError(LakeError):
+    """The source has something that this release cannot read rightly."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = uri
+        self.reason = reason
+        super().__init__(
+            f"The source '{uri}' cannot be read: {reason}. Its rows could be wrong, so none are "
+            "returned."
+        )
+
+
+class SourceRowsError(LakeError, OSError):
+    """A file of a source is damaged, or is not the one that the source's snapshot names."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"The source file '{path}' cannot be read: {reason}. Restore it, or remove it from "
+            "the source."
+        )
+
+
 class EmbeddedQueryError(QueryError):
     """A query that is wrong, or that needs Spark."""
 

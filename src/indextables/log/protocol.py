@@ -23,6 +23,8 @@ STREAMS = "streamTransactions"
 """Checkpoints must keep how far streams have written; readers may ignore it."""
 CHECK_CONSTRAINTS = "checkConstraints"
 """No row may make the conditions false that are properties of the table."""
+ROWS_ELSEWHERE = "rowsElsewhere"
+"""Splits hold an index and no rows: those are in the files of another table."""
 CONSTRAINT_PREFIX = "indextables.constraint."
 """Properties that hold such a condition begin like this; its name follows."""
 
@@ -30,7 +32,7 @@ READER_FEATURES = frozenset(
     {
         "skippedFiles", "extendedMetadata", "footerOffsets", "multiPartCheckpoint",
         "schemaDeduplication", "avroState", "crossReferenceIndex", COLUMN_NAMES,
-        DELETION_VECTORS,
+        DELETION_VECTORS, ROWS_ELSEWHERE,
     }
 )  # fmt: skip
 # Readers may ignore cross-references: they only make queries faster. Other writers name them as a
@@ -49,6 +51,13 @@ WITH_VECTORS = replace(
     DEFAULT_PROTOCOL,
     reader_features=(DELETION_VECTORS,),
     writer_features=(DELETION_VECTORS,),
+)
+
+
+WITH_ROWS_ELSEWHERE = replace(
+    DEFAULT_PROTOCOL,
+    reader_features=("avroState", ROWS_ELSEWHERE, "schemaDeduplication"),
+    writer_features=("avroState", ROWS_ELSEWHERE, "schemaDeduplication"),
 )
 
 

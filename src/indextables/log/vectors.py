@@ -212,6 +212,12 @@ class StoredVector:
 # --- writing -----------------------------------------------------------------------------------
 
 
+def inline_vector(rows: Rows) -> DeletionVector:
+    """A vector that is its own descriptor, whatever its size; for one that is not stored."""
+    data = encoded(rows)
+    return DeletionVector(_INLINE, _to_z85(data), len(data), len(rows))
+
+
 def store_vectors(store: Store, rows: Mapping[str, Rows]) -> dict[str, DeletionVector]:
     """Vectors for splits by their paths: small ones inline, the others in one new file."""
     made: dict[str, DeletionVector] = {}
@@ -220,7 +226,7 @@ def store_vectors(store: Store, rows: Mapping[str, Rows]) -> dict[str, DeletionV
     for path, numbers in rows.items():
         data, count = encoded(numbers), len(numbers)
         if len(data) <= MOST_INLINE:
-            made[path] = DeletionVector(_INLINE, _to_z85(data), len(data), count)
+            made[path] = inline_vector(numbers)
             continue
         made[path] = DeletionVector(_FILE, name, len(data), count, len(content))
         content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))

@@ -336,7 +336,8 @@ class SplitRows:
         """The row groups whose bounds allow a match, in runs of some."""
         reader, schema = self.searcher.split.rows, self.searcher.context.schema
         is_near = reader.store.local_path(reader.path) is not None
-        if not here or (is_near and len(reader.footer.group_starts) <= _FEW_GROUPS):
+        few = is_near and len(reader.footer.group_starts) <= _FEW_GROUPS
+        if not here or few or not reader.has_bounds:
             return reader.group_ranges(here, _PIECE_GROUPS)
         keep = keep_row_groups(self.predicate, reader.footer.parquet, reader.schema, schema=schema)
         return reader.group_ranges(here, _PIECE_GROUPS, groups=np.flatnonzero(keep).tolist())

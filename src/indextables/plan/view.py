@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import SchemaError
+from indextables.errors import SchemaError, SearchIndexError
 from indextables.log.actions import Metadata
 from indextables.log.files import REGISTRY_PREFIX, empty_files
 from indextables.log.protocol import CONSTRAINT_PREFIX
@@ -30,7 +30,11 @@ from indextables.split.search import SearchContext, resolve
 from indextables.storage import Store
 from indextables.xref.route import Router
 
-INTERNAL_PROPERTIES = (MAPPING_PROPERTY, REGISTRY_PREFIX, CONSTRAINT_PREFIX)
+SEARCH_INDEX_PROPERTY = "indextables.searchIndex"
+"""What a search index is of. Its splits have no rows, so it is not read as a table."""
+INTERNAL_PROPERTIES = (
+    MAPPING_PROPERTY, REGISTRY_PREFIX, CONSTRAINT_PREFIX, SEARCH_INDEX_PROPERTY,
+)  # fmt: skip
 """Properties that no user sets or sees begin like this."""
 
 
@@ -150,6 +154,8 @@ class TableView:
 
 def mapping_of(metadata: Metadata, *, uri: str) -> TableMapping:
     """How the columns of a table are searched, by its metadata."""
+    if SEARCH_INDEX_PROPERTY in metadata.configuration:
+        raise SearchIndexError(uri, "it holds no rows: open it with indextables.SearchIndex.open")
     text = metadata.configuration.get(MAPPING_PROPERTY)
     if text is None:
         raise SchemaError(

@@ -103,6 +103,11 @@ class SplitFile:
     opening: tuple[int, int] | None = None
     """Where the sections are that every search needs, as the log says."""
 
+    @property
+    def has_index(self) -> bool:
+        """Whether there is an index to search; without one the rows are."""
+        return True
+
     @cached_property
     def footer(self) -> Footer:
         """The opened end of the file, perhaps opened before."""
@@ -405,6 +410,8 @@ class SplitSearcher:
         What the index does not hold, typed columns and partition values, needs no agreement, and a
         column that the split does not have is null.
         """
+        if not self.split.has_index:
+            return False
         self.split.prepare_search(self.pool.cache)
         here, wanted = self.split.info.mapping, self.context.mapping
         names = [n for n in columns_of(query) if n in here.by_name]
@@ -416,8 +423,8 @@ class SplitSearcher:
         own = self.split.info.mapping.by_name[name]
         if not own.field or own.kind != "decimal":
             return False
-        kind = self.context.schema.field(name).type
-        return not self.split.rows.schema.field(name).type.equals(kind)
+        kind, stored = self.context.schema.field(name).type, self.split.rows.schema
+        return name in stored.names and not stored.field(name).type.equals(kind)
 
     def bound(self, query: Query) -> Query:
         """The query for the fields of this split's index."""

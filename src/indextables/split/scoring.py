@@ -123,12 +123,13 @@ class CombinedSearcher:
         self._linked = self._link(key)
 
     def _link(self, key: Hashable | None) -> LinkedSplits:
-        try:
-            linked = link_splits(self.splits, key=key)
-            if linked.can_answer(self._query, self.splits):
-                return linked
-        except DamagedIndexError:
-            pass  # one of them, which is found out one by one
+        if all(split.split.has_index for split in self.splits):
+            try:
+                linked = link_splits(self.splits, key=key)
+                if linked.can_answer(self._query, self.splits):
+                    return linked
+            except DamagedIndexError:
+                pass  # one of them, which is found out one by one
         return self._link_rewritten(lambda split: _fits(split, self._query))
 
     def _link_rewritten(self, fits: Callable[[SplitSearcher], bool]) -> LinkedSplits:
@@ -356,15 +357,13 @@ def _fits(searcher: SplitSearcher, query: Query) -> bool:
 def _rewritten(
     searcher: SplitSearcher, config: Config, cleanup: contextlib.ExitStack
 ) -> SplitSearcher:
-    """The same rows in a temporary split with the table's mapping."""
+    """The columns that can be searched in a temporary split with the table's mapping."""
     context, rows = searcher.context, searcher.split.rows
-    schema = pa.schema(
-        [
-            f.with_nullable(True)
-            for f in context.schema
-            if f.name in rows.schema.names or f.name in searcher.partition
-        ]
-    )
+    here = [f for f in context.schema if f.name in {*rows.schema.names, *searcher.partition}]
+    searched = [f for f in here if context.mapping.by_name[f.name].indexed]
+    if all(f.name in searcher.partition for f in searched):
+        searched = here  # a split needs a column of its own
+    schema = pa.schema([f.with_nullable(True) for f in searched])
     values = searcher.split.info.partition_values
     with SplitWriter(schema, context.mapping, config, partition_values=values) as writer:
         for _, table in rows.batches(writer.schema.names, groups_at_once=8):

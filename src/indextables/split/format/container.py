@@ -234,6 +234,10 @@ class Footer:
         """The columns that the split holds."""
         return self.parquet.schema.to_arrow_schema().remove_metadata()
 
+    def as_read(self, rows: pa.Table) -> pa.Table:
+        """Rows that were decoded, in the types of `schema` or dictionaries of them."""
+        return rows
+
     @functools.cached_property
     def repeated_texts(self) -> tuple[str, ...]:
         """Columns of text that are stored as a dictionary and references to it."""

@@ -48,6 +48,11 @@ class RowReader:
     footer: Footer
 
     @property
+    def has_bounds(self) -> bool:
+        """Whether the bounds of row groups are known to be those of the columns."""
+        return True
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns that the split holds."""
         return self.footer.schema
@@ -258,13 +263,15 @@ class RowReader:
                 metadata=self.footer.parquet,
                 page_checksum_verification=True,
                 read_dictionary=dictionaries,
+                # Old files of others have times of 12 bytes, which overflow nanoseconds.
+                coerce_int96_timestamp_unit="us",
                 # It costs more than it saves, and of a remote file it would read gaps between
                 # the ranges that were asked for.
                 pre_buffer=False,
                 # Most of a chunk that was put together from few pages is not read.
                 buffer_size=0 if wanted is None else _BUFFER,
             )
-            table = read(file, groups)
+            table = self.footer.as_read(read(file, groups))
             table.validate()  # the columns have the same length
         if table.num_rows != rows:
             raise DamagedSplitError(

@@ -68,6 +68,7 @@ PAGE_BYTES = 64 << 10
 _MOSTLY_UNIQUE = 0.5
 _NO_HASHES = np.zeros(0, np.int64)
 _DELTAS = "DELTA_BINARY_PACKED"
+_PLACEHOLDER = pa.schema([("_rows_elsewhere", pa.bool_())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,14 @@ class SplitWriter:
         *,
         partition_values: Mapping[str, str | None] | None = None,
         adopted: AdoptedIndex | None = None,
+        stores_rows: bool = True,
     ) -> None:
         """Begin a split of rows with `schema`; its partition columns are not stored.
 
-        `adopted` is an index of the rows that will be written first.
+        `adopted` is an index of the rows that will be written first. A split that does not store
+        its rows is the index of rows that are elsewhere: its Parquet part has their number only.
         """
+        self._stores_rows = stores_rows
         self._partition_values = dict(partition_values or {})
         self._rows_adopted = adopted.rows if adopted else 0
         self.schema = pa.schema([f for f in schema if f.name not in self._partition_values])
@@ -206,8 +210,9 @@ class SplitWriter:
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         first, self._rows = self._rows, self._rows + batch.num_rows
         self._uncompressed += batch.nbytes
-        parquet = self._parquet = self._parquet or self._new_parquet(batch)
-        parquet.write_batch(batch)
+        stored = batch if self._stores_rows else _placeholders(batch.num_rows)
+        parquet = self._parquet = self._parquet or self._new_parquet(stored)
+        parquet.write_batch(stored)
         self._statistics.add(batch)
         self._too_long |= _columns_too_long(batch, self._mapping)
         self._values.add(batch)
@@ -225,26 +230,25 @@ class SplitWriter:
             self._indexer.add(batch.slice(new), hashes[new:].tolist(), own)
 
     def _new_parquet(self, first: pa.RecordBatch | None) -> pq.ParquetWriter:
+        schema = self.schema if self._stores_rows else _PLACEHOLDER
         # The least and the greatest text of a row group are long, tell nothing, and every reader
         # of the footer would have to load them.
         ordered = [f.name for f in self._mapping.fields if f.kind not in ("text", "json", "bytes")]
+        ordered = [name for name in ordered if name in schema.names]
         unique = set() if first is None else _columns_of_unique_values(first)
         # Numbers that are all different are often numbers that rise: only differences are kept.
         # A dot could be meant for the field of a struct, which is something else.
         encodings = {
             f.name: _DELTAS
-            for f in self.schema
+            for f in schema
             if f.name in unique and _is_whole(f.type) and "." not in f.name
         }
         repeated: Any = [
-            path
-            for f in self.schema
-            if f.name not in unique
-            for path in _leaf_paths(f.type, f.name)
+            path for f in schema if f.name not in unique for path in _leaf_paths(f.type, f.name)
         ]
         return pq.ParquetWriter(
             self._sink,
-            self.schema,
+            schema,
             compression="zstd",
             use_dictionary=repeated or False,
             column_encoding=encodings or None,
@@ -354,6 +358,11 @@ class SplitWriter:
             if isinstance(error, ValueError) and not isinstance(error, OSError):
                 raise
             raise SplitWriteError(str(self._parent), str(error)) from error
+
+
+def _placeholders(rows: int) -> pa.RecordBatch:
+    """What a split stores in place of rows that are elsewhere."""
+    return pa.record_batch([pa.nulls(rows, pa.bool_())], schema=_PLACEHOLDER)
 
 
 def _rows_for(batch: pa.RecordBatch, size: int) -> int:

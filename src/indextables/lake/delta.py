@@ -1,0 +1,211 @@
+"""A Delta table as the source of a search index, read by delta-rs.
+
+delta-rs reads the log: the live files, partition values and deletion vectors of a version. What it
+does not understand, and what we do not, is refused by name. Rows are read by `rows`, so a reader
+feature is supported only if it is in `_READER_FEATURES`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from indextables.errors import (
+    LakeError,
+    SchemaError,
+    SourceMissingError,
+    SourceVersionError,
+    UnsupportedSourceError,
+)
+from indextables.lake.rows import SourceColumns
+from indextables.lake.source import SourceFile, SourceSnapshot
+from indextables.log.vectors import Rows
+from indextables.schema import from_json, refuse_hidden
+from indextables.split.write.partitioning import partition_text
+from indextables.storage import Store, open_store
+from indextables.storage.location import parse_location
+from indextables.storage.options import client_settings, scrub
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_READER_FEATURES = {
+    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview",
+    "v2Checkpoint", "vacuumProtocolCheck", "inCommitTimestamp",
+}  # fmt: skip
+_NEWEST_READER = 3
+_UNADDRESSABLE = re.compile(r"[\[\]%]")
+"""delta-rs confuses these with the syntax of URLs."""
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
+
+
+@dataclass
+class DeltaSource:
+    """A Delta table at a URI."""
+
+    uri: str
+    storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    format = "delta"
+
+    def __post_init__(self) -> None:
+        self.store: Store = open_store(self.uri, self.storage_options)
+        self.uri = self.store.uri
+
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        known_schema: pa.Schema | None = None,  # noqa: ARG002 - the log has the schema
+        is_known: Callable[[SourceFile], bool] = lambda _file: False,  # noqa: ARG002
+    ) -> SourceSnapshot:
+        """The newest version, or another one that the log still has."""
+        with self._errors(version):
+            table = self._open(version)
+            self._check_protocol(table)
+            document = orjson.loads(table.schema().to_json())
+            metadata = table.metadata()
+            partition_columns = tuple(metadata.partition_columns)
+            mode = metadata.configuration.get("delta.columnMapping.mode", "none")
+            schema = _plain(from_json(orjson.dumps(document)))
+            refuse_hidden(schema.names)
+            return SourceSnapshot(
+                self.store,
+                f"version {table.version()}",
+                schema,
+                partition_columns,
+                self._columns(document, mode),
+                tuple(self._files(table, schema, partition_columns, str(metadata.id))),
+            )
+
+    def _open(self, version: int | None) -> DeltaTable:
+        try:
+            from deltalake import DeltaTable
+        except ImportError:
+            raise LakeError(
+                "Reading a Delta table needs deltalake: pip install 'indextables[delta]'."
+            ) from None
+        location = parse_location(self.uri)
+        if location.scheme in ("memory", "hdfs") or _UNADDRESSABLE.search(self.uri):
+            raise UnsupportedSourceError(self.uri, "delta-rs cannot read a table at such a place")
+        options = {}
+        if location.scheme != "file":
+            options = client_settings(self.storage_options, uri=self.uri)[0]
+        if not DeltaTable.is_deltatable(self.uri, options):
+            raise SourceMissingError(self.uri, "Delta")
+        return DeltaTable(self.uri, version=version, storage_options=options)
+
+    def _check_protocol(self, table: DeltaTable) -> None:
+        protocol = table.protocol()
+        if protocol.min_reader_version > _NEWEST_READER:
+            raise UnsupportedSourceError(
+                self.uri, f"it needs version {protocol.min_reader_version} of Delta's readers"
+            )
+        unknown = sorted(set(protocol.reader_features or ()) - _READER_FEATURES)
+        if unknown:
+            raise UnsupportedSourceError(
+                self.uri, f"it has the reader features {', '.join(unknown)}"
+            )
+
+    def _columns(self, document: Mapping[str, Any], mode: str) -> SourceColumns:
+        if mode == "none":
+            return SourceColumns()
+        if mode not in ("name", "id"):
+            raise UnsupportedSourceError(self.uri, f"its column mapping has the mode {mode!r}")
+        return SourceColumns({f["name"]: f for f in document["fields"]}, by_id=mode == "id")
+
+    def _files(
+        self, table: DeltaTable, schema: pa.Schema, partition_columns: tuple[str, ...], stamp: str
+    ) -> Iterator[SourceFile]:
+        arrow: Any = pa.table
+        adds = arrow(table.get_add_actions())
+        if not adds.num_rows:
+            return
+        partitions = self._partitions(adds, schema, partition_columns)
+        dead = self._dead(table)
+        rows = adds["num_records"].to_pylist()
+        sizes = adds["size_bytes"].to_pylist()
+        for at, encoded in enumerate(adds["path"].to_pylist()):
+            if _ABSOLUTE.match(encoded):
+                raise UnsupportedSourceError(
+                    self.uri, f"its file '{encoded}' is outside of the table, as in a shallow clone"
+                )
+            path = unquote(encoded)
+            partition = {name: values[at] for name, values in partitions.items()}
+            vector = dead.pop(path, None)
+            yield SourceFile(path, sizes[at], stamp, rows[at], partition, vector)
+        if dead:
+            raise UnsupportedSourceError(
+                self.uri, f"a deletion vector names '{next(iter(dead))}', which is not a live file"
+            )
+
+    def _partitions(
+        self, adds: Any, schema: pa.Schema, names: tuple[str, ...]
+    ) -> dict[str, list[str | None]]:
+        if not names:
+            return {}
+        values = adds["partition"].combine_chunks()
+        found = {}
+        for name in names:
+            column = values.field(name).cast(schema.field(name).type)
+            found[name] = partition_text(column).to_pylist()
+        return found
+
+    def _dead(self, table: DeltaTable) -> dict[str, Rows]:
+        """The deleted rows of files, by their paths."""
+        if "deletionVectors" not in (table.protocol().reader_features or ()):
+            return {}
+        arrow: Any = pa.table
+        vectors = arrow(table.deletion_vectors())
+        root = table.table_uri.rstrip("/") + "/"
+        found = {}
+        for uri, kept in zip(
+            vectors["filepath"].to_pylist(), vectors["selection_vector"], strict=True
+        ):
+            path = _below(uri, root)
+            if path is None:
+                raise UnsupportedSourceError(self.uri, f"its file '{uri}' is outside of the table")
+            mask = np.asarray(kept.values.to_numpy(zero_copy_only=False), dtype=np.bool_)
+            found[path] = np.flatnonzero(~mask).astype(np.int64)
+        return found
+
+    @contextmanager
+    def _errors(self, version: int | None) -> Iterator[None]:
+        try:
+            yield
+        except SchemaError as error:
+            raise UnsupportedSourceError(self.uri, str(error).rstrip(".")) from None
+        except Exception as error:
+            if type(error).__module__ not in ("_internal", "deltalake.exceptions"):
+                raise
+            message = scrub(str(error), self.storage_options)
+            if version is not None and "version" in message.lower():
+                raise SourceVersionError(self.uri, version, message) from None
+            raise UnsupportedSourceError(self.uri, message) from None
+
+
+def _below(uri: str, root: str) -> str | None:
+    """The path of a file of the table, given its URI."""
+    plain, base = (unquote(text.removeprefix("file://")) for text in (uri, root))
+    return plain.removeprefix(base) if plain.startswith(base) else None
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The columns without what Delta notes about them; any may be null in older files."""
+    return pa.schema(pa.field(f.name, _plain_type(f.type)) for f in schema)
+
+
+def _plain_type(kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _plain_type(f.type)) for f in kind.fields])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _plain_type(kind.value_type)))
+    return kind

@@ -1,0 +1,378 @@
+"""Rows of Parquet files that other programs wrote, read by their numbers.
+
+A split of a search index holds no rows: they are in a file of the source. `SourceSplit` is such a
+split and `UnindexedSplit` a source file that no split covers; both have their rows from the source,
+in the source's columns, so that everything that searches splits searches them.
+
+A column is found in a file by its physical name or its field id, if the source says so, or else by
+its own name. One that a file does not have is null there. Types of older files are widened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indextables.errors import (
+    DamagedSplitError,
+    ObjectNotFoundError,
+    SchemaError,
+    SourceRowsError,
+    StorageError,
+    UnsupportedSourceError,
+)
+from indextables.schema import TIMESTAMP, conform
+from indextables.split.format.container import Chunk, Footer, SplitInfo, Statistics
+from indextables.split.format.rows import RowReader
+from indextables.split.mapping import TableMapping
+from indextables.split.open_split import FooterCache, SplitFile
+from indextables.split.row_numbers import RowNumbers
+from indextables.storage import Store
+from indextables.storage.disk_cache import DiskCache
+
+_MAGIC = b"PAR1"
+_FIRST_GUESS = 64 << 10
+_FIELD_ID = b"PARQUET:field_id"
+
+
+# --- where columns are ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SourceColumns:
+    """Where columns are in files. Those that are not named here are found by their own name."""
+
+    physical: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The declaration of each column, with the names and ids of a column mapping inside."""
+    by_id: bool = False
+
+    def place(self, name: str) -> str:
+        """What tells a column from another one that had its name."""
+        declared = self.physical.get(name)
+        return name if declared is None else str(_key(declared, by_id=self.by_id))
+
+    def located(self, schema: pa.Schema) -> dict[str, str]:
+        """The columns that a file of this schema has, with their names there."""
+        if not self.physical:
+            return {name: name for name in schema.names}
+        names = {_key_of(f, by_id=self.by_id): f.name for f in schema}
+        keys = {name: _key(d, by_id=self.by_id) for name, d in self.physical.items()}
+        return {name: names[key] for name, key in keys.items() if key in names}
+
+    def logical(self, name: str, column: Any) -> Any:
+        """A column with the names that users have for its nested fields."""
+        declared = self.physical.get(name)
+        if declared is None or not pa.types.is_nested(column.type):
+            return column
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        renamed = [_renamed(chunk, declared["type"], by_id=self.by_id) for chunk in chunks]
+        return pa.chunked_array(renamed) if renamed else column
+
+
+def _key(declared: Mapping[str, Any], *, by_id: bool) -> Any:
+    metadata = declared["metadata"]
+    return metadata["delta.columnMapping.id" if by_id else "delta.columnMapping.physicalName"]
+
+
+def _key_of(stored: Any, *, by_id: bool) -> Any:
+    if not by_id:
+        return stored.name
+    text = (stored.metadata or {}).get(_FIELD_ID)
+    return None if text is None else int(text)
+
+
+def _renamed(values: Any, declared: Any, *, by_id: bool) -> Any:
+    """Nested values under the declared names; fields that are not declared are left out."""
+    kind = declared.get("type") if isinstance(declared, Mapping) else None
+    if kind == "struct":
+        stored = {_key_of(f, by_id=by_id): n for n, f in enumerate(values.type)}
+        parts = values.flatten()
+        children, names = [], []
+        for child in declared["fields"]:
+            at = stored.get(_key(child, by_id=by_id))
+            if at is None:
+                continue  # it is null, which conform makes of what is missing
+            children.append(_renamed(parts[at], child["type"], by_id=by_id))
+            names.append(child["name"])
+        return pa.StructArray.from_arrays(children, names=names, mask=values.is_null())
+    if kind == "array":
+        lengths = np.asarray(values.value_lengths().fill_null(0))
+        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+        inner = _renamed(values.flatten(), declared["elementType"], by_id=by_id)
+        return pa.ListArray.from_arrays(offsets, inner, mask=values.is_null())
+    if kind == "map":
+        for inner in (declared["keyType"], declared["valueType"]):
+            if isinstance(inner, Mapping):
+                raise SchemaError("a map of nested values under a column mapping is not supported")
+    return values
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ForeignFooter(Footer):
+    """The footer of a Parquet file that is not a split."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the file, as they are read."""
+        return _read_types(self.parquet)
+
+    def as_read(self, rows: pa.Table) -> pa.Table:
+        """Rows without views, which few functions of Arrow take."""
+        for at, column in enumerate(rows.columns):
+            if "view" in str(column.type):
+                plain = rows.schema.field(at).with_type(_without_views(column.type))
+                rows = rows.set_column(at, plain, column.cast(plain.type))
+        return rows
+
+    def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
+        """The column chunks of columns; a dictionary may be named after the pages, or as 0."""
+        found = []
+        for chunk in super().chunks(groups, columns):
+            start = min(filter(None, (chunk.start, chunk.parquet.data_page_offset)))
+            end = start + chunk.parquet.total_compressed_size
+            found.append(Chunk(start, end, chunk.parquet, chunk.group, chunk.leaf))
+        return sorted(found, key=lambda chunk: chunk.start)
+
+    def check_pages(self, read: Any, chunks: Sequence[Chunk], *, path: str) -> None:
+        """Other writers lay out pages as they like; Parquet's reader judges them."""
+
+
+def _read_types(parquet: pq.FileMetaData) -> pa.Schema:
+    """The types that columns are read in: times of 12 bytes as microseconds."""
+    schema = parquet.schema.to_arrow_schema().remove_metadata()
+    old = {
+        column.path
+        for column in (parquet.schema.column(n) for n in range(len(parquet.schema)))
+        if column.physical_type == "INT96"
+    }
+    return pa.schema(
+        f.with_type(pa.timestamp("us") if f.name in old else _without_views(f.type)) for f in schema
+    )
+
+
+def _without_views(kind: Any) -> Any:
+    """The type with plain texts, bytes and lists, as every function of Arrow takes them."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_dictionary(kind):
+        return _without_views(kind.value_type) if "view" in str(kind) else kind
+    if types.is_struct(kind):
+        return pa.struct([f.with_type(_without_views(f.type)) for f in kind.fields])
+    if types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if types.is_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    return kind
+
+
+def parquet_columns(footer: Footer) -> pa.Schema:
+    """The columns of a file that has no other description; without those that hold nulls only."""
+    return pa.schema(
+        f.with_type(TIMESTAMP) if f.name in _instants(footer) else f
+        for f in footer.schema
+        if not pa.types.is_null(f.type)
+    )
+
+
+def _instants(footer: Footer) -> set[str]:
+    """Columns of 12 bytes: moments in time, to all who write them."""
+    schema = footer.parquet.schema
+    columns = (schema.column(n) for n in range(len(schema)))
+    return {c.path for c in columns if c.physical_type == "INT96"}
+
+
+def read_parquet_footer(store: Store, path: str, size: int) -> Footer:
+    """Open the end of a Parquet file."""
+    shown = f"{store.uri}/{path}"
+    try:
+        start = max(0, size - _FIRST_GUESS)
+        tail = store.get_range(path, start, size)
+        if tail[-4:] != _MAGIC:
+            why = "it is encrypted" if tail[-4:] == b"PARE" else "it is not a Parquet file"
+            raise SourceRowsError(shown, why)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if length > size:
+            raise SourceRowsError(shown, "its footer is longer than the file")
+        if length > len(tail):
+            tail = store.get_range(path, size - length, size)
+        parquet = pq.read_metadata(pa.BufferReader(_MAGIC + tail[-length:]))
+    except ObjectNotFoundError:
+        raise SourceRowsError(shown, "it is missing, although the source names it") from None
+    except StorageError as error:
+        raise SourceRowsError(
+            shown, f"it is not the file that the source names ({error})"
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, SourceRowsError):
+            raise
+        raise SourceRowsError(shown, f"its footer is damaged ({error})") from None
+    groups = range(parquet.num_row_groups)
+    unpacked = sum(parquet.row_group(number).total_byte_size for number in groups)
+    info = _description(parquet.num_rows, TableMapping(()), {}, unpacked)
+    return ForeignFooter(info, parquet, size - length, size)
+
+
+def _description(
+    rows: int, mapping: TableMapping, partition: Mapping[str, str | None], unpacked: int
+) -> SplitInfo:
+    return SplitInfo(
+        rows=rows,
+        mapping=mapping,
+        sections=(),
+        segments=(),
+        partition_values=dict(partition),
+        statistics=Statistics(),
+        uncompressed_size=unpacked,
+    )
+
+
+@dataclass(frozen=True)
+class SourceRows(RowReader):
+    """The rows of a source file, in the columns of the source."""
+
+    source_schema: pa.Schema
+    columns: SourceColumns
+
+    @property
+    def has_bounds(self) -> bool:
+        """Other writers leave NaN out of bounds, and name columns differently."""
+        return False
+
+    @cached_property
+    def _stored(self) -> RowReader:
+        return RowReader(self.store, self.path, self.footer)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return self.columns.located(self.footer.schema)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns that the file has, in the source's types."""
+        return pa.schema(f for f in self.source_schema if f.name in self._names)
+
+    def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
+        """Some rows, in the order given, and some columns."""
+        with self._errors():
+            return self._logical(self._stored.read_rows(rows, self._physical(columns)), columns)
+
+    def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """Whole row groups."""
+        with self._errors():
+            return self._logical(self._stored.read_groups(groups, self._physical(columns)), columns)
+
+    def group_sizes(self, columns: Sequence[str]) -> RowNumbers:
+        """What the columns of each row group take in memory."""
+        return self._stored.group_sizes(self._physical(columns))
+
+    def _physical(self, columns: Sequence[str]) -> list[str]:
+        return [self._names[name] for name in columns]
+
+    def _logical(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+        if not columns:
+            return table
+        found = {}
+        instants = _instants(self.footer)
+        for name, stored in zip(columns, self._physical(columns), strict=True):
+            column: Any = self.columns.logical(name, table.column(stored))
+            if stored in instants:
+                column = column.cast(TIMESTAMP)
+            found[name] = column
+        wanted = pa.schema(self.source_schema.field(n).with_nullable(True) for n in columns)
+        return conform(pa.table(found), wanted)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        shown = f"{self.store.uri}/{self.path}"
+        try:
+            yield
+        except ObjectNotFoundError:
+            raise SourceRowsError(shown, "it is missing, although the source names it") from None
+        except DamagedSplitError as error:
+            raise SourceRowsError(shown, error.reason) from None
+        except SchemaError as error:
+            raise UnsupportedSourceError(shown, " ".join(str(error).split())) from None
+
+
+@dataclass(frozen=True)
+class SourceRowsFile:
+    """How to open the rows of one source file."""
+
+    store: Store
+    path: str
+    size: int
+    stamp: str
+    schema: pa.Schema
+    columns: SourceColumns
+    footers: FooterCache | None = field(default=None, compare=False)
+
+    def open(self) -> SourceRows:
+        """The rows; the footer of the file may be known already."""
+        if self.footers is None:
+            footer = read_parquet_footer(self.store, self.path, self.size)
+        else:
+            key = (self.store.identity, self.path, self.size, self.stamp)
+            footer = self.footers.get(
+                key, lambda: read_parquet_footer(self.store, self.path, self.size)
+            )
+        return SourceRows(self.store, self.path, footer, self.schema, self.columns)
+
+
+@dataclass(frozen=True)
+class SourceSplit(SplitFile):
+    """A split of a search index: the index of a source file, which has the rows."""
+
+    source: SourceRowsFile | None = None
+
+    @cached_property
+    def rows(self) -> RowReader:
+        """The rows of the source file."""
+        assert self.source is not None
+        rows = self.source.open()
+        if rows.num_rows != self.info.rows:
+            raise SourceRowsError(
+                f"{rows.store.uri}/{rows.path}",
+                f"it has {rows.num_rows:,} rows and had {self.info.rows:,} when it was indexed",
+            )
+        return rows
+
+
+@dataclass(frozen=True)
+class UnindexedSplit(SourceSplit):
+    """A source file that no split covers, as one without an index."""
+
+    mapping: TableMapping = field(default_factory=lambda: TableMapping(()))
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def has_index(self) -> bool:
+        """There is none: the rows are searched."""
+        return False
+
+    @cached_property
+    def rows(self) -> RowReader:
+        """The rows of the source file."""
+        assert self.source is not None
+        return self.source.open()
+
+    @cached_property
+    def info(self) -> SplitInfo:
+        """What a split of this file would say, its mapping without fields of an index."""
+        unpacked = self.rows.footer.info.uncompressed_size
+        return _description(self.rows.num_rows, self.mapping, self.partition, unpacked)
+
+    def prepare_search(self, cache: DiskCache) -> None:
+        """There is nothing to read ahead."""

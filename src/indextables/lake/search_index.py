@@ -1,0 +1,434 @@
+"""A search index over a table of another format, which stays where it is."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+import pyarrow as pa
+
+from indextables import config as keys
+from indextables.config import Config
+from indextables.errors import (
+    ConfigError,
+    SchemaError,
+    SourceRowsError,
+    TableExistsError,
+    UnknownColumnError,
+)
+from indextables.jobs.merge_groups import local_runner
+from indextables.jobs.purge import Purged, purge
+from indextables.lake.coverage import Coverage, Definition, lake_view, splits_by_file, tags_of
+from indextables.lake.delta import DeltaSource
+from indextables.lake.refresh import Refreshed, refresh_index
+from indextables.lake.source import ParquetFolder, Source, SourceFile, SourceSnapshot
+from indextables.log.actions import Metadata
+from indextables.log.protocol import WITH_ROWS_ELSEWHERE
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction import Operation, Transaction
+from indextables.log.transaction_log import TransactionLog
+from indextables.plan.view import SEARCH_INDEX_PROPERTY
+from indextables.runner import Runner
+from indextables.schema import from_json, to_json
+from indextables.split.mapping import MAPPING_PROPERTY
+from indextables.split.mapping_options import build_mapping
+from indextables.storage import canonical_uri, open_store
+from indextables.table import Table
+from indextables.table.arguments import Where, check_names, check_properties
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    import polars
+
+Format = Literal["delta", "parquet"]
+Answer = TypeVar("Answer")
+
+
+class SearchIndex:
+    """A full-text index of a Delta table or a folder of Parquet files. Make one with `create`.
+
+    The rows stay in the source. Every question is answered from the source as it is now: files that
+    the index covers are searched by it, the rows of others one by one, and what left the source is
+    not found. `refresh` brings the index up to the source, which makes questions faster and changes
+    no answer.
+    """
+
+    def __init__(self, log: TransactionLog, source: Source) -> None:
+        self._log = log
+        self._source = source
+        self._last: tuple[object, Table, Coverage] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        source: str | os.PathLike[str],
+        format: Format,  # noqa: A002 - what it is called everywhere
+        columns: Sequence[str] | None = None,
+        mapping: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        name: str | None = None,
+        config: Mapping[str, object] | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        source_options: Mapping[str, object] | None = None,
+        refresh: bool = True,
+    ) -> SearchIndex:
+        """Create a search index over a table that stays where it is, and index its files.
+
+        Args:
+            uri: Where the index is kept: a folder, or a prefix of a bucket.
+            source: The table to search.
+            format: `delta`, or `parquet` for all Parquet files below a folder.
+            columns: The columns that can be searched; all if it is left out.
+            mapping: How columns are searched (`text`, `string`, `json`, `ip`).
+            properties: Kept with the index; they configure everybody who uses it.
+            name: A name for people.
+            config: `spark.indextables.*` keys of this handle; indexing options among them are kept.
+            storage_options: Credentials and the endpoint of the store of the index.
+            source_options: The same for the source; those of the index if it is left out and the
+                source is not on a local disk.
+            refresh: Whether files are indexed now.
+
+        Raises:
+            SourceMissingError: There is no such table.
+            UnsupportedSourceError: The table needs a reader that has more features.
+            TableExistsError: There is an index or a table at the URI already.
+            UnknownColumnError: The source does not have a column.
+
+        >>> import pathlib, tempfile
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet as pq
+        >>> from indextables import SearchIndex
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> rows = pa.table({"id": [1, 2], "body": ["red fox", "lazy dog"]})
+        >>> pq.write_table(rows, folder / "a.parquet")
+        >>> index = SearchIndex.create(
+        ...     "memory://search-index-example", source=folder, format="parquet", columns=["body"]
+        ... )
+        >>> index.search("fox")["id"].to_pylist()
+        [1]
+        """
+        check_names(columns, "columns")
+        check_properties(properties or {})
+        log = TransactionLog(open_store(uri, storage_options), config=Config(config))
+        if log.exists():
+            raise TableExistsError(log.store.uri)
+        made = _source(source, format, source_options, storage_options)
+        snapshot = made.snapshot()
+        metadata = _metadata(
+            made,
+            snapshot,
+            columns,
+            config=Config(_types(mapping), config),
+            properties=properties or {},
+            name=name,
+        )
+        log.commit(Transaction(operation=Operation.CREATE, actions=[WITH_ROWS_ELSEWHERE, metadata]))
+        index = cls(log, made)
+        if refresh:
+            index.refresh()
+        return index
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        source: str | os.PathLike[str] | None = None,
+        config: Mapping[str, object] | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        source_options: Mapping[str, object] | None = None,
+    ) -> SearchIndex:
+        """Open a search index.
+
+        Args:
+            uri: Where the index is.
+            source: Where the source is, if it was moved since; the next `refresh` remembers it.
+            config: `spark.indextables.*` keys of this handle.
+            storage_options: Credentials and the endpoint of the store of the index.
+            source_options: The same for the source.
+
+        Raises:
+            NotATableError: There is nothing at the URI.
+            LakeError: What is there is not a search index.
+        """
+        log = TransactionLog(open_store(uri, storage_options), config=Config(config))
+        definition = Definition.of(log.snapshot().metadata, uri=log.store.uri)
+        place = definition.source if source is None else source
+        return cls(log, _source(place, definition.format, source_options, storage_options))
+
+    # --- what it is --------------------------------------------------------------------------
+
+    @property
+    def uri(self) -> str:
+        """Where the index is."""
+        return canonical_uri(self._log.store.uri)
+
+    @property
+    def source(self) -> str:
+        """Where the rows are."""
+        return self._source.uri
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the source."""
+        return self.table().schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that can be searched."""
+        return Definition.of(self._log.snapshot().metadata, uri=self.uri).columns
+
+    def __repr__(self) -> str:
+        return f"SearchIndex({self.uri!r}, source={self.source!r})"
+
+    def describe(self) -> dict[str, Any]:
+        """The source, the columns, and how much of the source is indexed."""
+        index = self._log.snapshot()
+        coverage = self._coverage(index, None)
+        definition = Definition.of(index.metadata, uri=self.uri)
+        return {
+            "uri": self.uri,
+            "source": self.source,
+            "format": definition.format,
+            "columns": list(definition.columns),
+            "index_version": index.version,
+            "index_bytes": index.total_bytes,
+            "source_version": coverage.source.version,
+            "source_files": len(coverage.source.files),
+            "source_bytes": sum(file.size for file in coverage.source.files),
+            "files_indexed": len(coverage.covered),
+            "files_not_indexed": len(coverage.uncovered),
+            "splits_not_needed": len(coverage.unneeded),
+        }
+
+    # --- keeping it up -----------------------------------------------------------------------
+
+    def refresh(self, *, runner: Runner | None = None) -> Refreshed:
+        """Index the files that are new in the source, and drop what left it.
+
+        Work is committed in portions, so a refresh that is interrupted is continued by the next
+        one. Files that did not change are not read.
+
+        Args:
+            runner: Where files are indexed; in threads of this process by default.
+
+        Returns:
+            What was done, with the files that could not be indexed.
+        """
+        index = self._log.snapshot()
+        coverage = self._coverage(index, None)
+        definition = Definition.of(index.metadata, uri=self.uri)
+        known = to_json(coverage.source.schema) if definition.format == "parquet" else None
+        new = replace(definition, source=self._source.uri, known_schema=known)
+        configuration = {**index.metadata.configuration, SEARCH_INDEX_PROPERTY: new.to_json()}
+        metadata = replace(index.metadata, configuration=configuration)
+        config = self._log.config.over_properties(configuration)
+        return refresh_index(
+            self._log, coverage, metadata, config=config, runner=runner or local_runner(config)
+        )
+
+    def purge(self, *, retention_hours: float | None = None, dry_run: bool = False) -> Purged:
+        """Delete files of the index that no version needs any more; the source is not touched."""
+        config = self._log.config.over_properties(self._log.snapshot().metadata.configuration)
+        return purge(self._log, retention_hours=retention_hours, dry_run=dry_run, config=config)
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def table(self, *, version: int | None = None) -> Table:
+        """The source as a table that can be read and searched, as it is now or at a version.
+
+        The table stays at that moment, whatever happens to the source; `scan`, `search`, `count`
+        and `explain` of the index take a new one each time.
+        """
+        return self._current(version)[0]
+
+    def scan(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+        version: int | None = None,
+    ) -> pa.Table:
+        """The rows of the source that meet a condition; see `Table.scan`."""
+        return self._answer(
+            lambda t: t.scan(columns=columns, where=where, limit=limit, timezone=timezone), version
+        )
+
+    def scan_batches(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+        version: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """The same rows as a stream, for results larger than memory."""
+        table = self.table(version=version)
+        return table.scan_batches(columns=columns, where=where, limit=limit, timezone=timezone)
+
+    def to_pandas(self, **arguments: Any) -> pandas.DataFrame:
+        """The rows of `scan` as a pandas DataFrame; needs pandas."""
+        return self.scan(**arguments).to_pandas()
+
+    def to_polars(self, **arguments: Any) -> polars.DataFrame:
+        """The rows of `scan` as a Polars DataFrame; needs Polars."""
+        version = arguments.pop("version", None)
+        return self._answer(lambda t: t.to_polars(**arguments), version)
+
+    def search(
+        self,
+        query: str,
+        *,
+        fields: Sequence[str] | None = None,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = 10,
+        snippets: Sequence[str] = (),
+        timezone: str = "UTC",
+        version: int | None = None,
+    ) -> pa.Table:
+        """The best rows of the source for a search, with a `_score`; see `Table.search`."""
+        return self._answer(
+            lambda t: t.search(
+                query,
+                fields=fields,
+                where=where,
+                columns=columns,
+                limit=limit,
+                snippets=snippets,
+                timezone=timezone,
+            ),
+            version,
+        )
+
+    def count(
+        self, *, where: Where | None = None, timezone: str = "UTC", version: int | None = None
+    ) -> int:
+        """How many rows of the source meet a condition."""
+        return self._answer(lambda t: t.count(where=where, timezone=timezone), version)
+
+    def sql(self, query: str, /, **tables: Any) -> pa.Table:
+        """Run a query in Spark's SQL over the source, which is called `this`; see `Table.sql`."""
+        return self._answer(lambda t: t.sql(query, **tables), None)
+
+    def explain(
+        self,
+        *,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+        version: int | None = None,
+    ) -> str:
+        """What a scan would do, and how much of the source is indexed."""
+        table, coverage = self._current(version)
+        plan = table.explain(where=where, columns=columns, limit=limit, timezone=timezone)
+        return f"{plan}\n  source     {coverage.source.version}: {coverage}"
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _answer(self, ask: Callable[[Table], Answer], version: int | None) -> Answer:
+        """An answer; again if a file went because the source has moved on."""
+        table = self.table(version=version)
+        try:
+            return ask(table)
+        except SourceRowsError:
+            newer = self.table(version=version)
+            if newer is table:
+                raise
+            return ask(newer)
+
+    def _current(self, version: int | None) -> tuple[Table, Coverage]:
+        index = self._log.snapshot()
+        coverage = self._coverage(index, version)
+        source = coverage.source
+        key = (
+            index.version, index.metadata.id, source.version, source.schema,
+            [(f.identity, f.rows, None if f.dead is None else len(f.dead)) for f in source.files],
+        )  # fmt: skip
+        if self._last is None or self._last[0] != key:
+            view = lake_view(self._log.store, coverage, self._log.config)
+            self._last = (key, Table(self._log, view, writable=False), coverage)
+        return self._last[1], self._last[2]
+
+    def _coverage(self, index: Snapshot, version: int | None) -> Coverage:
+        definition = Definition.of(index.metadata, uri=self.uri)
+        known = definition.known_schema
+        snapshot = self._source.snapshot(
+            version=version,
+            known_schema=None if known is None else from_json(known),
+            is_known=_is_known(index),
+        )
+        return Coverage.of(index, snapshot, definition.columns)
+
+
+def _is_known(index: Snapshot) -> Callable[[SourceFile], bool]:
+    known = {key[:3] for key in splits_by_file(index)}
+    return lambda file: tuple(tags_of(file, "").values())[:3] in known
+
+
+def _source(
+    uri: str | os.PathLike[str],
+    source_format: str,
+    options: Mapping[str, object] | None,
+    index_options: Mapping[str, object] | None,
+) -> Source:
+    if source_format not in get_args(Format):
+        raise ConfigError(f"format is one of {', '.join(get_args(Format))}, not {source_format!r}.")
+    place = canonical_uri(uri)
+    if options is None:
+        options = None if place.startswith("/") else index_options
+    if source_format == "delta":
+        return DeltaSource(place, options or {})
+    return ParquetFolder(open_store(place, options))
+
+
+def _types(mapping: Mapping[str, str] | None) -> dict[str, str]:
+    return {f"{keys.TYPE_MAP.name}{column}": kind for column, kind in (mapping or {}).items()}
+
+
+def _metadata(
+    source: Source,
+    snapshot: SourceSnapshot,
+    columns: Sequence[str] | None,
+    *,
+    config: Config,
+    properties: Mapping[str, str],
+    name: str | None,
+) -> Metadata:
+    names = tuple(snapshot.schema.names if columns is None else columns)
+    for column in names:
+        if column not in snapshot.schema.names:
+            raise UnknownColumnError(column, available=snapshot.schema.names)
+    if len(set(names)) < len(names):
+        raise SchemaError(f"A column is named twice: {', '.join(names)}.")
+    schema = pa.schema(snapshot.schema.field(n) for n in snapshot.schema.names if n in set(names))
+    partition_by = [n for n in snapshot.partition_columns if n in set(names)]
+    # Hashes of rows would have to be of all columns, and only some are read.
+    mapping = replace(build_mapping(schema, config, partition_by=partition_by), hashed=False)
+    if not mapping.indexed:
+        raise SchemaError(
+            f"None of the columns {', '.join(names)} is text that could be indexed. Name one that "
+            "is, or search the source without an index."
+        )
+    definition = Definition(source.uri, source.format, names)
+    return Metadata(
+        id=str(uuid.uuid4()),
+        name=name,
+        schema_string=to_json(schema),
+        configuration={
+            **properties,
+            MAPPING_PROPERTY: mapping.to_json(),
+            SEARCH_INDEX_PROPERTY: definition.to_json(),
+        },
+        created_time=time.time_ns() // 1_000_000,
+    )

@@ -1,0 +1,218 @@
+"""A table of another format as a search index sees it: its columns and its Parquet files.
+
+A snapshot names every file that has rows now, and nothing else: whatever an index holds, only these
+files are read. `stamp` tells two files apart that had one path at different times. Rows of a file
+are numbered from 0 in the order of the file, deleted ones included.
+
+`ParquetFolder` is the plainest source: all Parquet files below a folder, with Hive's partition
+folders (`day=2024-01-01`), whose values are text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import unquote
+
+import pyarrow as pa
+from cachetools import LRUCache
+
+from indextables.errors import (
+    SchemaError,
+    SearchIndexError,
+    SourceMissingError,
+    SourceRowsError,
+    UnsupportedSourceError,
+)
+from indextables.lake.rows import SourceColumns, parquet_columns, read_parquet_footer
+from indextables.log.vectors import Rows
+from indextables.schema import evolve, normalize, refuse_hidden
+from indextables.split.write.partitioning import NULL_FOLDER
+from indextables.storage import ObjectMeta, Store
+
+_SUFFIXES = (".parquet", ".parq", ".pq")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceFile:
+    """A Parquet file of a source."""
+
+    path: str
+    """Relative to the source; its characters are literal."""
+    size: int
+    stamp: str
+    rows: int | None = None
+    """How many rows the file has, deleted ones included, if the source says so."""
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    dead: Rows | None = None
+    """The numbers of deleted rows."""
+
+    @property
+    def identity(self) -> tuple[str, int, str]:
+        """What an index remembers a file by."""
+        return (self.path, self.size, self.stamp)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceSnapshot:
+    """A source at one moment."""
+
+    store: Store
+    version: str
+    """What this moment is called: a version, or how many files there are."""
+    schema: pa.Schema
+    """The columns that users see, partition columns included."""
+    partition_columns: tuple[str, ...]
+    columns: SourceColumns
+    """Where those columns are in the Parquet files."""
+    files: tuple[SourceFile, ...]
+    replaces_files: bool = False
+    """Whether a file may be replaced by another one under its name."""
+
+    def fingerprint(self, names: Iterable[str]) -> str:
+        """Equal as long as these columns of a file hold the same values.
+
+        A column that was dropped and added again has the old name and none of the old values.
+        """
+        known = [n for n in names if n in self.schema.names and n not in self.partition_columns]
+        parts = [f"{n}\0{self.columns.place(n)}\0{self.schema.field(n).type}" for n in known]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+class Source(Protocol):
+    """Something that has snapshots."""
+
+    uri: str
+    format: str
+
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        known_schema: pa.Schema | None = None,
+        is_known: Callable[[SourceFile], bool] = lambda _file: False,
+    ) -> SourceSnapshot:
+        """The source now, or at a version.
+
+        A source without a schema of its own derives it from its files; `known_schema` is that of
+        the files that `is_known` names.
+        """
+        ...
+
+
+@dataclass
+class ParquetFolder:
+    """All Parquet files below a folder."""
+
+    store: Store
+
+    format = "parquet"
+
+    def __post_init__(self) -> None:
+        self.uri = self.store.uri
+        self._schemas: LRUCache[tuple[str, int, str], pa.Schema] = LRUCache(10_000)
+        self._lock = threading.Lock()
+
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        known_schema: pa.Schema | None = None,
+        is_known: Callable[[SourceFile], bool] = lambda _file: False,
+    ) -> SourceSnapshot:
+        """The files that are there now; a folder has no versions."""
+        if version is not None:
+            raise SearchIndexError(
+                self.uri, "its source is a folder of Parquet files, which has no versions"
+            )
+        files = self._files()
+        if not files:
+            raise SourceMissingError(self.uri, "Parquet")
+        partition_columns = tuple(files[0].partition)
+        for file in files:
+            if tuple(file.partition) != partition_columns:
+                raise UnsupportedSourceError(
+                    self.uri,
+                    f"'{files[0].path}' and '{file.path}' are in different partition folders",
+                )
+        schema = self._schema(files, known_schema, is_known)
+        texts = [pa.field(name, pa.string()) for name in partition_columns]
+        stored = [f for f in schema if f.name not in partition_columns]
+        if not stored:
+            raise UnsupportedSourceError(self.uri, "its files have no columns")
+        return SourceSnapshot(
+            self.store,
+            f"{len(files):,} files",
+            pa.schema([*stored, *texts]),
+            partition_columns,
+            SourceColumns(),
+            files,
+            replaces_files=True,
+        )
+
+    def _files(self) -> tuple[SourceFile, ...]:
+        found = (meta for meta in self.store.list() if _is_data(meta.path))
+        return tuple(_file(meta) for meta in found)
+
+    def _schema(
+        self,
+        files: Sequence[SourceFile],
+        known_schema: pa.Schema | None,
+        is_known: Callable[[SourceFile], bool],
+    ) -> pa.Schema:
+        new = [file for file in files if known_schema is None or not is_known(file)]
+        try:
+            return self._evolved(known_schema, new)
+        except SchemaError:
+            if known_schema is None:
+                raise
+        # The files that the known schema came from may have left.
+        return self._evolved(None, files)
+
+    def _evolved(self, schema: pa.Schema | None, files: Iterable[SourceFile]) -> pa.Schema:
+        damaged: SourceRowsError | None = None
+        for file in files:
+            try:
+                found = self._schema_of(file)
+            except SourceRowsError as error:
+                damaged = error  # who needs its rows raises it again
+                continue
+            schema = found if schema is None else evolve(schema, found)
+        if schema is None:
+            raise damaged or SourceMissingError(self.uri, "Parquet")
+        refuse_hidden(schema.names)
+        return schema
+
+    def _schema_of(self, file: SourceFile) -> pa.Schema:
+        with self._lock:
+            schema = self._schemas.get(file.identity)
+        if schema is None:
+            footer = read_parquet_footer(self.store, file.path, file.size)
+            try:
+                schema = normalize(parquet_columns(footer))
+            except SchemaError as error:
+                raise SchemaError(f"'{file.path}' of '{self.uri}': {error}") from None
+            schema = pa.schema([f.with_nullable(True) for f in schema])
+            with self._lock:
+                self._schemas[file.identity] = schema
+        return schema
+
+
+def _is_data(path: str) -> bool:
+    """Whether an object is a file of rows; names that begin with _ or . are not, as in Spark."""
+    hidden = any(part.startswith(("_", ".")) and "=" not in part for part in path.split("/"))
+    return not hidden and path.lower().endswith(_SUFFIXES)
+
+
+def _file(meta: ObjectMeta) -> SourceFile:
+    folders = [part.partition("=") for part in meta.path.split("/")[:-1] if "=" in part]
+    partition = {
+        unquote(name): None if value == NULL_FOLDER else unquote(value)
+        for name, _, value in folders
+    }
+    return SourceFile(
+        meta.path, meta.size, f"{meta.modified_ms}-{meta.etag or ''}", partition=partition
+    )

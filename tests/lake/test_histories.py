@@ -1,0 +1,245 @@
+"""A search index answers as a scan of its source does, whatever happened to the source since.
+
+Random histories of a Delta table and of a folder of Parquet files, with refreshes in between. The
+expected rows are those that delta-rs or pyarrow read, filtered by the flat evaluator.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import indextables as it
+from indextables.predicate.sql_text import parse_predicate
+from indextables.split.row_filter import evaluate
+from indextables.split.search import search_rows
+
+WORDS = ["red", "fox", "dog", "lazy", "blue"]
+TEXTS = st.one_of(st.none(), st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join))
+QUERIES = [
+    "body indexquery 'fox'",
+    "body indexquery '\"red fox\"' OR n > 5",
+    "NOT body indexquery 'dog' AND p = 'b c'",
+    "_indexall indexquery 'lazy OR blue'",
+    "body indexquery 'red AND -dog' AND n IS NOT NULL",
+    "body = 'red fox' OR p IS NULL",
+    "n < 4",
+    "title indexquery 'fox' OR extra > 1",
+    "p indexquery 'a' AND body indexquery 'red'",
+]
+ROWS = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.integers(0, 9)), TEXTS, TEXTS, st.sampled_from(["a", "b c", None])
+    ),
+    min_size=1,
+    max_size=6,
+)
+CHANGE = st.one_of(
+    st.tuples(st.just("append"), ROWS),
+    st.tuples(st.just("evolve"), ROWS),
+    st.tuples(st.just("delete"), st.integers(0, 9)),
+    st.tuples(st.just("update"), st.integers(0, 9)),
+    st.tuples(st.just("merge"), ROWS),
+    st.tuples(st.just("optimize"), st.none()),
+    st.tuples(st.just("overwrite"), ROWS),
+)
+# Each change, whether the index is refreshed after it, and what is asked then.
+HISTORY = st.lists(
+    st.tuples(CHANGE, st.booleans(), st.one_of(st.none(), st.sampled_from(QUERIES))),
+    min_size=2,
+    max_size=6,
+)
+
+
+def rows_of(rows: list[tuple], *, extra: bool = False) -> pa.Table:
+    columns = [pa.array(c) for c in zip(*rows, strict=True)]
+    kinds = [pa.int32(), pa.string(), pa.string(), pa.string()]
+    names = ["n", "title", "body", "p"]
+    table = pa.table([c.cast(k) for c, k in zip(columns, kinds, strict=True)], names=names)
+    if extra:
+        table = table.append_column("extra", pa.array(range(len(rows)), pa.int64()))
+    return table
+
+
+def check(index: it.SearchIndex, source: pa.Table, where: str) -> None:
+    """The index finds what the flat evaluator finds in the rows of the source."""
+    table = index.table()
+    source = in_schema(source, table.schema)
+    if "extra" in where and "extra" not in source.schema.names:
+        return
+    view = table.view
+    predicate = parse_predicate(where, view.schema, timezone="UTC")
+    kept = evaluate(
+        predicate,
+        source,
+        search=lambda s: search_rows(s, source, view.mapping, schema=view.schema),
+    )
+    expected = source.filter(kept)
+    assert content(index.scan(where=where)) == content(expected)
+    assert index.count(where=where) == expected.num_rows
+
+
+def check_ranked(index: it.SearchIndex, source: pa.Table) -> None:
+    """The same for a ranked search; its scores do not depend on what is indexed."""
+    table = index.table()
+    source = in_schema(source, table.schema)
+    view = table.view
+    search = parse_predicate(
+        "_indexall indexquery 'fox OR title:lazy'", view.schema, timezone="UTC"
+    )
+    hit = search_rows(search, source, view.mapping, schema=view.schema)
+    condition = pc.fill_null(pc.less(source["n"], 7), False)
+    expected = source.filter(pc.and_(condition, pa.array(np.asarray(hit))))
+    found = index.search("fox OR title:lazy", where="n < 7", limit=None)
+    assert content(found.drop_columns(["_score"])) == content(expected)
+    index.refresh()
+    assert index.search("fox OR title:lazy", where="n < 7", limit=None).equals(found)
+
+
+def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A folder keeps a column whose files have all left; it is null then."""
+    assert set(rows.schema.names) <= set(schema.names)
+    for name in set(schema.names) - set(rows.schema.names):
+        rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+    return rows.select(schema.names).cast(schema)
+
+
+def content(rows: pa.Table) -> list[str]:
+    return sorted(map(repr, rows.to_pylist()))
+
+
+class DeltaHistory:
+    def __init__(self, folder: Path, rows: list[tuple]) -> None:
+        self.uri = str(folder / "source")
+        write_deltalake(self.uri, rows_of(rows), partition_by=["p"])
+
+    @property
+    def table(self) -> DeltaTable:
+        return DeltaTable(self.uri)
+
+    def rows(self) -> pa.Table:
+        return self.table.to_pyarrow_table()
+
+    def append(self, rows: list[tuple]) -> None:
+        write_deltalake(self.uri, rows_of(rows), mode="append", schema_mode="merge")
+
+    def evolve(self, rows: list[tuple]) -> None:
+        write_deltalake(self.uri, rows_of(rows, extra=True), mode="append", schema_mode="merge")
+
+    def delete(self, n: int) -> None:
+        self.table.delete(f"n = {n}")
+
+    def update(self, n: int) -> None:
+        self.table.update({"body": "'blue fox'"}, predicate=f"n > {n}")
+
+    def merge(self, rows: list[tuple]) -> None:
+        by_key = {row[0]: row for row in rows if row[0] is not None}
+        if not by_key:
+            return
+        self.table.merge(
+            rows_of(list(by_key.values())), "t.n = s.n", source_alias="s", target_alias="t"
+        ).when_matched_update({"body": "s.body"}).when_not_matched_insert(
+            {c: f"s.{c}" for c in ("n", "title", "body", "p")}
+        ).execute()
+
+    def optimize(self, _: None) -> None:
+        self.table.optimize.compact()
+
+    def overwrite(self, rows: list[tuple]) -> None:
+        write_deltalake(self.uri, rows_of(rows), mode="overwrite", schema_mode="merge")
+
+
+class FolderHistory:
+    """The same for files in partition folders, which are added, replaced and removed."""
+
+    def __init__(self, folder: Path, rows: list[tuple]) -> None:
+        self.root = folder / "source"
+        self.uri = str(self.root)
+        self.number = 0
+        self.append(rows)
+
+    def rows(self) -> pa.Table:
+        parts = []
+        for file in self.files():
+            value = file.parent.name.partition("=")[2]
+            part = pq.ParquetFile(file).read()
+            text = None if value == "__HIVE_DEFAULT_PARTITION__" else value.replace("%20", " ")
+            parts.append(part.append_column("p", pa.array([text] * part.num_rows, pa.string())))
+        return pa.concat_tables(parts, promote_options="default")
+
+    def files(self) -> list[Path]:
+        return sorted(self.root.rglob("*.parquet"))
+
+    def append(self, rows: list[tuple], extra: bool = False) -> None:
+        table = rows_of(rows, extra=extra)
+        for value in table["p"].unique().to_pylist():
+            mask = pc.equal(table["p"], value) if value is not None else pc.is_null(table["p"])
+            name = "__HIVE_DEFAULT_PARTITION__" if value is None else value.replace(" ", "%20")
+            folder = self.root / f"p={name}"
+            folder.mkdir(parents=True, exist_ok=True)
+            self.number += 1
+            part = table.filter(mask).drop_columns(["p"])
+            pq.write_table(part, folder / f"{self.number}.parquet", row_group_size=2)
+
+    def evolve(self, rows: list[tuple]) -> None:
+        self.append(rows, extra=True)
+
+    def delete(self, n: int) -> None:
+        if len(self.files()) > 1:
+            self.files()[n % len(self.files())].unlink()
+
+    def update(self, n: int) -> None:
+        file = self.files()[n % len(self.files())]
+        old = pq.ParquetFile(file).read()
+        changed = pa.array(["blue fox"] * old.num_rows)
+        pq.write_table(old.set_column(old.schema.get_field_index("body"), "body", changed), file)
+
+    def merge(self, rows: list[tuple]) -> None:
+        self.append(rows)
+
+    def optimize(self, _: None) -> None:
+        pass
+
+    def overwrite(self, rows: list[tuple]) -> None:
+        shutil.rmtree(self.root)
+        self.append(rows)
+
+
+@pytest.mark.parametrize("kind", [DeltaHistory, FolderHistory])
+def test_an_index_answers_as_its_source(kind):
+    # A shorter history is not worth the minutes that shrinking takes.
+    @settings(max_examples=settings().max_examples // 6, phases=[Phase.generate])
+    @given(first=ROWS, history=HISTORY)
+    def run(first, history):
+        folder = Path(tempfile.mkdtemp())
+        try:
+            source = kind(folder, first)
+            index = it.SearchIndex.create(
+                folder / "index",
+                source=source.uri,
+                format="delta" if kind is DeltaHistory else "parquet",
+                columns=["n", "title", "body", "p"],
+            )
+            for (change, argument), refreshes, where in history:
+                getattr(source, change)(argument)
+                if refreshes:
+                    index.refresh()
+                if where is not None:
+                    check(index, source.rows(), where)
+            check(index, source.rows(), QUERIES[0])
+            check_ranked(index, source.rows())
+            assert not it.SearchIndex.open(index.uri).describe()["files_not_indexed"]
+        finally:
+            shutil.rmtree(folder)
+
+    run()

@@ -1,0 +1,488 @@
+"""A search index over Delta tables and Parquet folders: what sources can be like, and bad input."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta_logs import DeltaLog, field
+from deltalake import DeltaTable, write_deltalake
+
+import indextables as it
+from indextables.errors import (
+    ConfigError,
+    LakeError,
+    SchemaError,
+    SearchIndexError,
+    SourceMissingError,
+    SourceRowsError,
+    SourceVersionError,
+    TableExistsError,
+    UnknownColumnError,
+    UnknownFieldError,
+    UnsupportedSourceError,
+)
+from indextables.lake import refresh as refresh_module
+
+ROWS = pa.table(
+    {"id": [1, 2, 3, 4], "body": ["red fox", "lazy dog", None, "fox and dog"]},
+    schema=pa.schema([("id", pa.int64()), ("body", pa.string())]),
+)
+PLAIN = [field("id", "long"), field("body", "string")]
+
+
+def ids(rows: pa.Table) -> list[int]:
+    return sorted(rows["id"].to_pylist())
+
+
+def over_delta(folder, **arguments) -> it.SearchIndex:
+    arguments = {"columns": ["body"]} | arguments
+    return it.SearchIndex.create(
+        folder / "index", source=folder / "source", format="delta", **arguments
+    )
+
+
+def over_folder(folder, **arguments) -> it.SearchIndex:
+    return it.SearchIndex.create(
+        folder / "index", source=folder / "source", format="parquet", **arguments
+    )
+
+
+def put(folder, name: str, rows: pa.Table, **options) -> None:
+    file = folder / "source" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file, **options)
+
+
+# --- Delta ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_rows_in_a_deletion_vector_are_dead(tmp_path, counted):
+    log = DeltaLog(tmp_path / "source", features=("deletionVectors",))
+    first = log.add("a.parquet", ROWS, counted=counted)
+    log.commit(log.protocol, log.metadata(PLAIN), first)
+    index = over_delta(tmp_path)
+    assert index.count() == 4
+    # A vector changes no file: the index still covers it.
+    marked = log.add("a.parquet", dead=(0, 2))
+    log.commit(log.remove(first), marked)
+    assert index.describe()["files_not_indexed"] == 0
+    assert ids(index.scan()) == [2, 4]
+    assert index.count() == 2
+    assert ids(index.scan(where="body indexquery 'fox'")) == [4]
+    assert index.count(where="body indexquery 'fox'") == 1
+    assert ids(index.search("fox OR dog")) == [2, 4]
+    assert index.count(where="body IS NULL") == 0
+    assert index.count(where="body IS NOT NULL") == 2
+    assert index.refresh().files_indexed == 0
+    # The same for a file that is not indexed.
+    log.commit(log.add("dir with%20/b.parquet", ROWS, dead=(3,)))
+    assert index.describe()["files_not_indexed"] == 1
+    assert ids(index.scan(where="body indexquery 'fox'")) == [1, 4]
+    assert index.count(where="NOT body indexquery 'fox'") == 3
+    assert index.count() == 5
+    assert ids(index.search("fox")) == [1, 4]
+    index.refresh()
+    assert ids(index.search("fox")) == [1, 4]
+    assert ids(index.scan(version=0)) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_column_mapping(tmp_path, mode):
+    log = DeltaLog(tmp_path / "source", features=("columnMapping",))
+    one, two = (
+        {"type": "struct", "fields": [field("city", "string", f"col-{n}", n)]} for n in (9, 11)
+    )
+    names = [
+        field("id", "long", "col-1", 1), field("body", "string", "col-2", 2),
+        field("day", "date", "col-3", 3), field("at", one, "col-4", 4),
+        field("tags", {"type": "array", "elementType": two, "containsNull": True}, "col-5", 5),
+    ]  # fmt: skip
+
+    def stored(name: str, kind: pa.DataType, number: int) -> pa.Field:
+        # Found by name these are other columns, found by id the names do not matter.
+        shown = name if mode == "name" else f"any-{number}"
+        return pa.field(shown, kind, metadata={"PARQUET:field_id": str(number)})
+
+    inner, items = (
+        pa.struct([stored(f"col-{n - 1}", pa.string(), n - 1), stored(f"col-{n}", pa.string(), n)])
+        for n in (9, 11)
+    )
+    schema = pa.schema([
+        stored("col-1", pa.int64(), 1), stored("col-2", pa.string(), 2), stored("col-4", inner, 4),
+        stored("col-5", pa.list_(items), 5), stored("body", pa.string(), 77),
+    ])  # fmt: skip
+    old, new = inner[0].name, inner[1].name
+    rows = pa.table(
+        [
+            [1, 2, 3],
+            ["red fox", "dog", "fox"],
+            [{old: "gone", new: "Rome"}, None, {old: None, new: "Oslo"}],
+            [[{items[0].name: "x", items[1].name: "Bern"}, None], None, []],
+            ["never", "shown", "fox"],
+        ],
+        schema=schema,
+    )
+    day = {"col-3": "2024-05-06"}
+    log.commit(
+        log.protocol,
+        log.metadata(names, partition_by=("day",), mode=mode),
+        log.add("a.parquet", rows, partition=day),
+    )
+    index = over_delta(tmp_path, columns=["body", "at"])
+    for _ in range(2):
+        found = index.scan(where="body indexquery 'fox'")
+        assert found.to_pylist() == [
+            {
+                "id": 1, "body": "red fox", "day": datetime.date(2024, 5, 6),
+                "at": {"city": "Rome"}, "tags": [{"city": "Bern"}, None],
+            },
+            {
+                "id": 3, "body": "fox", "day": datetime.date(2024, 5, 6),
+                "at": {"city": "Oslo"}, "tags": [],
+            },
+        ]  # fmt: skip
+        assert ids(index.scan(where="at indexquery 'at.city:oslo'")) == [3]
+        assert index.count(where="at indexquery 'gone'") == 0
+        assert index.count(where="day = DATE '2024-05-06'") == 3
+        # Renamed: a column that is searched, and one that takes its name.
+        log.commit(log.add("b.parquet", rows.slice(1, 1), partition=day))
+        assert index.count(where="body indexquery 'dog'") == 2
+        log.commit(log.remove(log.add("b.parquet", partition=day)))
+    # The column is dropped, and another one takes its name: its values are none of the old ones.
+    names[1] = field("body", "string", "col-22", 22)
+    log.commit(log.metadata(names, partition_by=("day",), mode=mode))
+    assert index.count(where="body indexquery 'fox'") == 0
+    assert index.refresh().files_indexed == 1
+    assert index.count(where="body indexquery 'fox'") == 0
+    # Renamed: the index was not made for this name, and says so.
+    names[1] = field("text", "string", "col-2", 2)
+    log.commit(log.metadata(names, partition_by=("day",), mode=mode))
+    assert index.count(where="text = 'dog'") == 1
+    assert ids(index.scan(where="at indexquery 'at.city:oslo'")) == [3]
+    with pytest.raises((UnknownColumnError, UnknownFieldError), match="body"):
+        index.count(where="body indexquery 'fox'")
+
+
+def test_types_are_widened(tmp_path):
+    log = DeltaLog(tmp_path / "source", features=("typeWidening", "timestampNtz"))
+    old = pa.table(
+        {
+            "id": pa.array([1, 2], pa.int8()),
+            "body": ["red fox", "dog"],
+            "x": pa.array([1.5, math.nan], pa.float32()),
+            "day": [datetime.date(2024, 1, 2), None],
+        }
+    )
+    fields = [
+        field("id", "byte"), field("body", "string"), field("x", "float"), field("day", "date"),
+    ]  # fmt: skip
+    log.commit(log.protocol, log.metadata(fields), log.add("a.parquet", old))
+    index = over_delta(tmp_path, columns=["id", "body", "x"])
+    fields = [
+        field("id", "long"), field("body", "string"), field("x", "double"),
+        field("day", "timestamp_ntz"),
+    ]  # fmt: skip
+    log.commit(log.metadata(fields))
+    for _ in range(2):
+        assert index.scan(where="id < 3000000000").num_rows == 2
+        assert index.scan(where="x > 100").num_rows == 1  # NaN is greater than every number
+        assert index.scan(where="body indexquery 'fox'").to_pylist() == [
+            {"id": 1, "body": "red fox", "x": 1.5, "day": datetime.datetime(2024, 1, 2)}
+        ]
+        assert ids(index.search("id:[2 TO 9]")) == [2]
+        index.refresh()
+
+
+def test_an_unknown_reader_feature_is_named(tmp_path):
+    log = DeltaLog(tmp_path / "source", features=("deletionVectors",))
+    log.commit(log.protocol, log.metadata(PLAIN), log.add("a.parquet", ROWS))
+    index = over_delta(tmp_path)
+    log.features.append("rowsInverted")
+    log.commit(log.protocol)
+    with pytest.raises(UnsupportedSourceError, match="rowsInverted"):
+        index.count()
+
+
+def test_a_delta_table_that_was_dropped_and_made_again(tmp_path):
+    write_deltalake(tmp_path / "source", ROWS)
+    index = over_delta(tmp_path)
+    shutil.rmtree(tmp_path / "source")
+    with pytest.raises(SourceMissingError, match="open the search index with source="):
+        index.search("fox")
+    write_deltalake(tmp_path / "source", ROWS.slice(1))
+    assert ids(index.search("fox")) == [4]
+    assert index.refresh().files_removed == 1
+    assert ids(index.search("fox")) == [4]
+
+
+def test_versions_of_a_delta_table(tmp_path):
+    write_deltalake(tmp_path / "source", ROWS.slice(0, 2))
+    index = over_delta(tmp_path)
+    write_deltalake(tmp_path / "source", ROWS.slice(2), mode="append")
+    DeltaTable(tmp_path / "source").optimize.compact()
+    index.refresh()
+    assert [index.count(version=v) for v in (0, 1, None)] == [2, 4, 4]
+    assert ids(index.search("fox", version=0)) == [1]
+    assert "0 of 1 files" in index.explain(version=0)
+    with pytest.raises(SourceVersionError, match="no version 9"):
+        index.count(version=9)
+
+
+def test_a_source_that_moved(tmp_path):
+    write_deltalake(tmp_path / "source", ROWS)
+    index = over_delta(tmp_path)
+    (tmp_path / "source").rename(tmp_path / "moved")
+    moved = it.SearchIndex.open(index.uri, source=tmp_path / "moved")
+    assert ids(moved.search("fox")) == [1, 4]
+    assert moved.refresh().files_indexed == 0
+    assert it.SearchIndex.open(index.uri).source == str(tmp_path / "moved")
+
+
+# --- Parquet folders -----------------------------------------------------------------------------
+
+
+def test_files_of_a_folder_come_and_go(tmp_path):
+    put(tmp_path, "a.parquet", ROWS)
+    put(tmp_path, "_temporary/b.parquet", ROWS)
+    put(tmp_path, ".hidden/b.parquet", ROWS)
+    index = over_folder(tmp_path, columns=["body"])
+    assert ids(index.search("fox")) == [1, 4]
+    put(tmp_path, "a.parquet", ROWS.slice(3))  # another file under the same name
+    assert ids(index.search("fox")) == [4]
+    assert ids(index.scan(where="body indexquery 'dog'")) == [4]
+    put(tmp_path, "b.parquet", ROWS)
+    assert ids(index.scan(where="body indexquery 'dog'")) == [2, 4, 4]
+    done = index.refresh()
+    assert (done.files_indexed, done.files_removed, done.failed) == (2, 1, ())
+    (tmp_path / "source/a.parquet").unlink()
+    assert ids(index.scan(where="body indexquery 'dog'")) == [2, 4]
+    (tmp_path / "source/b.parquet").unlink()
+    with pytest.raises(SourceMissingError):
+        index.count()
+
+
+def test_files_of_other_writers(tmp_path):
+    moment = datetime.datetime(1500, 1, 1)  # before what nanoseconds reach
+    put(
+        tmp_path,
+        "old.parquet",
+        pa.table({"id": [1], "body": ["red fox"], "at": pa.array([moment], pa.timestamp("us"))}),
+        use_deprecated_int96_timestamps=True,
+    )
+    put(
+        tmp_path,
+        "new.parquet",
+        pa.table(
+            {
+                "body": pa.array(["fox", "dog"], pa.large_string()).dictionary_encode(),
+                "id": pa.array([2, 3], pa.uint16()),
+                "more": pa.array([1.0, math.nan]),
+                "none": pa.nulls(2),
+            }
+        ),
+    )
+    # As delta-rs writes them; rows of more than one group are taken one by one.
+    views = pa.table(
+        {
+            "id": range(100, 300),
+            "body": pa.array(["cat"] * 199 + ["cow"], pa.string_view()),
+            "words": pa.array([["x"]] * 200, pa.list_(pa.string_view())),
+        }
+    )
+    put(tmp_path, "views.parquet", views, row_group_size=150)
+    put(tmp_path, "empty.parquet", ROWS.slice(0, 0))
+    index = over_folder(tmp_path)
+    for _ in range(2):
+        found = index.scan(where="body indexquery 'fox'").sort_by("id").to_pylist()
+        zoned = moment.replace(tzinfo=datetime.UTC)
+        assert found == [
+            {"id": 1, "body": "red fox", "at": zoned, "more": None, "words": None},
+            {"id": 2, "body": "fox", "at": None, "more": 1.0, "words": None},
+        ]
+        cow = index.scan(where="body indexquery 'cow'").to_pylist()
+        assert cow == [{"id": 299, "body": "cow", "at": None, "more": None, "words": ["x"]}]
+        assert ids(index.scan(where="more > 5")) == [3]
+        assert index.count() == 203
+        index.refresh()
+    put(tmp_path, "bad.parquet", pa.table({"id": ["text"], "body": ["fox"]}))
+    with pytest.raises(SchemaError, match="id"):
+        index.count()
+
+
+def test_a_damaged_file_is_named_and_the_others_are_indexed(tmp_path):
+    put(tmp_path, "a.parquet", ROWS)
+    put(tmp_path, "b.parquet", ROWS)
+    broken = tmp_path / "source/b.parquet"
+    broken.write_bytes(broken.read_bytes()[:-60])
+    index = over_folder(tmp_path, columns=["body"], refresh=False)
+    done = index.refresh()
+    assert done.files_indexed == 1
+    assert len(done.failed) == 1
+    assert "b.parquet" in done.failed[0]
+    with pytest.raises(SourceRowsError, match=r"b\.parquet"):
+        index.search("fox")
+    broken.unlink()
+    assert ids(index.search("fox")) == [1, 4]
+
+
+def test_a_file_that_is_lost(tmp_path):
+    write_deltalake(tmp_path / "source", ROWS)
+    index = over_delta(tmp_path)
+    next((tmp_path / "source").glob("*.parquet")).unlink()
+    with pytest.raises(SourceRowsError, match="missing"):
+        index.scan(where="body indexquery 'fox'")
+
+
+def test_a_file_that_is_replaced_while_it_is_indexed(tmp_path, monkeypatch):
+    put(tmp_path, "a.parquet", ROWS)
+    index = over_folder(tmp_path, refresh=False)
+    indexed = refresh_module._indexed
+
+    def slowly(task):
+        written = indexed(task)
+        put(tmp_path, "a.parquet", ROWS.slice(3))
+        return written
+
+    monkeypatch.setattr(refresh_module, "_indexed", slowly)
+    assert "replaced" in index.refresh().failed[0]
+    monkeypatch.undo()
+    assert ids(index.search("fox")) == [4]
+    index.refresh()
+    assert ids(index.search("fox")) == [4]
+
+
+def test_different_partition_folders(tmp_path):
+    put(tmp_path, "day=1/a.parquet", ROWS)
+    put(tmp_path, "b.parquet", ROWS)
+    with pytest.raises(UnsupportedSourceError, match="different partition folders"):
+        over_folder(tmp_path)
+
+
+# --- the index itself ----------------------------------------------------------------------------
+
+
+def test_many_files_are_searched_together(tmp_path):
+    for number in range(12):
+        put(tmp_path, f"p={number % 3}/{number}.parquet", ROWS)
+    index = over_folder(tmp_path, columns=["body", "p"])
+    put(tmp_path, "p=1/late.parquet", ROWS)
+    assert index.count(where="body indexquery 'fox'") == 26
+    assert index.count(where="body indexquery 'fox' AND p = '1'") == 10
+    assert index.count(where="p indexquery '1'") == 20
+    assert index.search("fox", limit=None).num_rows == 26
+    assert index.search("fox", where="p = '2' AND id > 1", limit=None)["id"].to_pylist() == [4] * 4
+    assert index.sql("SELECT p, count(*) AS c FROM this WHERE body indexquery 'dog' "
+                     "GROUP BY p ORDER BY p").to_pylist() == [
+        {"p": "0", "c": 8}, {"p": "1", "c": 10}, {"p": "2", "c": 8},
+    ]  # fmt: skip
+    text = index.explain(where="body indexquery 'fox'")
+    assert "12 of 13 files" in text
+    assert "1 with" in text
+    snippet = index.search("fox", snippets=["body"], limit=1)["_snippet_body"][0].as_py()
+    assert "<b>fox</b>" in snippet
+
+
+def test_an_interrupted_refresh_keeps_what_it_committed(tmp_path, monkeypatch):
+    for number in range(5):
+        put(tmp_path, f"{number}.parquet", ROWS)
+    index = over_folder(tmp_path, columns=["body"], refresh=False)
+    monkeypatch.setattr(refresh_module, "_FILES_OF_PORTION", 2)
+    real, done = refresh_module.index_file, []
+
+    def dying(task):
+        done.append(task.file.path)
+        if len(done) > 3:
+            raise KeyboardInterrupt
+        return real(task)
+
+    monkeypatch.setattr(refresh_module, "index_file", dying)
+    with pytest.raises(KeyboardInterrupt):
+        index.refresh()
+    monkeypatch.undo()
+    assert index.describe()["files_indexed"] == 2
+    assert index.count(where="body indexquery 'fox'") == 10
+    assert index.refresh().files_indexed == 3
+
+
+def test_two_refreshes_at_once(tmp_path, monkeypatch):
+    put(tmp_path, "a.parquet", ROWS)
+    index = over_folder(tmp_path, columns=["body"], refresh=False)
+    real, other = refresh_module._commit, it.SearchIndex.open(index.uri)
+
+    def after_another(*arguments):
+        monkeypatch.setattr(refresh_module, "_commit", real)
+        other.refresh()
+        return real(*arguments)
+
+    monkeypatch.setattr(refresh_module, "_commit", after_another)
+    index.refresh()
+    assert index.describe()["splits_not_needed"] == 1
+    assert ids(index.search("fox")) == [1, 4]
+    assert index.count(where="body indexquery 'fox'") == 2
+    assert index.refresh().files_removed == 1
+    assert ids(index.search("fox")) == [1, 4]
+
+
+def test_an_index_is_not_a_table(tmp_path):
+    put(tmp_path, "a.parquet", ROWS)
+    index = over_folder(tmp_path, columns=["body"])
+    with pytest.raises(SearchIndexError, match=r"SearchIndex\.open"):
+        it.Table.open(index.uri).scan()
+    with pytest.raises(SearchIndexError):
+        it.Table.open(index.uri).append(pa.table({"body": ["x"]}))
+    it.Table.create(tmp_path / "table", data=ROWS)
+    with pytest.raises(LakeError, match=r"Table\.open"):
+        it.SearchIndex.open(tmp_path / "table")
+    with pytest.raises(TableExistsError):
+        over_folder(tmp_path)
+
+
+def test_bad_arguments(tmp_path):
+    put(tmp_path, "a.parquet", ROWS)
+    with pytest.raises(UnknownColumnError, match="boddy"):
+        over_folder(tmp_path, columns=["boddy"])
+    with pytest.raises(SchemaError, match=r"columns=\['body'\]"):
+        over_folder(tmp_path, columns="body")
+    with pytest.raises(SchemaError, match="None of the columns id"):
+        over_folder(tmp_path, columns=["id"])
+    with pytest.raises(ConfigError, match="delta, parquet"):
+        it.SearchIndex.create(tmp_path / "index", source=tmp_path / "source", format="orc")
+    with pytest.raises(SourceMissingError, match="no Delta source"):
+        over_delta(tmp_path)
+    with pytest.raises(SourceMissingError, match="no Parquet source"):
+        it.SearchIndex.create(tmp_path / "index", source=tmp_path / "none", format="parquet")
+    index = over_folder(tmp_path, columns=["body"])
+    with pytest.raises(SearchIndexError, match="no versions"):
+        index.count(version=1)
+
+
+def test_only_the_chosen_columns_are_searched(tmp_path):
+    put(tmp_path, "a.parquet", ROWS.append_column("title", pa.array(["fox"] * 4)))
+    index = over_folder(tmp_path, columns=["body"], mapping={"body": "text"})
+    assert ids(index.search("fox")) == [1, 4]
+    assert index.count(where="title = 'fox'") == 4
+    with pytest.raises(it.IndexTablesError, match="title"):
+        index.search("title:fox")
+
+
+def test_on_s3(s3, tmp_path):
+    root = f"s3://tables/{tmp_path.name}-lake"
+    options = dict(s3.options)
+    write_deltalake(
+        f"{root}/source",
+        ROWS,
+        partition_by=[],
+        storage_options={k: str(v) for k, v in options.items()},
+    )
+    index = it.SearchIndex.create(
+        f"{root}/index", source=f"{root}/source", format="delta", columns=["body"],
+        storage_options=options,
+    )  # fmt: skip
+    assert ids(index.search("fox")) == [1, 4]
+    assert ids(index.scan(where="body indexquery 'dog' AND id > 2")) == [4]
