@@ -1,4 +1,4 @@
-"""Rows that change: deleting few of many, searching a table with deleted rows, merging.
+"""Rows that change: deleting few of many, searching among deleted rows, merging, streaming.
 
 Deletions are beside the rewriting way (`deletionVectors.mode` = rewrite) and beside deltalake's
 delete, which rewrites files without an index in them. Bytes are those of the files that a deletion
@@ -7,21 +7,28 @@ adds to the table's folder.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from benchmarks.log_rows import COMMON, SCHEMA, batch, word_in
 from benchmarks.measure import Result, race
 from indextables import Table
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ROWS = 2_000_000
 SPLITS = 10
 MERGED_INTO = 1_000_000
 MERGED = 10_000
+BATCHES = 8
 _REWRITE = {"spark.indextables.deletionVectors.mode": "rewrite"}
 
 
@@ -139,5 +146,40 @@ def _merges(root: Path, rows: int) -> Iterator[Result]:
             one.seconds / other.seconds, 2, "at most",
             f"{one.seconds:.3g} s / {other.seconds:.3g} s",
         )  # fmt: skip
+        yield _stream(root, spark)
     finally:
         spark.stop()
+
+
+def _stream(root: Path, spark: SparkSession) -> Result:
+    """Small files, a batch each, through the sink and by `foreachBatch`."""
+    place = root / "stream"
+    place.mkdir()
+    for number in range(BATCHES):
+        pq.write_table(
+            pa.Table.from_batches([batch(number * 1_000, 1_000)]), place / f"{number}.parquet"
+        )
+    runs = itertools.count()
+
+    def stream(*, sink: bool) -> None:
+        target = root / f"stream-{next(runs)}"
+        schema = spark.read.parquet(str(place)).schema
+        rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(place))
+        writer = rows.writeStream.option("checkpointLocation", f"{target}-checkpoint")
+        writer = writer.trigger(availableNow=True)
+        if sink:
+            query = writer.format("indextables").start(str(target))
+        else:
+            query = writer.foreachBatch(
+                lambda some, _: some.write.format("indextables").mode("append").save(str(target))
+            ).start()
+        query.awaitTermination()
+        assert Table.open(target).count() == BATCHES * 1_000
+
+    stream(sink=True), stream(sink=False)
+    one, other = race(3, lambda: stream(sink=True), lambda: stream(sink=False))
+    return Result(
+        "A batch of 1,000 rows through the sink, against an append by foreachBatch",
+        one.seconds / other.seconds, 1.5, "at most",
+        f"{BATCHES} batches {one.seconds:.3g} s / {other.seconds:.3g} s",
+    )  # fmt: skip

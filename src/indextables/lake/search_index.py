@@ -100,11 +100,10 @@ class SearchIndex:
             TableExistsError: There is an index or a table at the URI already.
             UnknownColumnError: The source does not have a column.
 
-        >>> import pathlib, tempfile
         >>> import pyarrow as pa
         >>> import pyarrow.parquet as pq
         >>> from indextables import SearchIndex
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> folder = getfixture("tmp_path")  # any folder or bucket
         >>> rows = pa.table({"id": [1, 2], "body": ["red fox", "lazy dog"]})
         >>> pq.write_table(rows, folder / "a.parquet")
         >>> index = SearchIndex.create(
