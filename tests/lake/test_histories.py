@@ -218,7 +218,7 @@ class FolderHistory:
 @pytest.mark.parametrize("kind", [DeltaHistory, FolderHistory])
 def test_an_index_answers_as_its_source(kind):
     # A shorter history is not worth the minutes that shrinking takes.
-    @settings(max_examples=settings().max_examples // 6, phases=[Phase.generate])
+    @settings(max_examples=settings().max_examples // 12, phases=[Phase.generate])
     @given(first=ROWS, history=HISTORY)
     def run(first, history):
         folder = Path(tempfile.mkdtemp())

@@ -125,7 +125,9 @@ def _unhashed(numbered, *args, **options):
     return replace(numbered(*args, **options), hashed=False)
 
 
-@pytest.mark.parametrize("kind", ["hashed", "dropped", "older"])
+@pytest.mark.parametrize(
+    "kind", ["hashed", pytest.param("many", marks=pytest.mark.long), "dropped", "older"]
+)
 def test_every_layout_and_place_answers_the_same(patch, s3, tmp_path, kind):
     """`hashed` has a hash of each row, `dropped` hashes of other rows than there are now."""
     with pytest.MonkeyPatch.context() as older:
@@ -135,10 +137,11 @@ def test_every_layout_and_place_answers_the_same(patch, s3, tmp_path, kind):
         make = partial(made, cache=str(tmp_path / "c"), drops=kind == "dropped")
         expected = answers(make(str(tmp_path / "one"), 1))
         assert [e[3] for e in expected.values()].count(0) == 1
-        for splits in (12, 40) if kind == "hashed" else (12,):
+        for splits in (12, 40) if kind == "many" else (12,):
             assert answers(make(str(tmp_path / f"t{splits}"), splits)) == expected
         # A query that begins cold, or comes after others.
-        for splits, step in ((1, 4), (12, 2), (40, 9)) if kind == "hashed" else ((12, 6),):
+        far_splits = {"hashed": ((1, 4), (12, 3)), "many": ((1, 1), (12, 1), (40, 3))}
+        for splits, step in far_splits.get(kind, ((12, 6),)):
             uri = f"{s3.uri}/far-{kind}-{splits}"
             make(uri, splits, options=s3.options)
             config = {"spark.indextables.cache.disk.path": str(tmp_path / f"far{splits}")}
