@@ -790,8 +790,8 @@ class SourceMissingError(LakeError, FileNotFoundError):
     def __init__(self, uri: str, source_format: str) -> None:
         self.uri = uri
         super().__init__(
-            f"There is no {source_format} source at '{uri}'. If it was moved, open the search "
-            "index with source=… and call refresh()."
+            f"There is no {source_format} source at '{uri}'. Check the path; if the source was "
+            "moved, open the search index with source=… and call refresh()."
         )
 
 

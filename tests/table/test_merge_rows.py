@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pyarrow as pa
 import pytest
 
+import indextables as it
 from indextables import Table
 from indextables.errors import (
     ConcurrentAppendError,
@@ -130,3 +132,12 @@ def test_rows_that_come_meanwhile_are_a_conflict(tmp_path, monkeypatch):
     with pytest.raises(ConcurrentAppendError, match="again"):
         table.merge(pa.Table.from_pylist([row(5, body="new")], SCHEMA), on="id")
     assert [r["id"] for r in content(table.refresh())] == [1, 5]
+
+
+def test_keys_are_compared_as_sql_does(tmp_path):
+    """Zero has two signs and NaN many bits; each is one key. Null equals nothing."""
+    other_nan = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_0001))[0]
+    keys = [0.0, float("nan"), None]
+    table = it.write_table(tmp_path / "t", pa.table({"k": keys, "v": ["zero", "nan", "null"]}))
+    table.merge(pa.table({"k": [-0.0, other_nan, None], "v": ["Zero", "NaN", "Null"]}), on=["k"])
+    assert sorted(table.scan()["v"].to_pylist()) == ["NaN", "Null", "Zero", "null"]

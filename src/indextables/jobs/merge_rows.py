@@ -77,7 +77,7 @@ def _matches(
     names = [stored[name] for name in on]
     wanted = pa.schema([target.shown.field(name).with_nullable(True) for name in on])
     keys = conform(source.select(list(on)), wanted).rename_columns(names)
-    keyed = keys.append_column(_AT, pa.array(np.arange(source.num_rows), pa.int64()))
+    keyed = _comparable(keys).append_column(_AT, pa.array(np.arange(source.num_rows), pa.int64()))
     predicate = conjunction(*(_among(name, keys[name]) for name in names))
     for task in plan_scan(view, predicate=predicate).tasks:
         rows = environment.rows(task)
@@ -85,11 +85,22 @@ def _matches(
         if numbers is None:
             numbers = np.arange(rows.total)
         if len(numbers):
-            here = rows.searcher.read_rows(numbers, names)
+            here = _comparable(rows.searcher.read_rows(numbers, names))
             here = here.append_column(ROW, pa.array(numbers, pa.int64()))
             pairs = here.join(keyed, keys=names, join_type="inner")
             if pairs.num_rows:
                 yield task, np.asarray(pairs[ROW]), np.asarray(pairs[_AT])
+
+
+def _comparable(keys: pa.Table) -> pa.Table:
+    """Keys of which equal ones have equal bits: Arrow joins by those."""
+    for at, field in enumerate(keys.schema):
+        if pa.types.is_floating(field.type):
+            column: Any = keys.column(at)
+            nan = pa.scalar(float("nan"), field.type)
+            unsigned = pc.add(column, pa.scalar(0.0, field.type))  # -0.0 becomes 0.0
+            keys = keys.set_column(at, field, pc.if_else(pc.is_nan(column), nan, unsigned))
+    return keys
 
 
 def _check_keys(on: Sequence[str], incoming: pa.Schema, view: TableView) -> None:

@@ -415,9 +415,9 @@ def _metadata(
     # Hashes of rows would have to be of all columns, and only some are read.
     mapping = replace(build_mapping(schema, config, partition_by=partition_by), hashed=False)
     if not mapping.indexed:
+        named = f"None of the columns {', '.join(names)}" if names else "No column"
         raise SchemaError(
-            f"None of the columns {', '.join(names)} is text that could be indexed. Name one that "
-            "is, or search the source without an index."
+            f"{named} is text that can be indexed. Name in columns=[…] the text columns to search."
         )
     definition = Definition(source.uri, source.format, names)
     return Metadata(
