@@ -11,7 +11,9 @@ import pytest
 from indextables import Table
 from indextables.errors import (
     ConfigError,
+    NotATableError,
     PurgedVersionError,
+    QueryError,
     StorageOptionError,
     StreamSourceError,
     UnknownColumnError,
@@ -171,3 +173,22 @@ def test_with_spark(spark, tmp_path):
     table.append(rows(6))
     run()
     assert [batch for batch in batches if batch] == [[1, 2], [5], [6]]
+
+
+def test_mistakes_are_told_by_load(spark, tmp_path):
+    """In a worker they would be the end of a traceback."""
+    uri = Table.create(str(tmp_path / "t"), data=rows(1)).uri
+
+    def load(path=uri, **options):
+        spark.readStream.format("indextables").options(**options).load(path)
+
+    with pytest.raises(NotATableError):
+        load(str(tmp_path / "nothing"))
+    with pytest.raises(ConfigError, match="'path' is not specified"):
+        load(None)
+    with pytest.raises(UnknownColumnError, match="nope"):
+        load(where="nope = 1")
+    with pytest.raises(QueryError):
+        load(where="body indexquery 'fox AND ('")
+    with pytest.raises(VersionNotFoundError, match="no version 9"):
+        load(startingVersion="9")

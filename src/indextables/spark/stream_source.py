@@ -111,6 +111,27 @@ def _version_since(log: TransactionLog, moment: str) -> int:
         return error.earliest or 0
 
 
+def check_stream(options: SourceOptions, stream: StreamOptions) -> None:
+    """Refuse a stream that cannot begin: there is no such table, version, column or search."""
+    view = options.access().view()
+    _condition(stream, view)
+    _check_start(stream, options.access().log(), view.snapshot)
+
+
+def _condition(stream: StreamOptions, view: TableView) -> Predicate:
+    """The condition of a stream, by stored names."""
+    if stream.where is None:
+        return TRUE
+    shown = parse_predicate(stream.where, view.names.shown)
+    view.shown.check_searches(shown)
+    return view.names.stored_predicate(shown)
+
+
+def _check_start(stream: StreamOptions, log: TransactionLog, newest: Snapshot) -> None:
+    if stream.starting_version is not None and stream.starting_version > newest.version + 1:
+        log.snapshot(version=stream.starting_version)  # raises what there is
+
+
 @dataclass
 class FilePartition(source.InputPartition):
     """The new splits that one task reads."""
@@ -146,8 +167,7 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
         if options.begins_after_newest:
             return Offset(table, newest.version + 1).to_json()
         if options.starting_version is not None:
-            if options.starting_version > newest.version + 1:
-                log.snapshot(version=options.starting_version)  # raises what there is
+            _check_start(options, log, newest)
             return Offset(table, options.starting_version).to_json()
         if options.starting_timestamp is not None:
             since = _version_since(log, options.starting_timestamp.strip())
@@ -209,11 +229,7 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
         newest = self.access.log().newest()
         view = self.access.view(newest)
         self._check_columns(view)
-        predicate: Predicate = TRUE
-        if self.options.where is not None:
-            shown = parse_predicate(self.options.where, view.names.shown)
-            view.shown.check_searches(shown)
-            predicate = view.names.stored_predicate(shown)
+        predicate = _condition(self.options, view)
         first, last = self._offset(start, newest), self._offset(end, newest)
         files: list[pa.Table] = []
         found: list[source.InputPartition] = []

@@ -31,7 +31,7 @@ from indextables.spark.bridge.sessions import (
 )
 from indextables.spark.data_source import snapshot_of
 from indextables.spark.schemas import table_schema
-from indextables.spark.stream_source import StreamOptions, is_stream_option
+from indextables.spark.stream_source import StreamOptions, check_stream, is_stream_option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -214,8 +214,9 @@ def _load_stream(
     stream = {name: given.pop(name) for name in list(given) if is_stream_option(name)}
     since = {n: v for n, v in stream.items() if n.lower() == "startingtimestamp"}
     reader.options(**{n: _in_session_zone(reader._spark, v) for n, v in since.items()})
-    StreamOptions.parse(stream)  # an error here is a sentence, in a worker it is a traceback
-    _with_session(reader, given, path)
+    parsed = _with_session(reader, given, path)
+    # An error here is a sentence, in a worker it is a traceback.
+    check_stream(parsed, StreamOptions.parse(stream))
     return original(reader, path, format, schema)
 
 
@@ -246,13 +247,14 @@ def _start_stream(  # noqa: PLR0917 - Spark's arguments
     return original(writer, path, format, outputMode, None, queryName)
 
 
-def _with_session(stream: Any, given: dict[str, str], path: str | None) -> None:
+def _with_session(stream: Any, given: dict[str, str], path: str | None) -> SourceOptions:
     """Set what the session says of index tables and stores; options come first."""
     if path is not None:
         given = {**given, "path": path}
     parsed = SourceOptions.parse(given, session_settings(stream._spark))
     for name, value in {**parsed.config, **parsed.storage}.items():
         stream.option(name, str(value))
+    return parsed
 
 
 def _refuse_buckets(java: Any) -> None:
