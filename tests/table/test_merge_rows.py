@@ -141,3 +141,27 @@ def test_keys_are_compared_as_sql_does(tmp_path):
     table = it.write_table(tmp_path / "t", pa.table({"k": keys, "v": ["zero", "nan", "null"]}))
     table.merge(pa.table({"k": [-0.0, other_nan, None], "v": ["Zero", "NaN", "Null"]}), on=["k"])
     assert sorted(table.scan()["v"].to_pylist()) == ["NaN", "Null", "Zero", "null"]
+
+
+def test_in_a_bucket_with_renamed_columns(s3):
+    """A merge and its changes, where the columns that users see are not the stored ones."""
+    table = it.write_table(
+        f"{s3.uri}/merged",
+        pa.table({"id": [1, 2, 3], "body": ["red fox", "lazy dog", "old"], "gone": [1, 1, 1]}),
+        storage_options=s3.options,
+    )
+    table.rename_column("body", "text")
+    table.drop_columns(["gone"])
+    before = table.version
+    table.merge(pa.table({"id": [2, 4], "text": ["quick fox", "new fox"]}), on=["id"])
+    expected = [(1, "red fox"), (2, "quick fox"), (3, "old"), (4, "new fox")]
+    again = Table.open(table.uri, storage_options=s3.options)
+    for seen in (table, again):
+        assert sorted(map(tuple, map(dict.values, seen.scan().to_pylist()))) == expected
+        assert sorted(seen.search("fox", fields=["text"])["id"].to_pylist()) == [1, 2, 4]
+    changed = again.changes(from_version=before + 1).to_pylist()
+    assert sorted((c["_change_type"], c["id"], c["text"]) for c in changed) == [
+        ("insert", 4, "new fox"),
+        ("update_postimage", 2, "quick fox"),
+        ("update_preimage", 2, "lazy dog"),
+    ]
