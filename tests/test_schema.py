@@ -190,9 +190,9 @@ def test_rows_are_brought_to_the_schema():
 BAD_ROWS = [
     (pa.array([2**40]), pa.int32(), "cannot become integer"),
     (pa.array([1.5]), pa.int32(), "cannot become integer"),
-    (pa.array([1]), pa.string(), "is no text"),
+    (pa.array([1]), pa.string(), "is not text"),
     (pa.array([1], pa.timestamp("ns")), pa.timestamp("us"), "would lose data"),
-    (pa.array([1], pa.timestamp("us")), pa.timestamp("us", tz="UTC"), "no point in time"),
+    (pa.array([1], pa.timestamp("us")), pa.timestamp("us", tz="UTC"), "not a point in time"),
     (pa.array([Decimal("1.234")]), pa.decimal128(10, 2), "cannot become decimal"),
     (pa.array([[{"a": 1, "b": 2}]]), pa.list_(pa.struct([("a", pa.int64())])), "has no 'b'"),
 ]

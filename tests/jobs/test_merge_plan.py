@@ -12,7 +12,7 @@ from indextables.jobs.merge_groups import (
     Candidate,
     candidates_of,
     plan_merges,
-    without_giants,
+    without_large_splits,
 )
 from indextables.log.actions import Add
 from indextables.log.files import files_from_adds
@@ -93,16 +93,16 @@ def test_packing_is_first_fit_decreasing(drawn, target, limit):
         ((900, 20, 11), [[20, 11]]),
     ],
 )
-def test_giants_wait_until_the_others_are_half_as_large(drawn, kept):
+def test_large_splits_wait_until_the_others_are_half_as_large(drawn, kept):
     groups = plan_merges(splits(*drawn), target_size=10_000, max_sources=10)
-    assert sizes(without_giants(groups)) == kept
+    assert sizes(without_large_splits(groups)) == kept
 
 
 def test_automatic_merges_write_a_row_as_often_as_the_table_grows_by_half():
     files, written, number = [], 0, 0
     for number in range(256):
         files = [*files, *splits(1, first=number)]
-        for group in without_giants(plan_merges(files, target_size=10**6, max_sources=1000)):
+        for group in without_large_splits(plan_merges(files, target_size=10**6, max_sources=1000)):
             files = [f for f in files if f not in group.sources]
             files += [Candidate(0, f"m{number}", group.size, number, ())]
             written += group.size

@@ -132,7 +132,7 @@ def with_many_dead(
     ]
 
 
-def without_giants(groups: Iterable[MergeGroup]) -> list[MergeGroup]:
+def without_large_splits(groups: Iterable[MergeGroup]) -> list[MergeGroup]:
     """The groups without splits that are more than twice as large as the others together.
 
     Merging only these after every write, a row is written again as often as the table grows by

@@ -135,7 +135,7 @@ def _merge(log: TransactionLog, view: TableView, runner: Runner | None) -> bool:
         max_sources=config[keys.MERGE_MAX_SOURCE_SPLITS],
         max_share=config[keys.MERGE_SKIP_THRESHOLD],
     )
-    groups = plan_groups(log, view.snapshot, limits=limits, spare_giants=True)
+    groups = plan_groups(log, view.snapshot, limits=limits, skip_large_splits=True)
     cores = os.cpu_count() or 1
     batch = max(1, int(cores * config[keys.MERGE_ON_WRITE_CPU_FRACTION]))
     if len(groups) < batch * config[keys.MERGE_ON_WRITE_MIN_BATCHES]:

@@ -39,7 +39,7 @@ from indextables.jobs.merge_groups import (
     run_merges,
     source_of,
     with_many_dead,
-    without_giants,
+    without_large_splits,
 )
 from indextables.jobs.partitions import check_partition_condition, files_of_partitions
 from indextables.jobs.progress import progress
@@ -184,7 +184,7 @@ def plan_groups(
     *,
     limits: MergeLimits,
     predicate: Predicate = TRUE,
-    spare_giants: bool = False,
+    skip_large_splits: bool = False,
 ) -> list[MergeGroup]:
     """The groups that a merge of the snapshot takes, in their order."""
     check_partition_condition(predicate, snapshot)
@@ -196,7 +196,7 @@ def plan_groups(
         max_sources=limits.max_sources,
         max_share=limits.max_share,
     )
-    groups = without_giants(groups) if spare_giants else groups
+    groups = without_large_splits(groups) if skip_large_splits else groups
     share = log.config.over_properties(snapshot.metadata.configuration)[keys.VECTOR_MAX_SHARE]
     dead = with_many_dead(candidates, groups, share=share)
     return [*dead, *groups][: limits.max_groups]

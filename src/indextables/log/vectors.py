@@ -88,7 +88,7 @@ class DeletionVector:
         try:
             identity = uuid.UUID(bytes=_from_z85(name))
         except ValueError as error:
-            raise DamagedVectorError(self.path_or_inline, f"it is no name ({error})") from error
+            raise DamagedVectorError(self.path_or_inline, f"it is not a name ({error})") from error
         if folder and not folder.isalnum():
             raise DamagedVectorError(self.path_or_inline, "its folder is none of a table")
         return "/".join([*([folder] if folder else []), _NAME.format(identity)])

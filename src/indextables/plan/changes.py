@@ -93,7 +93,7 @@ def commits_between(log: TransactionLog, first: int, last: int) -> Iterator[Comm
             raise PurgedVersionError(uri, number) from error
         after = before.advance([actions])
         gone = [a.path for a in actions.actions if isinstance(a, Remove) and a.data_change]
-        # A merge is no change of rows; a split that it made may be marked by a later commit.
+        # A merge changes no rows; a split that it made may be marked by a later commit.
         new = {a.path for a in actions.actions if isinstance(a, Add) and a.data_change}
         yield Commit(
             actions,

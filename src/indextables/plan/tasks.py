@@ -1,4 +1,4 @@
-"""The splits that a plan reads, as columns until somebody runs them.
+"""The splits that a plan reads, as columns until they are run.
 
 A plan of a million splits is a filtered Arrow table and a handful of predicates. One task, the
 object that reads a split, is made when it is asked for. In a task, conditions on partition columns

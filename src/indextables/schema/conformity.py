@@ -207,11 +207,11 @@ def _cast(column: Any, kind: Type) -> Any:
     if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind):
         # A cast between naive and zoned would silently read local times as UTC.
         if bool(column.type.tz) != bool(kind.tz):
-            raise pa.ArrowInvalid("a timestamp without time zone is no point in time")
+            raise pa.ArrowInvalid("a timestamp without time zone is not a point in time")
         return column.cast(kind)
     if not _is_kin(column.type, kind):
         wanted = "text" if pa.types.is_string(kind) else type_name(kind)
-        raise pa.ArrowInvalid(f"{column.type} is no {wanted}")
+        raise pa.ArrowInvalid(f"{column.type} is not {wanted}")
     if lost := list(_lost_fields(column.type, kind)):
         raise pa.ArrowInvalid(f"it has no {', '.join(lost)}")
     if pa.types.is_nested(kind) and _may_lose_digits(column.type, kind):

@@ -414,7 +414,7 @@ def break_ties(
 ) -> Hits:
     """The k best of hits in an order that only scores and values of rows decide.
 
-    In a table that is `hashed` the hash of a row comes first. `read(columns, splits, rows)` gives
+    In a table that is `hashed` the hash of a row comes first. `read(columns, splits, rows)` returns
     the values of some columns, only for rows that are still tied: of the first column, then of the
     next two, four and so on, because a table may have thousands. Rows equal in everything are
     interchangeable.

@@ -520,7 +520,7 @@ class Table:
     ) -> pa.Table:
         """The rows that versions inserted, deleted or updated, in the order of the versions.
 
-        Merges of splits change no rows. A row that a commit writes as it was is no change.
+        Merges of splits change no rows. A row that a commit writes unchanged is not a change.
 
         Args:
             from_version: The first version whose changes are returned.
