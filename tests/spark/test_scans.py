@@ -401,3 +401,26 @@ def test_ties_have_the_order_that_they_have_without_spark(spark, place, tmp_path
     assert expected != sorted(expected)
     assert copied["id"].to_pylist() == expected
     assert [row.id for row in ranked.collect()] == expected
+
+
+def test_spark_does_not_sort_ranked_rows_again(spark, place):
+    """Its sort would put rows of one score in the order in which its tasks end."""
+    table = f"indextables.`{place}` WHERE content indexquery 'fox'"
+    best = spark.sql(f"SELECT id FROM {table} ORDER BY _score DESC LIMIT 12")
+    plan = best._jdf.queryExecution().executedPlan().toString()
+    assert "Sort" not in plan
+    assert "TakeOrdered" not in plan
+    expected = Table.open(place).search("fox", fields=["content"], limit=15)["id"].to_pylist()
+    assert [row.id for row in best.collect()] == expected[:12]
+    assert [row.id for row in best.toLocalIterator()] == expected[:12]
+    later = spark.sql(f"SELECT id FROM {table} ORDER BY _score DESC LIMIT 12 OFFSET 3")
+    assert [row.id for row in later.collect()] == expected[3:]
+    assert spark.sql(f"SELECT count(*) FROM ({_BEST.format(table)})").first()[0] == 12
+    assert spark.sql(f"SELECT 1 FROM ({_BEST.format(table)})").count() == 12
+    scores = spark.sql(f"SELECT _score, id FROM {table} ORDER BY _score DESC LIMIT 12").collect()
+    assert [row.id for row in scores] == expected[:12]
+    again = spark.sql(f"SELECT id FROM ({_BEST.format(table)}) ORDER BY id DESC LIMIT 3")
+    assert [row.id for row in again.collect()] == sorted(expected[:12])[:-4:-1]
+
+
+_BEST = "SELECT id FROM {} ORDER BY _score DESC LIMIT 12"

@@ -124,6 +124,8 @@ class ScanBuilder:
         return self.java.array(V2 + "expressions.filter.Predicate")
 
     def pruneColumns(self, schema: JavaObject) -> None:  # noqa: N802
+        if self._by_score and schema.isEmpty():  # rows without columns cannot be counted
+            schema = schema.add(SCORE, "float")
         self._schema = schema
         # One call, where every name of an array would be one.
         fields = json.loads(schema.json())["fields"]
@@ -134,7 +136,8 @@ class ScanBuilder:
         return True
 
     def isPartiallyPushed(self) -> bool:  # noqa: N802
-        return True
+        # The driver ranks; a second sort by Spark would put rows of one score in another order.
+        return not self._by_score
 
     def pushTopN(self, orders: JavaObject, limit: int) -> bool:  # noqa: N802
         if len(orders) != 1 or limit > _MAX_ORDERED:
@@ -200,7 +203,7 @@ class ScanBuilder:
         if self._aggregation is not None:
             return self._build_aggregate(self._aggregation)
         search = self._search()
-        if SCORE in self._columns and search is not None:
+        if search is not None and (self._by_score or SCORE in self._columns):
             return self._build_scored(search)
         if self._native is not None and not set(self._columns) & set(HIDDEN):
             schema = self._native.in_reading_order(self._schema, self._columns)
@@ -217,7 +220,7 @@ class ScanBuilder:
             self._view,
             self._columns,
             limit=self._limit if self._order is None else None,
-            order=self._order if self._order and self._order.column != SCORE else None,
+            order=None if self._by_score else self._order,
         )
         if self._fits_the_driver and self._columns:
             return DriverScan(
@@ -244,16 +247,15 @@ class ScanBuilder:
 
     def _build_scored(self, search: Search) -> Comparable:
         rest = conjunction(*(p for p in conjuncts(self._predicate) if not isinstance(p, Search)))
-        by_score = self._order is not None and self._order.column == SCORE
         reader = ScoredReader(
             self._view,
             search,
             rest,
             self._columns,
-            limit=self._order.limit if by_score and self._order else None,
+            limit=self._order.limit if self._order and self._by_score else None,
         )
         described = self._described(self._columns)
-        if by_score or self._fits_the_driver:
+        if self._by_score or self._fits_the_driver:
             return DriverScan(self.java, self._schema, described, compute=reader.table)
         return TableScan(self.java, self._schema, described, reader=reader)
 
@@ -308,6 +310,11 @@ class ScanBuilder:
             for one in found
         )
         return Search(None, Boolean(must=parts), " AND ".join(one.text for one in found))
+
+    @property
+    def _by_score(self) -> bool:
+        """Whether the best rows are wanted, best first."""
+        return self._order is not None and self._order.column == SCORE
 
     @functools.cached_property
     def _here(self) -> OnDriver:
