@@ -638,6 +638,22 @@ class SumOverflowError(QueryError):
         )
 
 
+class IntervalError(QueryError):
+    """Values cannot be cut into such parts."""
+
+    def __init__(self, interval: object, reason: str) -> None:
+        super().__init__(f"{interval!r} is not an interval here: {reason}.")
+        self.interval = interval
+
+
+class TooManyValuesError(QueryError):
+    """A facet or a histogram would have more entries than anybody reads."""
+
+    def __init__(self, what: str, most: int, remedy: str) -> None:
+        super().__init__(f"{what} has more than {most:,} different values. {remedy}")
+        self.most = most
+
+
 class SearchCallError(QueryError):
     """A search in SQL whose arguments cannot be used."""
 

@@ -106,6 +106,17 @@ def check_merge(when_matched: object, when_not_matched: object) -> None:
             raise ConfigError(f"{name} is one of {', '.join(choices)}, not {value!r}.")
 
 
+def facet_names(by: object) -> list[str | Sequence[str]]:
+    """The entries of a list of facets, each a column or several."""
+    if isinstance(by, str) or not isinstance(by, Sequence) or not by:
+        raise ConfigError(f"by is a list of columns: write by=['level'], not {by!r}.")
+    for one in by:
+        names = [one] if isinstance(one, str) else one
+        if not isinstance(names, Sequence) or not names or len(set(names)) < len(names):
+            raise ConfigError(f"A facet is a column or several different ones, not {one!r}.")
+    return list(by)
+
+
 def check_version(version: object, timestamp: object) -> None:
     """A version or a time, one of them."""
     if version is not None and timestamp is not None:

@@ -46,10 +46,11 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.changes import changes_schema, table_changes
 from indextables.plan.execute import count_rows, result_schema, run_scan
+from indextables.plan.facets import COUNT, facet_counts, value_histogram
 from indextables.plan.ranking import SCORE, top_rows, with_snippets
 from indextables.plan.scan import ScanPlan, checked_columns, explain_scan, plan_scan
 from indextables.plan.view import TableView
-from indextables.predicate import TRUE, Predicate
+from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import Runner
 from indextables.schema import from_json
@@ -67,6 +68,7 @@ from indextables.table.arguments import (
     check_version,
     check_versions,
     check_where,
+    facet_names,
     history_rows,
     may_hold,
     milliseconds,
@@ -475,6 +477,97 @@ class Table:
         marked = with_snippets(found, search, names.stored_names(snippets), view.context)
         renamed = [*needed, SCORE, *(f"_snippet_{name}" for name in snippets)]
         return names.shown_rows(marked).rename_columns(renamed).select(result)
+
+    def facets(
+        self,
+        query: str | None = None,
+        *,
+        by: Sequence[str | Sequence[str]],
+        top: int | None = 10,
+        fields: Sequence[str] | None = None,
+        where: Where | None = None,
+        timezone: str = "UTC",
+    ) -> dict[str, pa.Table]:
+        """How often each value occurs among the rows of a search: all facets in one pass.
+
+        Args:
+            query: What to search for, in the syntax of `indexquery`; all rows if it is left out.
+            by: The columns whose values are counted. Several names as one entry count the
+                combinations of their values.
+            top: The most values of each to return, the most frequent first; None for all.
+            fields: The columns that are searched where the query names none; all indexed ones if
+                it is left out.
+            where: A SQL condition that leaves rows out.
+            timezone: The zone of times in `where` that name none.
+
+        Returns:
+            For each entry of `by` a table with its values and a column `count`. Null is a value.
+            The key of several names is all of them, joined by commas.
+
+        Raises:
+            UnknownColumnError: The table does not have a column.
+            TooManyValuesError: A column has more than a million different values.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"level": ["warn", "info", "warn"], "body": ["disk", "disk", "cpu"]})
+        >>> table = Table.create("memory://facets-example", data=rows)
+        >>> table.facets("disk OR cpu", by=["level"])["level"].to_pylist()
+        [{'level': 'warn', 'count': 2}, {'level': 'info', 'count': 1}]
+        """
+        groups = [(one,) if isinstance(one, str) else tuple(one) for one in facet_names(by)]
+        view, predicate = self._searched(query, fields, where, timezone)
+        for group in groups:
+            checked_columns(view.shown.snapshot, group)
+        stored = [view.names.stored_names(group) for group in groups]
+        found = facet_counts(view, predicate, stored, top=check_limit(top))
+        return {
+            ",".join(group): counted.rename_columns([*group, COUNT])
+            for group, counted in zip(groups, found, strict=True)
+        }
+
+    def histogram(
+        self,
+        query: str | None = None,
+        *,
+        column: str,
+        interval: str | float,
+        fields: Sequence[str] | None = None,
+        where: Where | None = None,
+        timezone: str = "UTC",
+    ) -> pa.Table:
+        """How many rows of a search fall into each hour, day or other part of a column's values.
+
+        Args:
+            query: What to search for, in the syntax of `indexquery`; all rows if it is left out.
+            column: A column of times, dates or numbers.
+            interval: A length such as `1h`, `15 minutes`, `1d` or `1 month`, or a width of
+                numbers. One hour, day, week or more is one of the time zone, as in Spark's
+                `date_trunc`; several are of a fixed length, as in its `window`.
+            fields: The columns that are searched where the query names none; all indexed ones if
+                it is left out.
+            where: A SQL condition that leaves rows out.
+            timezone: The zone of hours and days, and of times in `where` that name none.
+
+        Returns:
+            The start of each part and its `count`, from the first part with rows to the last;
+            parts between them without rows have the count 0. Rows without a value are left out.
+
+        Raises:
+            IntervalError: The interval does not fit the column.
+            TooManyValuesError: There would be more than ten thousand parts.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://histogram-example", data=pa.table({"n": [1, 5, 27]}))
+        >>> table.histogram(column="n", interval=10).to_pydict()
+        {'n': [0, 10, 20], 'count': [2, 0, 1]}
+        """
+        view, predicate = self._searched(query, fields, where, timezone)
+        checked_columns(view.shown.snapshot, [column])
+        stored = view.names.stored_name(column)
+        found = value_histogram(view, predicate, stored, interval, zone=timezone)
+        return found.rename_columns([column, COUNT])
 
     def sql(self, query: str, /, **tables: Any) -> pa.Table:
         """Run a query in Spark's SQL over this table, without Spark. It is called `this` there.
@@ -1077,6 +1170,17 @@ class Table:
         check_columns(predicate, view.names.shown)
         view.shown.check_searches(predicate)
         return view.names.stored_predicate(predicate)
+
+    def _searched(
+        self, query: str | None, fields: Sequence[str] | None, where: Where | None, timezone: str
+    ) -> tuple[TableView, Predicate]:
+        """The version, and the condition for rows of a search."""
+        view = self.view
+        predicate = self._predicate(where, view, timezone=timezone)
+        if query is None:
+            return view, predicate
+        search = search_of(view.shown, query, check_names(fields, "fields"))
+        return view, conjunction(view.names.stored_search(search), predicate)
 
     def _settings(self, config: Mapping[str, object] | None) -> Config:
         return Config(config).over(self._view.settings)

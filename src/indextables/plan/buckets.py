@@ -1,0 +1,233 @@
+"""Equal parts of a column's values, as Spark cuts them: an hour of times, ten of numbers.
+
+One unit of time is a part of the calendar of a time zone, as in `date_trunc('hour', ts)`. Several
+are of a fixed length that is counted from 1970 in UTC, as in `window(ts, '5 minutes')`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import zoneinfo
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import IntervalError
+
+Unit = Literal["second", "minute", "hour", "day", "week", "month", "quarter", "year"]
+
+_NAMES: dict[Unit, tuple[str, ...]] = {
+    "second": ("s", "sec", "second", "seconds"),
+    "minute": ("m", "min", "minute", "minutes"),
+    "hour": ("h", "hour", "hours"),
+    "day": ("d", "day", "days"),
+    "week": ("w", "week", "weeks"),
+    "month": ("M", "mon", "month", "months"),
+    "quarter": ("q", "quarter", "quarters"),
+    "year": ("y", "year", "years"),
+}
+_UNITS = {name: unit for unit, names in _NAMES.items() for name in names}
+_SECONDS: dict[Unit, int] = {
+    "second": 1,
+    "minute": 60,
+    "hour": 3_600,
+    "day": 86_400,
+    "week": 604_800,
+}
+_SHORTEST_DAYS: dict[Unit, int] = {"month": 28, "quarter": 90, "year": 365}
+_INTERVAL = re.compile(r"\s*(\d{1,9})?\s*([A-Za-z]+)\s*")
+_MICROS = 1_000_000
+_LARGEST = 2**62
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_BEYOND = int(np.datetime64("2038", "us").astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberBuckets:
+    """Numbers from one multiple of a width to the next, `floor(n / width) * width`."""
+
+    width: Decimal
+
+    def starts(self, values: Any) -> Any:
+        """Where the part of each value starts. NaN and the infinite ones have none: null."""
+        if pa.types.is_floating(values.type):
+            width = float(self.width)
+            starts = pc.multiply(pc.floor(pc.divide(values.cast(pa.float64()), width)), width)
+            # Added to zero, -0.0 is 0.0: one part, not two.
+            return pc.add(pc.if_else(pc.is_finite(starts), starts, None), 0.0)
+        scale = max(getattr(values.type, "scale", 0), -int(self.width.as_tuple().exponent), 0)
+        step = int(self.width.scaleb(scale))
+        try:
+            whole = _unscaled(values, scale)
+        except pa.ArrowInvalid:
+            raise IntervalError(str(self.width), "its values have more than 18 digits") from None
+        starts = _multiples(whole, step)
+        if not scale:
+            return starts
+        unit = pa.scalar(Decimal(1).scaleb(-scale), pa.decimal128(scale + 1, scale))
+        return pc.multiply(starts.cast(pa.decimal128(19, 0)), unit)
+
+    def between(self, first: Any, last: Any, most: int) -> pa.Array[Any] | None:
+        """The starts from one to another; None if there are more than so many."""
+        # From the multiples themselves: sums of a width drift where it is not exact.
+        begin, end = (round(Decimal(one.as_py()) / self.width) for one in (first, last))
+        if end - begin >= most:
+            return None
+        found = [i * self.width for i in range(begin, end + 1)]
+        if pa.types.is_floating(first.type):
+            return pa.array([i * float(self.width) for i in range(begin, end + 1)], first.type)
+        return pa.array(found).cast(first.type)
+
+
+def _multiples(whole: Any, step: int) -> Any:
+    """The greatest multiple of a step that is not above each number."""
+    zero: Any = pa.scalar(0, pa.int64())
+    # Arrow rounds a quotient towards zero.
+    below: Any = pc.if_else(pc.less(whole, zero), step - 1, 0)
+    return pc.multiply(pc.divide(pc.subtract(whole, below), step), step)
+
+
+def _unscaled(values: Any, scale: int) -> Any:
+    """Numbers as whole multiples of a decimal digit."""
+    if not pa.types.is_decimal(values.type):
+        return pc.multiply_checked(values.cast(pa.int64()), 10**scale)
+    exact = values.cast(pa.decimal128(38, scale))
+    factor = pa.scalar(Decimal(10) ** scale, pa.decimal128(scale + 1, 0))
+    return pc.multiply(exact.cast(pa.decimal128(36 - scale, scale)), factor).cast(pa.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBuckets:
+    """Times from one start of a unit to the next."""
+
+    count: int
+    unit: Unit
+    zone: str
+
+    def starts(self, values: Any) -> Any:
+        """Where the part of each time starts, in the column's own type."""
+        kind = values.type
+        if pa.types.is_date(kind):
+            return self._of_local(values.cast(pa.timestamp("us"))).cast(kind)
+        values = values.cast(pa.timestamp("us", kind.tz))
+        if kind.tz is None:
+            return self._of_local(values)
+        if self.count > 1:
+            return self._fixed(values)
+        starts = self._of_zone(values.cast(pa.timestamp("us", self.zone))).cast(pa.int64())
+        late: Any = pc.greater_equal(values.cast(pa.int64()), pa.scalar(_BEYOND))
+        if pc.any(late).as_py() and self.zone[:1] not in "+-":
+            starts = pc.replace_with_mask(
+                starts,
+                late.fill_null(False),
+                pa.array([self._beyond(one.value) for one in values.filter(late)]),
+            )
+        return starts.cast(values.type)
+
+    def between(self, first: Any, last: Any, most: int) -> pa.Array[Any] | None:
+        """The starts from one to another; None if there are more than so many."""
+        kind = first.type
+        times = pa.timestamp("us", getattr(kind, "tz", None))
+        ends = [one.cast(times).value for one in (first, last)]
+        # Steps that are never longer than a part miss none; those that hit one twice are dropped.
+        seconds = _SECONDS.get(self.unit) or _SHORTEST_DAYS[self.unit] * 86_400
+        step = self.count * seconds * _MICROS
+        if (ends[1] - ends[0]) // step >= most:
+            return None
+        steps: Any = pa.array(np.arange(ends[0], ends[1] + 1, step), pa.int64())
+        found: pa.Array[Any] = pc.unique(self.starts(steps.cast(times).cast(kind)))
+        return found
+
+    def _of_local(self, local: Any) -> Any:
+        return self._fixed(local) if self.count > 1 else pc.floor_temporal(local, 1, self.unit)
+
+    def _fixed(self, times: Any) -> Any:
+        step = self.count * _SECONDS[self.unit] * _MICROS
+        return _multiples(times.cast(pa.int64()), step).cast(times.type)
+
+    def _of_zone(self, times: Any) -> Any:
+        """As java.time truncates: the offset of the time is kept where the start can have it."""
+        local: Any = pc.local_timestamp(times)
+        starts: Any = pc.floor_temporal(local, 1, self.unit)
+        offset = pc.subtract(local.cast(pa.int64()), times.cast(pa.int64()))
+        kept = pc.subtract(starts.cast(pa.int64()), offset).cast(times.type)
+        is_kept: Any = pc.equal(pc.local_timestamp(kept), starts)
+        # Where clocks go back, the earlier time; where they skip the start, as much later.
+        first: Any = pc.assume_timezone(
+            starts, self.zone, ambiguous="earliest", nonexistent="earliest"
+        )
+        before = pc.subtract(pc.local_timestamp(first).cast(pa.int64()), first.cast(pa.int64()))
+        moved = pc.subtract(starts.cast(pa.int64()), before).cast(times.type)
+        return pc.if_else(is_kept, kept, moved)
+
+    def _beyond(self, time: int) -> int:
+        """One time after 2037, where Arrow's time zones end while their rules go on."""
+        zone = zoneinfo.ZoneInfo(self.zone)
+        moment = _EPOCH + datetime.timedelta(microseconds=time)
+        local = moment.astimezone(zone)
+        naive: Any = pa.scalar(local.replace(tzinfo=None), pa.timestamp("us"))
+        start = pc.floor_temporal(naive, 1, self.unit).as_py().replace(tzinfo=zone)
+        later = start.replace(fold=1)
+        if start.utcoffset() != local.utcoffset() == later.utcoffset():
+            start = later if _exists(later) else start
+        after: datetime.timedelta = start.astimezone(datetime.UTC) - _EPOCH
+        return after // datetime.timedelta(microseconds=1)
+
+
+def _exists(time: datetime.datetime) -> bool:
+    """Whether clocks show this time at all."""
+    return time.astimezone(datetime.UTC).astimezone(time.tzinfo).replace(tzinfo=None, fold=0) == (
+        time.replace(tzinfo=None, fold=0)
+    )
+
+
+def buckets_of(kind: Any, interval: object, zone: str) -> NumberBuckets | TimeBuckets:
+    """The parts of a column of this type.
+
+    Args:
+        kind: The column's type: numbers, dates or times.
+        interval: A width of numbers, or a length of time such as `1h`, `5 minutes` or `1 month`.
+        zone: The time zone whose hours and days are meant.
+
+    Raises:
+        IntervalError: The interval is none, or does not fit the type.
+    """
+    types = pa.types
+    if types.is_date(kind) or types.is_timestamp(kind):
+        buckets = _time_buckets(interval, zone)
+        if types.is_date(kind) and buckets.unit in ("second", "minute", "hour"):
+            raise IntervalError(interval, "a date has no hours; take a day or more")
+        return buckets
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+        raise IntervalError(interval, f"a column of type {kind} has neither numbers nor times")
+    if isinstance(interval, bool) or not isinstance(interval, (int, float, Decimal, str)):
+        raise IntervalError(interval, "numbers have a width, such as 10 or 0.5")
+    try:
+        width = Decimal(str(interval))
+    except ArithmeticError:
+        raise IntervalError(interval, "numbers have a width, such as 10 or 0.5") from None
+    if not width.is_finite() or not 0 < width < _LARGEST:
+        raise IntervalError(interval, "a width is greater than 0")
+    return NumberBuckets(width.normalize() if width != width.to_integral() else Decimal(int(width)))
+
+
+def _time_buckets(interval: object, zone: str) -> TimeBuckets:
+    found = _INTERVAL.fullmatch(interval) if isinstance(interval, str) else None
+    name = found[2] if found else ""
+    unit = _UNITS.get(name) or _UNITS.get(name.lower())
+    if found is None or unit is None:
+        lengths = ", ".join(f"1{names[0]} ({unit})" for unit, names in _NAMES.items())
+        raise IntervalError(interval, f"times have a length; there are {lengths}")
+    count = int(found[1] or 1)
+    if not count:
+        raise IntervalError(interval, "a length is greater than 0")
+    if count > 1 and unit in _SHORTEST_DAYS:
+        raise IntervalError(interval, f"{unit}s differ in length; take 1 {unit}, or days")
+    if count > 1 and count * _SECONDS[unit] * _MICROS > _LARGEST:
+        raise IntervalError(interval, "it is longer than all times together")
+    return TimeBuckets(count, unit, zone)
