@@ -31,6 +31,22 @@ def test_search_looks_back_in_time(cli, docs):
     assert len(cli.rows("search", docs, "word50", "--as-of", newest["timestamp"])) == 1
 
 
+def test_facets_count_values_and_parts(cli, docs, monkeypatch):
+    counted = cli.rows("facets", docs, "fox", "--by", "day", "--where", "Id < 50")
+    expected = Table.open(docs).facets("fox", by=["day"], where="Id < 50")["day"].to_pylist()
+    assert counted == [{**row, "day": str(row["day"])} for row in expected]
+    assert sum(row["count"] for row in counted) == 25
+    pairs = cli.rows("facets", docs, "--by", "day,Id", "--top", "3", "--by", "day")
+    assert [set(row) for row in pairs[:3]] == [{"day", "Id", "count"}] * 3
+    parts = cli.rows("facets", docs, "--by", "Id", "--every", "20")
+    assert parts == [{"Id": start, "count": 20} for start in (0, 20, 40)]
+    assert "width" in cli.error("facets", docs, "--by", "Id", "--every", "x")
+    two = ("--by", "Id", "--by", "day", "--every", "1")
+    assert "one column" in cli.error("facets", docs, *two, code=2)
+    monkeypatch.setattr("indextables.cli.output.is_terminal", lambda: True)
+    assert "20 │ █" in cli.ok("facets", docs, "--by", "Id", "--every", "20")
+
+
 def test_describe_tells_columns_and_sizes(cli, docs):
     (facts,) = cli.rows("describe", docs)
     assert (facts["version"], facts["rows"]) == (1, 60)

@@ -200,6 +200,16 @@ _MARK = re.compile(r"(</?b>)")
 _STYLE = "bold yellow"
 
 
+def bars(counts: Sequence[int]) -> list[str]:
+    """Bars as long as their numbers, to be shown beside them."""
+    most = max(counts, default=0) or 1
+    eighths = [round(_BAR * 8 * count / most) for count in counts]
+    return ["█" * (n // 8) + ("", *"▏▎▍▌▋▊▉")[n % 8] for n in eighths]
+
+
+_BAR = 32
+
+
 def highlighted(snippet: str) -> Text:
     """A snippet as one line.
 

@@ -1,4 +1,4 @@
-"""Commands that look: search, sql, describe, history, explain."""
+"""Commands that look: search, facets, sql, describe, history, explain."""
 
 from __future__ import annotations
 
@@ -93,6 +93,57 @@ def _beginnings(column: Any) -> list[str | None]:
         None if t is None else html.escape(t[:_SHOWN] + ("…" if len(t) > _SHOWN else ""))
         for t in column.to_pylist()
     ]
+
+
+def _facets(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    query: Annotated[
+        str | None,
+        typer.Argument(metavar="[QUERY]", help="What to search for; all rows without it."),
+    ] = None,
+    by: Annotated[
+        list[str], typer.Option("--by", "-b", help="A column; a,b counts pairs of values.")
+    ],
+    every: Annotated[
+        str | None,
+        typer.Option("--every", help="Parts of the column: 1h, 1d, 1 month, or a width: 10."),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", "-f", help="Search this field where the query names none."),
+    ] = None,
+    where: o.Where = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many values of each.")] = 10,
+    timezone: Annotated[str, typer.Option(help="The zone of hours and days.")] = "UTC",
+    version: o.Version = None,
+    as_of: o.AsOf = None,
+) -> None:
+    """Count the values of columns, or hours, days and other parts of one, over a search."""
+    import pyarrow as pa
+
+    from indextables.cli import output
+
+    opened = settings.open(table, version=version, as_of=as_of)
+    if every is not None and len(by) > 1:
+        raise typer.BadParameter("it takes one column.", param_hint="--every with --by")
+    if every is not None:
+        parts = opened.histogram(
+            query, column=by[0], interval=every, fields=field, where=where, timezone=timezone
+        )
+        found = {by[0]: parts}
+    else:
+        groups = [name if name in opened.schema.names else name.split(",") for name in by]
+        found = opened.facets(
+            query, by=groups, top=top, fields=field, where=where, timezone=timezone
+        )
+    for counted in found.values():
+        rows = counted
+        if output.is_terminal() and not settings.json:
+            counts: list[Any] = rows["count"].to_pylist()
+            rows = rows.append_column("", pa.array(output.bars(counts), pa.string()))
+        output.show_rows(rows, json=settings.json, empty="nothing found")
 
 
 def _sql(
@@ -250,6 +301,7 @@ def _explain(
 
 _COMMANDS: dict[str, Any] = {
     "search": _search,
+    "facets": _facets,
     "sql": _sql,
     "describe": _describe,
     "history": _history,
