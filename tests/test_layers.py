@@ -169,9 +169,9 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are seven.
-MOST_MODULES = 296
+MOST_MODULES = 298
 LONGEST_CHAIN = 24
-MOST_SINGLE_IMPORTERS = 59
+MOST_SINGLE_IMPORTERS = 61
 
 
 def test_the_house_does_not_grow():
