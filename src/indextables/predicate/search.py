@@ -220,5 +220,7 @@ def over_fields(
             return query
         case _:
             every = tuple(replace(query, field=name) for name in names)
+            if len(every) == 1:
+                return every[0]
             each = tuple(node for node in every if fits(node)) or every
             return each[0] if len(each) == 1 else Boolean(should=each)

@@ -49,6 +49,7 @@ from indextables.predicate.search import (
     Range,
     Regex,
     SearchNode,
+    Term,
     TermSet,
     largest_boost,
 )
@@ -121,6 +122,9 @@ MAX_BOOST = 1e9
 """Scores have 32 bits: larger boosts would make all of them infinite."""
 
 _OPERATORS = {"AND": "AND", "&&": "AND", "OR": "OR", "||": "OR"}
+_PLAIN = re.compile(r"\w+(?=[\s)]|$)(?!\s*:)")
+"""A word that is nothing but a word, unless it is one of these."""
+_RESERVED = frozenset((*_OPERATORS, "NOT", "IN"))
 _NUMBER = re.compile(r"\d+(\.\d+)?|\.\d+")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d[^\s()\[\]{}\"^]*")
 _ADDRESS = re.compile(r"([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)(/\d+)?(?=[\s)^]|$)")
@@ -195,7 +199,7 @@ class _Parser(Scanner):
             self.skip_blanks()
             if self.peek() in ("", ")"):
                 break
-            for word, meaning in _OPERATORS.items():
+            for word, meaning in _OPERATORS.items() if self.peek() in "AO&|" else ():
                 if self.keyword(word):
                     if not found:
                         self.fail(f"{word} has nothing on its left")
@@ -213,6 +217,10 @@ class _Parser(Scanner):
     def clause(self, field: str | None, joiner: str | None) -> Clause:
         occur: Occur = "should"
         start = self.at
+        plain = _PLAIN.match(self.text, start)
+        if plain is not None and plain[0] not in _RESERVED:
+            self.at = plain.end()
+            return Clause(joiner, occur, Term(field, plain[0], at=start))
         if self.peek() in ("+", "-"):
             occur = "must" if self.peek() == "+" else "must_not"
             self.at += 1

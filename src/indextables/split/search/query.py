@@ -187,6 +187,7 @@ class _Resolver:
         self.search = search
         self.mapping = mapping
         self.schema = schema
+        self.named: dict[str, tuple[FieldMapping, Path]] = {}
         if search.column is None:
             self.targets: Sequence[tuple[FieldMapping, Path]] = [
                 (field, ()) for field in mapping.searchable
@@ -231,13 +232,14 @@ class _Resolver:
         return leaf
 
     def _named(self, node: FieldNode) -> tuple[FieldMapping, FieldNode, Path]:
-        found = resolve_field(node.field or "", self.schema)
-        if found is None:
-            raise UnknownFieldError(
-                node.field or "", available=self.schema.names, query=self.search.text
-            )
-        name, path = found
-        return self._field(name, path), node, path
+        wanted = node.field or ""
+        known = self.named.get(wanted)
+        if known is None:
+            found = resolve_field(wanted, self.schema)
+            if found is None:
+                raise UnknownFieldError(wanted, available=self.schema.names, query=self.search.text)
+            known = self.named[wanted] = self._field(*found), found[1]
+        return known[0], node, known[1]
 
     def _field(self, name: str, path: Sequence[str] = ()) -> FieldMapping:
         field = self.mapping.by_name.get(name)
