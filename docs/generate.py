@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -282,23 +282,28 @@ _LICENCES = """# Licences of dependencies
 
 Generated from the metadata of the locked packages by `make docs`; do not edit.
 
-IndexTables is under Apache-2.0. These packages are installed with it; *spark* marks those that only
-`indextables[spark]` brings. None of their code is part of this project.
+IndexTables is under Apache-2.0. These packages are installed with it; those with an extra only if
+it is named, as in `indextables[spark]`. None of their code is part of this project.
 
-| Package | Licence | |
+| Package | Licence | Extra |
 | --- | --- | --- |
 """
 
 
 def licences_page() -> str:
     """The Markdown of the page about licences: every package that a user installs."""
-    plain, spark = _required("indextables", ""), _required("indextables", "spark")
+    extras = metadata.metadata("indextables").get_all("Provides-Extra") or []
+    brings = {extra: _required("indextables", extra) for extra in ("", *sorted(extras))}
     rows = [
-        f"| {name} | {_licence(name)} | {'' if name in plain else 'spark'} |"
-        for name in sorted(plain | spark - {"indextables"})
-        if name != "indextables"
+        f"| {name} | {_licence(name)} | {', '.join(e for e in _bringing(name, brings) if e)} |"
+        for name in sorted(set().union(*brings.values()) - {"indextables"})
     ]
     return _LICENCES + "\n".join(rows) + "\n"
+
+
+def _bringing(package: str, brings: Mapping[str, set[str]]) -> list[str]:
+    """The extras that bring a package; none if the plain installation has it."""
+    return [] if package in brings[""] else [e for e, names in brings.items() if package in names]
 
 
 def _required(package: str, extra: str) -> set[str]:

@@ -84,6 +84,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'indextables' has no attribute '{name}'")
     import importlib
 
+    if _LAZY[name].startswith("indextables.spark."):
+        from indextables.packages import require
+
+        require("pyspark", extra="spark", for_what=f"indextables.{name}")
     return getattr(importlib.import_module(_LAZY[name]), name)
 
 

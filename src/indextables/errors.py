@@ -848,6 +848,15 @@ class EmbeddedQueryError(QueryError):
     """A query that is wrong, or that needs Spark."""
 
 
+class MissingPackageError(IndexTablesError, ImportError):
+    """An optional package is not installed."""
+
+    def __init__(self, package: str, *, extra: str, for_what: str) -> None:
+        super().__init__(f"{for_what} needs {package}: pip install 'indextables[{extra}]'.")
+        self.package = package
+        self.extra = extra
+
+
 class JavaMissingError(IndexTablesError, RuntimeError):
     """Spark cannot start."""
 

@@ -19,7 +19,6 @@ import orjson
 import pyarrow as pa
 
 from indextables.errors import (
-    LakeError,
     SchemaError,
     SourceMissingError,
     SourceVersionError,
@@ -28,6 +27,7 @@ from indextables.errors import (
 from indextables.lake.rows import SourceColumns
 from indextables.lake.source import SourceFile, SourceSnapshot
 from indextables.log.vectors import Rows
+from indextables.packages import require
 from indextables.schema import from_json, refuse_hidden
 from indextables.split.write.partitioning import partition_text
 from indextables.storage import Store, open_store
@@ -87,12 +87,9 @@ class DeltaSource:
             )
 
     def _open(self, version: int | None) -> DeltaTable:
-        try:
-            from deltalake import DeltaTable
-        except ImportError:
-            raise LakeError(
-                "Reading a Delta table needs deltalake: pip install 'indextables[delta]'."
-            ) from None
+        require("deltalake", extra="delta", for_what="Reading a Delta table")
+        from deltalake import DeltaTable
+
         location = parse_location(self.uri)
         if location.scheme in ("memory", "hdfs") or _UNADDRESSABLE.search(self.uri):
             raise UnsupportedSourceError(self.uri, "delta-rs cannot read a table at such a place")

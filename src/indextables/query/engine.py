@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from indextables.errors import EmbeddedQueryError, IndexTablesError, SearchCallError
+from indextables.packages import require
 from indextables.predicate import Search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.query.functions import register_functions
@@ -67,6 +68,7 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
 
 
 def _connected() -> Any:
+    require("duckdb", extra="sql", for_what="SQL without Spark")
     import duckdb
 
     return duckdb.connect(":memory:", config=dict(_SETTINGS))

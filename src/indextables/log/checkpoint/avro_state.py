@@ -20,6 +20,7 @@ bounds cannot match need not be opened; the snapshot is then `partial`.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -62,6 +63,7 @@ from indextables.log.layout import (
 from indextables.log.protocol import upgraded
 from indextables.log.snapshot import Snapshot
 from indextables.log.version_files import decode_actions
+from indextables.packages import is_installed
 from indextables.runner import Runner
 from indextables.storage import Store
 from indextables.storage.scratch import temporary_folder
@@ -161,7 +163,7 @@ class Records:
 
 def decode_manifest(container: Container, *, where: str) -> pa.Table | Records:
     """The entries of a manifest: a table in the columns of the log, or records if they are few."""
-    if container.count <= _FEW_ENTRIES:
+    if container.count <= _FEW_ENTRIES or not _has_decoder():
         return Records(where, decode_records(container, where=where))
     try:
         entries = _decode_to_arrow(container.plain)
@@ -210,6 +212,12 @@ def _entries_of_records(records: Sequence[Mapping[str, Any]]) -> pa.Table:
             values = [None if value is None else list(value.items()) for value in values]
         columns[column.name] = pa.array(values, column.type)
     return _conformed(pa.table(columns))
+
+
+@functools.cache
+def _has_decoder() -> bool:
+    """DataFusion is an extra: without it large manifests take longer."""
+    return is_installed("datafusion")
 
 
 def _decode_to_arrow(plain: bytes) -> pa.Table:

@@ -1,0 +1,65 @@
+"""What an installation without extras can do, and how it says what it cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+OPTIONAL = ("datafusion", "deltalake", "duckdb", "pandas", "polars", "pyspark")
+
+_WITHOUT = f"""
+import importlib.machinery
+finder = importlib.machinery.PathFinder
+find = finder.find_spec
+finder.find_spec = lambda name, *rest: None if name in {OPTIONAL!r} else find(name, *rest)
+import pyarrow as pa
+import indextables as it
+"""
+
+_CORE = """
+from indextables.log.checkpoint import avro_state
+avro_state._FEW_ENTRIES = 0
+table = it.Table.create(place, pa.schema({"n": pa.int64(), "body": pa.string()}))
+for n in range(3):
+    table.append(pa.table({"n": range(n * 200, n * 200 + 200), "body": ["red fox"] * 200}))
+table.checkpoint()
+again = it.Table.open(place)
+assert again.count(where="body indexquery 'fox' AND n < 250") == 250
+assert again.search("fox", limit=3).num_rows == 3
+assert again.facets("fox", by=["body"])["body"].num_rows == 1
+again.update({"body": "concat(body, ' ran')"}, where="n = 5")
+again.delete(where="n = 6")
+again.merge_splits()
+assert again.count() == 599
+assert all(one.passed for one in again.verify())
+"""
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", _WITHOUT + code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_core_needs_no_extra(tmp_path):
+    done = _run(f"place = {str(tmp_path / 't')!r}\n{_CORE}")
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("call", "package", "extra"),
+    [
+        ("it.sql('SELECT 1')", "duckdb", "sql"),
+        ("it.session()", "pyspark", "spark"),
+        (
+            "it.SearchIndex.create('memory://i', source='/tmp', format='delta', columns=['a'])",
+            "deltalake",
+            "delta",
+        ),
+    ],
+)
+def test_what_needs_an_extra_names_it(call, package, extra):
+    done = _run(f"{call}")
+    assert f"needs {package}: pip install 'indextables[{extra}]'." in done.stderr
+    assert "MissingPackageError" in done.stderr.splitlines()[-1]
