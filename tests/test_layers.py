@@ -169,7 +169,7 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are seven.
-MOST_MODULES = 298
+MOST_MODULES = 299
 LONGEST_CHAIN = 24
 MOST_SINGLE_IMPORTERS = 61
 
