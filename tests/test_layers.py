@@ -17,7 +17,7 @@ PACKAGE = Path(indextables.__file__).parent
 
 # From the ground up. A part may import itself and what stands before it.
 LAYERS = [
-    "errors", "config", "runner", "backoff", "schema", "bloom", "storage", "predicate", "log",
+    "errors", "packages", "config", "runner", "backoff", "schema", "bloom", "storage", "predicate", "log",
     "split", "xref", "plan", "jobs", "table", "lake", "statements", "query", "spark", "ariadne",
     "cli", "demo", "__init__",
 ]  # fmt: skip
