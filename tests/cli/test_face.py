@@ -16,8 +16,8 @@ from indextables.cli.app import app
 from indextables.cli.settings import Settings
 
 COMMANDS = [
-    "create", "import", "export", "search", "sql", "describe", "history", "explain", "merge",
-    "xref", "purge", "verify", "restore", "checkpoint", "report",
+    "create", "import", "export", "search", "facets", "sql", "describe", "history", "explain",
+    "merge", "xref", "purge", "verify", "restore", "checkpoint", "report",
 ]  # fmt: skip
 
 
