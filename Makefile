@@ -24,10 +24,10 @@ demo: install ## show what it does, on data made here
 	@$(PY) -m indextables.demo
 
 test: install lint ## run the linters and every test of the ordinary run
-	@$(PY) -m pytest -n 2 --dist loadgroup
+	@$(PY) -m pytest -n 3 --dist loadgroup
 
 test-long: install ## run the tests with many more random examples
-	@$(PY) -m pytest -n 2 --dist loadgroup --long
+	@$(PY) -m pytest -n 3 --dist loadgroup --long
 
 lint: install ## ruff and mypy --strict
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
