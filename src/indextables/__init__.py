@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from indextables.jobs.verify import Check
     from indextables.lake import Refreshed, SearchIndex
     from indextables.query import sql
-    from indextables.spark.functions import indexquery, indexqueryall, snippet
+    from indextables.spark.functions import indexquery, indexqueryall, search, snippet
     from indextables.spark.session import enable, session
     from indextables.table import Table, write_table
 
@@ -50,6 +50,7 @@ __all__ = [
     "errors",
     "indexquery",
     "indexqueryall",
+    "search",
     "session",
     "snippet",
     "sql",
@@ -72,6 +73,7 @@ _LAZY = {
     "enable": "indextables.spark.session",
     "indexquery": "indextables.spark.functions",
     "indexqueryall": "indextables.spark.functions",
+    "search": "indextables.spark.functions",
     "session": "indextables.spark.session",
     "snippet": "indextables.spark.functions",
     "sql": "indextables.query",
