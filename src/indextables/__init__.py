@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from indextables.query import sql
     from indextables.spark.functions import indexquery, indexqueryall, search, snippet
     from indextables.spark.session import enable, session
+    from indextables.spark.table_functions import search_table
     from indextables.table import Table, write_table
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ __all__ = [
     "indexquery",
     "indexqueryall",
     "search",
+    "search_table",
     "session",
     "snippet",
     "sql",
@@ -74,6 +76,7 @@ _LAZY = {
     "indexquery": "indextables.spark.functions",
     "indexqueryall": "indextables.spark.functions",
     "search": "indextables.spark.functions",
+    "search_table": "indextables.spark.table_functions",
     "session": "indextables.spark.session",
     "snippet": "indextables.spark.functions",
     "sql": "indextables.query",
