@@ -42,7 +42,7 @@ SUB_LAYERS = {
     "spark": [
         "schemas", "runner", "distributed_log", "stream_sink", "stream_source", "data_source",
         "bridge", "struct_fields", "row_statements", "merge_statement",
-        "statements", "table_changes", "functions", "sql_entry", "session", "__init__",
+        "statements", "table_functions", "functions", "sql_entry", "session", "__init__",
     ],
     "spark/bridge": [
         "sessions", "patches", "jvm", "hosts", "scan", "write", "catalog", "frames",

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from indextables.jobs.verify import Check
     from indextables.lake import Refreshed, SearchIndex
     from indextables.query import sql
-    from indextables.spark.functions import indexquery, indexqueryall, snippet
+    from indextables.spark.functions import indexquery, indexqueryall, search, snippet
     from indextables.spark.session import enable, session
+    from indextables.spark.table_functions import search_table
     from indextables.table import Table, write_table
 
 __version__ = "0.1.0"
@@ -50,6 +51,8 @@ __all__ = [
     "errors",
     "indexquery",
     "indexqueryall",
+    "search",
+    "search_table",
     "session",
     "snippet",
     "sql",
@@ -72,6 +75,8 @@ _LAZY = {
     "enable": "indextables.spark.session",
     "indexquery": "indextables.spark.functions",
     "indexqueryall": "indextables.spark.functions",
+    "search": "indextables.spark.functions",
+    "search_table": "indextables.spark.table_functions",
     "session": "indextables.spark.session",
     "snippet": "indextables.spark.functions",
     "sql": "indextables.query",

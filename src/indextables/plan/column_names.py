@@ -129,7 +129,12 @@ class ColumnNames:
                     return node
                 case Search(column=searched, query=query):
                     fields = _translated_fields(query, node.text, names, old, new)
-                    return replace(node, column=searched and column(searched), query=fields)
+                    return replace(
+                        node,
+                        column=searched and column(searched),
+                        columns=tuple(map(column, node.columns)),
+                        query=fields,
+                    )
                 case _:
                     return replace(node, column=column(node.column))
 

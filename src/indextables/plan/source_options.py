@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from indextables.config import MERGE_PRECOMMIT, is_own_key, parse_boolean, session_keys
 from indextables.errors import ConfigError
+from indextables.predicate.search_names import mentions_search
 from indextables.storage.location import parse_location
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ _OURS = frozenset(
         "replacewhere",
         "partitionoverwritemode",
         "partitionby",
+        "where",
+        "search",
+        "fields",
+        "limit",
+        "snippets",
+        "timezone",
     )
 )
 
@@ -91,13 +98,55 @@ _CHOOSE_ROWS = (
     "endingVersion", "ignoreCorruptFiles", "ignoreMissingFiles", "maxRecordsPerFile",
     "modifiedAfter", "modifiedBefore", "pathGlobFilter", "readChangeData", "readChangeFeed",
     "recursiveFileLookup", "startingTimestamp", "startingVersion", "txnAppId", "txnVersion",
-    "maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "ignoreChanges", "where",
+    "maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "ignoreChanges",
 )  # fmt: skip
 _REFUSED = {name.lower(): name for name in _CHOOSE_ROWS}
 _INSTEAD = {
     "maxrecordsperfile": " spark.indextables.write.optimizeWrite.targetSplitSize sets the size of "
     "splits."
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """Which rows a read asks for: those that meet a condition, those that a search finds."""
+
+    where: str | None = None
+    search: str | None = None
+    fields: tuple[str, ...] = ()
+    limit: int | None = None
+    snippets: tuple[str, ...] = ()
+    timezone: str = "UTC"
+    """The zone of times in `where` that name none."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> ChosenRows:
+        """Read the options, whose names are in lower case."""
+        found = cls(
+            where=given.get("where"),
+            search=given.get("search"),
+            fields=_names(given.get("fields")) or (),
+            limit=_number("limit", given.get("limit")),
+            snippets=_names(given.get("snippets")) or (),
+            timezone=given.get("timezone", "UTC"),
+        )
+        if found.search is None and (found.fields or found.limit is not None or found.snippets):
+            raise ConfigError("The options fields, limit and snippets belong to the option search.")
+        return found
+
+    def refuse(self) -> None:
+        """Refuse options that choose rows where there are none to choose."""
+        if self.where is not None or self.search is not None:
+            name = "where" if self.where is not None else "search"
+            raise ConfigError(
+                f"The option {name} chooses rows of a read. Leave it out when rows are written; "
+                "filter the DataFrame instead."
+            )
+
+    @property
+    def has_unscored_search(self) -> bool:
+        """Whether the condition beside a search has one too, which Spark's plans would score."""
+        return self.search is not None and self.where is not None and mentions_search(self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +161,7 @@ class SourceOptions:
     replace_where: str | None = None
     dynamic: bool = False
     partition_by: tuple[str, ...] | None = None
+    chosen: ChosenRows = ChosenRows()
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
     storage: Mapping[str, object] = field(default_factory=dict, repr=False)
 
@@ -139,7 +189,7 @@ class SourceOptions:
         paths = _paths(given)
         return cls(
             paths=paths,
-            version=_version(given.get("versionasof")),
+            version=_number("versionAsOf", given.get("versionasof")),
             timestamp=given.get("timestampasof"),
             merge_schema=parse_boolean(given.get("mergeschema", "false"), name="mergeSchema"),
             overwrite_schema=parse_boolean(
@@ -148,6 +198,7 @@ class SourceOptions:
             replace_where=given.get("replacewhere"),
             dynamic=mode.lower() == "dynamic",
             partition_by=_names(given.get("partitionby")),
+            chosen=ChosenRows.parse(given),
             config=own,
             storage={**(_from_hadoop(paths[0], session) if paths else {}), **rest},
         )
@@ -205,11 +256,12 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _version(text: str | None) -> int | None:
+def _number(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not text.strip().isdecimal():
-        raise ConfigError(f"versionAsOf is the number of a version, not {text!r}.")
+        what = "the number of a version" if name == "versionAsOf" else "a number of rows"
+        raise ConfigError(f"{name} is {what}, not {text!r}.")
     return int(text)
 
 

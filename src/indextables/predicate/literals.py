@@ -166,14 +166,14 @@ _WORDS = frozenset(
         "all and anti any array as asc at between binary both by case cast collate column "
         "constraint create cross cube current current_date current_time current_timestamp "
         "current_user date default delete desc distinct distribute div drop else end escape "
-        "except exists explain extract false fetch filter first for foreign from full function "
-        "glob grouping group having if ilike in indexquery indexqueryall inner insert "
+        "except exists explain extract false fetch fieldmatch filter first for foreign from full "
+        "function glob grouping group having if ilike in indexquery indexqueryall inner insert "
         "intersect interval into is join lateral leading left like limit list map minus "
         "natural next not null offset on only or order outer over overlaps overlay partition "
         "pivot position primary qualify range references regexp replace right rlike row rows "
         "select semi session_user set show similar some sort struct substring table "
-        "tablesample then time timestamp timestamp_ltz timestamp_ntz to trailing trim true "
-        "try_cast union unique unknown unnest unpivot update use using values when where "
+        "tablesample textsearch then time timestamp timestamp_ltz timestamp_ntz to trailing "
+        "trim true try_cast union unique unknown unnest unpivot update use using values when where "
         "window with within xor alter grant notnull partitioned_by returning revoke "
         "rollback serdeproperties uncache",
     )

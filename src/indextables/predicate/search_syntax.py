@@ -32,6 +32,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -51,6 +52,7 @@ from indextables.predicate.search import (
     SearchNode,
     Term,
     TermSet,
+    fields,
     largest_boost,
 )
 from indextables.predicate.search_words import (
@@ -159,10 +161,18 @@ def parse_search(
     parser = _Parser(text, field, schema, max_depth)
     query = parser.parse()
     if schema is not None:
-        for name, position in parser.names.items():
-            if resolve_field(name, schema) is None:
-                raise UnknownFieldError(name, available=schema.names, query=text, position=position)
+        check_fields(query, text, schema, parser.names)
     return query
+
+
+def check_fields(
+    query: SearchNode, text: str, schema: pa.Schema, names: Mapping[str, int] | None = None
+) -> None:
+    """Refuse a query that names a field which the schema has not; `names` says where it does."""
+    named = dict.fromkeys(name for name in fields(query) if name is not None)
+    for name, position in named.items() if names is None else names.items():
+        if resolve_field(name, schema) is None:
+            raise UnknownFieldError(name, available=schema.names, query=text, position=position)
 
 
 class _Parser(Scanner):

@@ -2,11 +2,14 @@
 
 SQL text cut into tokens by Spark's rules: quotes, escapes, back-ticks, raw strings, comments.
 
-The infix operator `indexquery`, rewritten to the function call that any SQL parser knows.
+The infix operators, rewritten to the function calls that any SQL parser reads.
 
     content indexquery 'spark AND sql'    ->  indexquery(content , 'spark AND sql')
     content NOT indexquery 'spark'        ->  (NOT indexquery(content , 'spark'))
     _indexall indexquery 'spark'          ->  indexqueryall( 'spark')
+    * indexquery 'spark'                  ->  indexqueryall( 'spark')
+    content TEXTSEARCH 'spark'            ->  textsearch(content , 'spark')
+    * FIELDMATCH 'spark'                  ->  fieldmatch(* , 'spark')
 
 The statement is cut into tokens by Spark's rules, so text in strings, comments and back-ticks is
 never mistaken for the operator. Everything else stays as it is, byte for byte. What cannot be cut
@@ -59,6 +62,7 @@ def join_strings(sql: str, tokens: Sequence[Token]) -> list[Token]:
 
 
 OPERATOR = "indexquery"
+OPERATORS = (OPERATOR, "textsearch", "fieldmatch")
 ALL_FIELDS = "_indexall"
 
 _TEXT = frozenset((TokenType.STRING, TokenType.RAW_STRING))
@@ -74,12 +78,13 @@ _NO_OPERAND = frozenset(
 
 
 def rewrite_operators(sql: str) -> str:
-    """The statement with every `indexquery` operator as a function call.
+    """The statement with every search operator as a function call.
 
     >>> rewrite_operators("SELECT 'a indexquery b' FROM t WHERE title IndexQuery 'spark'")
     "SELECT 'a indexquery b' FROM t WHERE indexquery(title , 'spark')"
     """
-    if OPERATOR not in sql.lower():
+    lowered = sql.lower()
+    if not any(operator in lowered for operator in OPERATORS):
         return sql
     try:
         tokens = tokenize(sql)
@@ -87,17 +92,19 @@ def rewrite_operators(sql: str) -> str:
         return sql
     edits: list[tuple[int, int, str]] = []
     for at, token in enumerate(tokens):
-        if _is_word(sql, token, OPERATOR):
-            edits.extend(_edits(sql, tokens, at))
+        for operator in OPERATORS:
+            if _is_word(sql, token, operator):
+                edits.extend(_edits(sql, tokens, at, operator))
     return _spliced(sql, edits)
 
 
-def _edits(sql: str, tokens: Sequence[Token], at: int) -> list[tuple[int, int, str]]:
+def _edits(sql: str, tokens: Sequence[Token], at: int, function: str) -> list[tuple[int, int, str]]:
     """How the operator at a position changes the text; nothing if it is none."""
     last = _end_of_query(tokens, at + 1)
     negated = at > 0 and _is_word(sql, tokens[at - 1], "not")
     end = at - 2 if negated else at - 1
-    first = _start_of_operand(sql, tokens, end)
+    is_star = _is_all_columns(sql, tokens, end)
+    first = end if is_star else _start_of_operand(sql, tokens, end)
     if last is None or first is None:
         return []
     operator = (tokens[at].start, tokens[at].end + 1)
@@ -105,11 +112,25 @@ def _edits(sql: str, tokens: Sequence[Token], at: int) -> list[tuple[int, int, s
     edits = [(tokens[last].end + 1, tokens[last].end + 1, closing)]
     if negated:
         edits.append((tokens[at - 1].start, tokens[at - 1].end + 1, ""))
-    if first == end and _is_word(sql, tokens[first], ALL_FIELDS):
+    if is_star or (first == end and _is_word(sql, tokens[first], ALL_FIELDS)):
         name = (tokens[first].start, tokens[first].end + 1)
-        return [*edits, (*name, f"{opening}indexqueryall("), (*operator, "")]
+        if function == OPERATOR:
+            return [*edits, (*name, f"{opening}indexqueryall("), (*operator, "")]
+        return [*edits, (*name, f"{opening}{function}(*"), (*operator, ",")]
     start = tokens[first].start
-    return [*edits, (start, start, f"{opening}indexquery("), (*operator, ",")]
+    return [*edits, (start, start, f"{opening}{function}("), (*operator, ",")]
+
+
+def _is_all_columns(sql: str, tokens: Sequence[Token], at: int) -> bool:
+    """Whether a star here stands for all columns, and is not a product's."""
+    if at < 0 or tokens[at].token_type is not TokenType.STAR:
+        return False
+    before = tokens[at - 1] if at else None
+    return (
+        before is None
+        or before.token_type in (TokenType.L_PAREN, TokenType.COMMA)
+        or (sql[before.start : before.end + 1].lower() in _NO_OPERAND)
+    )
 
 
 def _end_of_query(tokens: Sequence[Token], at: int) -> int | None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
@@ -34,7 +33,8 @@ from indextables.predicate.names import (
     resolve_column,
     resolve_field,
 )
-from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.search_names import SearchDialect, is_search_name, search_call
+from indextables.predicate.search_syntax import check_fields, parse_search
 from indextables.predicate.search_words import half_character
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators, tokenize
 from indextables.predicate.tree import (
@@ -107,7 +107,7 @@ def _parsed(
     try:
         rewritten = rewrite_operators(sql)
         tokens = join_strings(rewritten, tokenize(rewritten))
-        parsed = Spark().parser().parse_into(exp.Condition, tokens, rewritten)
+        parsed = SearchDialect().parser().parse_into(exp.Condition, tokens, rewritten)
         if len(parsed) != 1 or parsed[0] is None:
             raise PredicateSyntaxError(sql, "write one condition, such as n > 3.")
         return reader.predicate(parsed[0])
@@ -175,6 +175,8 @@ class _Reader:
             column = self.text_column(node, node.this)
             text = self.text(node, node.args["expression"])
             return NULL if text is None else _TEXT_FUNCTIONS[type(node)](column, text)
+        if is_search_name(node):
+            return self.named_search(node)
         if isinstance(node, exp.Anonymous):
             return self.function(node)
         if isinstance(node, (exp.Column, exp.Dot)):
@@ -307,6 +309,17 @@ class _Reader:
         if found is None:
             raise UnknownColumnError(text, available=self.schema.names)
         return Column((found[0], *found[1]))
+
+    def named_search(self, node: exp.Expr) -> Predicate:
+        call = search_call(node, max_length=self.max_query_length, max_depth=self.max_query_depth)
+        check_fields(call.query, call.text, self.schema)
+        found = [self.searched(node, column) for column in call.columns or ()]
+        if None in found or not found:
+            return Search(None, call.query, call.text)
+        columns = tuple(column for column in found if column is not None)
+        if len(columns) == 1:
+            return Search(columns[0], call.query, call.text, kind=call.kind)
+        return Search(None, call.query, call.text, columns, call.kind)
 
     def search(self, node: exp.Expr, column: Column | None, literal: exp.Expr) -> Predicate:
         text = self.text(node, literal)

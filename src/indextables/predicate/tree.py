@@ -31,6 +31,9 @@ from indextables.predicate.search import SearchNode
 Value: TypeAlias = bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime
 """A literal: timestamps with a time zone are aware and in UTC, those without are naive."""
 
+ColumnKind = Literal["words", "values"]
+"""Columns of words, and columns whose values are searched as a whole."""
+
 Operator = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
 OPERATORS: tuple[Operator, ...] = get_args(Operator)
 
@@ -146,18 +149,26 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search query over one column, or over all indexed ones (`column` is `None`).
+    """A search query over one column, over some, or over all indexed ones (neither is set).
 
-    `text` is the query as it was written, `query` is what it means.
+    `text` is the query as it was written, `query` is what it means. A search with a `kind` is an
+    error over a column of the other kind.
     """
 
     column: Column | None
     query: SearchNode
     text: str
+    columns: tuple[Column, ...] = ()
+    """Each word may be in any of them."""
+    kind: ColumnKind | None = None
 
     def __str__(self) -> str:
+        text = sql_literal(self.text)
+        if self.columns:
+            return f"search(({', '.join(map(str, self.columns))}), {text}, mode => 'query')"
+        operators = {None: "indexquery", "words": "textsearch", "values": "fieldmatch"}
         column = "_indexall" if self.column is None else self.column
-        return f"{column} indexquery {sql_literal(self.text)}"
+        return f"{column} {operators[self.kind]} {text}"
 
 
 @dataclass(frozen=True, slots=True)

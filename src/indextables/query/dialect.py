@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 
 from indextables.errors import EmbeddedQueryError
+from indextables.predicate.search_names import SearchDialect
 from indextables.query.numbers import Division, translated_number
 from indextables.query.texts import array_repeat, translated_text
 from indextables.query.times import translated_time
 from indextables.statements.search_calls import ONE_COLUMN, SNIPPET
 
-_spark_parser: Any = Spark.Parser
+_parser: Any = SearchDialect.Parser
 
 
-class SparkDialect(Spark):
+class SparkDialect(SearchDialect):
     """Spark's SQL since version 4: a cast that fails is an error."""
 
-    class Parser(_spark_parser):  # type: ignore[misc]
+    class Parser(_parser):  # type: ignore[misc]
         STRICT_CAST = True
 
 

@@ -19,7 +19,7 @@ from indextables.packages import require
 from indextables.predicate import Search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.query.functions import register_functions
-from indextables.query.relations import Relation, search_call
+from indextables.query.relations import Relation
 from indextables.query.rewrite import Opener, Rewritten, rewrite
 from indextables.split.search import columns_needed, search_rows
 from indextables.split.snippet import snippet
@@ -174,15 +174,15 @@ class _Scan:
         hidden = [name for name in relation.identity if name in self._named()]
         read = [*needed, *(relation.identity[name] for name in hidden)]
         if relation.score is None:
-            searches = [search_call(query, column) for query, column in relation.searches]
+            searches = [search.condition() for search in relation.searches]
             where = " AND ".join(f"({c})" for c in [*relation.conditions, *searches])
             for batch in table.scan_batches(columns=read, where=where or None):
                 yield batch.rename_columns([*needed, *hidden]) if hidden else batch
             return
-        query, column = relation.searches[0]
+        search = relation.searches[0]
         found = table.search(
-            query,
-            fields=None if column is None else [_exact(column, table.schema)],
+            search.query,
+            fields=[_exact(column, table.schema) for column in search.columns] or None,
             where=" AND ".join(f"({c})" for c in relation.conditions) or None,
             columns=read,
             limit=relation.limit,

@@ -14,16 +14,44 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
+from indextables.config import Config
 from indextables.errors import EmbeddedQueryError, SearchCallError
 from indextables.predicate.literals import quoted_name
+from indextables.predicate.search_names import SEVERAL_COLUMNS
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.schema import ROW_IDENTITY
+from indextables.split.mapping import FieldMapping
+from indextables.split.mapping_options import build_mapping
 from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
 
 if TYPE_CHECKING:
     from indextables.table import Table
 
+_SEARCHES = frozenset((*ONE_COLUMN, *ALL_COLUMNS, SEVERAL_COLUMNS))
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass(frozen=True)
+class PushedSearch:
+    """A search as a table understands it; without columns it is one of all."""
+
+    query: str
+    columns: tuple[str, ...] = ()
+
+    def condition(self) -> str:
+        """The search as a condition.
+
+        >>> PushedSearch("it's", ("a b",)).condition()
+        "`a b` indexquery 'it\\\\'s'"
+        """
+        quoted = "'" + self.query.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        match [quoted_name(column) for column in self.columns]:
+            case []:
+                return f"indexqueryall({quoted})"
+            case [column]:
+                return f"{column} indexquery {quoted}"
+            case columns:
+                return f"{SEVERAL_COLUMNS}(({', '.join(columns)}), {quoted})"
 
 
 @dataclass
@@ -34,8 +62,8 @@ class Relation:
     table: Table
     conditions: list[str] = field(default_factory=list)
     """Conditions that its rows must meet, beside `searches`."""
-    searches: list[tuple[str, str | None]] = field(default_factory=list)
-    """Pushed searches that are a condition by themselves: the query and its column."""
+    searches: list[PushedSearch] = field(default_factory=list)
+    """Pushed searches that are a condition by themselves."""
     masks: dict[str, str] = field(default_factory=dict)
     """Hidden columns that say whether a search finds the row."""
     snippets: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -99,32 +127,38 @@ class Sources:
 
 
 def is_search(node: Any) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.lower() in ONE_COLUMN + ALL_COLUMNS
+    return isinstance(node, exp.Anonymous) and node.name.lower() in _SEARCHES
 
 
 def is_snippet(node: Any) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() == SNIPPET
 
 
-def searched_column(call: Any) -> Any:
-    """The column of a search, None if it searches all fields of the row."""
-    arguments = call.expressions
-    wanted = 1 if call.name.lower() in ALL_COLUMNS else 2
+def searched_columns(call: Any) -> list[Any]:
+    """The columns of a search; none if it searches all fields of the row."""
+    name, arguments = call.name.lower(), call.expressions
+    wanted = 1 if name in ALL_COLUMNS else 2
     if len(arguments) != wanted or not arguments[-1].is_string:
         what = "a search query in quotes" if wanted == 1 else "a column and a query in quotes"
         raise EmbeddedQueryError(f"{call.name} takes {what}, not {call.sql('spark')}.")
     if wanted == 1:
-        return None
-    return exp.column(arguments[0].name) if arguments[0].is_string else arguments[0]
+        return []
+    if name == SEVERAL_COLUMNS:
+        return list(arguments[0].expressions)
+    return [exp.column(arguments[0].name) if arguments[0].is_string else arguments[0]]
 
 
-def search_parts(call: Any) -> tuple[str, str | None]:
-    column = searched_column(call)
-    everything = column is None or column.name.lower() == ALL_FIELDS
-    return call.expressions[-1].name, None if everything else column.name
+def is_of_all_fields(columns: list[Any]) -> bool:
+    return not columns or columns[0].name.lower() == ALL_FIELDS
 
 
-def snippet_parts(call: Any, searches: list[tuple[str, str | None]]) -> tuple[Any, str]:
+def search_parts(call: Any) -> PushedSearch:
+    columns = searched_columns(call)
+    names = () if is_of_all_fields(columns) else tuple(column.name for column in columns)
+    return PushedSearch(call.expressions[-1].name, names)
+
+
+def snippet_parts(call: Any, searches: list[PushedSearch]) -> tuple[Any, str]:
     """The text and the query of a snippet; without one it shows the query's search of the text."""
     arguments = call.expressions
     if len(arguments) == 2 and arguments[1].is_string:
@@ -132,7 +166,11 @@ def snippet_parts(call: Any, searches: list[tuple[str, str | None]]) -> tuple[An
     if len(arguments) != 1:
         raise SearchCallError(call.name, "takes a column, and a search query in quotes after it.")
     column = arguments[0].name.lower()
-    queries = {query for query, of in searches if of is None or of.lower() == column}
+    queries = {
+        search.query
+        for search in searches
+        if not search.columns or column in map(str.lower, search.columns)
+    }
     if len(queries) != 1:
         raise SearchCallError(
             call.name,
@@ -151,10 +189,10 @@ def about(condition: Any, sources: Sources) -> Relation | None:
         case exp.Not() | exp.Paren():
             return about(condition.this, sources)
         case exp.Anonymous() if is_search(condition):
-            column = searched_column(condition)
-            if column is None or column.name.lower() == ALL_FIELDS:
-                return sources.only("" if column is None else column.table)
-            return sources.owner(column)
+            columns = searched_columns(condition)
+            if is_of_all_fields(columns):
+                return sources.only(columns[0].table if columns else "")
+            return sources.owner(columns[0])  # several are of one relation
         case exp.Is() if isinstance(condition.expression, exp.Null):
             return sources.owner(condition.this)
         case exp.In() if condition.expressions and not condition.args.get("query"):
@@ -212,20 +250,16 @@ def unqualified(node: Any) -> str:
     return text
 
 
-def search_call(query: str, column: str | None) -> str:
-    """A search as a condition.
-
-    >>> search_call("it's", "a b")
-    "`a b` indexquery 'it\\\\'s'"
-    """
-    quoted = "'" + query.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    if column is None:
-        return f"indexqueryall({quoted})"
-    return f"{quoted_name(column)} indexquery {quoted}"
-
-
 def _exact(name: str, relation: Relation) -> str | None:
     names = relation.table.schema.names
     if name in names:
         return name
     return next((n for n in names if n.lower() == name.lower()), None)
+
+
+def mapping_of(column: Any, relation: Relation | None) -> FieldMapping:
+    """How a column is searched; one of no relation as a column of a new table would be."""
+    if relation is None:
+        schema = pa.schema([pa.field(column.name, pa.string())])
+        return build_mapping(schema, Config()).fields[0]
+    return relation.table.view.shown.mapping.by_name[_exact(column.name, relation) or ""]

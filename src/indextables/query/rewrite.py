@@ -31,18 +31,28 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from indextables.errors import EmbeddedQueryError
 from indextables.plan.ranking import SCORE
+from indextables.predicate import Boolean, SearchNode
+from indextables.predicate.search_names import (
+    SEVERAL_COLUMNS,
+    SearchCall,
+    is_search_name,
+    search_call,
+    written,
+)
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators
 from indextables.query.dialect import EngineSql, SparkDialect, engine_sql
 from indextables.query.headers import name_columns
 from indextables.query.relations import (
+    PushedSearch,
     Relation,
     Sources,
     about,
+    is_of_all_fields,
     is_search,
     is_snippet,
-    search_call,
+    mapping_of,
     search_parts,
-    searched_column,
+    searched_columns,
     snippet_parts,
     unqualified,
 )
@@ -57,6 +67,7 @@ from indextables.query.tree import (
 )
 from indextables.query.types import annotate
 from indextables.schema import ROW_IDENTITY
+from indextables.split.search import check_kind
 from indextables.statements.search_calls import SNIPPET
 from indextables.table import Table
 
@@ -83,11 +94,14 @@ def rewrite(sql: str, opener: Opener) -> Rewritten:
     """Take a query apart. Anything but one query is an error."""
     tree = _parsed(sql)
     name_columns(tree, sql)
-    searches = [search_parts(c) for c in tree.find_all(exp.Anonymous) if is_search(c)]
-    work = _Rewriter(opener, searches)
-    for scope in traverse_scope(tree):
-        if isinstance(scope.expression, exp.Select):
-            work.visit(scope)
+    work = _Rewriter(opener)
+    scopes = [s for s in traverse_scope(tree) if isinstance(s.expression, exp.Select)]
+    every = [(scope, work.sources(scope)) for scope in scopes]
+    for scope, sources in every:
+        work.place_names(scope, sources)
+    work.searches = [search_parts(c) for c in tree.find_all(exp.Anonymous) if is_search(c)]
+    for scope, sources in every:
+        work.visit(scope, sources)
     work.rename(tree)
     schemas = {relation.name: relation.schema for relation in work.relations}
     annotate(tree, schemas | {name: rows.schema for name, rows in work.foreign.items()})
@@ -118,18 +132,17 @@ def _parsed(sql: str) -> Any:
 
 
 class _Rewriter:
-    def __init__(self, opener: Opener, searches: list[tuple[str, str | None]]) -> None:
+    def __init__(self, opener: Opener) -> None:
         self.opener = opener
         self.opened: dict[tuple[Any, ...], Table | pa.Table] = {}
         self.relations: list[Relation] = []
         self.foreign: dict[str, pa.Table] = {}
-        self.searches = searches
+        self.searches: list[PushedSearch] = []
         self.searches_values = False
         self.hidden = 0
 
-    def visit(self, scope: Scope) -> None:
+    def visit(self, scope: Scope, sources: Sources) -> None:
         select = scope.expression
-        sources = self.sources(scope)
         complete = self.push_conditions(select, sources)
         for call in [c for c in scope.find_all(exp.Anonymous) if is_search(c)]:
             self.place_search(call, sources)
@@ -185,6 +198,35 @@ class _Rewriter:
 
     # --- conditions and searches
 
+    def place_names(self, scope: Scope, sources: Sources) -> None:
+        """Calls of `search` and its siblings as those that the rest of this module is about."""
+        for node in [n for n in scope.find_all(exp.Anonymous) if is_search_name(n)]:
+            shown = node.sql("spark", normalize_functions=False)
+            replace(node, self.named_search(search_call(node), sources), shown)
+
+    def named_search(self, call: SearchCall, sources: Sources) -> Any:
+        columns, text = call.columns, exp.Literal.string(call.text)
+        if columns is None:
+            table = call.target.args.get("table")
+            of = [exp.column(ALL_FIELDS, table=table.copy())] if table else []
+            name = SEARCH_FUNCTION if of else f"{SEARCH_FUNCTION}all"
+            return exp.Anonymous(this=name, expressions=[*of, text])
+        owners = [sources.owner(column) for column in columns]
+        for column, owner in zip(columns, owners, strict=True):
+            if call.kind is not None and column.name.lower() != ALL_FIELDS:
+                check_kind(column.name, mapping_of(column, owner), call.kind)
+        if len(columns) == 1:
+            return exp.Anonymous(this=SEARCH_FUNCTION, expressions=[columns[0].copy(), text])
+        if owners[0] is not None and all(owner is owners[0] for owner in owners):
+            target = exp.Tuple(expressions=[column.copy() for column in columns])
+            return exp.Anonymous(this=SEVERAL_COLUMNS, expressions=[target, text])
+        if call.mode == "query":
+            raise EmbeddedQueryError(
+                f"{call.name} with a query takes columns of one table. Search each with a call of "
+                "its own, or search for plain words."
+            )
+        return _searched_one_by_one(call.query, columns)
+
     def push_conditions(self, select: Any, sources: Sources) -> bool:
         """Push what can be pushed; whether that is everything."""
         where = select.args.get("where")
@@ -204,10 +246,10 @@ class _Rewriter:
         return complete
 
     def place_search(self, call: Any, sources: Sources) -> None:
-        column = searched_column(call)
-        relation = sources.owner(column) if column is not None else None
-        if column is None or column.name.lower() == ALL_FIELDS:
-            relation = sources.only(column.table if column is not None else "")
+        columns = searched_columns(call)
+        relation = sources.owner(columns[0]) if columns else None
+        if is_of_all_fields(columns):
+            relation = sources.only(columns[0].table if columns else "")
             if relation is None:
                 raise EmbeddedQueryError(
                     "A search of all fields needs one table to search: write t._indexall "
@@ -232,7 +274,8 @@ class _Rewriter:
             call.set("this", SNIPPET)
             call.set("expressions", [column, exp.Literal.string(query)])
             return
-        name = self.hidden_column(relation.snippets, (column.name, search_call(query, column.name)))
+        search = PushedSearch(query, (column.name,)).condition()
+        name = self.hidden_column(relation.snippets, (column.name, search))
         shown = call.sql("spark", normalize_functions=False)
         found = exp.Coalesce(this=exp.column(name, quoted=True),
                              expressions=[exp.Literal.string("")])  # fmt: skip
@@ -297,3 +340,19 @@ class _Rewriter:
                 name = identifier.name if identifier.name in exact else next(iter(exact))
                 identifier.set("this", name)
                 identifier.set("quoted", True)
+
+
+def _searched_one_by_one(query: SearchNode, columns: list[Any]) -> Any:
+    """Plain words over columns of different relations: each leaf is a search of each column."""
+    if isinstance(query, Boolean):
+        parts = [_searched_one_by_one(child, columns) for child in (*query.must, *query.should)]
+        return exp.Paren(this=exp.and_(*parts) if query.must else exp.or_(*parts))
+    text = exp.Literal.string(written(query))
+    return exp.Paren(
+        this=exp.or_(
+            *(
+                exp.Anonymous(this=SEARCH_FUNCTION, expressions=[column.copy(), text.copy()])
+                for column in columns
+            )
+        )
+    )

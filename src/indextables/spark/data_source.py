@@ -16,18 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import datasource as source
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from indextables.errors import SchemaError
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import shown
+from indextables.plan.ranking import SCORE
 from indextables.plan.scan import plan_scan
-from indextables.plan.source_options import NAME, SourceOptions
+from indextables.plan.source_options import NAME, ChosenRows, SourceOptions
 from indextables.plan.split_reader import SplitReader, in_groups
 from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
+from indextables.predicate import TRUE, Predicate
+from indextables.predicate.sql_text import parse_predicate
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, with_mappings, worker_schema
 from indextables.spark.stream_sink import TableStreamWriter
@@ -61,7 +64,12 @@ class IndexTablesSource(source.DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         given = dict(options.items())
-        self.stream = {name: given.pop(name) for name in list(given) if is_stream_option(name)}
+        # `where` chooses rows of a stream, and of a read as well.
+        self.stream = {
+            name: given[name] if name.lower() == "where" else given.pop(name)
+            for name in list(given)
+            if is_stream_option(name)
+        }
         self.parsed = SourceOptions.parse(given)
         # Set when Spark asks for the schema: the rows are then read from that very version.
         self.versions: dict[str, int] = {}
@@ -85,16 +93,27 @@ class IndexTablesSource(source.DataSource):
                     f"'{path}' has other columns than '{first[0]}'. Read the tables one by one "
                     "and combine them with unionByName."
                 )
-        return with_mappings(first[1], mappings[0])
+        found = with_mappings(first[1], mappings[0])
+        chosen = self.parsed.chosen
+        if chosen.search is None:
+            return found
+        if others:
+            raise SchemaError("The option search is for one table, because scores are a table's.")
+        found = found.add(SCORE, "float")
+        return StructType([*found.fields, *(StructField(f"_snippet_{n}", StringType())
+                                            for n in chosen.snippets)])  # fmt: skip
 
     def reader(self, schema: StructType) -> source.DataSourceReader:
         self._refuse_stream_options()
         if not self.versions:
             self.schema()
+        if self.parsed.chosen.search is not None:
+            return RankedReader(self.parsed, self.versions, schema)
         return TableReader(self.parsed, self.versions, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> source.DataSourceWriter:
         self._refuse_stream_options()
+        self.parsed.chosen.refuse()
         options = self.parsed
         kind: Kind = "append"
         if overwrite:
@@ -114,14 +133,15 @@ class IndexTablesSource(source.DataSource):
         return TableWriter(job, access)
 
     def _refuse_stream_options(self) -> None:
-        if self.stream:  # they choose rows, which only `readStream` does by them
-            SourceOptions.parse(self.stream)
+        # They choose rows, which only `readStream` does by them.
+        SourceOptions.parse({n: v for n, v in self.stream.items() if n.lower() != "where"})
 
     def streamReader(self, schema: StructType) -> source.DataSourceStreamReader:  # noqa: N802
         return TableStreamReader(self.parsed, StreamOptions.parse(self.stream), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> source.DataSourceStreamWriter:  # noqa: N802
         self._refuse_stream_options()
+        self.parsed.chosen.refuse()
         return TableStreamWriter(self.parsed, schema, overwrite=overwrite)
 
 
@@ -162,7 +182,7 @@ class TableReader(source.DataSourceReader):
         found: list[source.InputPartition] = []
         for view in self._views():
             names = view.names.stored_names(f.name for f in self.schema.fields)
-            plan = plan_scan(view, columns=names)
+            plan = plan_scan(view, columns=names, predicate=condition_of(view, self.options.chosen))
             reader = SplitReader(view, plan.columns)
             groups = in_groups(plan.tasks, parallelism=_PARALLELISM)
             found += [SplitPartition(reader, group) for group in groups]
@@ -176,6 +196,47 @@ class TableReader(source.DataSourceReader):
     def _views(self) -> list[TableView]:
         accesses = [self.options.access(path) for path in self.versions]
         return [a.view(a.log().snapshot(version=self.versions[a.path])) for a in accesses]
+
+
+def condition_of(view: TableView, chosen: ChosenRows) -> Predicate:
+    """The condition of a read, by stored names."""
+    if chosen.where is None:
+        return TRUE
+    shown_ones = parse_predicate(chosen.where, view.names.shown, timezone=chosen.timezone)
+    view.shown.check_searches(shown_ones)
+    return view.names.stored_predicate(shown_ones)
+
+
+class RankedReader(source.DataSourceReader):
+    """Reads the best rows for a search, best first: one task, because scores are the table's."""
+
+    def __init__(
+        self, options: SourceOptions, versions: dict[str, int], schema: StructType
+    ) -> None:
+        self.options = options
+        self.versions = versions
+        self.schema = schema
+
+    def read(self, _: source.InputPartition) -> Iterator[Any]:
+        from indextables.table import Table
+
+        ((path, version),) = self.versions.items()
+        access, chosen = self.options.access(path), self.options.chosen
+        table = Table.open(
+            path, version=version, config=access.config, storage_options=access.storage
+        )
+        wanted = worker_schema(self.schema)
+        made = {SCORE, *(f"_snippet_{name}" for name in chosen.snippets)}
+        found = table.search(
+            chosen.search or "",
+            fields=chosen.fields or None,
+            where=chosen.where,
+            columns=[name for name in wanted.names if name not in made],
+            limit=chosen.limit,
+            snippets=chosen.snippets,
+            timezone=chosen.timezone,
+        )
+        yield from found.select(wanted.names).cast(wanted).to_batches()
 
 
 # --- writing ---------------------------------------------------------------------------------

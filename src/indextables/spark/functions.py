@@ -4,6 +4,7 @@
 
     df.where(indextables.indexquery("content", "spark AND sql"))
     df.where(indextables.indexqueryall('"machine learning"'))
+    df.where(indextables.search(["title", "content"], "spark sql", mode="any"))
     df.select("id", indextables.snippet("content", "spark"))
 
 They are Arrow UDFs (`sql.search_functions`). The planner recognises them by name and pushes them to
@@ -15,15 +16,16 @@ error on the driver.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from indextables.errors import SearchCallError
 from indextables.predicate.literals import quoted_name
+from indextables.predicate.search_names import SEVERAL_COLUMNS, Mode, mode_of, query_text
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import ALL_FIELDS
-from indextables.spark.bridge.sessions import active_context, bridge_of, has_function
+from indextables.spark.bridge.sessions import active_context, bridge_of, has_function, is_classic
 from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET, named_columns
 
 if TYPE_CHECKING:
@@ -34,7 +36,27 @@ logger = logging.getLogger(__name__)
 _OWN_SNIPPET = "indextables_snippet"
 """The function behind `indextables.snippet`, whatever `snippet` is in the session."""
 
-__all__ = ["indexquery", "indexqueryall", "register", "snippet"]
+_NAMES = {
+    "search": "search",
+    **{
+        name: name
+        for name in (
+            "match_all",
+            "match_any",
+            "match_phrase",
+            "match_phrase_prefix",
+            "textsearch",
+            "fieldmatch",
+        )
+    },
+    "tantivy4spark_textsearch": "textsearch",
+    "tantivy4spark_fieldmatch": "fieldmatch",
+    "tantivy4spark_textsearchall": "indexqueryall",
+    "tantivy4spark_fieldmatchall": "indexqueryall",
+}
+"""The names of SQL, and the functions behind them where a session has no bridge."""
+
+__all__ = ["indexquery", "indexqueryall", "register", "search", "snippet"]
 
 
 def indexquery(column: str | Column, query: str) -> Column:
@@ -69,6 +91,34 @@ def indexqueryall(query: str, *columns: str | Column) -> Column:
     return _call("indexqueryall", row, f.lit(query))
 
 
+def search(
+    columns: str | Column | Sequence[str | Column], words: str, *, mode: Mode = "all"
+) -> Column:
+    """Whether columns hold words, which have no syntax: the function `search` of SQL.
+
+    Args:
+        columns: A column, a list of several, or `"*"` for all that the table indexes.
+        words: What to search for.
+        mode: `all` words, `any` of them, the `phrase`, the phrase with its last word begun
+            (`prefix`), or the search syntax (`query`).
+    """
+    from pyspark.sql import functions as f
+
+    mode = mode_of("search", mode)
+    text = query_text(_text("search", words), mode)
+    if isinstance(columns, str) and columns == "*":
+        return indexqueryall(text)
+    if isinstance(columns, str):
+        return indexquery(columns, text)
+    if not isinstance(columns, Sequence):
+        return indexquery(columns, text)
+    if not columns:
+        raise SearchCallError("search", "has an empty list of columns. Write '*' for all.")
+    if len(columns) == 1:
+        return search(columns[0], words, mode=mode)
+    return _call(SEVERAL_COLUMNS, f.struct(*columns), f.lit(text))
+
+
 def snippet(column: str | Column, query: str) -> Column:
     """The part of a text that shows the words of a query, as HTML with the words in `<b>`."""
     from pyspark.sql import functions as f
@@ -89,6 +139,10 @@ def register(spark: SparkSession) -> None:
         _register(spark, name, _udf("indexquery"))
     for name in ALL_COLUMNS:
         _register(spark, name, _udf("indexqueryall"))
+    _register(spark, SEVERAL_COLUMNS, _udf(SEVERAL_COLUMNS))
+    for name, function in _NAMES.items():
+        if not is_classic(spark) or not has_function(spark, name):
+            _register(spark, name, _udf(function))
     _register(spark, _OWN_SNIPPET, _udf("snippet"), everywhere=False)
     if not has_function(spark, SNIPPET):
         _register(spark, SNIPPET, _udf("snippet"), everywhere=False)
@@ -140,10 +194,10 @@ def _udf(name: str) -> Callable[..., Column]:
 
     from indextables.statements import search_functions
 
-    types = {"indexquery": "boolean", "indexqueryall": "boolean", "snippet": "string"}
     context = active_context()
     made = {} if context is None else _udfs.setdefault(context, {})
     if name not in made:
         make: Any = arrow_udf  # its kind is inferred from the annotations, which mypy does not know
-        made[name] = make(getattr(search_functions, name), types[name])
+        kind = "string" if name == SNIPPET else "boolean"
+        made[name] = make(getattr(search_functions, name), kind)
     return made[name]

@@ -23,6 +23,7 @@ from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME
 from indextables.predicate.literals import quoted_name
+from indextables.predicate.search_names import mentions_search
 from indextables.schema import ROW, ROW_ACTION, ROW_IDENTITY, SPLIT
 from indextables.spark.bridge.frames import estimated_size, is_repeatable
 from indextables.spark.row_statements import Query, default_of, identity_of, place_in
@@ -105,7 +106,7 @@ def merge_rows(
     def ready(condition: str) -> str:
         kept = []
         for part in _conjuncts(condition):
-            if "indexquery" in part.lower() and not _mentions(part, source_alias):
+            if mentions_search(part) and not _mentions(part, source_alias):
                 searched.append(f"({part}) AS {_SEARCHED.format(len(searched))}")
                 kept.append(f"{target_name}.{_SEARCHED.format(len(searched) - 1)}")
             else:

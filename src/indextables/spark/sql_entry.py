@@ -44,7 +44,7 @@ from indextables.spark.statements import (
     table_at,
     without_analysis_log,
 )
-from indextables.spark.table_changes import FUNCTION, with_changes
+from indextables.spark.table_functions import PREFIX, with_frames
 from indextables.statements.forms import Failure, form, words_of
 from indextables.statements.merge_into import named_parameters, parse_merge
 from indextables.statements.search_calls import Arguments, Row, needs_row, prepare, with_name
@@ -100,8 +100,8 @@ def _sql(
         sqlQuery = rooted(sqlQuery)  # noqa: N806
     if isinstance(sqlQuery, str) and _EXPLAIN.match(sqlQuery) and bridge_of(spark) is not None:
         original = functools.partial(_explained, original)
-    if isinstance(sqlQuery, str) and FUNCTION in sqlQuery.lower() and is_enabled(spark):
-        sqlQuery, frames = with_changes(spark, sqlQuery)  # noqa: N806
+    if isinstance(sqlQuery, str) and PREFIX in sqlQuery.lower() and is_enabled(spark):
+        sqlQuery, frames = with_frames(spark, sqlQuery)  # noqa: N806
         kwargs |= frames
     concerns = isinstance(sqlQuery, str) and (has_search(sqlQuery) or may_be_ours(sqlQuery))
     if not concerns or not is_enabled(spark):

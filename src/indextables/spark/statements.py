@@ -14,6 +14,7 @@ from indextables.errors import IndexTablesError, StatementError
 from indextables.plan.access import TableAccess
 from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions
 from indextables.predicate.literals import quoted_name
+from indextables.predicate.search_names import mentions_search
 from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
 from indextables.statements.forms import Target
 from indextables.statements.merge_into import MergeInto
@@ -89,7 +90,7 @@ def _place(spark: SparkSession, target: Target) -> tuple[str, Mapping[str, str]]
 
 def has_search(text: str) -> bool:
     """Whether SQL text may hold a search."""
-    return "indexquery" in text.lower()
+    return mentions_search(text)
 
 
 def _config(spark: SparkSession) -> Config:

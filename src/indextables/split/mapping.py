@@ -88,6 +88,11 @@ class FieldMapping:
         return self.kind in WORDS
 
     @property
+    def is_tokenized(self) -> bool:
+        """Whether values are cut into words, and are not one each."""
+        return self.kind in ("text", "json") and self.tokenizer != "raw"
+
+    @property
     def fingerprint(self) -> str:
         """Equal for two mappings of a column exactly when their indexes hold the same words."""
         return _fingerprint(self.kind, self.indexed, self.analyzer if self.has_words else None)

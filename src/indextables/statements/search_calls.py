@@ -10,6 +10,8 @@ Searches in SQL, made ready for Spark's parser.
     content indexquery 'title:spark'            ->  indexquery(content , 'title:spark',
                                                         named_struct('title', `title`))
     snippet(content)                            ->  snippet(content, 'spark')
+    search(*, 'spark sql')                      ->  search(_indexall, 'spark sql')
+    search(content, 'q', mode => 'query')       ->  indexquery(content, 'q')
 
 Operators become calls first (`predicate.operators`); then every call of a search function is
 checked and completed: the number of its arguments, that the query is a literal, its syntax. What
@@ -23,6 +25,7 @@ table has; `Row.STAR` writes `struct(*)`, which works for every relation.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +37,14 @@ from indextables.errors import SearchCallError
 from indextables.predicate import SearchNode, search_fields
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.names import split_path
+from indextables.predicate.search_names import (
+    SEARCH_NAMES,
+    SEVERAL_COLUMNS,
+    mentions_search,
+    mode_of,
+    query_text,
+    usage,
+)
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators, tokenize
 from indextables.statements.forms import words_of
@@ -143,11 +154,18 @@ def literal(text: str) -> str:
 
 ONE_COLUMN = ("indexquery", "tantivy4spark_indexquery")
 ALL_COLUMNS = ("indexqueryall", "tantivy4spark_indexqueryall")
-SEARCH_FUNCTIONS = frozenset((*ONE_COLUMN, *ALL_COLUMNS))
+SEARCH_FUNCTIONS = frozenset((*ONE_COLUMN, *ALL_COLUMNS, SEVERAL_COLUMNS))
 SNIPPET = "snippet"
+
+_NAMES_ROW = re.compile(
+    rf"indexqueryall|{ALL_FIELDS}|(?:textsearch|fieldmatch)all|\(\s*(?:[^\s()]+\.)?\*|\*\s*(?:NOT\s+)?"
+    r"(?:indexquery|textsearch|fieldmatch)",
+    re.IGNORECASE,
+)
 
 Arguments = Mapping[str, object] | Sequence[object] | None
 
+_CALLS = frozenset((*ONE_COLUMN, *ALL_COLUMNS, *SEARCH_NAMES)) - {SEVERAL_COLUMNS}
 _COMPLETE = ("struct", "named_struct")
 
 
@@ -160,8 +178,7 @@ class Row(enum.Enum):
 
 def needs_row(sql: str) -> bool:
     """Whether a statement may hold a search of all fields."""
-    lowered = sql.lower()
-    return "indexquery" in lowered and ("indexqueryall" in lowered or ALL_FIELDS in lowered)
+    return mentions_search(sql) and _NAMES_ROW.search(sql) is not None
 
 
 def prepare(
@@ -174,7 +191,7 @@ def prepare(
     >>> prepare("indexqueryall('spark')", row=Row.STAR)
     "indexqueryall(struct(*), 'spark')"
     """
-    if "indexquery" not in sql.lower():
+    if not mentions_search(sql):
         return sql
     sql = rewrite_operators(sql)
     try:
@@ -212,13 +229,15 @@ class _Editor(Tokens):
 
     def visit(self, at: int) -> None:
         name = self.raw(at).lower()
-        if name not in ONE_COLUMN + ALL_COLUMNS or not self.is_call(at):
+        if name not in _CALLS or not self.is_call(at):
             return
         close = self.closing(at + 1)
         if close is None:
             return  # Spark will say what is wrong with the parentheses
         given = self.split(at + 2, close)
-        if name in ALL_COLUMNS:
+        if name in SEARCH_NAMES:
+            self.named_search(at, name, given)
+        elif name in ALL_COLUMNS:
             self.all_columns(at, given)
         else:
             self.one_column(at, given, close)
@@ -278,6 +297,46 @@ class _Editor(Tokens):
             where = self.tokens[close].start
             prefix = self.qualifier(parts) if len(column) > 1 else ""
             self.edits.append((where, where, f", {fields_argument(fields, prefix)}"))
+
+    def named_search(self, at: int, name: str, given: list[range]) -> None:
+        """`search` and its siblings; what is wrong with the others Spark's registry says."""
+        if SEARCH_NAMES[name].every_column:
+            self.all_columns(at, given)
+            return
+        if len(given) not in (2, 3) or not all(given):
+            raise self.error(at, usage(name))
+        target, words, *more = given
+        mode = mode_of(name, self.mode(at, name, more[0]) if more else None)
+        star = self.tokens[target[-1]].token_type is TokenType.STAR
+        if star and self.row is Row.HIDDEN:
+            token = self.tokens[target[-1]]
+            self.edits.append((token.start, token.end + 1, ALL_FIELDS))
+        parts = None if star else self.column_parts(target)
+        if parts and self.tokens[target[0]].token_type in TEXT:
+            start, end = self.tokens[target[0]].start, self.tokens[target[0]].end + 1
+            self.edits.append((start, end, ".".join(map(quoted_name, parts))))
+        column = parts[-1].lower() if parts and parts[-1].lower() != ALL_FIELDS else None
+        first = self.tokens[words[0]]
+        if len(words) > 1 or first.token_type not in TEXT:
+            return  # a parameter, whose value Spark hands to the function
+        text = query_text(first.text, mode)
+        self.searches.append((column, literal(text)))
+        if mode != "query" or column is None:
+            return
+        fields = self.parse(first.text, ".".join(parts or ()))
+        argument = f", {fields_argument(fields, self.qualifier(parts))}" if fields else ""
+        start = self.tokens[words[-1]].end + 1
+        self.edits.append((start, self.tokens[given[-1][-1]].end + 1, argument))
+        if SEARCH_NAMES[name].kind is None:
+            self.edits.append((self.tokens[at].start, self.tokens[at].end + 1, ONE_COLUMN[0]))
+
+    def mode(self, at: int, name: str, argument: range) -> str | None:
+        """The text of `mode => '…'`, or of a third argument."""
+        named = len(argument) == 3 and self.raw(argument[0]).lower() == "mode"
+        last = self.tokens[argument[-1]]
+        if last.token_type in TEXT and (named or len(argument) == 1):
+            return last.text
+        raise self.error(at, usage(name))
 
     def is_row(self, argument: range) -> bool:
         if not argument:

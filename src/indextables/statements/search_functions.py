@@ -33,7 +33,14 @@ from indextables.predicate import (
     search_fields,
 )
 from indextables.predicate.names import join_path, resolve_field
+from indextables.predicate.search_names import (
+    SEARCH_NAMES,
+    SEVERAL_COLUMNS,
+    mode_of,
+    query_text,
+)
 from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.tree import ColumnKind
 from indextables.schema import conform, normalize
 from indextables.split.mapping import FieldMapping, TableMapping, numbered
 from indextables.split.mapping_options import build_mapping
@@ -157,6 +164,70 @@ def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     )
 
 
+def indexquerycolumns(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which rows match a query in some of the columns of a struct."""
+    arguments, searched = _mapped(arguments)
+    row, query = arguments
+    if not len(row):
+        return pa.array([], pa.bool_())
+    rows = pa.table(_fields(row))
+    return _mask(rows, _literal(SEVERAL_COLUMNS, query), None, searched)
+
+
+# The names of SQL where no builder turns them into the functions above: on Spark Connect.
+
+
+def search(
+    column: pa.Array,  # type: ignore[type-arg]
+    words: pa.Array,  # type: ignore[type-arg]
+    mode: pa.Array = None,  # type: ignore[type-arg,assignment]
+) -> pa.Array:  # type: ignore[type-arg]
+    """Which values match words, in the mode that is a text for all rows."""
+    chosen = None if mode is None or not len(mode) else _literal("search", mode)
+    return _search("search", column, words, chosen)
+
+
+def match_all(column: pa.Array, words: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which values hold all words."""
+    return _search("match_all", column, words)
+
+
+def match_any(column: pa.Array, words: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which values hold some of the words."""
+    return _search("match_any", column, words)
+
+
+def match_phrase(column: pa.Array, words: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which values hold the words in a row."""
+    return _search("match_phrase", column, words)
+
+
+def match_phrase_prefix(column: pa.Array, words: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which values hold the words in a row, the last one begun."""
+    return _search("match_phrase_prefix", column, words)
+
+
+def textsearch(column: pa.Array, query: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which values match a query; the default mapping of texts is words."""
+    return _search("textsearch", column, query)
+
+
+def fieldmatch(column: pa.Array, query: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which values match a query as a whole; texts do not, with the default mapping."""
+    return _search("fieldmatch", column, query)
+
+
+def _search(function: str, column: Any, words: Any, mode: str | None = None) -> pa.Array[Any]:
+    if not len(column):
+        return pa.array([], pa.bool_())
+    text = query_text(_literal(function, words), mode_of(function, mode))
+    if pa.types.is_struct(column.type):
+        columns = {n: c for n, c in _fields(column).items() if _can_be_searched(n, c)}
+        return _mask(pa.table(columns), text, None, Searched())
+    kind = SEARCH_NAMES[function].kind
+    return _mask(pa.table({_OPERAND: column}), text, Column((_OPERAND,)), Searched(), kind)
+
+
 def snippet(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     """The part of each text that shows the words of a query, as HTML; empty if it has none."""
     arguments, searched = _mapped(arguments)
@@ -266,9 +337,15 @@ def _conformed(rows: pa.Table) -> pa.Table:
     return conform(rows, normalize(pa.schema(fields)))
 
 
-def _mask(rows: pa.Table, text: str, column: Column | None, searched: Searched) -> pa.Array[Any]:
+def _mask(
+    rows: pa.Table,
+    text: str,
+    column: Column | None,
+    searched: Searched,
+    kind: ColumnKind | None = None,
+) -> pa.Array[Any]:
     table = _conformed(rows)
     query = _in_all_tables(_parsed(text, table.schema), table.schema)
     mapping = searched.mapping(table.schema, _OPERAND)
-    found = search_rows(Search(column, query, text), table, mapping)
+    found = search_rows(Search(column, query, text, kind=kind), table, mapping)
     return pa.array(found, pa.bool_())

@@ -165,13 +165,13 @@ def search_of(view: TableView, query: str, fields: Sequence[str] | None) -> Sear
         max_depth=view.config[keys.INDEXQUERY_MAX_DEPTH],
     )
     if fields:
-        node = over_fields(node, fields, fits=lambda leaf: _fits(leaf, view))
+        node = over_fields(node, fields, fits=lambda leaf: fits(leaf, view))
     search = Search(None, node, query)
     view.check_searches(search)
     return search
 
 
-def _fits(leaf: FieldNode, view: TableView) -> bool:
+def fits(leaf: FieldNode, view: TableView) -> bool:
     """Whether a field can be asked: a word is not a number."""
     try:
         view.check_searches(Search(None, leaf, ""))

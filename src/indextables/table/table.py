@@ -347,7 +347,8 @@ class Table:
         Args:
             columns: The columns to return; all if it is left out.
             where: A SQL condition in Spark's dialect; `column indexquery '…'`, `_indexall
-                indexquery '…'` and `indexqueryall('…')` search. Or an Arrow expression
+                indexquery '…'`, `indexqueryall('…')` and `search(column, '…')` search. Or an
+                Arrow expression
                 (`pyarrow.compute.field("n") > 3`), which no index narrows, or a predicate.
             limit: The most rows to return.
             timezone: The zone of times in `where` that name none.

@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.write_job import Exclusive, Kind, plan_write
-from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
-from indextables.predicate.literals import time_zone
+from indextables.plan.ranking import SCORE
+from indextables.plan.source_options import NAME, PROVIDERS, ChosenRows, SourceOptions
+from indextables.predicate.literals import quoted_name, time_zone
+from indextables.predicate.search_names import SEVERAL_COLUMNS
+from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.spark.bridge import patches
 from indextables.spark.bridge.sessions import (
     bridge_of,
@@ -94,8 +97,8 @@ def _load_one(
     spark = reader._spark
     access = options.access(path)
     bridge = bridge_of(spark)
-    if bridge is not None:
-        return bridge.read(access, options)
+    if bridge is not None and not options.chosen.has_unscored_search:
+        return chosen_rows(bridge.read(access, options), options.chosen)
     snapshot_of(access, options)  # an error here is a sentence, in a worker it is a traceback
     fresh = spark.read.format(NAME)
     for name, value in _as_dict(reader._jreader.extraOptions()).items():
@@ -103,9 +106,36 @@ def _load_one(
             fresh = fresh.option(name, value)
     if options.timestamp is not None:
         fresh = fresh.option("timestampAsOf", options.timestamp)
+    fresh = fresh.option("timezone", spark.conf.get("spark.sql.session.timeZone") or "UTC")
     for name, given in {**options.config, **options.storage}.items():
         fresh = fresh.option(name, str(given))
     return original(fresh, path)
+
+
+def chosen_rows(frame: DataFrame, chosen: ChosenRows) -> DataFrame:
+    """The rows of an index table that a read asks for; those of a search have scores."""
+    from pyspark.sql import functions as f
+
+    if chosen.where is not None:
+        frame = frame.where(chosen.where)
+    if chosen.search is None:
+        return frame
+    query = f.lit(chosen.search)
+    if len(chosen.fields) == 1:
+        found = f.call_function("indexquery", f.col(quoted_name(chosen.fields[0])), query)
+    elif chosen.fields:
+        fields = f.struct(*(f.col(quoted_name(name)) for name in chosen.fields))
+        found = f.call_function(SEVERAL_COLUMNS, fields, query)
+    else:
+        found = f.call_function("indexqueryall", f.col(ALL_FIELDS), query)
+    shown = [
+        f.call_function("indextables_snippet", f.col(quoted_name(name)), query).alias(
+            f"_snippet_{name}"
+        )
+        for name in chosen.snippets
+    ]
+    ranked = frame.where(found).select("*", SCORE, *shown).orderBy(f.desc(SCORE))
+    return ranked if chosen.limit is None else ranked.limit(chosen.limit)
 
 
 def _in_session_zone(spark: SparkSession, text: str) -> str:
@@ -154,6 +184,7 @@ def _save(  # noqa: PLR0917 - Spark's arguments
         names = _in_columns_case(spark, _as_list(columns.get()), writer._df.columns)
         given["partitionBy"] = json.dumps(names)
     parsed = SourceOptions.parse(given, session_settings(spark))
+    parsed.chosen.refuse()
     access = parsed.access()
     kind, exclusive = _kind(java.curmode().name(), parsed)
     if exclusive == "ignore" and access.log().exists():

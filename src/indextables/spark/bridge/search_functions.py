@@ -9,15 +9,31 @@ from __future__ import annotations
 
 import json
 
+from indextables.config import Config
+from indextables.errors import SearchCallError
+from indextables.predicate.search_names import (
+    SEARCH_NAMES,
+    SEVERAL_COLUMNS,
+    mode_of,
+    query_text,
+    usage,
+)
+from indextables.predicate.spark_tokens import ALL_FIELDS
+from indextables.predicate.tree import ColumnKind
+from indextables.schema import from_json
 from indextables.spark.bridge.jvm.handles import JavaObject, Jvm, implements
 from indextables.spark.bridge.scan.filters import Node, parse_tree
 from indextables.spark.schemas import MAPPING_KEY as KEY
 from indextables.spark.schemas import mapping_in
 from indextables.split.mapping import FieldMapping
+from indextables.split.mapping_options import build_mapping
+from indextables.split.search import check_kind
+from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN
 from indextables.statements.search_functions import Searched, unique_names
 
 _DESCRIPTION = "A search of indextables."
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
+_STRUCT = "org.apache.spark.sql.types.StructType"
 _TYPES = "org.apache.spark.sql.catalyst.types.DataTypeUtils"
 
 Fields = dict[str, FieldMapping]
@@ -36,11 +52,17 @@ class SearchBuilder:
         if columns and columns[0].nodeName() == "CreateNamedStruct":
             columns[0] = self._without_repeated_names(columns[0])
             arguments = arguments.updated(0, columns[0])
-        mappings = {k: v for column in columns for k, v in self._mappings(column).items()}
-        if mappings:
-            searched = _searched([parse_tree(column.toJSON()) for column in columns], mappings)
+        searched = self.searched(columns)
+        if searched is not None:
             arguments = arguments.appended(self._literal(searched.to_json()))
         return self._original.apply(arguments)
+
+    def searched(self, columns: list[JavaObject]) -> Searched | None:
+        """The mappings that columns of a call carry; None where none does."""
+        mappings = {k: v for column in columns for k, v in self._mappings(column).items()}
+        if not mappings:
+            return None
+        return _searched([parse_tree(column.toJSON()) for column in columns], mappings)
 
     def _literal(self, text: str) -> JavaObject:
         return self.java.module(_EXPRESSIONS + "Literal").apply(text)
@@ -75,6 +97,80 @@ class SearchBuilder:
             id_ = columns.apply(number).exprId().id()
             by_column[id_] = {name: mapping for name, mapping in carried.items() if mapping}
         return by_column
+
+
+@implements("scala.Function1")
+class NameBuilder:
+    """Makes the call of `search` and its siblings: one of the searches above."""
+
+    def __init__(self, java: Jvm, name: str) -> None:
+        self.java = java
+        self._name = name
+
+    def apply(self, arguments: JavaObject) -> JavaObject:
+        given = [arguments.apply(number) for number in range(arguments.size())]
+        mode = None
+        if given and given[-1].nodeName() == "NamedArgumentExpression":
+            if given[-1].key().lower() != "mode":
+                raise SearchCallError(self._name, usage(self._name))
+            mode = self._text(given.pop().value())
+        fields = given[2:] if _is_row(given[-1]) else []
+        given = given[:2] if fields else given
+        if len(given) == 3 and mode is None and given[1].foldable():
+            mode = self._text(given.pop())
+        if len(given) < 2:
+            raise SearchCallError(self._name, usage(self._name))
+        *columns, words = given
+        chosen = mode_of(self._name, mode)
+        text = query_text(self._text(words), chosen)
+        return self._call(columns, text, fields)
+
+    def _call(self, columns: list[JavaObject], text: str, fields: list[JavaObject]) -> JavaObject:
+        target, name = columns[0], ONE_COLUMN[0]
+        named = SEARCH_NAMES[self._name]
+        if len(columns) > 1:  # a star, which Spark has replaced
+            target, name = self._row(columns), ALL_COLUMNS[0]
+        elif named.every_column or _is_all_fields(target):
+            name = ALL_COLUMNS[0]
+        elif _is_row(target):
+            name = SEVERAL_COLUMNS
+        elif named.kind is not None:
+            self._check_kind(target, named.kind)
+        literal = self.java.module(_EXPRESSIONS + "Literal").apply(text)
+        return _builder(self.java, name).apply(self.java.seq([target, literal, *fields]))
+
+    def _row(self, columns: list[JavaObject]) -> JavaObject:
+        literal = self.java.module(_EXPRESSIONS + "Literal").apply
+        parts = [part for c in columns for part in (literal(c.name()), c)]
+        return self.java.find(_EXPRESSIONS + "CreateNamedStruct")(self.java.seq(parts))
+
+    def _check_kind(self, target: JavaObject, kind: ColumnKind) -> None:
+        searched = SearchBuilder(self.java, None).searched([target])
+        shown = str(target.sql())
+        schema = from_json(self.java.find(_STRUCT)().add("column", target.dataType()).json())
+        default = build_mapping(schema, Config()).fields[0]
+        mapping = searched.operand if searched is not None else None
+        check_kind(shown, mapping or default, kind)
+
+    def _text(self, expression: JavaObject) -> str:
+        if not expression.foldable():
+            raise SearchCallError(
+                self._name,
+                "takes words in quotes or a parameter, and no column: they must be known before "
+                "the search is planned.",
+            )
+        value = expression.eval(None)
+        if value is None or expression.dataType().typeName() != "string":
+            raise SearchCallError(self._name, usage(self._name))
+        return str(value.toString())
+
+
+def _is_row(expression: JavaObject) -> bool:
+    return bool(expression.nodeName() == "CreateNamedStruct")
+
+
+def _is_all_fields(expression: JavaObject) -> bool:
+    return bool(expression.nodeName() == "AttributeReference" and expression.name() == ALL_FIELDS)
 
 
 def _is_struct(column_type: object) -> bool:
@@ -116,13 +212,12 @@ def install_search(java: Jvm, name: str, *, everywhere: bool) -> None:
     catalyst = java.jvm.org.apache.spark.sql.catalyst
     registry = java.session.sessionState().functionRegistry()
     builtin = catalyst.analysis.FunctionRegistry.builtin()
-    # Since Spark 4.3 functions have a catalog and a schema: system.builtin and system.session.
-    some = builtin.listFunction().head()
-    target = catalyst.FunctionIdentifier(name, some.database(), some.catalog())
-    temporary = target
-    if some.database().isDefined():
-        temporary = catalyst.FunctionIdentifier(name, java.some("session"), some.catalog())
-    builder = SearchBuilder(java, registry.lookupFunctionBuilder(temporary).get())
+    target, temporary = _identifiers(java, name)
+    builder: SearchBuilder | NameBuilder
+    if name in SEARCH_NAMES and name != SEVERAL_COLUMNS:
+        builder = NameBuilder(java, name)
+    else:
+        builder = SearchBuilder(java, registry.lookupFunctionBuilder(temporary).get())
     information = catalyst.expressions.ExpressionInfo("indextables", None, name, _DESCRIPTION, "")
     if not everywhere:
         registry.registerFunction(temporary, information, builder)
@@ -131,3 +226,21 @@ def install_search(java: Jvm, name: str, *, everywhere: bool) -> None:
         each.registerFunction(target, information, builder)
     if target.toString() != temporary.toString():
         registry.dropFunction(temporary)
+
+
+def _identifiers(java: Jvm, name: str) -> tuple[JavaObject, JavaObject]:
+    """The names of a built-in and of a temporary function."""
+    catalyst = java.jvm.org.apache.spark.sql.catalyst
+    # Since Spark 4.3 functions have a catalog and a schema: system.builtin and system.session.
+    some = catalyst.analysis.FunctionRegistry.builtin().listFunction().head()
+    target = catalyst.FunctionIdentifier(name, some.database(), some.catalog())
+    if not some.database().isDefined():
+        return target, target
+    return target, catalyst.FunctionIdentifier(name, java.some("session"), some.catalog())
+
+
+def _builder(java: Jvm, name: str) -> JavaObject:
+    """What makes a call of a search that is installed."""
+    catalyst = java.jvm.org.apache.spark.sql.catalyst
+    builtin = catalyst.analysis.FunctionRegistry.builtin()
+    return builtin.lookupFunctionBuilder(_identifiers(java, name)[0]).get()

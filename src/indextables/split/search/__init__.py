@@ -25,6 +25,7 @@ from indextables.split.search.query import (
     Leaf,
     Query,
     SearchContext,
+    check_kind,
     resolve,
 )
 from indextables.split.search.typed import (
@@ -39,6 +40,7 @@ __all__ = [
     "Leaf",
     "Query",
     "SearchContext",
+    "check_kind",
     "clip",
     "columns_needed",
     "intervals",

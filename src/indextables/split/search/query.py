@@ -22,7 +22,13 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from indextables.config import MAX_EXPANSIONS
-from indextables.errors import QueryError, SearchValueError, TooManyClausesError, UnknownFieldError
+from indextables.errors import (
+    QueryError,
+    SearchCallError,
+    SearchValueError,
+    TooManyClausesError,
+    UnknownFieldError,
+)
 from indextables.predicate import (
     All,
     Boolean,
@@ -39,6 +45,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import walk
+from indextables.predicate.tree import ColumnKind
 from indextables.split.ip_address import parse_addresses
 from indextables.split.leaves import Path
 from indextables.split.mapping import FieldMapping, TableMapping
@@ -182,19 +189,36 @@ def resolve(search: Search, mapping: TableMapping, schema: pa.Schema) -> Query:
     return resolver.bind(search.query)
 
 
+def check_kind(name: str, field: FieldMapping, kind: ColumnKind) -> None:
+    """Refuse a column that TEXTSEARCH or FIELDMATCH is not for."""
+    if field.is_tokenized == (kind == "words"):
+        return
+    if kind == "words":
+        raise SearchCallError(
+            "textsearch",
+            f"is for columns of words, and '{name}' is indexed as {field.kind}, its whole values. "
+            "Use fieldmatch or indexquery, or map the column as text.",
+        )
+    raise SearchCallError(
+        "fieldmatch",
+        f"is for columns whose values are searched as a whole, and '{name}' is indexed as "
+        f"{field.kind}, by its words. Use textsearch or indexquery, or map the column as string.",
+    )
+
+
 class _Resolver:
     def __init__(self, search: Search, mapping: TableMapping, schema: pa.Schema) -> None:
         self.search = search
         self.mapping = mapping
         self.schema = schema
         self.named: dict[str, tuple[FieldMapping, Path]] = {}
-        if search.column is None:
-            self.targets: Sequence[tuple[FieldMapping, Path]] = [
-                (field, ()) for field in mapping.searchable
-            ]
-        else:
-            root, *path = search.column.path
-            self.targets = [(self._field(root, path), tuple(path))]
+        asked = search.columns if search.column is None else (search.column,)
+        self.targets: Sequence[tuple[FieldMapping, Path]] = [
+            (self._field(column.root, column.path[1:]), column.path[1:]) for column in asked
+        ] or [(field, ()) for field in mapping.searchable]
+        if search.kind is not None:
+            for field, _ in self.targets[: len(asked)]:
+                check_kind(field.name, field, search.kind)
 
     def clauses(self) -> int:
         """How many words the query asks of how many fields, before any clause is made."""

@@ -344,7 +344,9 @@ class Catalog(NamedCatalog):
     def at(self, path: Place, options: Mapping[str, str] | None = None) -> TableAccess:
         """The table at a place, reached with its options over the session's configuration."""
         settings = session_settings(self.java.spark)
-        return SourceOptions.parse({**(options or {}), "path": path}, settings).access()
+        parsed = SourceOptions.parse({**(options or {}), "path": path}, settings)
+        parsed.chosen.refuse()
+        return parsed.access()
 
     # --- places ------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ from indextables.spark.bridge.scan.native import NativeScans, is_stored, is_wort
 from indextables.spark.bridge.scan.on_driver import OnDriver
 from indextables.spark.bridge.scan.scans import DriverScan, NativeScan, Pruning, TableScan
 from indextables.spark.schemas import spark_schema
+from indextables.table.arguments import fits
 
 _MAX_ORDERED = 10_000
 
@@ -305,11 +306,13 @@ class ScanBuilder:
         found = [p for p in conjuncts(self._predicate) if isinstance(p, Search)]
         if len(found) <= 1:
             return found[0] if found else None
-        parts = tuple(
-            over_fields(one.query, [escaped_field(one.column.path)]) if one.column else one.query
-            for one in found
-        )
-        return Search(None, Boolean(must=parts), " AND ".join(one.text for one in found))
+        parts = []
+        for one in found:
+            asked = one.columns if one.column is None else (one.column,)
+            names = [escaped_field(column.path) for column in asked]
+            can_ask = functools.partial(fits, view=self._view)
+            parts.append(over_fields(one.query, names, fits=can_ask) if names else one.query)
+        return Search(None, Boolean(must=tuple(parts)), " AND ".join(one.text for one in found))
 
     @property
     def _by_score(self) -> bool:

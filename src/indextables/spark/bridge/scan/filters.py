@@ -44,6 +44,7 @@ from indextables.predicate.literals import (
     moment_of,
     time_zone,
 )
+from indextables.predicate.search_names import SEVERAL_COLUMNS
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.predicate.sql_text import parse_predicate
@@ -194,7 +195,11 @@ class Translator:
         text = self._literal(query)
         if not isinstance(text, str):
             raise NotUnderstoodError
-        column = self._searched(target)
+        columns: tuple[Column, ...] = ()
+        if node.fields["name"].lower() == SEVERAL_COLUMNS:
+            column, columns = None, self._several(target)
+        else:
+            column = self._searched(target)
         try:
             parsed = parse_search(
                 text,
@@ -203,11 +208,11 @@ class Translator:
                 max_depth=self.max_query_depth,
             )
         except QuerySyntaxError as error:
-            shown = f"column '{column.root}'" if column else "all columns"
+            shown = f"column '{column.root}'" if column else "several columns"
             raise QuerySyntaxError(
                 text, error.reason, position=error.position, field=shown
             ) from error
-        return Search(column, parsed, text)
+        return Search(column, parsed, text, columns)
 
     def _searched(self, target: Node) -> Column | None:
         """The column that is searched; None for all of them."""
@@ -219,6 +224,12 @@ class Translator:
         if target.class_name != "AttributeReference":
             raise NotUnderstoodError
         return None if target.fields["name"] == ALL_FIELDS else self._column(target)[0]
+
+    def _several(self, target: Node) -> tuple[Column, ...]:
+        """The columns of a search of some; the query names none of them by the struct's names."""
+        if target.class_name != "CreateNamedStruct":
+            raise NotUnderstoodError
+        return tuple(self._column(column)[0] for column in target.children[1::2])
 
     def _check_named(self, struct: Node) -> set[str]:
         """The columns of a struct, which have to be those of this table under their own names."""

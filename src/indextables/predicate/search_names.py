@@ -1,0 +1,237 @@
+"""The searches that SQL has names for: `search`, `match_any`, `textsearch` and their siblings.
+
+    search(body, 'spark sql')                      each word is in the column
+    search((title, body), 'spark', mode => 'any')  some word is in one of the columns
+    search(*, 'spark sql', mode => 'phrase')       the words in a row, in some column
+    match_phrase_prefix(body, 'spark s')           the last word is the beginning of one
+    textsearch(body, '"spark sql" OR lake*')       a query, of a column of words
+
+Each is a search query like that of `indexquery`. The words of the first four are plain: they have
+no syntax, whatever characters they hold, because the tree of the query is built from them.
+`written` is the same tree in the search syntax, for those who keep a query as text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+
+from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
+from indextables.errors import QuerySyntaxError, SearchCallError
+from indextables.predicate.search import Boolean, Phrase, SearchNode, Term
+from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.search_words import half_character
+from indextables.predicate.tree import ColumnKind
+
+_spark_parser: Any = Spark.Parser
+
+Mode = Literal["all", "any", "phrase", "prefix", "query"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+_OPERATORS = frozenset(("AND", "OR", "NOT"))
+"""Words of the syntax that no backslash makes plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchName:
+    """What a name of SQL means: its mode, if that is not an argument, and whom it may ask."""
+
+    mode: Mode | None
+    kind: ColumnKind | None = None
+    every_column: bool = False
+    """Whether it has no column but searches all of them."""
+
+
+SEVERAL_COLUMNS = "indexquerycolumns"
+"""What a search of some columns becomes, as one of a column becomes `indexquery`."""
+
+SEARCH_NAMES: dict[str, SearchName] = {
+    "search": SearchName(None),
+    "match_all": SearchName("all"),
+    "match_any": SearchName("any"),
+    "match_phrase": SearchName("phrase"),
+    "match_phrase_prefix": SearchName("prefix"),
+    "textsearch": SearchName("query", "words"),
+    "fieldmatch": SearchName("query", "values"),
+    "tantivy4spark_textsearch": SearchName("query", "words"),
+    "tantivy4spark_fieldmatch": SearchName("query", "values"),
+    "tantivy4spark_textsearchall": SearchName("query", every_column=True),
+    "tantivy4spark_fieldmatchall": SearchName("query", every_column=True),
+    SEVERAL_COLUMNS: SearchName("query"),
+}
+_MENTIONED = re.compile(
+    rf"indexquery|textsearch|fieldmatch|\b(?:{'|'.join(SEARCH_NAMES)})\s*\(", re.IGNORECASE
+)
+
+
+def mentions_search(sql: str) -> bool:
+    """Whether SQL text may hold a search; a cheap look before it is cut into tokens."""
+    return _MENTIONED.search(sql) is not None
+
+
+def mode_of(function: str, mode: str | None) -> Mode:
+    """The mode of a call, by its name or by its argument; `all` without one."""
+    named = SEARCH_NAMES[function.lower()]
+    if named.mode is not None:
+        if mode is not None:
+            raise SearchCallError(
+                function, f"has no mode: its name says it. Write search(…, mode => '{mode}')."
+            )
+        return named.mode
+    wanted = "all" if mode is None else mode.lower()
+    for known in MODES:
+        if known == wanted:
+            return known
+    close = difflib.get_close_matches(wanted, MODES, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    listed = ", ".join(f"'{known}'" for known in MODES)
+    raise SearchCallError(function, f"has no mode '{mode}'. There are {listed}.{hint}")
+
+
+def words_query(
+    words: str,
+    mode: Mode = "all",
+    *,
+    max_length: int = INDEXQUERY_MAX_LENGTH.default,
+    max_depth: int = INDEXQUERY_MAX_DEPTH.default,
+) -> SearchNode:
+    """The query of a search.
+
+    Words are what blanks separate. One without a letter or a digit (`-`, `&`) is left out if there
+    are others: most columns have no such words.
+
+    >>> words_query("AND wi-fi")
+    Boolean(must=(Phrase(field=None, text='AND', slop=0, prefix=False), \
+Term(field=None, text='wi-fi')), should=(), must_not=())
+    """
+    if mode == "query":
+        return parse_search(words, max_length=max_length, max_depth=max_depth)
+    if len(words) > max_length:
+        raise QuerySyntaxError(
+            words,
+            f"it has {len(words):,} characters, more than the {max_length:,} that "
+            f"{INDEXQUERY_MAX_LENGTH.name} allows",
+        )
+    if (at := half_character(words)) is not None:
+        raise QuerySyntaxError(words, f"{words[at]!r} is not a character", position=at)
+    each = words.split()
+    if not each:
+        raise QuerySyntaxError(words, "it is empty")
+    if mode in ("phrase", "prefix"):
+        return Phrase(None, words, prefix=mode == "prefix")
+    plain = [word for word in each if any(map(str.isalnum, word))] or each
+    nodes = tuple(dict.fromkeys(map(_word, plain)))
+    if len(nodes) == 1:
+        return nodes[0]
+    return Boolean(must=nodes) if mode == "all" else Boolean(should=nodes)
+
+
+def _word(text: str) -> SearchNode:
+    return Phrase(None, text) if text in _OPERATORS else Term(None, text)
+
+
+def written(query: SearchNode) -> str:
+    r"""A query of plain words in the search syntax.
+
+    >>> print(written(words_query("C++ (a)")))
+    C\+\+ AND \(a\)
+    """
+    match query:
+        case Boolean(must=must, should=should):
+            return " AND ".join(map(written, must)) or " OR ".join(map(written, should))
+        case Phrase(text=text, prefix=prefix):
+            quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{quoted}"{"*" if prefix else ""}'
+        case Term(text=text):
+            return "".join(c if c.isalnum() else f"\\{c}" for c in text)
+        case _:
+            raise TypeError(f"Plain words make no {type(query).__name__}.")
+
+
+def query_text(words: str, mode: Mode) -> str:
+    """The query of a search in the search syntax."""
+    return words if mode == "query" else written(words_query(words, mode))
+
+
+# --- calls in a parsed statement -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCall:
+    """A call of one of the names in a tree of sqlglot's."""
+
+    name: str
+    target: exp.Expr
+    """A column, several in a tuple, or a star."""
+    query: SearchNode
+    text: str
+    """The query in the search syntax."""
+    mode: Mode
+
+    @property
+    def kind(self) -> ColumnKind | None:
+        """What columns may be asked."""
+        return SEARCH_NAMES[self.name].kind
+
+    @property
+    def columns(self) -> list[exp.Expr] | None:
+        """The columns that are searched; None for all."""
+        target = self.target.unnest()
+        if isinstance(target, exp.Star) or isinstance(target.this, exp.Star):
+            return None
+        return target.expressions if isinstance(target, exp.Tuple) else [target]
+
+
+class SearchDialect(Spark):
+    """Spark's SQL; sqlglot has a function `search` of its own, with other arguments."""
+
+    class Parser(_spark_parser):  # type: ignore[misc]
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            name: build for name, build in _spark_parser.FUNCTIONS.items() if name != "SEARCH"
+        }
+
+
+def is_search_name(node: object) -> bool:
+    """Whether a node of sqlglot's is a call of one of the names."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() in SEARCH_NAMES
+
+
+def search_call(
+    node: exp.Expr,
+    *,
+    max_length: int = INDEXQUERY_MAX_LENGTH.default,
+    max_depth: int = INDEXQUERY_MAX_DEPTH.default,
+) -> SearchCall:
+    """Read a call of one of the names."""
+    name, given = node.name.lower(), list(node.expressions)
+    named: dict[str, exp.Expr] = {}
+    while given and isinstance(given[-1], (exp.Kwarg, exp.PropertyEQ)):
+        last = given.pop()
+        named[last.this.name.lower()] = last.expression
+    if SEARCH_NAMES[name].every_column:
+        given.insert(0, exp.Star())
+    if len(given) == 3 and "mode" not in named and name == "search":
+        named["mode"] = given.pop()
+    if len(given) != 2 or set(named) - {"mode"}:
+        raise SearchCallError(name, usage(name))
+    words, mode = given[1], named.get("mode")
+    if not words.is_string or not (mode is None or mode.is_string):
+        raise SearchCallError(name, usage(name))
+    chosen = mode_of(name, None if mode is None else mode.name)
+    query = words_query(words.name, chosen, max_length=max_length, max_depth=max_depth)
+    text = words.name if chosen == "query" else written(query)
+    return SearchCall(name, given[0], query, text, chosen)
+
+
+def usage(name: str) -> str:
+    """How a call is written, as the end of a sentence that begins with its name."""
+    found = SEARCH_NAMES[name.lower()]
+    if found.every_column:
+        return "requires exactly 1 argument: a search query in quotes."
+    what = "a search query" if found.mode == "query" else "the words"
+    more = ", and mode => '…' if wanted" if found.mode is None else ""
+    return f"takes a column, several in parentheses or *, then {what} in quotes{more}."

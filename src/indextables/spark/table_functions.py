@@ -1,0 +1,307 @@
+"""Functions that are relations: `indextables_changes` and `indextables_search`.
+
+    SELECT * FROM indextables_changes('docs', 40, 45)
+    SELECT * FROM indextables_search('docs', 'spark OR lake*', limit => 10, where => "n > 3")
+
+A call in text that passes through `spark.sql` is replaced by a frame before Spark sees the text.
+The changes of each version are read in a task of its own. The frame of a search is that of
+`search_table`, which is ranked where the table's index is. Statements that never pass through
+Python call a table function of the session instead (`RankedSearch`), which takes a path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from indextables.errors import SchemaError, StatementError
+from indextables.plan.access import TableAccess
+from indextables.plan.changes import changes_schema, table_changes
+from indextables.plan.ranking import SCORE
+from indextables.plan.scan import checked_columns
+from indextables.plan.source_options import NAME, ChosenRows
+from indextables.predicate.literals import quoted_name
+from indextables.spark.bridge.readwriter import chosen_rows
+from indextables.spark.bridge.sessions import bridge_of, is_classic
+from indextables.spark.schemas import with_mappings, worker_schema
+from indextables.spark.statements import access_to
+from indextables.split.mapping import MAPPING_PROPERTY
+from indextables.statements.forms import Failure, Target, Word, form, words_of
+from indextables.table.arguments import check_limit, check_versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+CHANGES = "indextables_changes"
+SEARCH = "indextables_search"
+PREFIX = "indextables_"
+_USAGE = {
+    CHANGES: f"Write {CHANGES}('table or path', first version) or {CHANGES}('table or path', first "
+    "version, last version), with literals.",
+    SEARCH: f"Write {SEARCH}('table or path', 'query'), and any of limit => 10, where => '…', "
+    "columns => 'a, b', fields => 'a, b', snippets => 'a', with literals.",
+}
+_NAMED = ("limit", "where", "columns", "fields", "snippets")
+_MOST_TASKS = 64
+
+
+def with_frames(spark: SparkSession, text: str) -> tuple[str, dict[str, DataFrame]]:
+    """The text with names in braces for calls of the functions, and the frames of these names."""
+    if not any(function in text.lower() for function in _USAGE):
+        return text, {}
+    words = words_of(text) or []
+    pieces: list[str] = []
+    frames: dict[str, DataFrame] = {}
+    done = 0
+    for at, word in enumerate(words):
+        function = word.text.lower()
+        is_call = word.kind == "word" and function in _USAGE
+        if not is_call or at + 1 >= len(words) or words[at + 1].text != "(":
+            continue
+        end = next((n for n in range(at, len(words)) if words[n].text == ")"), None)
+        if end is None:
+            raise StatementError(f"A call of {function} is not closed. {_USAGE[function]}")
+        name = f"{function}_{len(frames)}"
+        frame = _changes if function == CHANGES else _search
+        frames[name] = frame(spark, words[at + 2 : end])
+        pieces += [_literal(text[done : word.start]), f"{{{name}}}"]
+        done = words[end].end
+    if not frames:
+        return text, {}
+    return "".join([*pieces, _literal(text[done:])]), frames
+
+
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _changes(spark: SparkSession, words: Sequence[Word]) -> DataFrame:
+    parts = [word for at, word in enumerate(words) if at % 2 == 0]
+    commas = [word.text for at, word in enumerate(words) if at % 2 == 1]
+    is_plain = len(parts) in (2, 3) and set(commas) == {","} and parts[0].kind == "string"
+    if not is_plain or not all(part.text.isdecimal() for part in parts[1:]):
+        raise StatementError(f"{CHANGES} does not have these arguments. {_USAGE[CHANGES]}")
+    access = access_to(spark, _target(parts[0].text, CHANGES))
+    newest = access.log().snapshot().version
+    first, *last = (int(part.text) for part in parts[1:])
+    return changes_frame(spark, access, first, last[0] if last else newest)
+
+
+def _target(name: str, function: str) -> Target:
+    if "/" in name and "`" not in name:
+        return Target(path=name)
+    named = form("TABLE <table>").match(words_of(f"TABLE {name}") or ())
+    if named is None or isinstance(named, Failure):
+        reason = f"'{name}' is neither the name of a table nor a path."
+        raise StatementError(f"{reason} {_USAGE[function]}")
+    target: Target = named["table"]
+    return target
+
+
+# --- a ranked search -----------------------------------------------------------------------------
+
+
+def search_table(
+    spark: SparkSession,
+    table: str,
+    query: str,
+    *,
+    limit: int | None = 10,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    fields: Sequence[str] = (),
+    snippets: Sequence[str] = (),
+) -> DataFrame:
+    """The best rows of a table for a search, best first, as a DataFrame with a `_score`.
+
+    On a classic session and on Spark Connect, where the server searches.
+
+    Args:
+        spark: An enabled session.
+        table: A path, or the name of a table in a catalog of a classic session.
+        query: What to search for, in the syntax of `indexquery`.
+        limit: The most rows to return; None for all that match.
+        where: A SQL condition that leaves rows out and changes nobody's score. Without a bridge,
+            as on Spark Connect, it is one that `Table.scan` understands.
+        columns: The columns to return; all if it is left out.
+        fields: The columns that are searched where the query names none; all if it is left out.
+        snippets: For each of these columns there is a column `_snippet_<name>` with its best
+            part, the words found marked.
+    """
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    given = [value if isinstance(value, str) else tuple(value) for value in (fields, snippets)]
+    if any(isinstance(value, str) for value in (*given, columns)):
+        raise SchemaError("columns, fields and snippets are lists of names.")
+    limit = check_limit(limit)
+    chosen = ChosenRows(where, query, tuple(fields), limit, tuple(snippets), zone)
+    target = _target(table, SEARCH)
+    if target.path is None and bridge_of(spark) and not chosen.has_unscored_search:
+        name = ".".join(map(quoted_name, target.name))
+        found = chosen_rows(spark.table(name), chosen)
+    else:
+        found = _read(spark, _path(spark, target, table), chosen)
+    if columns is None:
+        return found
+    marked = [f"_snippet_{name}" for name in snippets]
+    return found.select(*(quoted_name(name) for name in [*columns, SCORE, *marked]))
+
+
+def _path(spark: SparkSession, target: Target, shown: str) -> str:
+    if target.path is not None:
+        return target.path
+    name = target.name or ()
+    if len(name) == 2 and name[0].lower() == NAME:
+        return name[1]
+    if is_classic(spark):
+        return access_to(spark, target).path
+    raise StatementError(
+        f"'{shown}' is the name of a table, and without a bridge there is no catalog of index "
+        "tables. Write the table's path."
+    )
+
+
+def _read(spark: SparkSession, path: str, chosen: ChosenRows) -> DataFrame:
+    options = {
+        "where": chosen.where,
+        "search": chosen.search,
+        "fields": json.dumps(chosen.fields),
+        "snippets": json.dumps(chosen.snippets),
+        "limit": chosen.limit,
+        "timezone": chosen.timezone,
+    }
+    reader = spark.read.format(NAME)
+    for name, value in options.items():
+        if value is not None:
+            reader = reader.option(name, value)
+    return reader.load(path)
+
+
+def _search(spark: SparkSession, words: Sequence[Word]) -> DataFrame:
+    """The frame of a call in SQL text."""
+    error = StatementError(f"{SEARCH} does not have these arguments. {_USAGE[SEARCH]}")
+    arguments: list[list[Word]] = [[]]
+    for word in words:
+        if word.kind == "symbol" and word.text == ",":
+            arguments.append([])
+        else:
+            arguments[-1].append(word)
+    given: dict[str, Word] = {}
+    for number, argument in enumerate(arguments):
+        if len(argument) == 1 and number < 2:
+            given[("table", "query")[number]] = argument[0]
+        elif len(argument) == 3 and argument[1].text == "=>" and number >= 2:
+            given[argument[0].text.lower()] = argument[2]
+        else:
+            raise error
+    limit = given.pop("limit", None)
+    if limit is not None and not limit.text.isdecimal() and limit.text.upper() != "NULL":
+        raise error
+    texts = {name: word.text for name, word in given.items()}
+    if len(texts) < 2 or set(texts) - {"table", "query", *_NAMED}:
+        raise error
+    if any(word.kind != "string" for word in given.values()):
+        raise error
+    listed = {name: _listed(texts[name]) for name in ("columns", "fields", "snippets")
+              if name in texts}  # fmt: skip
+    return search_table(
+        spark,
+        texts["table"],
+        texts["query"],
+        limit=10 if limit is None else int(limit.text) if limit.text.isdecimal() else None,
+        where=texts.get("where"),
+        **listed,
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+class RankedSearch:
+    """The table function `indextables_search` of a session, for SQL that is not seen before.
+
+    It runs in a Python worker of the server, which finds credentials of stores where a process of
+    its machine does; it takes a path, because a worker has no catalog.
+    """
+
+    @staticmethod
+    def analyze(table: Any, query: Any, **named: Any) -> Any:
+        """The columns of the result."""
+        from pyspark.sql.types import FloatType, StringType, StructField, StructType
+        from pyspark.sql.udtf import AnalyzeResult
+
+        from indextables.table import Table
+
+        if not all(isinstance(one.value, str) for one in (table, query)) or set(named) - {*_NAMED}:
+            raise StatementError(f"{SEARCH} does not have these arguments. {_USAGE[SEARCH]}")
+        names, marked = (
+            _listed(named[name].value) if name in named and named[name].value else None
+            for name in ("columns", "snippets")
+        )
+        opened = Table.open(table.value)
+        every = with_mappings(opened.schema, None)
+        chosen = [every[name] for name in checked_columns(opened.snapshot(), names)]
+        more = [StructField(f"_snippet_{name}", StringType()) for name in marked or ()]
+        return AnalyzeResult(StructType([*chosen, StructField(SCORE, FloatType()), *more]))
+
+    def eval(self, table: str, query: str, **named: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows, best first."""
+        from indextables.table import Table
+
+        listed: dict[str, Any] = {
+            name: _listed(named[name])
+            for name in ("columns", "fields", "snippets")
+            if named.get(name)
+        }
+        found = Table.open(table).search(
+            query, limit=named.get("limit", 10), where=named.get("where"), **listed
+        )
+        for batch in found.to_batches():
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the table function part of a session."""
+    from pyspark.sql.functions import udtf
+
+    function: Any = udtf(RankedSearch)
+    spark.udtf.register(SEARCH, function)
+
+
+# --- changes -------------------------------------------------------------------------------------
+
+
+def changes_frame(spark: SparkSession, access: TableAccess, first: int, last: int) -> DataFrame:
+    """The rows that versions changed; each task reads some of the versions."""
+    check_versions(first, last)
+    view = access.view(access.log().snapshot(version=last))
+    mapping = view.shown.snapshot.metadata.configuration.get(MAPPING_PROPERTY)
+    schema = with_mappings(changes_schema(view), mapping)
+    tasks = min(last - first + 1, _MOST_TASKS)
+    versions: Any = spark.range(first, last + 1, 1, tasks)
+    found: DataFrame = versions.mapInArrow(_ReadChanges(access, last, schema), schema)
+    return found
+
+
+@dataclass(frozen=True)
+class _ReadChanges:
+    """Reads the changes of the versions that a task has."""
+
+    access: TableAccess
+    last: int
+    schema: StructType
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        log = self.access.log()
+        view = self.access.view(log.snapshot(version=self.last))
+        wanted = worker_schema(self.schema)
+        for batch in batches:
+            versions: list[Any] = batch.column(0).to_pylist()
+            for version in versions:
+                for rows in table_changes(log, view, first=version, last=version):
+                    yield from rows.cast(wanted).to_batches()

@@ -1,0 +1,151 @@
+"""Ranked search as a relation: `search_table`, `indextables_search`, the options of a read."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import indextables as it
+from indextables import Table
+from indextables.errors import IndexTablesError
+
+WORDS = ["fox", "hen", "cow", "fox fox", "hen fox", "sql"]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    rows = pa.table(
+        {
+            "id": list(range(40)),
+            "title": [WORDS[n % 6] for n in range(40)],
+            "Body": [f"{WORDS[(n + 2) % 6]} w{n}" for n in range(40)],
+            "day": ["2024-01-01" if n % 2 else "2024-01-02" for n in range(40)],
+            "at": pa.array([n * 3_600_000_000 for n in range(40)], pa.timestamp("us", "UTC")),
+        }
+    )
+    path = str(tmp_path_factory.mktemp("ranked") / "t")
+    made = Table.create(path, rows.schema, partition_by=["day"])
+    made.append(rows.slice(0, 25))
+    made.append(rows.slice(25))
+    return Table.open(path)
+
+
+def rounded(rows):
+    """Rows without times, which Spark shows in a zone, and scores as far as they are equal."""
+    return [
+        {name: round(value, 4) if name == "_score" else value for name, value in row.items()
+         if name != "at"} for row in rows
+    ]  # fmt: skip
+
+
+def rows_of(frame):
+    return rounded(row.asDict() for row in frame.collect())
+
+
+ASKED = [
+    {},
+    {"limit": 3},
+    {"limit": None, "where": "day = '2024-01-01' AND id > 3"},
+    {"columns": ["id"], "fields": ["title"], "limit": 5},
+    {"columns": ["id", "Body"], "fields": ["title", "Body"], "snippets": ["title"], "limit": 4},
+    {"where": "search(title, 'hen')"},
+]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_search_table_is_the_search_of_the_table(door, table, asked):
+    expected = table.search("fox OR sql", **asked).to_pylist()
+    frame = it.search_table(door, table.uri, "fox OR sql", **asked)
+    assert rows_of(frame) == rounded(expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "asked"),
+    [
+        ("'{t}', 'fox OR sql'", {}),
+        ("'{t}', 'fox OR sql', limit => 3", {"limit": 3}),
+        ("'{t}', 'fox', limit => NULL, where => \"day = '2024-01-01'\"",
+         {"limit": None, "where": "day = '2024-01-01'"}),
+        ("'{t}', 'fox', columns => 'id', fields => 'title', snippets => 'title'",
+         {"columns": ["id"], "fields": ["title"], "snippets": ["title"]}),
+    ],
+)  # fmt: skip
+def test_the_function_of_sql(spark, table, call, asked):
+    text = f"SELECT * FROM indextables_search({call.format(t=table.uri)})"
+    expected = table.search(call.split("'")[3], **asked).to_pylist()
+    assert rows_of(spark.sql(text)) == rounded(expected)
+    # What does not pass through PySpark calls the table function of the session.
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
+    immediate = spark.sql(f"EXECUTE IMMEDIATE '{quoted}'")
+    assert rows_of(immediate) == rounded(expected)
+    java = spark._jsparkSession.sql(text.replace("SELECT *", "SELECT id")).collectAsList()
+    assert [row.getLong(0) for row in java] == [row["id"] for row in expected]
+
+
+def test_a_relation_like_any_other(spark, table):
+    spark.range(40).createOrReplaceTempView("ranked_ids")
+    found = spark.sql(
+        f"SELECT r.id, s._score FROM ranked_ids r JOIN indextables_search('{table.uri}', 'sql', "
+        "limit => 100) AS s ON r.id = s.id WHERE s.day = '2024-01-02' ORDER BY r.id"
+    )
+    expected = table.search("sql", limit=None, where="day = '2024-01-02'")["id"].to_pylist()
+    assert [row.id for row in found.collect()] == sorted(expected)
+
+
+def test_a_table_by_its_name(spark, table):
+    spark.sql(f"CREATE TABLE ranked_named USING indextables LOCATION '{table.uri}'")
+    try:
+        expected = table.search("fox", limit=3)["id"].to_pylist()
+        frame = it.search_table(spark, "ranked_named", "fox", limit=3)
+        assert [row.id for row in frame.collect()] == expected
+        named = spark.sql("SELECT id FROM indextables_search('ranked_named', 'fox', limit => 3)")
+        assert [row.id for row in named.collect()] == expected
+    finally:
+        spark.sql("DROP TABLE ranked_named")
+
+
+def test_the_options_of_a_read(door, table):
+    reader = door.read.format("indextables")
+    where = reader.option("where", "search(title, 'hen') AND id < 20").load(table.uri)
+    assert where.columns == table.schema.names
+    expected = table.scan(where="search(title, 'hen') AND id < 20")["id"].to_pylist()
+    assert sorted(row.id for row in where.collect()) == sorted(expected)
+    ranked = (
+        door.read.format("indextables")
+        .options(search="fox", fields="title, Body", limit=4, snippets="title")
+        .option("where", "day = '2024-01-01'")
+        .load(table.uri)
+    )
+    found = table.search("fox", fields=["title", "Body"], limit=4, snippets=["title"],
+                         where="day = '2024-01-01'").to_pylist()  # fmt: skip
+    assert rows_of(ranked) == rounded(found)
+    again = ranked.where("id > 10").select("id").collect()
+    assert [row.id for row in again] == [row["id"] for row in found if row["id"] > 10]
+
+
+def test_times_are_those_of_the_session(door, table):
+    before = door.conf.get("spark.sql.session.timeZone")
+    door.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        where = "at >= TIMESTAMP '1970-01-01 10:00:00'"  # 15:00 in UTC
+        frame = door.read.format("indextables").option("where", where).load(table.uri)
+        assert min(row.id for row in frame.collect()) == 15
+    finally:
+        door.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_mistakes(spark, table, tmp_path):
+    for call in ("'x/y'", f"'{table.uri}', fox", f"'{table.uri}', 'a', 3", f"'{table.uri}', 'a', "
+                 "size => 3", f"'{table.uri}', 'a', limit => 'x'"):  # fmt: skip
+        with pytest.raises(IndexTablesError, match="Write indextables_search"):
+            spark.sql(f"SELECT * FROM indextables_search({call})")
+    with pytest.raises(IndexTablesError, match="lists of names"):
+        it.search_table(spark, table.uri, "fox", columns="id")
+    with pytest.raises(IndexTablesError, match="belong to the option search"):
+        spark.read.format("indextables").option("limit", 3).load(table.uri)
+    with pytest.raises(IndexTablesError, match="chooses rows of a read"):
+        spark.range(3).write.format("indextables").option("where", "id > 1").save(
+            str(tmp_path / "w")
+        )
+    with pytest.raises(Exception, match="zz"):
+        it.search_table(spark, table.uri, "zz:fox").collect()
