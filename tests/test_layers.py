@@ -27,7 +27,8 @@ SUB_LAYERS = {
     "log": [
         "actions", "version_files", "layout", "vectors", "protocol", "files", "snapshot",
         "crossreferences",
-        "checkpoint", "cache", "reader", "history", "transaction", "commit", "retention",
+        "checkpoint", "cache", "reader", "delta_translation", "delta_state",
+        "delta_mirror", "history", "transaction", "commit", "retention",
         "transaction_log", "__init__",
     ],
     "split": [
@@ -168,8 +169,9 @@ def test_a_package_exports_what_is_used(package):
 
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
-# vectors and MERGE are five, search indexes over tables of other formats are seven.
-MOST_MODULES = 296
+# vectors and MERGE are five, search indexes over tables of other formats are seven, the Delta
+# mirror is three.
+MOST_MODULES = 299
 LONGEST_CHAIN = 24
 MOST_SINGLE_IMPORTERS = 59
 
