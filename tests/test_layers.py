@@ -170,8 +170,8 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are seven, the Delta
-# mirror is three.
-MOST_MODULES = 299
+# mirror and CONVERT are four.
+MOST_MODULES = 300
 LONGEST_CHAIN = 24
 MOST_SINGLE_IMPORTERS = 59
 
