@@ -27,7 +27,8 @@ SUB_LAYERS = {
     "log": [
         "actions", "version_files", "layout", "vectors", "protocol", "files", "snapshot",
         "crossreferences",
-        "checkpoint", "cache", "reader", "history", "transaction", "commit", "retention",
+        "checkpoint", "cache", "reader", "delta_translation", "delta_state",
+        "delta_mirror", "history", "transaction", "commit", "retention",
         "transaction_log", "__init__",
     ],
     "split": [

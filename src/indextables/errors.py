@@ -300,6 +300,31 @@ class SplitsPurgedError(CommitError):
         )
 
 
+class DeltaMirrorError(CommitError):
+    """The `_delta_log` of a mirrored table is not what its log made of it."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = uri
+        self.reason = reason
+        super().__init__(
+            f"The Delta mirror of '{uri}' cannot be continued: {reason}. Nothing was changed."
+        )
+
+
+class ForeignDeltaCommitError(DeltaMirrorError):
+    """Another writer committed to the `_delta_log` of a mirrored table."""
+
+    def __init__(self, uri: str, version: int, writer: str) -> None:
+        self.version = version
+        super().__init__(
+            uri,
+            f"version {version} of its _delta_log was written by {writer} and not by its own log, "
+            "so its rows are not in the table. Read them as Delta (that version less the one "
+            "before) and append them with indextables, then delete the folder _delta_log: the "
+            "next commit writes it anew",
+        )
+
+
 class RetriesExhaustedError(CommitError):
     """Every attempt lost to another writer."""
 

@@ -60,6 +60,9 @@ OURS = {
     ),
     "TRUNCATE INDEXTABLES TIME TRAVEL docs DRY RUN": s.TruncateTimeTravel(DOCS, dry_run=True),
     "REPAIR INDEXFILES TRANSACTION LOG '/a' AT LOCATION '/b'": s.RepairLog("/a", "/b"),
+    "CONVERT TO INDEXTABLES delta.`s3://lake/a.b` LOCATION '/b'": s.ConvertTable(
+        Target(name=("delta", "s3://lake/a.b")), "/b"
+    ),
     "REPAIR INDEXFILES TRANSACTION LOG '/a' AT LOCATION '/b' FROM SPLITS": s.RepairLog(
         "/a", "/b", from_splits=True
     ),

@@ -11,6 +11,12 @@ Format = Literal["parquet", "csv", "jsonl"]
 Formatted = Annotated[
     Format | None, typer.Option("--format", help="The kind of file; by its name by default.")
 ]
+ExportFormat = Literal["parquet", "csv", "jsonl", "delta"]
+"""The same, and Delta tables, which rows go to."""
+ExportFormatted = Annotated[
+    ExportFormat | None,
+    typer.Option("--format", help="What to write; by the file's name by default."),
+]
 TableUri = Annotated[
     str,
     typer.Argument(metavar="TABLE", help="The table: a folder, or s3://, gs://, abfss:// …"),

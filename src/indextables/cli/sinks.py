@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from indextables.cli.cells import python_values, to_json
-from indextables.cli.options import Format
-from indextables.errors import SourceFileError
+from indextables.errors import IndexTablesError, SourceFileError
 from indextables.storage.location import parse_location
+from indextables.storage.options import client_settings, scrub
 
 Write = Callable[[pa.RecordBatch], None]
 
@@ -68,7 +68,7 @@ def export_rows(
     rows: pa.RecordBatchReader,
     path: str,
     *,
-    kind: Format | None,
+    kind: str | None,
     overwrite: bool,
     progress: Callable[[int], None],
 ) -> int:
@@ -94,6 +94,52 @@ def export_rows(
         raise SourceFileError(path, error.strerror or str(error)) from None
     finally:
         partial.unlink(missing_ok=True)
+    return count
+
+
+def export_delta(
+    rows: pa.RecordBatchReader,
+    uri: str,
+    *,
+    partition_by: Sequence[str],
+    overwrite: bool,
+    storage_options: Mapping[str, object],
+    progress: Callable[[int], None],
+) -> int:
+    """Write rows as a Delta table, in one commit; return their number."""
+    try:
+        from deltalake import write_deltalake
+    except ImportError:
+        raise SourceFileError(
+            uri, "writing a Delta table needs deltalake: pip install 'indextables[delta]'"
+        ) from None
+    location = parse_location(uri)
+    options = {} if location.scheme == "file" else client_settings(storage_options, uri=uri)[0]
+    count = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal count
+        for batch in rows:
+            yield batch
+            count += batch.num_rows
+            progress(batch.num_rows)
+
+    try:
+        write_deltalake(
+            location.uri,
+            pa.RecordBatchReader.from_batches(rows.schema, counted()),
+            mode="overwrite" if overwrite else "error",
+            schema_mode="overwrite" if overwrite else None,
+            partition_by=list(partition_by) or None,
+            storage_options=options,
+        )
+    except IndexTablesError:
+        raise
+    except Exception as error:
+        if type(error).__module__ not in ("_internal", "deltalake.exceptions", "builtins"):
+            raise
+        reason = scrub(str(error), storage_options).rstrip(".")
+        raise SourceFileError(uri, f"delta-rs did not write it: {reason}") from None
     return count
 
 

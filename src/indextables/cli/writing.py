@@ -142,8 +142,11 @@ def _export(
     settings: Settings,
     table: o.TableUri,
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
-    format_: o.Formatted = None,
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="Where to; - is standard output. A folder for Delta."),
+    ],
+    format_: o.ExportFormatted = None,
     where: o.Where = None,
     column: o.Columns = None,
     limit: Annotated[int | None, typer.Option("--limit", "-l", min=0)] = None,
@@ -153,14 +156,22 @@ def _export(
         bool, typer.Option("--overwrite", help="Replace the file if it exists.")
     ] = False,
 ) -> None:
-    """Export rows to Parquet, CSV or JSON lines."""
+    """Export rows to Parquet, CSV or JSON lines, or to a Delta table."""
     from indextables.cli.output import show_facts
-    from indextables.cli.sinks import export_rows
+    from indextables.cli.sinks import export_delta, export_rows
     from indextables.jobs.progress import progress
 
     opened = settings.open(table, version=version, as_of=as_of)
     rows = opened.scan_batches(columns=column, where=where, limit=limit)
     with progress("Exporting, rows") as advance:
-        count = export_rows(rows, file, kind=format_, overwrite=overwrite, progress=advance)
+        if format_ == "delta":
+            kept = [n for n in opened.partition_columns if n in rows.schema.names]
+            count = export_delta(
+                rows, file,
+                partition_by=kept, overwrite=overwrite,
+                storage_options=settings.storage_options, progress=advance,
+            )  # fmt: skip
+        else:
+            count = export_rows(rows, file, kind=format_, overwrite=overwrite, progress=advance)
     if file != "-":
         show_facts({"exported": count, "file": file}, json=settings.json)

@@ -192,6 +192,20 @@ PROTOCOL_CHECK_ENABLED = _protocol.boolean(
     "Refuse tables whose protocol is newer than this release. False is for emergencies.",
 ).of_process()
 
+_delta = Section("Delta mirror")
+
+DELTA_MIRROR = _delta.boolean(
+    "delta.mirror",
+    False,
+    "Mirror each commit into `_delta_log`, so that the table is a Delta table as well. A property "
+    "of the table; an option or a session only hands it to a table that they create.",
+)
+DELTA_TOMBSTONES = _delta.duration(
+    "delta.mirror.deletedFileRetention",
+    604_800_000,
+    "How long purge keeps a file that left the mirror, for readers of its older versions (7 days).",
+)
+
 _skipped = Section("Skipped files")
 
 SKIPPED_FILES_TRACKING = _skipped.boolean(

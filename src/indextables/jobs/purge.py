@@ -4,7 +4,8 @@ One listing of the table says what there is and how old it is. What is retained 
 from all version files and all checkpoints that stay. A split that is younger than the retention is
 never deleted: a write that is under way has stored it and will name it when it commits. Ages are
 taken by the clock of the store. Before each batch of deletes the newest version is looked at again,
-because a restore may have brought an old split back. On a local disk, whose times are those of some
+because a restore may have brought an old split back. Files that left a Delta mirror stay as long as
+Delta's readers count on them. On a local disk, whose times are those of some
 machine, commits wait meanwhile; one whose files went is refused.
 """
 
@@ -19,6 +20,8 @@ from indextables.config import Config
 from indextables.errors import ConfigError, CorruptLogError
 from indextables.jobs.progress import progress
 from indextables.log.actions import Add, AddXRef
+from indextables.log.delta_mirror import is_mirrored
+from indextables.log.delta_state import named_files
 from indextables.log.files import paths_of, vectors_by_path
 from indextables.log.layout import LOG_DIRECTORY, PURGE_LOCK, LogListing, list_log
 from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
@@ -69,6 +72,9 @@ def purge(
     # A dry run changes nothing, so it does not ask the store, which takes writing to it.
     now_ms = log.now_ms() if dry_run else log.age_now_ms()
     older_than_ms = now_ms - int(retention_hours * _HOUR_MS)
+    newest = log.newest()
+    if not dry_run:
+        log.catch_up_mirror(newest)
 
     in_log, splits = _listed(log)
     listing = LogListing().take(in_log)
@@ -81,6 +87,9 @@ def purge(
         gone |= {file.path for file in expired.states}
 
     named = _named_paths(log, listing, gone)
+    if is_mirrored(newest.metadata):
+        expired_ms = now_ms - config[keys.DELTA_TOMBSTONES]
+        named |= named_files(log.store, removed_after_ms=expired_ms)
     old = (meta for meta in splits if meta.modified_ms <= older_than_ms)
     orphans = [
         m for m in old if m.path.removesuffix(".crc") not in named and log.store.owns(m.path)

@@ -32,6 +32,7 @@ from indextables.config import Config
 from indextables.errors import IndexTablesError
 from indextables.log.actions import Add, AddXRef
 from indextables.log.checkpoint import checkpoints_at, load_checkpoint
+from indextables.log.delta_mirror import is_mirrored
 from indextables.log.files import adds_from_files, contents_of
 from indextables.log.layout import list_log
 from indextables.log.snapshot import Snapshot, empty_snapshot
@@ -265,13 +266,18 @@ class Check:
 
 
 def verify(log: TransactionLog, view: TableView, *, runner: Runner | None = None) -> list[Check]:
-    """Check the newest version; one `Check` for the log, the files and each of `CHECKS`."""
+    """Check the newest version; one `Check` for the log, the files and each of `CHECKS`.
+
+    A table with a Delta mirror has one more, for that.
+    """
     config = view.config
     fresh = TransactionLog(log.store, config=log.config)
     checks = [_check_log(fresh, config)]
     snapshot = fresh.snapshot()
     files, there = _check_files(fresh, snapshot)
     checks.append(files)
+    if is_mirrored(snapshot.metadata):
+        checks.append(_check_mirror(fresh, snapshot))
     shared = view.at(snapshot).for_tasks()
     adds = {add.path: add for add in adds_from_files(snapshot.entries)}
     tasks = [
@@ -335,6 +341,16 @@ def _differences(kind: str, version: int, held: Snapshot, replayed: Snapshot) ->
         yield f"{name} has another schema than the versions before it"
     if set(held.xrefs) != set(replayed.xrefs):
         yield f"{name} names other cross-references than the versions before it"
+
+
+def _check_mirror(log: TransactionLog, snapshot: Snapshot) -> Check:
+    """The Delta mirror has the splits, values and statistics of the log, at its version."""
+    check = Check("mirror", checked=1)
+    try:
+        check.problems += log.mirror.differences(snapshot)
+    except IndexTablesError as error:
+        check.problems.append(str(error))
+    return check
 
 
 # --- cross-references ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.config import Config, is_own_key
+from indextables.config import DELTA_MIRROR, Config, is_own_key
 from indextables.errors import SchemaError
 from indextables.jobs.constraints import CheckConstraint, constraints_of, refuse_named_columns
 from indextables.log.actions import Metadata
@@ -161,6 +161,8 @@ def new_table(
 ) -> Target:
     """A table that is to be created."""
     columns = _declared(schema, partition_by)
+    if config[DELTA_MIRROR]:  # for every commit to come, whoever makes it
+        properties = {DELTA_MIRROR.name: "true", **properties}
     own = {key: value for key, value in properties.items() if is_own_key(key)}
     mapping = build_mapping(columns, config.over(own), partition_by=partition_by)
     metadata = Metadata(

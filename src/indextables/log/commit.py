@@ -215,6 +215,7 @@ class Committed:
     changed: bool
     transaction_id: str
     actions: Sequence[Action] = ()
+    made: VersionActions | None = None
 
 
 @dataclass(slots=True)
@@ -228,6 +229,8 @@ class Committer:
     sleep: Callable[[float], None] = time.sleep
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     jitter: Callable[[float, float], float] = random.uniform
+    check: Callable[[Snapshot, Sequence[Action]], None] = lambda _before, _actions: None
+    """Refuses a version that is about to be put, by raising."""
 
     def commit(self, mine: Transaction) -> Committed:
         """Write the transaction as the next version, or raise why it cannot be."""
@@ -249,6 +252,7 @@ class Committer:
             actions = actions_on(snapshot, mine, config=config)
             if not actions:
                 return Committed(snapshot.version, snapshot, attempt, False, transaction_id)
+            self.check(snapshot, actions)
             version = self._put(snapshot, mine, actions, transaction_id, config=config)
             if version is not None:
                 return Committed(
@@ -258,6 +262,7 @@ class Committer:
                     changed=True,
                     transaction_id=transaction_id,
                     actions=actions,
+                    made=version,
                 )
             if mine.operation is Operation.CREATE:
                 raise TableExistsError(self.store.uri)

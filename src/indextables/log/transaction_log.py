@@ -25,13 +25,21 @@ import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import NotATableError, ObjectNotFoundError, VersionGapError, XRefError
+from indextables.errors import (
+    LogError,
+    NotATableError,
+    ObjectNotFoundError,
+    StorageError,
+    VersionGapError,
+    XRefError,
+)
 from indextables.log.actions import Action, AddXRef, Metadata, Protocol, RemoveXRef, Skip
 from indextables.log.cache import CacheStats, LogCache, tracked
 from indextables.log.checkpoint.avro_state import KeepManifest
 from indextables.log.checkpoint.checkpoints import write_checkpoint
 from indextables.log.checkpoint.last_checkpoint import LastCheckpoint
 from indextables.log.commit import Committed, Committer, Observer
+from indextables.log.delta_mirror import Mirror, is_mirrored
 from indextables.log.files import with_paths, without_paths
 from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.layout import list_log, list_states
@@ -122,8 +130,14 @@ class TransactionLog:
         self._cache = tracked(cache or LogCache(self.config), store.identity)
         self._observer = observer or (lambda _phase: None)
         self._reader = LogReader(store, config=self.config, cache=self._cache, runner=runner)
+        self.mirror = Mirror(store, self._reader, now_ms)
         self._committer = Committer(
-            store, self._reader, self.config, observer=self._observer, now_ms=now_ms
+            store,
+            self._reader,
+            self.config,
+            observer=self._observer,
+            now_ms=now_ms,
+            check=self.mirror.prepare,
         )
 
     @classmethod
@@ -228,9 +242,18 @@ class TransactionLog:
         committed = self._committer.commit(transaction)
         self._cache.remember_latest(committed.snapshot)
         self._reader.recognise(committed.snapshot)
-        if committed.changed:
-            self._after_commit(committed)
+        if committed.made is not None:
+            self._after_commit(committed, committed.made)
         return committed
+
+    def catch_up_mirror(self, snapshot: Snapshot) -> None:
+        """Write the versions that the Delta mirror lacks, if the table has one."""
+        if not is_mirrored(snapshot.metadata):
+            return
+        try:
+            self.mirror.catch_up(snapshot)
+        except (StorageError, LogError) as error:  # its own readers see an older version meanwhile
+            logger.warning("The Delta mirror of %s is behind: %s", self.store.uri, error)
 
     def record_skips(self, reasons: Mapping[str, str], *, operation: str) -> Committed | None:
         """Record files that a job could not process, each with its reason."""
@@ -307,8 +330,18 @@ class TransactionLog:
     def _effective(self) -> Config:
         return self.config.over_properties(self._reader.latest().metadata.configuration)
 
-    def _after_commit(self, committed: Committed) -> None:
+    def _after_commit(self, committed: Committed, made: VersionActions) -> None:
         snapshot = committed.snapshot
+        try:
+            self._observer("before_mirror")
+            self.mirror.write(made, snapshot)
+        except (StorageError, LogError) as error:  # the next commit catches up, or says why not
+            logger.warning(
+                "Version %d of %s is committed, but not mirrored: %s",
+                snapshot.version,
+                self.store.uri,
+                error,
+            )
         config = self.config.over_properties(snapshot.metadata.configuration)
         due = snapshot.version > 0 and snapshot.version % config[keys.CHECKPOINT_INTERVAL] == 0
         if not (config[keys.CHECKPOINT_ENABLED] and due):

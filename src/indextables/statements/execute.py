@@ -11,8 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.errors import LogError, StorageError
+from indextables.errors import LogError, StatementError, StorageError
+from indextables.lake.convert import convert
+from indextables.lake.delta import DeltaSource
+from indextables.lake.source import ParquetFolder, Source
 from indextables.log.cache import CacheStats
+from indextables.log.transaction_log import TransactionLog
 from indextables.statements import (
     caches,
     describe,
@@ -41,6 +45,17 @@ RESTORE = columns(
     status=pa.string(),
     restored_version=pa.int64(),
     version=pa.int64(),
+    num_files=pa.int64(),
+    total_size_bytes=pa.int64(),
+)
+
+
+CONVERT = columns(
+    source_path=pa.string(),
+    table_path=pa.string(),
+    status=pa.string(),
+    version=pa.int64(),
+    num_rows=pa.int64(),
     num_files=pa.int64(),
     total_size_bytes=pa.int64(),
 )
@@ -143,6 +158,30 @@ def _restore(statement: s.Restore, session: Session) -> pa.Table:
     return pa.Table.from_pylist([row], RESTORE)
 
 
+def _convert(statement: s.ConvertTable, session: Session) -> pa.Table:
+    format_, _, uri = ".".join(statement.source.name).partition(".")
+    if format_.lower() not in ("delta", "parquet") or not uri:
+        raise StatementError(
+            f"CONVERT takes a Delta table or a folder of Parquet files, as delta.`s3://…` or "
+            f"parquet.`s3://…`, and not {statement.source}."
+        )
+    place, target = session.open_store(uri), session.open_store(statement.location)
+    is_delta = format_.lower() == "delta"
+    source: Source = DeltaSource(uri, place.options) if is_delta else ParquetFolder(place)
+    log = TransactionLog(target, config=session.config)
+    written = convert(source, log, settings=session.config, runner=session.runner)
+    row = {
+        "source_path": source.uri,
+        "table_path": target.uri,
+        "status": "SUCCESS",
+        "version": written.version,
+        "num_rows": written.rows,
+        "num_files": written.files_added,
+        "total_size_bytes": written.bytes_added,
+    }
+    return pa.Table.from_pylist([row], CONVERT)
+
+
 def _describe_environment(_: s.DescribeEnvironment, session: Session) -> pa.Table:
     return environment.describe_environment(
         session.config, session.hosts, properties=session.properties
@@ -164,6 +203,7 @@ _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.DropPartitions: maintenance.drop_partitions,
     s.TruncateTimeTravel: maintenance.truncate,
     s.RepairLog: maintenance.repair,
+    s.ConvertTable: _convert,
     s.Verify: maintenance.verify,
     s.DescribeComponentSizes: maintenance.describe_component_sizes,
     s.Prewarm: maintenance.prewarm,

@@ -17,6 +17,7 @@ __all__ = [
     "STATEMENTS",
     "Checkpoint",
     "Compact",
+    "ConvertTable",
     "DeleteRows",
     "DescribeComponentSizes",
     "DescribeDiskCache",
@@ -181,6 +182,15 @@ class RepairLog(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class ConvertTable(Statement):
+    """Make an index table of a Delta table or of Parquet files, which stay as they are."""
+
+    FORMS = ("CONVERT TO INDEXTABLES ! <source:table> LOCATION <location:text>",)
+    source: Target
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verify(Statement):
     """Check a table: log, files, checksums, index, rows."""
 
@@ -266,8 +276,8 @@ class MergeSplits(Statement):
 STATEMENTS: tuple[type[Statement], ...] = (
     FlushSearcherCache, FlushDiskCache, DescribeDiskCache, InvalidateLogCache, Checkpoint,
     Compact, DescribeState, DescribeLog, DescribeEnvironment, Restore,
-    Purge, DropPartitions, TruncateTimeTravel, RepairLog, Verify, DescribeComponentSizes, Prewarm,
-    DeleteRows, UpdateRows, IndexCrossReferences, MergeSplits,
+    Purge, DropPartitions, TruncateTimeTravel, RepairLog, ConvertTable, Verify,
+    DescribeComponentSizes, Prewarm, DeleteRows, UpdateRows, IndexCrossReferences, MergeSplits,
 )  # fmt: skip
 
 

@@ -121,6 +121,11 @@ class RemoteStore(Store):
         # own, and the latter cannot start in the middle.
         self._sorted = location.scheme != "az" and not location.container.endswith("--x-s3")
 
+    @property
+    def options(self) -> Mapping[str, object]:
+        """What the store was opened with."""
+        return self._options
+
     def __reduce__(self) -> tuple[Any, ...]:
         process = _PROCESS if self._location.scheme == "memory" else None
         if self._foreign:

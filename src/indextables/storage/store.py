@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,6 +105,11 @@ class Store(ABC):
     def identity(self) -> str:
         """What tells two stores apart that have the same URI, such as the endpoint; no secrets."""
         return self.uri
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """What the store was opened with, secrets included; another client may need it."""
+        return {}
 
     @abstractmethod
     def get(self, path: str) -> bytes:

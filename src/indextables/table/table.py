@@ -216,6 +216,7 @@ class Table:
         if version is None and timestamp is None:
             # Whether it is a table, and one that can be read. Its files are read when asked for.
             newest = log.snapshot(keep_manifest=lambda _metadata: lambda _bounds: False)
+            log.catch_up_mirror(newest)
             return cls(log, TableView(log.store, newest, log.config))
         past = _past(log, version, timestamp)
         return cls(log, TableView(log.store, past, log.config), writable=False)

@@ -1,0 +1,324 @@
+"""The mirror: each version of a table, written again as a version of a Delta table in its folder.
+
+Our log is the truth and is committed first. A version is then translated and put if absent under
+its own number, so it does not matter how many writers do it, or who: one that was killed in between
+is made up for by the next commit, or by the next `Table.open`. A table that already has versions
+begins with a checkpoint of the present one.
+
+Nobody else may commit to that `_delta_log`. Before each commit we look whether somebody did, and
+refuse: our log has no way to take over what it does not know.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from indextables import config as keys
+from indextables.config import Config, known_keys
+from indextables.errors import (
+    CorruptLogError,
+    DeltaMirrorError,
+    ForeignDeltaCommitError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    VersionGapError,
+)
+from indextables.log.actions import Action, Add, Metadata, Protocol
+from indextables.log.delta_state import (
+    DELTA_LOG,
+    LAST_CHECKPOINT,
+    DeltaListing,
+    DeltaState,
+    checkpoint_path,
+    list_delta,
+    list_newest,
+    read_state,
+    read_version,
+    state_of,
+    version_path,
+)
+from indextables.log.delta_translation import (
+    WRITER_FEATURE,
+    Columns,
+    Document,
+    add_body,
+    columns_of,
+    commit_document,
+    file_document,
+    file_documents,
+    metadata_document,
+    protocol_document,
+    version_documents,
+)
+from indextables.log.files import adds_from_files
+from indextables.log.protocol import ROWS_ELSEWHERE
+from indextables.log.reader import LogReader
+from indextables.log.snapshot import Snapshot, VersionActions
+from indextables.storage import Store
+
+logger = logging.getLogger(__name__)
+
+_MOST_BEHIND = 100
+"""A mirror that lacks more versions is begun anew, by a checkpoint of the present one."""
+_FILES_AN_INTERVAL = 10_000
+"""A checkpoint has all files; of more than these it is written as many times more seldom."""
+_DAY_MS = 86_400_000
+
+
+def is_mirrored(metadata: Metadata) -> bool:
+    """Whether a table is mirrored: its own property says so, and nothing else."""
+    return Config(known_keys(metadata.configuration))[keys.DELTA_MIRROR]
+
+
+@dataclass(slots=True)
+class Mirror:
+    """The `_delta_log` of one table. Knows how far it was written, so that nobody looks twice."""
+
+    store: Store
+    reader: LogReader
+    now_ms: Callable[[], int]
+    _reached: tuple[str, int] | None = None
+    _metadata: Document | None = field(default=None, repr=False)
+
+    # --- before and after a commit ---------------------------------------------------------------
+
+    def prepare(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:
+        """Before the version after `snapshot`: refuse what could not be mirrored, catch up."""
+        asked = next((a for a in actions if isinstance(a, Metadata)), snapshot.metadata)
+        if not is_mirrored(asked):
+            return
+        self._check(snapshot, actions)
+        try:
+            self._look(snapshot)
+        except CorruptLogError as error:
+            raise DeltaMirrorError(
+                self.store.uri,
+                f"{error} Delete the folder {DELTA_LOG}, and the next commit writes it anew",
+            ) from error
+
+    def _look(self, snapshot: Snapshot) -> None:
+        version = snapshot.version + 1
+        if version == 0 or not is_mirrored(snapshot.metadata):
+            # Nothing was mirrored until now: what lies there is older, or another table.
+            if version == 0 and list_newest(self.store).versions:
+                raise DeltaMirrorError(
+                    self.store.uri,
+                    "there is a Delta table in its folder. CONVERT TO INDEXTABLES makes an index "
+                    "table of it in another one",
+                )
+            return
+        self.catch_up(snapshot)
+        self._refuse_foreign(version)
+
+    def _check(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:
+        features = set(snapshot.protocol.reader_features or ())
+        for action in actions:
+            if isinstance(action, Protocol):
+                features |= set(action.reader_features or ())
+            elif isinstance(action, Add) and "" in action.partition_values.values():
+                raise DeltaMirrorError(
+                    self.store.uri,
+                    "a partition value is an empty text, which is null in Delta. Write null, or "
+                    f"turn the property {keys.DELTA_MIRROR.name} off",
+                )
+        if ROWS_ELSEWHERE in features:
+            raise DeltaMirrorError(self.store.uri, "a search index holds no rows")
+
+    def write(self, made: VersionActions, snapshot: Snapshot) -> None:
+        """After a commit: the version, and what is missing before it."""
+        if not is_mirrored(snapshot.metadata):
+            self._reached = None
+            return
+        if made.version == 0 or self._reached == (snapshot.metadata.id, made.version - 1):
+            self._put_version(made, snapshot)
+        else:
+            self.catch_up(snapshot)
+        config = Config(known_keys(snapshot.metadata.configuration))
+        interval = config[keys.CHECKPOINT_INTERVAL]
+        interval *= max(1, snapshot.num_files // _FILES_AN_INTERVAL)
+        if made.version and made.version % interval == 0:
+            self._checkpoint(made.version, config)
+
+    # --- catching up -----------------------------------------------------------------------------
+
+    def catch_up(self, snapshot: Snapshot) -> bool:
+        """Mirror everything up to a snapshot; whether something was missing."""
+        if self._reached == (snapshot.metadata.id, snapshot.version):
+            return False
+        self._reached = self._metadata = None
+        listing = list_newest(self.store)
+        if snapshot.version in listing.versions:
+            self._recognise(snapshot.version, snapshot)
+            if listing.is_whole:
+                return False
+        elif listing.latest > snapshot.version:
+            self._refuse_foreign(snapshot.version + 1)
+            return False
+        missing = range(listing.latest + 1, snapshot.version + 1)
+        if not listing.is_whole or not missing or not self._continue(missing):
+            self._begin(self.reader.at(snapshot.version) if snapshot.partial else snapshot)
+        return True
+
+    def _continue(self, missing: range) -> bool:
+        """Write the missing versions one by one; False if they are too many, or not there."""
+        if not 0 < missing.start <= missing.stop <= missing.start + _MOST_BEHIND:
+            return False
+        try:
+            before = self.reader.at(missing.start - 1)
+            versions = self.reader.read_versions(missing.start - 1, missing[-1])
+        except (VersionGapError, ObjectNotFoundError, LookupError):
+            return False
+        self._recognise(missing.start - 1, before)
+        for made in versions[1:]:
+            before = before.advance([made])
+            self._put_version(made, before)
+        return True
+
+    def _recognise(self, version: int, snapshot: Snapshot) -> None:
+        """Make sure that a version of the mirror is one of this log."""
+        self._compare(self.reader.read_version(version))
+        self._reached = (snapshot.metadata.id, version)
+
+    def _compare(self, made: VersionActions) -> None:
+        found = self._marker(made.version)
+        info = made.commit_info
+        if found is None or found.get("txnId") != (info.txn_id if info else None):
+            raise ForeignDeltaCommitError(self.store.uri, made.version, self._writer(made.version))
+
+    def _refuse_foreign(self, version: int) -> None:
+        try:
+            self.store.head(version_path(version))
+        except ObjectNotFoundError:
+            return
+        # One of ours is of a writer that was faster; our own log says so in a moment.
+        if self._marker(version) is None:
+            raise ForeignDeltaCommitError(self.store.uri, version, self._writer(version))
+
+    def _marker(self, version: int) -> Document | None:
+        for action in read_version(self.store, version):
+            found = (action.get("commitInfo") or {}).get(WRITER_FEATURE)
+            if isinstance(found, dict):
+                return found
+        return None
+
+    def _writer(self, version: int) -> str:
+        for action in read_version(self.store, version):
+            if info := action.get("commitInfo"):
+                return str(info.get("engineInfo") or info.get("clientVersion") or "another writer")
+        return "another writer"
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def _put_version(self, made: VersionActions, snapshot: Snapshot) -> None:
+        changes = any(isinstance(a, Metadata | Protocol) for a in made.actions)
+        if made.version and changes and self._metadata is None:
+            self._metadata = read_state(self.store, version=made.version - 1).metadata
+        if made.version and not changes:
+            files = file_documents(made, columns_of(snapshot.metadata))
+            documents = [commit_document(made), *files]
+        else:
+            documents = version_documents(made, snapshot, before=self._metadata)
+        self._put(made, documents)
+        for document in documents:
+            self._metadata = document.get("metaData", self._metadata)
+        self._reached = (snapshot.metadata.id, made.version)
+
+    def _put(self, made: VersionActions, documents: Sequence[Document]) -> None:
+        data = b"".join(orjson.dumps(document) + b"\n" for document in documents)
+        try:
+            self.store.put_if_absent(version_path(made.version), data)
+        except ObjectExistsError:
+            self._compare(made)  # another writer of ours caught up, or a request was repeated
+
+    def _begin(self, snapshot: Snapshot) -> None:
+        """A first version, with all that is there: a checkpoint stands for those before it."""
+        metadata = metadata_document(snapshot, None)
+        protocol = protocol_document(snapshot, metadata)
+        columns = columns_of(snapshot.metadata)
+        adds = [add_body(add, columns) for add in adds_from_files(snapshot.entries)]
+        txns = {name: document["txn"] for name, txn in snapshot.txns.items()
+                if (document := file_document(txn, columns, default_ms=0))}  # fmt: skip
+        state = state_of(snapshot.version, protocol["protocol"], metadata, adds, txns)
+        made = self.reader.read_version(snapshot.version)
+        self._put_checkpoint(state, expired_ms=0)
+        self._put(made, [commit_document(made), protocol, {"metaData": metadata}])
+        self._reached, self._metadata = (snapshot.metadata.id, snapshot.version), metadata
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def _checkpoint(self, version: int, config: Config) -> None:
+        expired_ms = self.now_ms() - config[keys.DELTA_TOMBSTONES]
+        self._put_checkpoint(read_state(self.store, version=version), expired_ms=expired_ms)
+        if config[keys.CLEANUP_ENABLED]:
+            kept_ms = max(config[keys.LOG_RETENTION], config[keys.DELTA_TOMBSTONES] + _DAY_MS)
+            expired = _expired(list_delta(self.store), older_than_ms=self.now_ms() - kept_ms)
+            self.store.delete(expired)
+
+    def _put_checkpoint(self, state: DeltaState, *, expired_ms: int) -> None:
+        data = state.encoded(expired_ms=expired_ms)
+        self.store.put(checkpoint_path(state.version), data)
+        size = 2 + len(state.adds) + len(state.removes) + len(state.txns)
+        hint = {"version": state.version, "size": size, "sizeInBytes": len(data),
+                "numOfAddFiles": len(state.adds)}  # fmt: skip
+        self.store.put(LAST_CHECKPOINT, orjson.dumps(hint))
+
+    # --- what other jobs ask ---------------------------------------------------------------------
+
+    def differences(self, snapshot: Snapshot) -> list[str]:
+        """What the mirror says otherwise than the log, at its version."""
+        latest = list_newest(self.store).latest
+        if latest != snapshot.version:
+            if latest > snapshot.version:
+                self._refuse_foreign(snapshot.version + 1)
+            return [f"{DELTA_LOG} ends at version {latest}, the log at {snapshot.version}"]
+        self._compare(self.reader.read_version(latest))
+        state = read_state(self.store)
+        metadata = metadata_document(snapshot, state.metadata)
+        protocol = protocol_document(snapshot, metadata)["protocol"]
+        problems = [] if metadata == state.metadata else ["its schema or metadata are others"]
+        if not set(protocol["writerFeatures"]) <= set(state.protocol.get("writerFeatures") or ()):
+            problems.append("its protocol lacks features that the table needs")
+        columns = columns_of(snapshot.metadata)
+        ours = {
+            (b := add_body(add, columns))["path"]: b for add in adds_from_files(snapshot.entries)
+        }
+        theirs = {body["path"]: body for body in state.adds.to_pylist(maps_as_pydicts="strict")}
+        for path in sorted(ours.keys() | theirs.keys()):
+            if path not in theirs or path not in ours:
+                problems.append(f"{path} is only in {'the log' if path in ours else DELTA_LOG}")
+            elif _comparable(ours[path], columns) != _comparable(theirs[path], columns):
+                problems.append(f"{path} has other rows, values or statistics in {DELTA_LOG}")
+        return problems
+
+
+def _comparable(body: Document, columns: Columns) -> Document:
+    """An add without what may differ: nulls, and statistics of columns that were dropped since."""
+    kept = {k: v for k, v in body.items() if v is not None and k != "dataChange"}
+    values = body.get("partitionValues") or {}
+    kept["partitionValues"] = {k: v for k, v in values.items() if v is not None}
+    if vector := body.get("deletionVector"):
+        kept["deletionVector"] = {k: v for k, v in vector.items() if v is not None}
+    if (stats := kept.get("stats")) is not None:
+        kept["stats"] = {
+            name: {k: v for k, v in values.items() if k in columns.kinds}
+            if isinstance(values, dict)
+            else values
+            for name, values in orjson.loads(stats).items()
+        }
+    return kept
+
+
+def _expired(listing: DeltaListing, *, older_than_ms: int) -> list[str]:
+    """Files before the newest checkpoint that is old enough itself."""
+    old = [v for v, meta in listing.checkpoints.items() if meta.modified_ms <= older_than_ms]
+    base = max(old, default=-1)
+    return [
+        meta.path
+        for group in (listing.versions, listing.checkpoints)
+        for version, meta in group.items()
+        if version < base
+    ]

@@ -1,0 +1,361 @@
+"""Our actions in the words of Delta's protocol.
+
+A split is a Parquet file, partition values are text in both logs and deletion vectors have Delta's
+format already. What differs: paths are URIs, statistics are values and not texts, a vector's split
+counts all its rows, and a column that was renamed is a column mapping.
+
+The protocol names a writer's feature that no other product has. Readers do not ask for it; a Delta
+writer, and Delta's VACUUM, refuse the table, because our log would not hear of what they do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import math
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import pyarrow as pa
+
+from indextables.log.actions import Action, Add, Metadata, Protocol, Remove, Txn
+from indextables.log.protocol import COLUMN_NAMES, DELETION_VECTORS
+from indextables.log.snapshot import Snapshot, VersionActions
+from indextables.log.version_files import ENGINE
+from indextables.schema import from_json
+from indextables.schema.column_names import SHOWN_NAME
+
+WRITER_FEATURE = "indextables"
+"""Keeps Delta's writers away: the log of this table is another one."""
+_MAPPING, _NTZ, _WIDENING = "columnMapping", "timestampNtz", "typeWidening"
+_ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+_CHANGES = "delta.typeChanges"
+_INNER = ("elementType", "keyType", "valueType")
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_SPECIAL = re.compile(r"[ ,;{}()\n\t=]")
+"""Characters that a column without a mapping must not have in its name."""
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+Document = dict[str, Any]
+
+
+def version_documents(
+    made: VersionActions, snapshot: Snapshot, *, before: Document | None
+) -> list[Document]:
+    """One version: `snapshot` is the table after it, `before` Delta's metadata until then."""
+    documents = [commit_document(made)]
+    metadata = metadata_document(snapshot, before)
+    if before is None or metadata != before:
+        documents += [protocol_document(snapshot, metadata), {"metaData": metadata}]
+    elif any(isinstance(action, Protocol) for action in made.actions):
+        documents.append(protocol_document(snapshot, metadata))
+    return documents + file_documents(made, columns_of(snapshot.metadata))
+
+
+def file_documents(made: VersionActions, columns: Columns) -> list[Document]:
+    """What a version adds and removes."""
+    found = (file_document(a, columns, default_ms=made.timestamp) for a in made.actions)
+    return [document for document in found if document is not None]
+
+
+def commit_document(made: VersionActions) -> Document:
+    """Who made a version: what tells a mirrored one from another writer's."""
+    info = made.commit_info
+    return {"commitInfo": {
+        "timestamp": made.timestamp,
+        "operation": info.operation if info else "WRITE",
+        "operationParameters": {} if info is None else _texts(info.operation_parameters),
+        "engineInfo": ENGINE,
+        "isBlindAppend": False,
+        WRITER_FEATURE: {"version": made.version, "txnId": info.txn_id if info else None},
+    }}  # fmt: skip
+
+
+def _texts(parameters: Mapping[str, Any] | None) -> Document:
+    return {k: v if isinstance(v, str) else orjson.dumps(v, default=str).decode()
+            for k, v in (parameters or {}).items()}  # fmt: skip
+
+
+# --- protocol and metadata -----------------------------------------------------------------------
+
+
+def protocol_document(snapshot: Snapshot, metadata: Document) -> Document:
+    """The protocol that a reader of the mirror needs at this version."""
+    features = []
+    if DELETION_VECTORS in (snapshot.protocol.reader_features or ()):
+        features.append(DELETION_VECTORS)
+    if "delta.columnMapping.mode" in metadata["configuration"]:
+        features.append(_MAPPING)
+    if '"timestamp_ntz"' in metadata["schemaString"]:
+        features.append(_NTZ)
+    if _CHANGES in metadata["schemaString"]:
+        features.append(_WIDENING)
+    body: Document = {"minReaderVersion": 3 if features else 1, "minWriterVersion": 7}
+    if features:
+        body["readerFeatures"] = features
+    return {"protocol": {**body, "writerFeatures": [*features, WRITER_FEATURE]}}
+
+
+def metadata_document(snapshot: Snapshot, before: Document | None) -> Document:
+    """The metadata of a version. `before` has the types that columns had in older splits."""
+    ours = snapshot.metadata
+    document = orjson.loads(ours.schema_string)
+    mapped = COLUMN_NAMES in (snapshot.protocol.reader_features or ()) or any(
+        _SPECIAL.search(field["name"]) for field in _every_field(document)
+    )
+    shown = {
+        f["name"]: f.get("metadata", {}).get(SHOWN_NAME, f["name"]) for f in document["fields"]
+    }
+    schema = {"type": "struct", "fields": [_field(f, "", mapped) for f in document["fields"]]}
+    if before is not None:
+        _note_changes(orjson.loads(before["schemaString"]), schema)
+    configuration: Document = {}
+    if mapped:
+        highest = max((f["metadata"][_ID] for f in _every_field(schema)), default=0)
+        configuration["delta.columnMapping.mode"] = "name"
+        configuration["delta.columnMapping.maxColumnId"] = str(highest)
+    text = orjson.dumps(schema).decode()
+    if _CHANGES in text:
+        configuration["delta.enableTypeWidening"] = "true"
+    if DELETION_VECTORS in (snapshot.protocol.reader_features or ()):
+        configuration["delta.enableDeletionVectors"] = "true"
+    found = {
+        "id": ours.id,
+        "name": ours.name,
+        "description": ours.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": text,
+        "partitionColumns": [shown[name] for name in ours.partition_columns],
+        "configuration": configuration,
+        "createdTime": ours.created_time,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _field(field: Document, parent: str, mapped: bool) -> Document:
+    """A column, or a field inside one, with the name that users have for it."""
+    given = field.get("metadata") or {}
+    metadata = {
+        key: value
+        for key, value in given.items()
+        if isinstance(value, str | int | float | bool) and not key.startswith(("delta.", "__"))
+    }
+    shown = metadata.pop(SHOWN_NAME, field["name"])
+    path = f"{parent}{field['name']}"
+    if mapped:
+        # Splits have no ids; a number that only depends on the stored name never changes.
+        metadata[_ID] = (zlib.crc32(path.encode()) & 0x7FFF_FFFE) + 1
+        metadata[_PHYSICAL] = field["name"]
+    kind = _type(field["type"], f"{path}.", mapped)
+    return {"name": shown, "type": kind, "nullable": field["nullable"], "metadata": metadata}
+
+
+def _type(kind: Any, parent: str, mapped: bool) -> Any:
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] == "struct":
+        return {**kind, "fields": [_field(f, parent, mapped) for f in kind["fields"]]}
+    inner = {name: _type(kind[name], f"{parent}{name}.", mapped)
+             for name in _INNER if name in kind}  # fmt: skip
+    return {**kind, **inner}
+
+
+def _every_field(kind: Any) -> Iterator[Document]:
+    if not isinstance(kind, dict):
+        return
+    for field in kind.get("fields", ()):
+        yield field
+        yield from _every_field(field["type"])
+    for name in _INNER:
+        yield from _every_field(kind.get(name))
+
+
+def _note_changes(old: Any, new: Any) -> None:
+    """Add the decimals that got more digits since, as Delta notes it.
+
+    Some readers take the digits of an older file for those of the new type, which are other values.
+    Whole numbers and floats they widen, or refuse, by what the file itself says.
+    """
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return
+    known = {_stored(field): field for field in old.get("fields", ())}
+    for field in new.get("fields", ()):
+        if (former := known.get(_stored(field))) is None:
+            continue
+        changes = list(former["metadata"].get(_CHANGES, ()))
+        for path, one, other in _widened(former["type"], field["type"], ""):
+            change = {"fromType": one, "toType": other}
+            changes.append({**change, "fieldPath": path} if path else change)
+        kinds = orjson.dumps(field["type"])
+        if changes and b"decimal" in kinds:  # not if the column was replaced by another one
+            field["metadata"][_CHANGES] = changes
+        _note_inside(former["type"], field["type"])
+
+
+def _note_inside(old: Any, new: Any) -> None:
+    _note_changes(old, new)
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in _INNER:
+            _note_inside(old.get(name), new.get(name))
+
+
+def _stored(field: Document) -> str:
+    return str(field["metadata"].get(_PHYSICAL, field["name"]))
+
+
+def _widened(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:
+    if isinstance(old, str) and isinstance(new, str):
+        one, other = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+        if old != new and one and other and int(other[1]) >= int(one[1]):
+            yield path, old, new
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for name in _INNER:
+            if name in old and name in new:
+                inner = f"{path}.{name}".removeprefix(".").replace("Type", "")
+                yield from _widened(old[name], new[name], inner)
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a table by their stored names, and which of them are in no file."""
+
+    kinds: Mapping[str, pa.DataType]
+    partition_by: tuple[str, ...]
+
+
+def columns_of(metadata: Metadata) -> Columns:
+    """The columns that add and remove actions speak of."""
+    return _columns(metadata.schema_string, metadata.partition_columns)
+
+
+@functools.lru_cache(maxsize=64)
+def _columns(schema_string: str, partition_by: tuple[str, ...]) -> Columns:
+    return Columns({field.name: field.type for field in from_json(schema_string)}, partition_by)
+
+
+def file_document(action: Action, columns: Columns, *, default_ms: int) -> Document | None:
+    """An add, a remove or a stream's progress; None for what Delta has no word for."""
+    match action:
+        case Add():
+            return {"add": add_body(action, columns)}
+        case Remove():
+            body: Document = {
+                "path": quote(action.path, safe="/="),
+                "deletionTimestamp": action.deletion_timestamp or default_ms,
+                "dataChange": action.data_change,
+            }
+            if action.partition_values is not None and action.size is not None:
+                values = _partition_values(action.partition_values, columns)
+                body |= {"extendedFileMetadata": True, "partitionValues": values,
+                         "size": action.size}  # fmt: skip
+            if action.deletion_vector is not None:
+                body["deletionVector"] = dict(action.deletion_vector)
+            return {"remove": body}
+        case Txn():
+            return {"txn": {"appId": action.app_id, "version": action.version,
+                            "lastUpdated": action.last_updated}}  # fmt: skip
+    return None
+
+
+def add_body(add: Add, columns: Columns) -> Document:
+    """A live split."""
+    values = {name: add.partition_values.get(name) for name in columns.partition_by}
+    body: Document = {
+        "path": quote(add.path, safe="/="),
+        "partitionValues": _partition_values(values, columns),
+        "size": add.size,
+        "modificationTime": add.modification_time,
+        "dataChange": add.data_change,
+    }
+    if (stats := _statistics(add, columns.kinds)) is not None:
+        body["stats"] = stats
+    if add.deletion_vector is not None:
+        body["deletionVector"] = dict(add.deletion_vector)
+    return body
+
+
+def _partition_values(values: Mapping[str, str | None], columns: Columns) -> Document:
+    """Partition values as Delta spells them."""
+    return {name: _partition_text(text, columns.kinds.get(name)) for name, text in values.items()}
+
+
+def _partition_text(text: str | None, kind: Any) -> str | None:
+    if text is None or kind is None:
+        return text
+    if pa.types.is_floating(kind) and not math.isfinite(number := float(text)):
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    if pa.types.is_decimal(kind):
+        return format(Decimal(text), "f")
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        return text.replace("T", " ")
+    return text
+
+
+def _statistics(add: Add, schema: Mapping[str, pa.DataType]) -> str | None:
+    """What a reader may leave a file out by: the number of all its rows, bounds, nulls."""
+    if add.num_records is None:
+        return None
+    own = orjson.loads(add.stats) if add.stats else {}
+    marked = (add.deletion_vector or {}).get("cardinality", 0)
+    nans = own.get("nanCount") or {}
+    low = _bounds(add.min_values, schema, nans, highest=False)
+    high = _bounds(add.max_values, schema, nans, highest=True)
+    found = {"numRecords": add.num_records + marked, "minValues": low, "maxValues": high,
+             "nullCount": own.get("nullCount") or {}, "tightBounds": not marked}  # fmt: skip
+    return orjson.dumps(found).decode()
+
+
+def _bounds(
+    texts: Mapping[str, str] | None,
+    schema: Mapping[str, pa.DataType],
+    nans: Mapping[str, int],
+    *,
+    highest: bool,
+) -> Document:
+    found = {}
+    for name, text in (texts or {}).items():
+        # A NaN is greater than all else for some readers, and no value for others.
+        if name in schema and not nans.get(name):
+            value = _bound(text, schema[name], highest=highest)
+            if value is not None:
+                found[name] = value
+    return found
+
+
+_WHOLE = re.compile(r"-?\d{1,19}")
+
+
+def _bound(text: str, kind: Any, *, highest: bool) -> Any:
+    """A bound as a JSON value of its type; None for what readers could misunderstand."""
+    if pa.types.is_string(kind):
+        return text
+    if pa.types.is_integer(kind):
+        return int(text) if _WHOLE.fullmatch(text) else None
+    if pa.types.is_floating(kind):
+        number = float(text)
+        if number == 0:  # zeros are equal here; a reader may put one before the other
+            return 0.0 if highest else -0.0
+        return number if math.isfinite(number) else None
+    if pa.types.is_decimal(kind):
+        try:
+            return orjson.Fragment(format(Decimal(text), "f").encode())
+        except InvalidOperation:
+            return None
+    if pa.types.is_date(kind):
+        return text
+    if pa.types.is_timestamp(kind) and _WHOLE.fullmatch(text):
+        try:
+            moment = _EPOCH + datetime.timedelta(microseconds=int(text))
+        except OverflowError:
+            return None
+        return moment.isoformat(timespec="microseconds") + ("Z" if kind.tz else "")
+    return None
