@@ -783,6 +783,16 @@ class SearchIndexError(LakeError, ValueError):
         self.reason = reason
         super().__init__(f"'{uri}' is a search index: {reason}.")
 
+    @classmethod
+    def of_rows(cls, uri: str, source: str) -> SearchIndexError:
+        """The index is asked for rows of its own."""
+        return cls(
+            uri,
+            f"it holds no rows, they are in '{source}'. Change rows there, then REFRESH SEARCH "
+            "INDEX or SearchIndex.refresh indexes what is new. Rows are read with SQL, with the "
+            "format indextables in Spark, or with indextables.SearchIndex.open",
+        )
+
 
 class SourceMissingError(LakeError, FileNotFoundError):
     """The source of a search index is not there."""

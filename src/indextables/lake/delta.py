@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -64,12 +65,19 @@ class DeltaSource:
         self,
         *,
         version: int | None = None,
+        timestamp_ms: int | None = None,
         known_schema: pa.Schema | None = None,  # noqa: ARG002 - the log has the schema
         is_known: Callable[[SourceFile], bool] = lambda _file: False,  # noqa: ARG002
     ) -> SourceSnapshot:
         """The newest version, or another one that the log still has."""
         with self._errors(version):
             table = self._open(version)
+            if timestamp_ms is not None:
+                seconds, milliseconds = divmod(timestamp_ms, 1000)
+                moment = datetime.fromtimestamp(seconds, UTC).replace(
+                    microsecond=milliseconds * 1000
+                )
+                table.load_as_version(moment)
             self._check_protocol(table)
             document = orjson.loads(table.schema().to_json())
             metadata = table.metadata()
@@ -84,6 +92,7 @@ class DeltaSource:
                 partition_columns,
                 self._columns(document, mode),
                 tuple(self._files(table, schema, partition_columns, str(metadata.id))),
+                number=table.version(),
             )
 
     def _open(self, version: int | None) -> DeltaTable:

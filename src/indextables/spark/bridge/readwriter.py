@@ -29,7 +29,7 @@ from indextables.spark.bridge.sessions import (
     new_session,
     session_settings,
 )
-from indextables.spark.data_source import snapshot_of
+from indextables.spark.data_source import view_for
 from indextables.spark.schemas import table_schema
 from indextables.spark.stream_source import StreamOptions, check_stream, is_stream_option
 
@@ -96,7 +96,7 @@ def _load_one(
     bridge = bridge_of(spark)
     if bridge is not None:
         return bridge.read(access, options)
-    snapshot_of(access, options)  # an error here is a sentence, in a worker it is a traceback
+    view_for(access, options)  # an error here is a sentence, in a worker it is a traceback
     fresh = spark.read.format(NAME)
     for name, value in _as_dict(reader._jreader.extraOptions()).items():
         if name.lower() not in ("path", "paths"):

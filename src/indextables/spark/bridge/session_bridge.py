@@ -26,7 +26,7 @@ from indextables.spark.bridge.jvm.handles import JavaObject, Jvm
 from indextables.spark.bridge.jvm.kept import kept
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.write import PlannedWrite
-from indextables.spark.data_source import snapshot_of
+from indextables.spark.data_source import view_for
 from indextables.spark.schemas import spark_schema
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class SessionBridge:
 
     def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
         """The rows of a table at the version that the options name."""
-        table = BridgedTable(self.java, access, access.view(snapshot_of(access, options)))
+        table = BridgedTable(self.java, access, view_for(access, options))
         return self._frame(self._relation(kept(self.java, table)))
 
     def write(
