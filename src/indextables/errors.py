@@ -801,7 +801,8 @@ class SourceMissingError(LakeError, FileNotFoundError):
         self.uri = uri
         super().__init__(
             f"There is no {source_format} source at '{uri}'. Check the path; if the source was "
-            "moved, open the search index with source=… and call refresh()."
+            "moved, say where it is: REFRESH SEARCH INDEX … ON …, or open the index with source=… "
+            "and call refresh()."
         )
 
 

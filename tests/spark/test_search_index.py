@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -126,3 +129,148 @@ def test_tasks_read_the_source(spark, partitioned):
         assert ids(frame.orderBy("price").limit(2)) == [1, 3]
     finally:
         spark.conf.unset("spark.indextables.read.driver.maxRows")
+
+
+# --- statements ----------------------------------------------------------------------------------
+
+
+def row(frame) -> dict[str, object]:
+    (found,) = frame.collect()
+    return found.asDict()
+
+
+def test_the_life_of_an_index_by_name(spark, tmp_path):
+    source, moved = tmp_path / "it's a source", tmp_path / "moved"
+    write_deltalake(source, ROWS.slice(0, 3))
+    create = (
+        f"CREATE SEARCH INDEX IF NOT EXISTS docs_search ON delta.`{source}` (body) "
+        "OPTIONS (spark.indextables.indexing.typemap.body 'text')"
+    )
+    made = row(spark.sql(create))
+    assert (made["status"], made["files_indexed"], made["rows_indexed"]) == ("SUCCESS", 1, 3)
+    assert row(spark.sql(create))["status"] == "EXISTS"
+    with pytest.raises(it.IndexTablesError, match="already"):
+        spark.sql(create.replace("IF NOT EXISTS", ""))
+    assert "docs_search" in {t.name for t in spark.catalog.listTables()}
+    query = (
+        "SELECT id, body, _score FROM docs_search WHERE body indexquery 'fox' "
+        "ORDER BY _score DESC LIMIT 10"
+    )
+    assert ids(spark.sql(query)) == [1]
+    write_deltalake(source, ROWS.slice(3), mode="append")
+    assert ids(spark.sql(query)) == [1, 4, 5]
+    assert row(spark.sql("DESCRIBE SEARCH INDEX docs_search"))["files_not_indexed"] == 1
+    done = row(spark.sql("REFRESH SEARCH INDEX docs_search"))
+    assert (done["files_indexed"], done["failed"], done["source_version"]) == (1, [], "version 1")
+    assert ids(spark.sql(query)) == [1, 4, 5]
+    assert ids(spark.sql("SELECT id FROM docs_search VERSION AS OF 0")) == [1, 2, 3]
+    with pytest.raises(Exception, match="has no version 9"):
+        spark.sql("SELECT id FROM docs_search VERSION AS OF 9")
+    # The source is moved: the query says what to do, and the index is found all the same.
+    source.rename(moved)
+    with pytest.raises(Exception, match="REFRESH SEARCH INDEX"):
+        spark.sql(query)
+    with pytest.raises(it.IndexTablesError, match="delta"):
+        spark.sql(f"REFRESH SEARCH INDEX docs_search ON parquet.`{moved}`")
+    done = row(spark.sql(f"REFRESH SEARCH INDEX docs_search ON delta.`{moved}`"))
+    assert done["files_indexed"] == 0 and done["source"] == str(moved)
+    assert ids(spark.sql(query)) == [1, 4, 5]
+    shutil.rmtree(moved)
+    dropped = row(spark.sql("DROP SEARCH INDEX docs_search"))
+    assert dropped["status"] == "DROPPED"
+    assert not list(Path(str(dropped["index_path"])).rglob("*.split"))
+    assert "docs_search" not in {t.name for t in spark.catalog.listTables()}
+    assert row(spark.sql("DROP SEARCH INDEX IF EXISTS docs_search"))["status"] == "NOT FOUND"
+    with pytest.raises(it.IndexTablesError, match="no search index"):
+        spark.sql("DROP SEARCH INDEX docs_search")
+
+
+@pytest.mark.parametrize("name", ["indextables.lake.docs", "indextables.docs_there", "'{path}'"])
+def test_an_index_in_another_place(spark, tmp_path, name):
+    """Over a table of Spark's catalog, under a name of our catalog, at a LOCATION, at a path."""
+    place, is_path = tmp_path / "index", name.startswith("'")
+    spark.createDataFrame(ROWS.to_pandas()).write.mode("overwrite").saveAsTable(
+        "plain_docs", format="parquet"
+    )
+    name = name.format(path=place)
+    queried = f"indextables.`{place}`" if is_path else name
+    location = "" if is_path else f"LOCATION '{place}'"
+    spark.sql(f"CREATE SEARCH INDEX {name} ON plain_docs (body, day) {location}")
+    assert (place / "_transaction_log").is_dir()
+    assert ids(spark.sql(f"SELECT id FROM {queried} WHERE body indexquery 'dog'")) == [2, 4]
+    assert row(spark.sql(f"DESC SEARCH INDEX {name}"))["columns"] == ["body", "day"]
+    assert spark.table("plain_docs").count() == 5
+    spark.sql(f"DROP SEARCH INDEX {name}")
+    assert not (place / "_transaction_log").exists()
+    assert spark.table("plain_docs").count() == 5
+    spark.sql("DROP TABLE plain_docs")
+
+
+def test_an_index_in_the_warehouse(spark, tmp_path):
+    write_deltalake(tmp_path / "source", ROWS)
+    spark.sql(f"CREATE SEARCH INDEX indextables.lake.mine ON delta.`{tmp_path / 'source'}` (body)")
+    assert "mine" in {t.tableName for t in spark.sql("SHOW TABLES IN indextables.lake").collect()}
+    assert spark.sql("SELECT count(*) FROM indextables.lake.mine").collect()[0][0] == 5
+    spark.sql("DROP SEARCH INDEX indextables.lake.mine")
+    assert not spark.sql("SHOW TABLES IN indextables.lake").collect()
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("CREATE SEARCH INDEX x ON '{source}' (body)", "delta.`"),
+        ("CREATE SEARCH INDEX x ON no_such_table (body)", "no table no_such_table"),
+        ("CREATE SEARCH INDEX x ON delta.`{source}/none` (body)", "no Delta source"),
+        ("CREATE SEARCH INDEX x ON delta.`{source}` (boddy)", "boddy"),
+        ("CREATE SEARCH INDEX x ON delta.`{source}` (body) OPTIONS (secret 'x')", "OPTIONS are"),
+        ("CREATE SEARCH INDEX x ON delta.`{source}` (body) LOCATION '{source}'", "same folder"),
+        ("CREATE SEARCH INDEX x.y.z ON delta.`{source}` (body)", "x"),
+        ("CREATE SEARCH INDEX x delta.`{source}` (body)", "ON"),
+        ("REFRESH SEARCH INDEX '{table}'", "not a search index"),
+        ("DROP SEARCH INDEX '{table}'", "not a search index"),
+        ("REFRESH SEARCH INDEX '{source}/none'", "not an index table"),
+    ],
+)
+def test_a_wrong_statement_is_a_sentence(spark, tmp_path, sql, message):
+    write_deltalake(tmp_path / "source", ROWS)
+    it.Table.create(tmp_path / "table", data=ROWS)
+    text = sql.format(source=tmp_path / "source", table=tmp_path / "table")
+    with pytest.raises(it.IndexTablesError, match=message):
+        spark.sql(text)
+    assert "x" not in {t.name for t in spark.catalog.listTables()}
+    assert it.Table.open(tmp_path / "table").count() == 5
+
+
+def test_writes_are_refused(spark, partitioned):
+    before = partitioned.refresh().version
+    name = f"indextables.`{partitioned.uri}`"
+    frame = spark.createDataFrame(
+        ROWS.to_pandas(), "id long, day string, body string, price double"
+    )
+    writer = frame.write.format("indextables")
+    for change in (
+        lambda: spark.sql(f"INSERT INTO {name} VALUES (9, 'a', 'x', 1.0D)"),
+        lambda: spark.sql(f"INSERT OVERWRITE {name} VALUES (9, 'a', 'x', 1.0D)"),
+        lambda: spark.sql(f"DELETE FROM {name} WHERE id = 1"),
+        lambda: spark.sql(f"UPDATE {name} SET id = 1"),
+        lambda: spark.sql(
+            f"MERGE INTO {name} t USING {name} s ON t.id = s.id WHEN MATCHED THEN DELETE"
+        ),
+        lambda: spark.sql(f"TRUNCATE TABLE {name}"),
+        lambda: spark.sql(f"ALTER TABLE {name} ADD COLUMN x INT"),
+        lambda: spark.sql(f"ALTER TABLE {name} DROP PARTITION (day = 'a')"),
+        lambda: spark.sql(f"CREATE OR REPLACE TABLE {name} (id INT)"),
+        lambda: spark.sql(f"MERGE SPLITS {name}"),
+        lambda: spark.sql(f"INDEX CROSSREFERENCES FOR {name}"),
+        lambda: spark.sql(f"DROP INDEXTABLES PARTITIONS FROM {name} WHERE day = 'a'"),
+        lambda: spark.readStream.format("indextables").load(partitioned.uri),
+        lambda: writer.mode("append").save(partitioned.uri),
+        lambda: writer.mode("overwrite").save(partitioned.uri),
+        lambda: writer.mode("overwrite").option("overwriteSchema", True).save(partitioned.uri),
+        lambda: frame.mergeInto(name, frame.id == 1).whenMatched().delete().merge(),
+    ):
+        with pytest.raises(Exception, match="REFRESH SEARCH INDEX") as error:
+            change()
+        assert partitioned.source in str(error.value)
+    assert partitioned.refresh().version == before
+    assert partitioned.count() == 5

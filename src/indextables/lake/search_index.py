@@ -16,12 +16,13 @@ from indextables.config import Config
 from indextables.errors import (
     ConfigError,
     SchemaError,
+    SearchIndexError,
     SourceRowsError,
     TableExistsError,
     UnknownColumnError,
 )
 from indextables.jobs.merge_groups import local_runner
-from indextables.jobs.purge import Purged, purge
+from indextables.jobs.purge import Purged, purge, remove_table
 from indextables.lake.coverage import Coverage, Definition, lake_view, splits_by_file, tags_of
 from indextables.lake.delta import DeltaSource
 from indextables.lake.refresh import Refreshed, refresh_index
@@ -125,6 +126,7 @@ class SearchIndex:
         if log.exists():
             raise TableExistsError(log.store.uri)
         made = source_of(source, format, source_options, storage_options)
+        _check_apart(log.store.uri, made.uri)
         snapshot = made.snapshot()
         metadata = _metadata(
             made,
@@ -179,6 +181,11 @@ class SearchIndex:
     def source(self) -> str:
         """Where the rows are."""
         return self._source.uri
+
+    @property
+    def format(self) -> str:
+        """Of the source: `delta` or `parquet`."""
+        return self._source.format
 
     @property
     def schema(self) -> pa.Schema:
@@ -243,6 +250,16 @@ class SearchIndex:
         """Delete files of the index that no version needs any more; the source is not touched."""
         config = self._log.config.over_properties(self._log.snapshot().metadata.configuration)
         return purge(self._log, retention_hours=retention_hours, dry_run=dry_run, config=config)
+
+    def drop(self) -> None:
+        """Delete the index; the source is not touched.
+
+        Raises:
+            SearchIndexError: The source is inside of the folder of the index.
+        """
+        _check_apart(self.uri, self.source)
+        remove_table(self._log.store)
+        self._log.invalidate()
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -401,6 +418,15 @@ def source_of(
     if source_format == "delta":
         return DeltaSource(place, options or {})
     return ParquetFolder(open_store(place, options))
+
+
+def _check_apart(index: str, source: str) -> None:
+    """What is in the folder of an index is deleted with it."""
+    inside = f"{canonical_uri(source)}/".startswith(f"{canonical_uri(index)}/")
+    if inside:
+        raise SearchIndexError(
+            index, f"its source '{source}' cannot be in the same folder. Choose another place"
+        )
 
 
 def _types(mapping: Mapping[str, str] | None) -> dict[str, str]:

@@ -90,8 +90,10 @@ class TableView:
 
     @classmethod
     def newest(cls, log: TransactionLog, settings: Config | None = None) -> TableView:
-        """The newest version of a log."""
-        return cls(log.store, log.snapshot(), log.config if settings is None else settings)
+        """The newest version of a log, of a table with rows of its own."""
+        snapshot = log.snapshot()
+        refuse_search_index(snapshot.metadata, uri=log.store.uri)
+        return cls(log.store, snapshot, log.config if settings is None else settings)
 
     @classmethod
     def planned(cls, store: Store, metadata: Metadata, settings: Config) -> TableView:

@@ -16,6 +16,7 @@ from indextables.errors import (
     NotATableError,
     ObjectNotFoundError,
 )
+from indextables.jobs.purge import remove_table
 from indextables.jobs.write_job import plan_definition
 from indextables.lake.opening import view_of
 from indextables.log.actions import Action
@@ -331,11 +332,7 @@ class Catalog(NamedCatalog):
     def remove(self, access: TableAccess) -> None:
         """Delete a table's files."""
         invalidate_logs(access.path)
-        store = access.store()
-        files = [meta.path for meta in store.list()]
-        # The log goes last: until then the table is whole or visibly gone.
-        files.sort(key=lambda path: path.startswith("_transaction_log/"))
-        store.delete(files)
+        remove_table(access.store())
 
     def names_in(self, store: Store, folder: str) -> list[str]:
         """The folders below a folder that are tables."""
@@ -350,12 +347,21 @@ class Catalog(NamedCatalog):
 
     # --- places ------------------------------------------------------------------------------
 
+    def place(self, identifier: JavaObject) -> TableAccess | None:
+        """Where the table of a name is; None if there is none."""
+        access = self._access(identifier)
+        return access if _exists(access.log()) else None
+
+    def default_place(self, identifier: JavaObject) -> Place:
+        """Where a table of a new name goes."""
+        return f"{self._root()}/{self._folder(identifier)}"
+
     def _access(self, identifier: JavaObject) -> TableAccess:
         name = identifier.name()
         if _is_path(name):
             return self.at(name)
         folder = self._folder(identifier)
-        return self.at(self._location(folder) or f"{self._root()}/{folder}")
+        return self.at(self._location(folder) or self.default_place(identifier))
 
     def _folder(self, identifier: JavaObject) -> str:
         return "/".join([*(n for n in identifier.namespace() if n != ROOT), identifier.name()])
