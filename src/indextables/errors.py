@@ -809,7 +809,7 @@ class SourceMissingError(LakeError, FileNotFoundError):
 class SourceVersionError(LakeError, LookupError):
     """The source does not have a version that was asked for."""
 
-    def __init__(self, uri: str, version: int, reason: str) -> None:
+    def __init__(self, uri: str, version: int | str, reason: str) -> None:
         self.uri = uri
         self.version = version
         super().__init__(f"The source '{uri}' has no version {version}: {reason}.")

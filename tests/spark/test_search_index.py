@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from delta_logs import DeltaLog, field
 from deltalake import write_deltalake
 
 import indextables as it
@@ -274,3 +279,134 @@ def test_writes_are_refused(spark, partitioned):
         assert partitioned.source in str(error.value)
     assert partitioned.refresh().version == before
     assert partitioned.count() == 5
+
+
+# --- what sources can be like --------------------------------------------------------------------
+
+
+def test_deletion_vectors_mapped_columns_and_new_ones(spark, tmp_path):
+    """Rows that are dead, columns under other names, a column that older files do not have."""
+    log = DeltaLog(tmp_path / "source", features=("deletionVectors", "columnMapping"))
+    names = [field("id", "long", "col-1", 1), field("body", "string", "col-2", 2)]
+    rows = pa.table({"col-1": [1, 2, 3, 4], "col-2": ["red fox", "lazy dog", None, "fox and dog"]})
+    first = log.add("a.parquet", rows, dead=(0,))
+    log.commit(log.protocol, log.metadata(names, mode="name"), first)
+    spark.sql(f"CREATE SEARCH INDEX mapped ON delta.`{tmp_path / 'source'}` (body)")
+    names[0] = field("number", "long", "col-1", 1)
+    names.append(field("tag", "string", "col-3", 3))
+    more = pa.table({"col-1": [5], "col-2": ["a fox"], "col-3": ["new"]})
+    log.commit(log.metadata(names, mode="name"), log.add("b.parquet", more))
+    query = "SELECT number, tag FROM mapped WHERE body indexquery 'fox' ORDER BY number"
+    for _ in range(2):
+        for most_rows in ("1000", "0"):  # on the driver, in tasks
+            spark.conf.set("spark.indextables.read.driver.maxRows", most_rows)
+            try:
+                assert [tuple(r) for r in spark.sql(query).collect()] == [(4, None), (5, "new")]
+                assert spark.sql("SELECT count(*), sum(number) FROM mapped").collect()[0] == (4, 14)
+                assert spark.sql("SELECT count(tag) FROM mapped").collect()[0][0] == 1
+            finally:
+                spark.conf.unset("spark.indextables.read.driver.maxRows")
+        log.commit(log.remove(first), log.add("a.parquet", dead=(0, 3)), log.add("c.parquet", more))
+        first = log.add("a.parquet", dead=(0, 3))
+        expected = [(5, "new"), (5, "new")]
+        assert [tuple(r) for r in spark.sql(query).collect()] == expected
+        log.commit(
+            log.remove(first), log.add("a.parquet", dead=(0,)), log.remove(log.add("c.parquet"))
+        )
+        first = log.add("a.parquet", dead=(0,))
+        spark.sql("REFRESH SEARCH INDEX mapped")
+    assert [c.name for c in spark.catalog.listColumns("mapped")] == ["number", "body", "tag"]
+    old = spark.sql("SELECT * FROM mapped VERSION AS OF 0")
+    assert old.columns == ["id", "body"] and ids(old) == [2, 3, 4]
+    spark.sql("DROP SEARCH INDEX mapped")
+
+
+def test_a_mapping_of_ones_own(spark, tmp_path):
+    write_deltalake(tmp_path / "source", ROWS)
+    spark.sql(
+        f"CREATE SEARCH INDEX exact ON delta.`{tmp_path / 'source'}` (body, day) "
+        "OPTIONS ('spark.indextables.indexing.typemap.body' = 'string')"
+    )
+    write_deltalake(tmp_path / "source", ROWS.slice(0, 1), mode="append")
+    for _ in range(2):
+        assert ids(spark.sql("SELECT id FROM exact WHERE body indexquery 'fox'")) == []
+        found = spark.sql("SELECT id FROM exact WHERE body indexquery '\"red fox\"'")
+        assert ids(found) == [1, 1]
+        hits = spark.sql("SELECT id, body indexquery 'fox' AS hit FROM exact")
+        assert not any(r.hit for r in hits.collect())
+        assert ids(spark.sql("SELECT id FROM exact WHERE indexqueryall('day:b')")) == [3, 4]
+        spark.sql("REFRESH SEARCH INDEX exact")
+    spark.sql("DROP SEARCH INDEX exact")
+
+
+def test_times_of_the_source(spark, tmp_path):
+    write_deltalake(tmp_path / "source", ROWS.slice(0, 2))
+    time.sleep(0.01)
+    between = datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat()
+    time.sleep(0.01)
+    write_deltalake(tmp_path / "source", ROWS.slice(2), mode="append")
+    spark.sql(f"CREATE SEARCH INDEX '{tmp_path / 'x'}' ON delta.`{tmp_path / 'source'}`")
+    name = f"indextables.`{tmp_path / 'x'}`"
+    old = spark.sql(
+        f"SELECT id FROM {name} TIMESTAMP AS OF '{between}' WHERE body indexquery 'dog'"
+    )
+    assert ids(old) == [2]
+    assert ids(spark.sql(f"SELECT id FROM {name}")) == [1, 2, 3, 4, 5]
+    with pytest.raises(Exception, match="2001"):
+        spark.sql(f"SELECT id FROM {name} TIMESTAMP AS OF '2001-01-01'").collect()
+
+
+def test_on_s3(spark, s3, tmp_path):
+    """A source in a bucket, with an index there, and with one on the disk."""
+    source = f"s3://tables/{tmp_path.name}-spark-lake"
+    options = {k: str(v) for k, v in s3.options.items()}
+    write_deltalake(source, ROWS, storage_options=options)
+    hadoop = {
+        "spark.hadoop.fs.s3a.access.key": options["aws_access_key_id"],
+        "spark.hadoop.fs.s3a.secret.key": options["aws_secret_access_key"],
+        "spark.hadoop.fs.s3a.endpoint": options["aws_endpoint"],
+        "spark.hadoop.fs.s3a.endpoint.region": options["aws_region"],
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+    }
+    for name, value in hadoop.items():
+        spark.conf.set(name, value)
+    try:
+        for place in (f"{source}-index", str(tmp_path / "index")):
+            spark.sql(f"CREATE SEARCH INDEX '{place}' ON delta.`{source}` (body)")
+            frame = spark.read.format("indextables").load(place)
+            assert ids(frame.where("body indexquery 'fox'")) == [1, 4, 5]
+            spark.conf.set("spark.indextables.read.driver.maxRows", "0")
+            assert ids(frame.where("body indexquery 'dog' AND price > 3")) == [4]
+            spark.conf.unset("spark.indextables.read.driver.maxRows")
+            spark.sql(f"DROP SEARCH INDEX '{place}'")
+    finally:
+        for name in hadoop:
+            spark.conf.unset(name)
+        spark.conf.unset("spark.indextables.read.driver.maxRows")
+
+
+def test_files_that_are_damaged_or_lost(spark, tmp_path):
+    """A file that cannot be read is named by the queries that need it; the others are answered."""
+    source = tmp_path / "source"
+    source.mkdir()
+    pq.write_table(ROWS.slice(0, 2), source / "a.parquet")
+    pq.write_table(ROWS.slice(3), source / "b.parquet")
+    name = f"'{tmp_path / 'index'}'"
+    spark.sql(f"CREATE SEARCH INDEX {name} ON parquet.`{source}` (body)")
+    (source / "c.parquet").write_bytes(b"PAR1 damaged PAR1")
+    done = row(spark.sql(f"REFRESH SEARCH INDEX {name}"))
+    assert done["status"] == "INCOMPLETE" and "c.parquet" in str(done["failed"])
+    query = f"SELECT id FROM indextables.`{tmp_path / 'index'}` WHERE body indexquery "
+    with pytest.raises(Exception, match=r"c\.parquet.*cannot be read"):
+        spark.sql(f"{query} 'fox'").collect()
+    (source / "c.parquet").unlink()
+    assert ids(spark.sql(f"{query} 'fox'")) == [1, 4, 5]
+    # Damage in the rows of a file that is indexed: only who needs these rows is concerned.
+    data = bytearray((source / "b.parquet").read_bytes())
+    stamp = (source / "b.parquet").stat()
+    data[4:40] = bytes(36)
+    (source / "b.parquet").write_bytes(data)
+    os.utime(source / "b.parquet", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert ids(spark.sql(f"{query} 'lazy'")) == [2]
+    with pytest.raises(Exception, match=r"b\.parquet"):
+        spark.sql(f"{query} 'and'").collect()
