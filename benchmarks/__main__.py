@@ -27,6 +27,7 @@ MODULES = [
     "maintenance",
     "changes",
     "purge",
+    "search_index",
     "ariadne_build",
     "ariadne_lookup",
 ]

@@ -17,9 +17,9 @@ PACKAGE = Path(indextables.__file__).parent
 
 # From the ground up. A part may import itself and what stands before it.
 LAYERS = [
-    "errors", "packages", "config", "runner", "backoff", "schema", "bloom", "storage", "predicate", "log",
-    "split", "xref", "plan", "jobs", "table", "lake", "statements", "query", "spark", "ariadne",
-    "cli", "demo", "__init__",
+    "errors", "packages", "config", "runner", "backoff", "schema", "bloom", "storage", "predicate",
+    "log", "split", "xref", "plan", "jobs", "table", "lake", "statements", "query", "spark",
+    "ariadne", "cli", "demo", "__init__",
 ]  # fmt: skip
 
 # The same inside a package that has packages of its own.
@@ -169,9 +169,10 @@ def test_a_package_exports_what_is_used(package):
 
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
-# vectors and MERGE are five, search indexes over tables of other formats are seven.
-MOST_MODULES = 299
-LONGEST_CHAIN = 24
+# vectors and MERGE are five, search indexes over tables of other formats are nine, the Delta mirror
+# and CONVERT four, names of searches one, facets two.
+MOST_MODULES = 306
+LONGEST_CHAIN = 25
 MOST_SINGLE_IMPORTERS = 61
 
 

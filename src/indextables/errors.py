@@ -824,6 +824,16 @@ class SearchIndexError(LakeError, ValueError):
         self.reason = reason
         super().__init__(f"'{uri}' is a search index: {reason}.")
 
+    @classmethod
+    def of_rows(cls, uri: str, source: str) -> SearchIndexError:
+        """The index is asked for rows of its own."""
+        return cls(
+            uri,
+            f"it holds no rows, they are in '{source}'. Change rows there, then REFRESH SEARCH "
+            "INDEX or SearchIndex.refresh indexes what is new. Rows are read with SQL, with the "
+            "format indextables in Spark, or with indextables.SearchIndex.open",
+        )
+
 
 class SourceMissingError(LakeError, FileNotFoundError):
     """The source of a search index is not there."""
@@ -832,14 +842,15 @@ class SourceMissingError(LakeError, FileNotFoundError):
         self.uri = uri
         super().__init__(
             f"There is no {source_format} source at '{uri}'. Check the path; if the source was "
-            "moved, open the search index with source=… and call refresh()."
+            "moved, say where it is: REFRESH SEARCH INDEX … ON …, or open the index with source=… "
+            "and call refresh()."
         )
 
 
 class SourceVersionError(LakeError, LookupError):
     """The source does not have a version that was asked for."""
 
-    def __init__(self, uri: str, version: int, reason: str) -> None:
+    def __init__(self, uri: str, version: int | str, reason: str) -> None:
         self.uri = uri
         self.version = version
         super().__init__(f"The source '{uri}' has no version {version}: {reason}.")

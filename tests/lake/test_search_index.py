@@ -6,6 +6,7 @@ import datetime
 import math
 import shutil
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +28,8 @@ from indextables.errors import (
     UnsupportedSourceError,
 )
 from indextables.lake import refresh as refresh_module
+from indextables.lake.rows import SourceColumns, SourceRows, read_parquet_footer
+from indextables.storage import open_store
 
 ROWS = pa.table(
     {"id": [1, 2, 3, 4], "body": ["red fox", "lazy dog", None, "fox and dog"]},
@@ -486,3 +489,40 @@ def test_on_s3(s3, tmp_path):
     )  # fmt: skip
     assert ids(index.search("fox")) == [1, 4]
     assert ids(index.scan(where="body indexquery 'dog' AND id > 2")) == [4]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_few_rows_of_large_row_groups(tmp_path, compression, version):
+    """Only the pages of the wanted rows are decoded; whatever a file is like, rows are the same."""
+    random = np.random.default_rng(5)
+    numbers = np.arange(6_000)
+    rows = pa.table(
+        {
+            "id": numbers,
+            "body": [None if n % 7 == 0 else f"text {n} {random.random()}" for n in numbers],
+            "few": [None if n % 5 == 0 else f"value {n % 3}" for n in numbers],
+            "x": [None if n % 11 == 0 else n / 3 for n in numbers],
+            "flag": [n % 2 == 0 for n in numbers],
+            "list": [[int(n)] * (n % 3) for n in numbers],
+            "needed": pa.array([f"needed {n}" for n in numbers]),
+        }
+    )
+    rows = rows.cast(rows.schema.set(6, pa.field("needed", pa.string(), nullable=False)))
+    # Values change from repeated ones to others: the dictionary is given up in the middle.
+    put(
+        tmp_path, "a.parquet", rows, compression=compression, data_page_version=version,
+        data_page_size=2_000, write_batch_size=50, row_group_size=4_000,
+        dictionary_pagesize_limit=9_000, write_page_checksum=compression != "gzip",
+    )  # fmt: skip
+    file = open_store(tmp_path / "source")
+    footer = read_parquet_footer(file, "a.parquet", (tmp_path / "source/a.parquet").stat().st_size)
+    reader = SourceRows(file, "a.parquet", footer, footer.schema, SourceColumns())
+    for _ in range(8):
+        wanted = random.choice(6_000, random.integers(1, 9), replace=False)
+        assert (
+            reader.read_rows(wanted, rows.schema.names).to_pylist() == rows.take(wanted).to_pylist()
+        )
+    thin = [record for record in footer._records.values() if record is not None]
+    # Pages of the newer kind are read whole.
+    assert bool(thin) == (version == "1.0")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from indextables import Table
+from indextables import SearchIndex, Table
+from indextables.cli.settings import Settings
+from indextables.cli.statements import Tables
 from indextables.config import Config
 from indextables.errors import NotATableError, StatementError, VersionNotFoundError
 from indextables.statements import statements as s
@@ -56,6 +61,10 @@ def test_every_statement_has_an_executor():
     assert set(STATEMENTS) == set(_EXECUTORS)
 
 
+REFRESHED = (
+    "index_path,status,source,source_version,version,files_indexed,rows_indexed,files_removed,"
+    "bytes_added,failed"
+)
 COLUMNS = {
     "FLUSH INDEXTABLES SEARCHER CACHE": "cache_type,status,cleared_entries,message",
     "FLUSH INDEXTABLES DISK CACHE": (
@@ -95,18 +104,34 @@ COLUMNS = {
     "RESTORE INDEXTABLES '{uri}' TO VERSION 0": (
         "table_path,status,restored_version,version,num_files,total_size_bytes"
     ),
+    "CREATE SEARCH INDEX '{uri}-index' ON parquet.`{source}` (body)": REFRESHED,
+    "REFRESH SEARCH INDEX '{index}'": REFRESHED,
+    "DESCRIBE SEARCH INDEX '{index}'": (
+        "index_path,source,format,columns,version,index_bytes,source_version,source_files,"
+        "source_bytes,files_indexed,files_not_indexed,splits_not_needed"
+    ),
+    "DROP SEARCH INDEX '{index}'": "index_path,status,source",
 }
 
 
 @pytest.mark.parametrize("sql", COLUMNS)
-def test_output_columns(sql, table, uri, session):
-    found = run(sql.format(uri=uri), session)
+def test_output_columns(sql, table, uri, session, tmp_path):
+    if "SEARCH INDEX" in sql:
+        source = tmp_path / "source"
+        source.mkdir()
+        pq.write_table(pa.table({"body": ["x"]}), source / "a.parquet")
+        index = SearchIndex.create(tmp_path / "index", source=source, format="parquet").uri
+        sql_text = sql.format(uri=tmp_path, source=source, index=index)
+        session = replace(session, indexes=Tables(Settings()))
+    else:
+        sql_text = sql.format(uri=uri)
+    found = run(sql_text, session)
     assert ",".join(found.schema.names) == COLUMNS[sql]
     assert found.num_rows
 
 
 def test_every_statement_has_a_test_of_its_columns():
-    tested = {type(parse(sql.format(uri="x"))) for sql in COLUMNS}
+    tested = {type(parse(sql.format(uri="x", source="x", index="x"))) for sql in COLUMNS}
     # In test_maintenance.py, test_crossreferences.py and test_merge.py.
     elsewhere = {
         s.Purge, s.DropPartitions, s.TruncateTimeTravel, s.RepairLog, s.Verify,

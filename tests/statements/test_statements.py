@@ -48,6 +48,27 @@ OURS = {
         Target(path="x"), include_all=True, limit=10
     ),
     "DESCRIBE INDEXTABLES ENVIRONMENT": s.DescribeEnvironment(),
+    "CREATE SEARCH INDEX docs ON delta.`s3://lake/docs` (title, body.text)": s.CreateSearchIndex(
+        DOCS, Target(name=("delta", "s3://lake/docs")), ("title", "body.text")
+    ),
+    "create search index if not exists 'x' on db.t "
+    "options (a.b 'c', 'd'=true, e = 3) location 'y';": s.CreateSearchIndex(
+        Target(path="x"),
+        Target(name=("db", "t")),
+        None,
+        (("a.b", "c"), ("d", "true"), ("e", "3")),
+        "y",
+        if_not_exists=True,
+    ),
+    "CREATE SEARCH INDEX docs ON t (b) LOCATION 'y' OPTIONS (a 'b')": s.CreateSearchIndex(
+        DOCS, Target(name=("t",)), ("b",), (("a", "b"),), "y"
+    ),
+    "REFRESH SEARCH INDEX docs": s.RefreshSearchIndex(DOCS),
+    "REFRESH SEARCH INDEX docs ON parquet.`/new`": s.RefreshSearchIndex(
+        DOCS, Target(name=("parquet", "/new"))
+    ),
+    "DESC SEARCH INDEX 'x'": s.DescribeSearchIndex(Target(path="x")),
+    "DROP SEARCH INDEX IF EXISTS docs": s.DropSearchIndex(DOCS, if_exists=True),
     "RESTORE INDEXTABLES db.docs TO VERSION 3": s.Restore(Target(name=("db", "docs")), 3),
     "PURGE INDEXTABLE docs": s.Purge(DOCS),
     "purge indextables docs older than 2 days transaction log retention 1 day dry run;": s.Purge(
@@ -158,6 +179,11 @@ def test_rows_by_an_alias_and_with_common_table_expressions():
         ("PREWARM INDEXTABLES CACHE t ON FIELDS ()", 38, "names in parentheses"),
         ("PREWARM INDEXTABLES CACHE t ON FIELDS (a, b", 38, "names in parentheses"),
         ("REPAIR INDEXFILES TRANSACTION LOG a AT LOCATION 'b'", 34, "a text in quotes"),
+        ("CREATE SEARCH INDEX docs (body)", 25, "ON"),
+        ("CREATE SEARCH INDEX docs ON t (body) OPTIONS ()", 45, "names and values"),
+        ("CREATE SEARCH INDEX docs ON t (body) OPTIONS (a)", 45, "names and values"),
+        ("REFRESH SEARCH INDEX", 20, "the name of a table"),
+        ("DROP SEARCH INDEX docs CASCADE", 23, "the end of the statement"),
     ],
 )
 def test_wrong(sql, position, message):

@@ -48,15 +48,23 @@ class Settings:
     json: bool = False
 
     def open(self, uri: str, *, version: int | None = None, as_of: str | None = None) -> Table:
-        """Open a table with these settings."""
-        from indextables.table import Table
+        """Open a table with these settings, or the rows of a search index."""
+        from indextables.lake.opening import open_table
 
-        return Table.open(
+        return open_table(
             uri,
             version=version,
             timestamp=as_of,
             config=self.config,
             storage_options=self.storage_options,
+        )
+
+    def open_itself(self, uri: str, *, as_of: str | None = None) -> Table:
+        """The same, of a search index its own files and versions."""
+        from indextables.table import Table
+
+        return Table.open(
+            uri, timestamp=as_of, config=self.config, storage_options=self.storage_options
         )
 
 
@@ -206,6 +214,13 @@ PHRASES = {
         "with `indextables sql` and REPAIR INDEXFILES TRANSACTION LOG",
     "with INDEX CROSSREFERENCES FOR … FORCE REBUILD": "with `indextables xref --force-rebuild`",
     "Run INDEX CROSSREFERENCES again": "Run `indextables xref` again",
+    "REFRESH SEARCH INDEX … ON …, or open the index with source=… and call refresh()":
+        "`indextables search-index refresh INDEX --source SOURCE`",
+    "REFRESH SEARCH INDEX or SearchIndex.refresh indexes what is new. Rows are read with SQL, with "
+    "the format indextables in Spark, or with indextables.SearchIndex.open":
+        "`indextables search-index refresh` indexes what is new. Rows are read with `search`, "
+        "`sql` and `export`",
+    "Open it with indextables.Table.open": "Give the path of a search index",
 }  # fmt: skip
 """A library's remedy, and the command line's."""
 

@@ -12,9 +12,10 @@ from indextables.cli.output import show_facts, show_rows
 from indextables.cli.settings import Settings, fail
 from indextables.config import Config
 from indextables.errors import StatementError
+from indextables.plan.access import TableAccess
 from indextables.statements.execute import execute
 from indextables.statements.forms import Target
-from indextables.statements.session import Session
+from indextables.statements.session import Session, named_source
 from indextables.statements.statements import Statement
 from indextables.storage import open_store
 from indextables.table import Table
@@ -53,9 +54,43 @@ class Tables:
 
     def resolve(self, target: Target) -> Table:
         """The table of a statement."""
-        if target.path is not None:
-            return self.settings.open(target.path)
-        return self.open(target.name)
+        return self.settings.open_itself(self._place(target))
+
+    def _place(self, target: Target) -> str:
+        return self.uri(target.name) if target.path is None else target.path
+
+    def _access(self, uri: str) -> TableAccess:
+        return TableAccess(uri, self.settings.config, self.settings.storage_options)
+
+    # --- search indexes, which have no names here but their places -------------------------------
+
+    def source(self, target: Target) -> tuple[str, TableAccess]:
+        """A source in a format."""
+        named = named_source(target)
+        if named is None:
+            raise StatementError(
+                f"The source {target} has no format. Write delta.`{target}` or parquet.`{target}`; "
+                "there is no catalog here."
+            )
+        return named[0], self._access(named[1])
+
+    def find(self, target: Target) -> TableAccess:
+        """The index at a place."""
+        return self._access(self._place(target))
+
+    def new(self, target: Target, location: str | None) -> TableAccess:
+        """The place of an index that is created."""
+        if location is not None:
+            raise StatementError(
+                "LOCATION is for a name in Spark's catalog. Here the name of an index is its place."
+            )
+        return self.find(target)
+
+    def created(self, target: Target, access: TableAccess) -> None:
+        """The place is the name."""
+
+    def dropped(self, target: Target, access: TableAccess) -> None:
+        """The place was the name."""
 
     @property
     def session(self) -> Session:
@@ -65,6 +100,7 @@ class Tables:
             resolve=self.resolve,
             config=Config(self.settings.config),
             open_store=lambda uri: open_store(uri, options),
+            indexes=self,
         )
 
 

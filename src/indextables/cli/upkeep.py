@@ -1,4 +1,4 @@
-"""Commands that keep a table in order.
+"""Commands that keep a table or a search index in order.
 
 Each is a statement that SQL has too, and prints the rows it returns. A status of failure, a check
 that found something wrong say, is exit code 1.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from indextables.cli import options as o
-from indextables.cli.settings import Settings, command
+from indextables.cli.settings import Settings, command, pairs
 from indextables.errors import ConfigError, SourceFileError
 
 if TYPE_CHECKING:
@@ -38,6 +38,19 @@ def register(app: typer.Typer) -> None:
         ("report", _report),
     ):
         command(app, name, panel=_PANEL)(function)
+    indexes = typer.Typer(
+        help="Keep an index over a Delta table or Parquet files, which stay where they are.",
+        no_args_is_help=True,
+    )
+    commands: dict[str, Any] = {
+        "create": _create_index,
+        "refresh": _refresh_index,
+        "describe": _describe_index,
+        "drop": _drop_index,
+    }
+    for name, work in commands.items():
+        command(indexes, name, panel="Search indexes")(work)
+    app.add_typer(indexes, name="search-index", rich_help_panel=_PANEL)
 
 
 def _merge(
@@ -125,7 +138,7 @@ def _restore(
     if (version is None) == (as_of is None):
         raise ConfigError("Say either --version or --as-of to restore.")
     if version is None:
-        version = settings.open(table, as_of=as_of).version
+        version = settings.open_itself(table, as_of=as_of).version
     _run(s.Restore(table=s.Target(path=table), version=version), settings)
 
 
@@ -134,6 +147,87 @@ def _checkpoint(settings: Settings, table: o.TableUri) -> None:
     from indextables.statements import statements as s
 
     _run(s.Checkpoint(table=s.Target(path=table)), settings)
+
+
+# --- search indexes ------------------------------------------------------------------------------
+
+
+_Index = Annotated[str, typer.Argument(metavar="INDEX", help="The index: a folder, or s3:// …")]
+_Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="The table that has the rows, and keeps them.")
+]
+_SourceFormat = Annotated[
+    Literal["delta", "parquet"],
+    typer.Option("--format", help="What the source is: a Delta table, or a folder of Parquet."),
+]
+
+
+def _create_index(
+    settings: Settings,
+    index: _Index,
+    *,
+    source: _Source,
+    source_format: _SourceFormat = "delta",
+    column: Annotated[
+        list[str] | None,
+        typer.Option("--column", "-c", metavar="COLUMN", help="A column to search; all if none."),
+    ] = None,
+    map_: o.Mapped = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave an index alone that is there.")
+    ] = False,
+) -> None:
+    """Index columns of a table that stays where it is."""
+    from indextables import config as keys
+    from indextables.statements import statements as s
+
+    types = {
+        f"{keys.TYPE_MAP.name}{name}": kind for name, kind in pairs(map_ or (), "--map").items()
+    }
+    options = {**{name: str(value) for name, value in settings.config.items()}, **types}
+    statement = s.CreateSearchIndex(
+        index=s.Target(path=index),
+        source=s.Target(name=(source_format, source)),
+        columns=None if column is None else tuple(column),
+        options=tuple(options.items()),
+        if_not_exists=if_not_exists,
+    )
+    _run(statement, settings)
+
+
+def _refresh_index(
+    settings: Settings,
+    index: _Index,
+    *,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="SOURCE", help="Where the source is, if it was moved."),
+    ] = None,
+) -> None:
+    """Index the files that are new in the source, and drop what left it."""
+    from indextables.lake.opening import search_index_of
+    from indextables.plan.access import TableAccess
+    from indextables.statements import statements as s
+
+    moved = None
+    if source is not None:
+        access = TableAccess(index, settings.config, settings.storage_options)
+        moved = s.Target(name=(search_index_of(access).format, source))
+    _run(s.RefreshSearchIndex(index=s.Target(path=index), source=moved), settings)
+
+
+def _describe_index(settings: Settings, index: _Index) -> None:
+    """Show the source of an index, its columns, and how much is indexed."""
+    from indextables.statements import statements as s
+
+    _run(s.DescribeSearchIndex(index=s.Target(path=index)), settings)
+
+
+def _drop_index(settings: Settings, index: _Index) -> None:
+    """Delete an index; the source is not touched."""
+    from indextables.statements import statements as s
+
+    _run(s.DropSearchIndex(index=s.Target(path=index)), settings)
 
 
 def _run(statement: Statement, settings: Settings, *, empty: str = "no rows") -> None:

@@ -22,6 +22,7 @@ from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import names_of
 from indextables.plan.skipping import judge
+from indextables.plan.view import refuse_search_index
 from indextables.predicate import Predicate, columns, searches
 
 
@@ -67,6 +68,7 @@ def files_of_partitions(snapshot: Snapshot, predicate: Predicate) -> pa.Table:
 def drop_partitions(log: TransactionLog, predicate: Predicate) -> Dropped:
     """Remove the partitions that meet a condition, with all that is in them at the commit."""
     snapshot = log.snapshot()
+    refuse_search_index(snapshot.metadata, uri=log.store.uri)
     if not snapshot.partition_columns:
         raise NotAPartitionError(None, partition_columns=())
     check_partition_condition(predicate, snapshot)

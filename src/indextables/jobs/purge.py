@@ -28,7 +28,7 @@ from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_clean
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.log.vectors import is_vector_file, vector_files
-from indextables.storage import ObjectMeta
+from indextables.storage import ObjectMeta, Store
 
 SAFE_HOURS = 24
 _HOUR_MS = 3_600_000
@@ -51,6 +51,14 @@ class Purged:
     retention_hours: float
     dry_run: bool
     duration_ms: int
+
+
+def remove_table(store: Store) -> None:
+    """Delete all files of a table or an index."""
+    files = [meta.path for meta in store.list()]
+    # The log goes last: until then it is whole or visibly gone.
+    files.sort(key=lambda path: path.startswith(f"{LOG_DIRECTORY}/"))
+    store.delete(files)
 
 
 def purge(

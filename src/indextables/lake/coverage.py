@@ -8,8 +8,8 @@ come from differs (`LakeEnvironment`).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -166,17 +166,10 @@ def lake_view(store: Store, coverage: Coverage, settings: Config) -> TableView:
     snapshot = replace(
         index, metadata=metadata, base_files=_entries(coverage, names), changes={}, unread=None
     )
-    view = TableView(store, snapshot, settings)
     paths = index.entries["path"]
     files = {str(paths[row]): file for file, row in coverage.covered}
     files |= dict(zip(names, coverage.uncovered, strict=True))
-    plain = Environment.of(view)
-    environment = LakeEnvironment(
-        plain.store, plain.pool, plain.context, plain.parallelism, view.kept, source, files
-    )
-    environment.leave_alone(names)
-    view.kept[Environment, os.getpid()] = environment
-    return view
+    return TableView(store, snapshot, settings, LakeRows.of(coverage, files))
 
 
 def source_mapping(metadata: Metadata, source: SourceSnapshot) -> TableMapping:
@@ -237,16 +230,69 @@ def _entries(coverage: Coverage, names: Sequence[str]) -> pa.Table:
     return table
 
 
+@dataclass(frozen=True, eq=False)
+class LakeRows:
+    """The files of a source that have the rows of a view's splits. Tasks get it with the view."""
+
+    source: SourceSnapshot
+    """Without its files."""
+    files: Mapping[str, SourceFile]
+    """By the paths of the view's entries; which rows are dead is said there."""
+    state: str
+    summary: str
+
+    @classmethod
+    def of(cls, coverage: Coverage, files: Mapping[str, SourceFile]) -> LakeRows:
+        """The rows of an index and its source."""
+        source = coverage.source
+        parts = [source.version, source.schema.to_string()]
+        parts += [repr((f.identity, f.rows)) for f in source.files]
+        return cls(
+            replace(source, files=()),
+            {path: replace(file, dead=None) for path, file in files.items()},
+            hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16],
+            f"{source.version}: {coverage}",
+        )
+
+    def __str__(self) -> str:
+        return self.summary
+
+    @property
+    def uri(self) -> str:
+        """Where the source is."""
+        return self.source.store.uri
+
+    @property
+    def version(self) -> int | None:
+        """The version of the source, if it has versions."""
+        return self.source.number
+
+    @property
+    def unindexed_bytes(self) -> int:
+        """The size of files whose rows are searched one by one."""
+        return sum(f.size for path, f in self.files.items() if path.startswith(_UNINDEXED))
+
+    def bytes_of(self, paths: Iterable[str]) -> int:
+        """The size of the files that have the rows of these splits."""
+        return sum(self.files[path].size for path in paths)
+
+    def environment(self, plain: Environment) -> LakeEnvironment:
+        """What reads the rows of these files."""
+        # Files without a split have no index that could be opened with others.
+        alone = {path for path in self.files if path.startswith(_UNINDEXED)}
+        plain.kept[DamagedIndexError] = alone
+        return LakeEnvironment(
+            plain.store, plain.pool, plain.context, plain.parallelism, plain.kept,
+            self.source, self.files,
+        )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class LakeEnvironment(Environment):
     """Reads splits whose rows are in the files of a source."""
 
     source: SourceSnapshot = None  # type: ignore[assignment]
     files: Mapping[str, SourceFile] = field(default_factory=dict)
-
-    def leave_alone(self, paths: Sequence[str]) -> None:
-        """These have no index that could be opened with others."""
-        self.kept[DamagedIndexError] = set(paths)
 
     def searcher(self, task: SplitTask) -> SplitSearcher:
         """The split of a task with the rows of its source file."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ import orjson
 import pyarrow as pa
 
 from indextables.errors import (
+    ObjectNotFoundError,
     SchemaError,
     SourceMissingError,
     SourceVersionError,
@@ -64,12 +66,15 @@ class DeltaSource:
         self,
         *,
         version: int | None = None,
+        timestamp_ms: int | None = None,
         known_schema: pa.Schema | None = None,  # noqa: ARG002 - the log has the schema
         is_known: Callable[[SourceFile], bool] = lambda _file: False,  # noqa: ARG002
     ) -> SourceSnapshot:
         """The newest version, or another one that the log still has."""
         with self._errors(version):
             table = self._open(version)
+            if timestamp_ms is not None:
+                self._travel(table, timestamp_ms)
             self._check_protocol(table)
             document = orjson.loads(table.schema().to_json())
             metadata = table.metadata()
@@ -84,6 +89,7 @@ class DeltaSource:
                 partition_columns,
                 self._columns(document, mode),
                 tuple(self._files(table, schema, partition_columns, str(metadata.id))),
+                number=table.version(),
             )
 
     def _open(self, version: int | None) -> DeltaTable:
@@ -99,6 +105,15 @@ class DeltaSource:
         if not DeltaTable.is_deltatable(self.uri, options):
             raise SourceMissingError(self.uri, "Delta")
         return DeltaTable(self.uri, version=version, storage_options=options)
+
+    def _travel(self, table: DeltaTable, timestamp_ms: int) -> None:
+        """Go to the version of a time. Before the first one delta-rs returns the first one."""
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=timestamp_ms)
+        table.load_as_version(moment)
+        with suppress(ObjectNotFoundError):  # old versions of a log are cleaned up
+            committed = self.store.head(f"_delta_log/{table.version():020}.json").modified_ms
+            if committed > timestamp_ms:
+                raise SourceVersionError(self.uri, f"of {moment}", "its log begins later")
 
     def _check_protocol(self, table: DeltaTable) -> None:
         protocol = table.protocol()

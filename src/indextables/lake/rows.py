@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from indextables.errors import (
 )
 from indextables.schema import TIMESTAMP, conform
 from indextables.split.format.container import Chunk, Footer, SplitInfo, Statistics
+from indextables.split.format.page_headers import SMALL_CHUNK, PageRecord
 from indextables.split.format.rows import RowReader
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import FooterCache, SplitFile
@@ -142,6 +144,28 @@ class ForeignFooter(Footer):
             end = start + chunk.parquet.total_compressed_size
             found.append(Chunk(start, end, chunk.parquet, chunk.group, chunk.leaf))
         return sorted(found, key=lambda chunk: chunk.start)
+
+    @cached_property
+    def _records(self) -> dict[tuple[int, int], PageRecord | None]:
+        return {}
+
+    def pages_of(self, chunk: Chunk, local: Path | None) -> PageRecord | None:
+        """The pages of a chunk of a local file, found by walking over their headers once."""
+        if local is None or chunk.end - chunk.start <= SMALL_CHUNK:
+            return None
+        key = (chunk.group, chunk.leaf)
+        if key not in self._records:
+            try:
+                with local.open("rb", buffering=0) as file:
+
+                    def read(at: int, length: int) -> bytes:
+                        file.seek(at)
+                        return file.read(length)
+
+                    self._records[key] = PageRecord.of_chunk(read, chunk.start, chunk.end)
+            except OSError:
+                return None  # the reader of the chunk raises it again
+        return self._records[key]
 
     def check_pages(self, read: Any, chunks: Sequence[Chunk], *, path: str) -> None:
         """Other writers lay out pages as they like; Parquet's reader judges them."""

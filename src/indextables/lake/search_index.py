@@ -16,12 +16,13 @@ from indextables.config import Config
 from indextables.errors import (
     ConfigError,
     SchemaError,
+    SearchIndexError,
     SourceRowsError,
     TableExistsError,
     UnknownColumnError,
 )
 from indextables.jobs.merge_groups import local_runner
-from indextables.jobs.purge import Purged, purge
+from indextables.jobs.purge import Purged, purge, remove_table
 from indextables.lake.coverage import Coverage, Definition, lake_view, splits_by_file, tags_of
 from indextables.lake.delta import DeltaSource
 from indextables.lake.refresh import Refreshed, refresh_index
@@ -37,8 +38,15 @@ from indextables.schema import from_json, to_json
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.mapping_options import build_mapping
 from indextables.storage import canonical_uri, open_store
-from indextables.table import Table
-from indextables.table.arguments import Where, check_names, check_properties
+from indextables.table.arguments import (
+    Timestamp,
+    Where,
+    check_names,
+    check_properties,
+    check_version,
+    milliseconds,
+)
+from indextables.table.table import Table
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -60,7 +68,7 @@ class SearchIndex:
     def __init__(self, log: TransactionLog, source: Source) -> None:
         self._log = log
         self._source = source
-        self._last: tuple[object, Table, Coverage] | None = None
+        self._last: tuple[object, Table] | None = None
 
     @classmethod
     def create(
@@ -117,7 +125,8 @@ class SearchIndex:
         log = TransactionLog(open_store(uri, storage_options), config=Config(config))
         if log.exists():
             raise TableExistsError(log.store.uri)
-        made = _source(source, format, source_options, storage_options)
+        made = source_of(source, format, source_options, storage_options)
+        _check_apart(log.store.uri, made.uri)
         snapshot = made.snapshot()
         metadata = _metadata(
             made,
@@ -159,7 +168,7 @@ class SearchIndex:
         log = TransactionLog(open_store(uri, storage_options), config=Config(config))
         definition = Definition.of(log.snapshot().metadata, uri=log.store.uri)
         place = definition.source if source is None else source
-        return cls(log, _source(place, definition.format, source_options, storage_options))
+        return cls(log, source_of(place, definition.format, source_options, storage_options))
 
     # --- what it is --------------------------------------------------------------------------
 
@@ -172,6 +181,11 @@ class SearchIndex:
     def source(self) -> str:
         """Where the rows are."""
         return self._source.uri
+
+    @property
+    def format(self) -> str:
+        """Of the source: `delta` or `parquet`."""
+        return self._source.format
 
     @property
     def schema(self) -> pa.Schema:
@@ -189,7 +203,7 @@ class SearchIndex:
     def describe(self) -> dict[str, Any]:
         """The source, the columns, and how much of the source is indexed."""
         index = self._log.snapshot()
-        coverage = self._coverage(index, None)
+        coverage = self._coverage(index)
         definition = Definition.of(index.metadata, uri=self.uri)
         return {
             "uri": self.uri,
@@ -221,7 +235,7 @@ class SearchIndex:
             What was done, with the files that could not be indexed.
         """
         index = self._log.snapshot()
-        coverage = self._coverage(index, None)
+        coverage = self._coverage(index)
         definition = Definition.of(index.metadata, uri=self.uri)
         known = to_json(coverage.source.schema) if definition.format == "parquet" else None
         new = replace(definition, source=self._source.uri, known_schema=known)
@@ -237,15 +251,25 @@ class SearchIndex:
         config = self._log.config.over_properties(self._log.snapshot().metadata.configuration)
         return purge(self._log, retention_hours=retention_hours, dry_run=dry_run, config=config)
 
+    def drop(self) -> None:
+        """Delete the index; the source is not touched.
+
+        Raises:
+            SearchIndexError: The source is inside of the folder of the index.
+        """
+        _check_apart(self.uri, self.source)
+        remove_table(self._log.store)
+        self._log.invalidate()
+
     # --- reading -----------------------------------------------------------------------------
 
-    def table(self, *, version: int | None = None) -> Table:
-        """The source as a table that can be read and searched, as it is now or at a version.
+    def table(self, *, version: int | None = None, timestamp: Timestamp | None = None) -> Table:
+        """The source as a table that can be read and searched, now, at a version or at a time.
 
         The table stays at that moment, whatever happens to the source; `scan`, `search`, `count`
         and `explain` of the index take a new one each time.
         """
-        return self._current(version)[0]
+        return self._current(version, timestamp)
 
     def scan(
         self,
@@ -329,9 +353,9 @@ class SearchIndex:
         version: int | None = None,
     ) -> str:
         """What a scan would do, and how much of the source is indexed."""
-        table, coverage = self._current(version)
-        plan = table.explain(where=where, columns=columns, limit=limit, timezone=timezone)
-        return f"{plan}\n  source     {coverage.source.version}: {coverage}"
+        return self.table(version=version).explain(
+            where=where, columns=columns, limit=limit, timezone=timezone
+        )
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -346,9 +370,10 @@ class SearchIndex:
                 raise
             return ask(newer)
 
-    def _current(self, version: int | None) -> tuple[Table, Coverage]:
+    def _current(self, version: int | None, timestamp: Timestamp | None) -> Table:
+        check_version(version, timestamp)
         index = self._log.snapshot()
-        coverage = self._coverage(index, version)
+        coverage = self._coverage(index, version, timestamp)
         source = coverage.source
         key = (
             index.version, index.metadata.id, source.version, source.schema,
@@ -356,14 +381,17 @@ class SearchIndex:
         )  # fmt: skip
         if self._last is None or self._last[0] != key:
             view = lake_view(self._log.store, coverage, self._log.config)
-            self._last = (key, Table(self._log, view, writable=False), coverage)
-        return self._last[1], self._last[2]
+            self._last = (key, Table(self._log, view, writable=False))
+        return self._last[1]
 
-    def _coverage(self, index: Snapshot, version: int | None) -> Coverage:
+    def _coverage(
+        self, index: Snapshot, version: int | None = None, timestamp: Timestamp | None = None
+    ) -> Coverage:
         definition = Definition.of(index.metadata, uri=self.uri)
         known = definition.known_schema
         snapshot = self._source.snapshot(
             version=version,
+            timestamp_ms=None if timestamp is None else milliseconds(timestamp),
             known_schema=None if known is None else from_json(known),
             is_known=_is_known(index),
         )
@@ -375,12 +403,13 @@ def _is_known(index: Snapshot) -> Callable[[SourceFile], bool]:
     return lambda file: tuple(tags_of(file, "").values())[:3] in known
 
 
-def _source(
+def source_of(
     uri: str | os.PathLike[str],
     source_format: str,
     options: Mapping[str, object] | None,
-    index_options: Mapping[str, object] | None,
+    index_options: Mapping[str, object] | None = None,
 ) -> Source:
+    """A table of another format at a place, reached with its options or those of the index."""
     if source_format not in get_args(Format):
         raise ConfigError(f"format is one of {', '.join(get_args(Format))}, not {source_format!r}.")
     place = canonical_uri(uri)
@@ -389,6 +418,15 @@ def _source(
     if source_format == "delta":
         return DeltaSource(place, options or {})
     return ParquetFolder(open_store(place, options))
+
+
+def _check_apart(index: str, source: str) -> None:
+    """What is in the folder of an index is deleted with it."""
+    inside = f"{canonical_uri(source)}/".startswith(f"{canonical_uri(index)}/")
+    if inside:
+        raise SearchIndexError(
+            index, f"its source '{source}' cannot be in the same folder. Choose another place"
+        )
 
 
 def _types(mapping: Mapping[str, str] | None) -> dict[str, str]:

@@ -69,6 +69,8 @@ class SourceSnapshot:
     columns: SourceColumns
     """Where those columns are in the Parquet files."""
     files: tuple[SourceFile, ...]
+    number: int | None = None
+    """The version, of a source that has versions."""
     replaces_files: bool = False
     """Whether a file may be replaced by another one under its name."""
 
@@ -92,10 +94,11 @@ class Source(Protocol):
         self,
         *,
         version: int | None = None,
+        timestamp_ms: int | None = None,
         known_schema: pa.Schema | None = None,
         is_known: Callable[[SourceFile], bool] = lambda _file: False,
     ) -> SourceSnapshot:
-        """The source now, or at a version.
+        """The source now, at a version, or as it was at a time.
 
         A source without a schema of its own derives it from its files; `known_schema` is that of
         the files that `is_known` names.
@@ -120,11 +123,12 @@ class ParquetFolder:
         self,
         *,
         version: int | None = None,
+        timestamp_ms: int | None = None,
         known_schema: pa.Schema | None = None,
         is_known: Callable[[SourceFile], bool] = lambda _file: False,
     ) -> SourceSnapshot:
         """The files that are there now; a folder has no versions."""
-        if version is not None:
+        if version is not None or timestamp_ms is not None:
             raise SearchIndexError(
                 self.uri, "its source is a folder of Parquet files, which has no versions"
             )

@@ -15,9 +15,11 @@ from functools import cached_property
 from indextables.config import Config
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.view import TableView
+from indextables.plan.source_options import hadoop_settings
+from indextables.plan.view import TableView, refuse_search_index
 from indextables.runner import Runner
 from indextables.storage import Store, canonical_uri, open_store
+from indextables.storage.location import parse_location
 
 _MAX_LOGS = 256
 
@@ -31,6 +33,8 @@ class TableAccess:
     path: str
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
     storage: Mapping[str, object] = field(default_factory=dict, repr=False)
+    stores: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the session has for all stores, by the names of Hadoop."""
 
     @cached_property
     def uri(self) -> str:
@@ -53,10 +57,23 @@ class TableAccess:
     def view(self, snapshot: Snapshot | None = None) -> TableView:
         """The newest version of the table, or the one of a snapshot."""
         log = self.log()
-        return TableView(log.store, log.snapshot() if snapshot is None else snapshot, self.settings)
+        if snapshot is None:
+            snapshot = log.snapshot()
+        refuse_search_index(snapshot.metadata, uri=self.uri)
+        return TableView(log.store, snapshot, self.settings)
+
+    def storage_of(self, uri: str) -> dict[str, object]:
+        """What the store of another place is reached with, such as that of an index's source."""
+        scheme, own = parse_location(uri).scheme, parse_location(self.path).scheme
+        if scheme == "file":
+            return {}
+        # A local disk takes no options: those that were given are of the other place.
+        given = self.storage if own in (scheme, "file") else {}
+        return {**hadoop_settings(scheme, self.stores), **given}
 
     def __getstate__(self) -> dict[str, object]:
-        return {"path": self.path, "config": dict(self.config), "storage": dict(self.storage)}
+        options = {"config": self.config, "storage": self.storage, "stores": self.stores}
+        return {"path": self.path, **{name: dict(given) for name, given in options.items()}}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)

@@ -134,6 +134,8 @@ class Environment:
             config[keys.MAX_OPEN_FILES],
         )
         made = cls(view.store, pool, view.context, config[keys.READ_PARALLELISM], view.kept)
+        if view.elsewhere is not None:
+            made = view.elsewhere.environment(made)
         view.kept[Environment, os.getpid()] = made
         return made
 

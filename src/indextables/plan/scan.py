@@ -170,6 +170,8 @@ def explain_scan(plan: ScanPlan) -> str:
         lines.append(f"  routing    {plan.routing}")
     ways = dict.fromkeys(_access(one, plan.view.mapping) for one in plan.tasks.used)
     lines.append(f"  read       {len(plan.tasks):>8,} splits  {'; '.join(ways)}".rstrip())
+    if plan.view.elsewhere is not None:
+        lines.append(f"  source     {plan.view.elsewhere}")
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -164,6 +164,8 @@ class SourceOptions:
     chosen: ChosenRows = ChosenRows()
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
     storage: Mapping[str, object] = field(default_factory=dict, repr=False)
+    stores: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the session has for all stores, by the names of Hadoop."""
 
     @classmethod
     def parse(
@@ -187,6 +189,11 @@ class SourceOptions:
         if "versionasof" in given and "timestampasof" in given:
             raise ConfigError("A read is of a version or of a time: versionAsOf or timestampAsOf.")
         paths = _paths(given)
+        stores = {
+            name.removeprefix(_HADOOP): value
+            for name, value in session.items()
+            if name.startswith(tuple(_HADOOP + prefix for prefix in _HADOOP_STORES.values()))
+        }
         return cls(
             paths=paths,
             version=_number("versionAsOf", given.get("versionasof")),
@@ -200,7 +207,8 @@ class SourceOptions:
             partition_by=_names(given.get("partitionby")),
             chosen=ChosenRows.parse(given),
             config=own,
-            storage={**(_from_hadoop(paths[0], session) if paths else {}), **rest},
+            storage={**_of_the_store(paths, stores), **rest},
+            stores=stores,
         )
 
     def access(self, path: str | None = None) -> TableAccess:
@@ -215,7 +223,7 @@ class SourceOptions:
                     else f"Only one table can be written at once, not {', '.join(self.paths)}."
                 )
             path = self.paths[0]
-        return TableAccess(path, config=dict(self.config), storage=dict(self.storage))
+        return TableAccess(path, dict(self.config), dict(self.storage), dict(self.stores))
 
 
 def _for_the_store(given: Mapping[str, str]) -> dict[str, str]:
@@ -265,14 +273,14 @@ def _number(name: str, text: str | None) -> int | None:
     return int(text)
 
 
-def _from_hadoop(path: str, session: Mapping[str, str]) -> dict[str, str]:
-    """Hadoop's settings of the session for the store that serves the path."""
-    prefix = _HADOOP_STORES.get(parse_location(path).scheme)
+def _of_the_store(paths: Sequence[str], stores: Mapping[str, str]) -> dict[str, str]:
+    return hadoop_settings(parse_location(paths[0]).scheme, stores) if paths else {}
+
+
+def hadoop_settings(scheme: str, stores: Mapping[str, str]) -> dict[str, str]:
+    """Hadoop's settings of the session for a store."""
+    prefix = _HADOOP_STORES.get(scheme)
     if prefix is None:
         return {}
-    found = {
-        name[len(_HADOOP) :]: value
-        for name, value in session.items()
-        if name.startswith(_HADOOP + prefix)
-    }
+    found = {name: value for name, value in stores.items() if name.startswith(prefix)}
     return {n: v for n, v in found.items() if n in _HADOOP_NAMES or prefix != "fs.s3a."}

@@ -8,11 +8,12 @@ tasks; `for_tasks` leaves out what only the driver needs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
+import orjson
 import pyarrow as pa
 
 from indextables import config as keys
@@ -31,11 +32,47 @@ from indextables.storage import Store
 from indextables.xref.route import Router
 
 SEARCH_INDEX_PROPERTY = "indextables.searchIndex"
-"""What a search index is of. Its splits have no rows, so it is not read as a table."""
+"""What a search index is of. Its splits have no rows: `lake` reads them elsewhere."""
 INTERNAL_PROPERTIES = (
     MAPPING_PROPERTY, REGISTRY_PREFIX, CONSTRAINT_PREFIX, SEARCH_INDEX_PROPERTY,
 )  # fmt: skip
 """Properties that no user sets or sees begin like this."""
+
+
+class RowsElsewhere(Protocol):
+    """Where the rows of a search index are."""
+
+    @property
+    def uri(self) -> str:
+        """Of the source that has them."""
+        ...
+
+    @property
+    def version(self) -> int | None:
+        """Of the source, if it has versions."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """Another text for other rows."""
+        ...
+
+    @property
+    def unindexed_bytes(self) -> int:
+        """The size of files whose rows are searched one by one."""
+        ...
+
+    def bytes_of(self, paths: Iterable[str]) -> int:
+        """The size of the files that have the rows of these splits."""
+        ...
+
+    def environment(self, plain: Any) -> Any:
+        """What reads those rows, made of an `Environment`."""
+        ...
+
+    def __str__(self) -> str:
+        """The source, and how much of it is indexed."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +85,15 @@ class TableView:
     store: Store = field(repr=False)
     snapshot: Snapshot
     settings: Config = field(repr=False)
+    elsewhere: RowsElsewhere | None = field(default=None, repr=False)
+    """Of a search index: its splits hold no rows."""
 
     @classmethod
     def newest(cls, log: TransactionLog, settings: Config | None = None) -> TableView:
-        """The newest version of a log."""
-        return cls(log.store, log.snapshot(), log.config if settings is None else settings)
+        """The newest version of a log, of a table with rows of its own."""
+        snapshot = log.snapshot()
+        refuse_search_index(snapshot.metadata, uri=log.store.uri)
+        return cls(log.store, snapshot, log.config if settings is None else settings)
 
     @classmethod
     def planned(cls, store: Store, metadata: Metadata, settings: Config) -> TableView:
@@ -83,6 +124,12 @@ class TableView:
     def version(self) -> int:
         """The version; -1 before the first commit."""
         return self.snapshot.version
+
+    @property
+    def revision(self) -> str:
+        """Another text for other rows, or another table at the same place."""
+        state = "" if self.elsewhere is None else f" {self.elsewhere.state}"
+        return f"{self.snapshot.metadata.id} version={self.version}{state}"
 
     @property
     def schema(self) -> pa.Schema:
@@ -146,16 +193,23 @@ class TableView:
             resolve(search, self.mapping, self.schema)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"store": self.store, "snapshot": self.snapshot, "settings": self.settings}
+        kept = ("store", "snapshot", "settings", "elsewhere")
+        return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
 
 
+def refuse_search_index(metadata: Metadata, *, uri: str) -> None:
+    """Refuse what needs the rows inside of splits, or would change them."""
+    text = metadata.configuration.get(SEARCH_INDEX_PROPERTY)
+    if text is not None:
+        raise SearchIndexError.of_rows(uri, orjson.loads(text)["source"])
+
+
 def mapping_of(metadata: Metadata, *, uri: str) -> TableMapping:
     """How the columns of a table are searched, by its metadata."""
-    if SEARCH_INDEX_PROPERTY in metadata.configuration:
-        raise SearchIndexError(uri, "it holds no rows: open it with indextables.SearchIndex.open")
+    refuse_search_index(metadata, uri=uri)
     text = metadata.configuration.get(MAPPING_PROPERTY)
     if text is None:
         raise SchemaError(

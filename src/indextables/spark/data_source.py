@@ -20,9 +20,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from indextables.errors import SchemaError
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
-from indextables.log.snapshot import Snapshot
+from indextables.lake.opening import open_table, view_of
 from indextables.plan.access import TableAccess
-from indextables.plan.column_names import shown
 from indextables.plan.ranking import SCORE
 from indextables.plan.scan import plan_scan
 from indextables.plan.source_options import NAME, ChosenRows, SourceOptions
@@ -43,19 +42,12 @@ if TYPE_CHECKING:
 _PARALLELISM = 64
 
 
-def snapshot_of(access: TableAccess, options: SourceOptions) -> Snapshot:
-    """The version of a table that a read asks for."""
-    from indextables.table import Table
-
-    if options.timestamp is not None:
-        moment: str | int = options.timestamp
-        if options.timestamp.strip().isdecimal():
-            moment = int(options.timestamp)
-        table = Table.open(
-            access.path, timestamp=moment, config=access.config, storage_options=access.storage
-        )
-        return table.snapshot()
-    return access.log().snapshot(version=options.version)
+def view_for(access: TableAccess, options: SourceOptions) -> TableView:
+    """The version of a table, or of an index's source, that a read asks for."""
+    moment: str | int | None = options.timestamp
+    if options.timestamp is not None and options.timestamp.strip().isdecimal():
+        moment = int(options.timestamp)
+    return view_of(access, version=options.version, timestamp=moment)
 
 
 class IndexTablesSource(source.DataSource):
@@ -72,7 +64,7 @@ class IndexTablesSource(source.DataSource):
         }
         self.parsed = SourceOptions.parse(given)
         # Set when Spark asks for the schema: the rows are then read from that very version.
-        self.versions: dict[str, int] = {}
+        self.versions: dict[str, int | None] = {}
 
     @classmethod
     def name(cls) -> str:
@@ -81,11 +73,12 @@ class IndexTablesSource(source.DataSource):
     def schema(self) -> StructType:
         schemas, mappings = {}, []
         for path in self.parsed.paths or (self.parsed.access().path,):
-            snapshot = snapshot_of(self.parsed.access(path), self.parsed)
-            self.versions[path] = snapshot.version
-            seen = shown(snapshot)
+            view = view_for(self.parsed.access(path), self.parsed)
+            # A search index has the versions of its source, and none over plain files.
+            self.versions[path] = view.elsewhere.version if view.elsewhere else view.version
+            seen = view.shown
             schemas[path] = seen.schema
-            mappings.append(seen.metadata.configuration.get(MAPPING_PROPERTY))
+            mappings.append(seen.snapshot.metadata.configuration.get(MAPPING_PROPERTY))
         first, *others = schemas.items()
         for path, schema in others:
             if not schema.equals(first[1]):
@@ -172,7 +165,7 @@ class TableReader(source.DataSourceReader):
     """Reads the splits of a version."""
 
     def __init__(
-        self, options: SourceOptions, versions: dict[str, int], schema: StructType
+        self, options: SourceOptions, versions: dict[str, int | None], schema: StructType
     ) -> None:
         self.options = options
         self.versions = versions
@@ -180,7 +173,8 @@ class TableReader(source.DataSourceReader):
 
     def partitions(self) -> Sequence[source.InputPartition]:
         found: list[source.InputPartition] = []
-        for view in self._views():
+        for path, version in self.versions.items():
+            view = view_of(self.options.access(path), version=version)
             names = view.names.stored_names(f.name for f in self.schema.fields)
             plan = plan_scan(view, columns=names, predicate=condition_of(view, self.options.chosen))
             reader = SplitReader(view, plan.columns)
@@ -192,10 +186,6 @@ class TableReader(source.DataSourceReader):
         if not isinstance(partition, SplitPartition):  # Spark's own, when there is none of ours
             return
         yield from partition.reader.batches(partition.tasks, worker_schema(self.schema))
-
-    def _views(self) -> list[TableView]:
-        accesses = [self.options.access(path) for path in self.versions]
-        return [a.view(a.log().snapshot(version=self.versions[a.path])) for a in accesses]
 
 
 def condition_of(view: TableView, chosen: ChosenRows) -> Predicate:
@@ -211,18 +201,16 @@ class RankedReader(source.DataSourceReader):
     """Reads the best rows for a search, best first: one task, because scores are the table's."""
 
     def __init__(
-        self, options: SourceOptions, versions: dict[str, int], schema: StructType
+        self, options: SourceOptions, versions: dict[str, int | None], schema: StructType
     ) -> None:
         self.options = options
         self.versions = versions
         self.schema = schema
 
     def read(self, _: source.InputPartition) -> Iterator[Any]:
-        from indextables.table import Table
-
         ((path, version),) = self.versions.items()
         access, chosen = self.options.access(path), self.options.chosen
-        table = Table.open(
+        table = open_table(
             path, version=version, config=access.config, storage_options=access.storage
         )
         wanted = worker_schema(self.schema)

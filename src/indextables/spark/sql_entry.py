@@ -25,6 +25,7 @@ from indextables.errors import (
     IndexTablesError,
     SearchCallError,
 )
+from indextables.plan.view import refuse_search_index
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.spark.bridge import patches
 from indextables.spark.bridge.readwriter import remember_names
@@ -197,9 +198,10 @@ def _merge_into(
         return original(frame, table, condition)
     try:
         access = access_to(spark, named["table"])
-        table_at(access)
+        metadata = table_at(access).metadata()
     except IndexTablesError:
         return original(frame, table, condition)
+    refuse_search_index(metadata, uri=access.uri)
 
     def run(builder: MergeBuilder) -> None:
         snapshot = access.log().newest()

@@ -13,11 +13,13 @@ from indextables.config import Config, session_keys
 from indextables.errors import IndexTablesError, StatementError
 from indextables.plan.access import TableAccess
 from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions
+from indextables.plan.view import refuse_search_index
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import mentions_search
 from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
 from indextables.statements.forms import Target
 from indextables.statements.merge_into import MergeInto
+from indextables.statements.session import named_source
 from indextables.statements.statements import (
     DeleteRows,
     DropPartitions,
@@ -31,10 +33,13 @@ from indextables.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from indextables.spark.bridge.session_bridge import SessionBridge
+
 
 def access_to(spark: SparkSession, target: Target) -> TableAccess:
     """How to reach the table that a statement is about, with the session's configuration."""
-    path, options = (target.path, {}) if target.path is not None else _place(spark, target)
+    own = _path(target)
+    path, options = (own, {}) if own is not None else _place(spark, target)
     if not path.strip():
         raise StatementError("The path of the table is empty. Write it in quotes.")
     return SourceOptions.parse({**options, "path": path}, session_settings(spark)).access()
@@ -59,11 +64,7 @@ def _place(spark: SparkSession, target: Target) -> tuple[str, Mapping[str, str]]
     """Where a named table is, and the options that it was created with."""
     from pyspark.errors import AnalysisException
 
-    parts = target.name
-    # indextables.`/data/docs`: the catalog's own way to name a path.
-    if len(parts) == 2 and parts[0].lower() == NAME and "/" in parts[1]:
-        return parts[1], {}
-    name = ".".join(map(quoted_name, parts))
+    name = ".".join(map(quoted_name, target.name))
     try:
         named = spark.catalog.getTable(name)
     except AnalysisException:
@@ -83,6 +84,105 @@ def _place(spark: SparkSession, target: Target) -> tuple[str, Mapping[str, str]]
     if bridge is None or named.catalog != SPARK_CATALOG or not named.namespace:
         return str(location), {}
     return str(location), bridge.options_of(named.namespace[0], named.name)
+
+
+class SparkIndexes:
+    """Search indexes and their sources by the names of Spark's catalogs."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def source(self, target: Target) -> tuple[str, TableAccess]:
+        """The source that a path or a table of Spark's catalog names."""
+        from pyspark.errors import AnalysisException
+
+        named = named_source(target)
+        if named is not None:
+            return named[0], self._at(named[1])
+        if target.path is not None:
+            raise StatementError(
+                f"The source '{target}' has no format. Write delta.`{target}` or "
+                f"parquet.`{target}`."
+            )
+        name = ".".join(map(quoted_name, target.name))
+        try:
+            described = self._spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+        except AnalysisException as error:
+            raise StatementError(
+                f"Spark's catalog has no table {target} to be a source "
+                f"({error.getCondition() or 'it cannot be read'}). Write its place: delta.`…` or "
+                "parquet.`…`."
+            ) from None
+        facts = {row["col_name"]: row["data_type"] for row in described}
+        provider, location = str(facts.get("Provider", "")).lower(), facts.get("Location")
+        if provider not in ("delta", "parquet") or location is None:
+            raise StatementError(
+                f"{target} is a {'view' if not provider else f'table of {provider}'}. A search "
+                "index is over a Delta table or Parquet files."
+            )
+        return provider, self._at(str(location))
+
+    def find(self, target: Target) -> TableAccess:
+        """The index of a name or a path; its source is not looked at."""
+        path = _path(target)
+        if path is not None:
+            return self._at(path)
+        found = self._bridge(target).place_of(target.name)
+        if found is None:
+            raise StatementError(
+                f"There is no search index {target}. Write its path in quotes, or its name as in "
+                "SHOW TABLES."
+            )
+        return found
+
+    def new(self, target: Target, location: str | None) -> TableAccess:
+        """The place of an index that is created: its path, LOCATION, or the warehouse."""
+        path = _path(target)
+        if path is not None:
+            if location is not None:
+                raise StatementError(f"'{path}' is a path already. Leave out LOCATION.")
+            return self._at(path)
+        bridge = self._bridge(target)
+        known = bridge.place_of(target.name)
+        if known is not None:
+            return known
+        return bridge.new_place(target.name, location)
+
+    def created(self, target: Target, access: TableAccess) -> None:
+        """Register the name with its catalog, unless the folder is the name."""
+        if _path(target) is None:
+            known = self._bridge(target).place_of(target.name)
+            if known is None or known.uri != access.uri:
+                place = access.uri.replace("\\", "\\\\").replace("'", "\\'")
+                name = ".".join(map(quoted_name, target.name))
+                self._spark.sql(f"CREATE TABLE {name} USING {NAME} LOCATION '{place}'")
+
+    def dropped(self, target: Target, access: TableAccess) -> None:  # noqa: ARG002
+        """Take the name out of its catalog."""
+        if _path(target) is None:
+            name = ".".join(map(quoted_name, target.name))
+            self._spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+    def _at(self, path: str) -> TableAccess:
+        return SourceOptions.parse({"path": path}, session_settings(self._spark)).access()
+
+    def _bridge(self, target: Target) -> SessionBridge:
+        bridge = bridge_of(self._spark)
+        if bridge is None:
+            raise StatementError(
+                f"{target} is a name, and this session of Spark has no catalog of ours. Write the "
+                "path of the search index in quotes."
+            )
+        return bridge
+
+
+def _path(target: Target) -> str | None:
+    """The path that a target is, in quotes or as a name of the catalog."""
+    if target.path is not None:
+        return target.path
+    if len(target.name) == 2 and target.name[0].lower() == NAME and "/" in target.name[1]:
+        return target.name[1]
+    return None
 
 
 # --- execution -----------------------------------------------------------------------------------
@@ -116,6 +216,7 @@ def change_rows(
         if statement.table.path is not None:  # Spark has no paths in quotes
             raise
         return query(text)
+    refuse_search_index(table.metadata(), uri=table.uri)
     bridge = bridge_of(spark)
     is_update = isinstance(statement, UpdateRows)
     if not row_statements.needs_spark(table, statement, timezone=_timezone(spark)) or (
@@ -161,6 +262,7 @@ def merge_into(
         if statement.table.path is not None:
             raise
         return query(text)
+    refuse_search_index(table.metadata(), uri=table.uri)
     if bridge is None:
         raise StatementError(
             "MERGE INTO needs a classic session of Spark. Elsewhere, merge with Table.merge."
@@ -188,6 +290,7 @@ def execute_statement(spark: SparkSession, statement: Statement) -> DataFrame:
         runner=SparkRunner(spark) if is_classic(spark) else None,
         timezone=_timezone(spark),
         open_store=functools.partial(store_at, spark),
+        indexes=SparkIndexes(spark),
     )
     done = spark.createDataFrame(execute(statement, session))
     if isinstance(statement, DeleteRows | UpdateRows | Restore | DropPartitions):

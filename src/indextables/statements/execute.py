@@ -6,7 +6,9 @@ and which processes there are.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,17 +19,20 @@ from indextables.lake.delta import DeltaSource
 from indextables.lake.source import ParquetFolder, Source
 from indextables.log.cache import CacheStats
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.view import refuse_search_index
 from indextables.statements import (
     caches,
     describe,
     environment,
     maintenance,
+    search_indexes,
 )
 from indextables.statements import (
     maintenance as merge,
 )
 from indextables.statements import statements as s
-from indextables.statements.session import Session, columns
+from indextables.statements.session import Resolver, Session, columns
+from indextables.table import Table
 
 __all__ = ["Session", "execute"]
 
@@ -63,7 +68,16 @@ CONVERT = columns(
 
 def execute(statement: s.Statement, session: Session) -> pa.Table:
     """Carry out a statement; the rows it gives."""
+    if not isinstance(statement, _OF_LOGS):
+        session = replace(session, resolve=functools.partial(_with_rows, session.resolve))
     return _EXECUTORS[type(statement)](statement, session)
+
+
+def _with_rows(resolve: Resolver, target: s.Target) -> Table:
+    """A table that has rows of its own, which a search index does not."""
+    table = resolve(target)
+    refuse_search_index(table.metadata(), uri=table.uri)
+    return table
 
 
 # --- caches ----------------------------------------------------------------------------------
@@ -188,6 +202,12 @@ def _describe_environment(_: s.DescribeEnvironment, session: Session) -> pa.Tabl
     )
 
 
+_OF_LOGS = (
+    s.InvalidateLogCache, s.Checkpoint, s.Compact, s.DescribeState, s.DescribeLog, s.Restore,
+    s.Purge, s.TruncateTimeTravel,
+)  # fmt: skip
+"""Statements that need no rows, and so are for search indexes too."""
+
 _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.FlushSearcherCache: _flush_searcher,
     s.FlushDiskCache: _flush_disk,
@@ -211,4 +231,8 @@ _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.UpdateRows: maintenance.update_rows,
     s.IndexCrossReferences: _index_crossreferences,
     s.MergeSplits: merge.merge_splits,
+    s.CreateSearchIndex: search_indexes.create,
+    s.RefreshSearchIndex: search_indexes.refresh,
+    s.DescribeSearchIndex: search_indexes.describe,
+    s.DropSearchIndex: search_indexes.drop,
 }

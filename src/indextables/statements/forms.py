@@ -353,6 +353,26 @@ def _names(words: Sequence[Word], at: int) -> tuple[tuple[str, ...] | None, int]
     return (tuple(found), end + 1) if closed else (None, at)
 
 
+def _options(words: Sequence[Word], at: int) -> tuple[tuple[tuple[str, str], ...] | None, int]:
+    """Names and values in parentheses, as Spark's OPTIONS has them: with or without `=`."""
+    found: list[tuple[str, str]] = []
+    end = at
+    while end < len(words) and words[end].text == ("," if found else "("):
+        begin = end + 1
+        name, end = _text(words, begin)
+        if name is None:
+            target, end = _table(words, begin)
+            name = None if target is None else ".".join(target.name)
+        if end < len(words) and words[end].text == "=" and words[end].kind == "symbol":
+            end += 1
+        if name is None or end >= len(words) or words[end].kind not in ("string", "word"):
+            return None, at
+        found.append((name, words[end].text))
+        end += 1
+    closed = bool(found) and end < len(words) and words[end].text == ")"
+    return (tuple(found), end + 1) if closed else (None, at)
+
+
 _MOST = 10**9  # more is a mistake, and no date
 _HOURS = {"HOUR": 1, "HOURS": 1, "DAY": 24, "DAYS": 24}
 _CLAUSES = {"condition": "a condition", "assignments": "assignments, such as n = 1"}
@@ -364,6 +384,7 @@ _KINDS = {
     "size": (_size, "a size such as 100M or 5G"),
     "hours": (_hours, "a number of HOURS or DAYS"),
     "names": (_names, "names in parentheses"),
+    "options": (_options, "names and values in parentheses, such as (name 'value')"),
 }
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from indextables.config import Config
+from indextables.plan.access import TableAccess
 from indextables.runner import Runner
 from indextables.statements.forms import Target
 from indextables.storage import Store, open_store
@@ -83,6 +84,37 @@ def answer(executor_id: str, function: Callable[[], T]) -> Answer[T]:
 Resolver = Callable[[Target], "Table"]
 
 
+class IndexPlaces(Protocol):
+    """Where search indexes and their sources are, by the names that a statement has for them."""
+
+    def source(self, target: Target) -> tuple[str, TableAccess]:
+        """The format of a source, and how to reach it."""
+        ...
+
+    def find(self, target: Target) -> TableAccess:
+        """The index of a name or a path, whether its source can be read or not."""
+        ...
+
+    def new(self, target: Target, location: str | None) -> TableAccess:
+        """The place of an index that is created."""
+        ...
+
+    def created(self, target: Target, access: TableAccess) -> None:
+        """Keep the name of a new index."""
+        ...
+
+    def dropped(self, target: Target, access: TableAccess) -> None:
+        """Forget the name of an index."""
+        ...
+
+
+def named_source(target: Target) -> tuple[str, str] | None:
+    """The format and the place of a source that names both: delta.`s3://lake/docs`."""
+    if len(target.name) == 2 and target.name[0].lower() in ("delta", "parquet"):
+        return target.name[0].lower(), target.name[1]
+    return None
+
+
 @dataclass(frozen=True)
 class Session:
     """What a statement needs of whoever runs it.
@@ -98,3 +130,4 @@ class Session:
     runner: Runner | None = None
     timezone: str = "UTC"
     open_store: Callable[[str], Store] = open_store
+    indexes: IndexPlaces | None = None

@@ -18,13 +18,16 @@ __all__ = [
     "Checkpoint",
     "Compact",
     "ConvertTable",
+    "CreateSearchIndex",
     "DeleteRows",
     "DescribeComponentSizes",
     "DescribeDiskCache",
     "DescribeEnvironment",
     "DescribeLog",
+    "DescribeSearchIndex",
     "DescribeState",
     "DropPartitions",
+    "DropSearchIndex",
     "FlushDiskCache",
     "FlushSearcherCache",
     "IndexCrossReferences",
@@ -32,6 +35,7 @@ __all__ = [
     "MergeSplits",
     "Prewarm",
     "Purge",
+    "RefreshSearchIndex",
     "RepairLog",
     "Restore",
     "Statement",
@@ -273,11 +277,61 @@ class MergeSplits(Statement):
     precommit: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CreateSearchIndex(Statement):
+    """Index columns of a Delta table or of Parquet files, which stay where they are.
+
+    The source is delta.`uri`, parquet.`uri`, or a table of Spark's catalog in one of these formats.
+    Without names, all its columns are searched. OPTIONS are `spark.indextables.*` keys.
+    """
+
+    FORMS = (
+        "CREATE SEARCH INDEX ! [IF NOT EXISTS] <index:table> ON <source:table> [<columns:names>] "
+        "{[OPTIONS <options:options>] [LOCATION <location:text>]}",
+    )
+    index: Target
+    source: Target
+    columns: tuple[str, ...] | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    location: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshSearchIndex(Statement):
+    """Index the files that are new in the source of a search index, and drop what left it.
+
+    ON names the source again, after it was moved.
+    """
+
+    FORMS = ("REFRESH SEARCH INDEX ! <index:table> [ON <source:table>]",)
+    index: Target
+    source: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeSearchIndex(Statement):
+    """The source of a search index, its columns, and how much is indexed."""
+
+    FORMS = ("DESCRIBE SEARCH INDEX ! <index:table>",)
+    index: Target
+
+
+@dataclass(frozen=True, slots=True)
+class DropSearchIndex(Statement):
+    """Delete a search index and its name; the source is not touched."""
+
+    FORMS = ("DROP SEARCH INDEX ! [IF EXISTS] <index:table>",)
+    index: Target
+    if_exists: bool = False
+
+
 STATEMENTS: tuple[type[Statement], ...] = (
     FlushSearcherCache, FlushDiskCache, DescribeDiskCache, InvalidateLogCache, Checkpoint,
     Compact, DescribeState, DescribeLog, DescribeEnvironment, Restore,
     Purge, DropPartitions, TruncateTimeTravel, RepairLog, ConvertTable, Verify,
     DescribeComponentSizes, Prewarm, DeleteRows, UpdateRows, IndexCrossReferences, MergeSplits,
+    CreateSearchIndex, RefreshSearchIndex, DescribeSearchIndex, DropSearchIndex,
 )  # fmt: skip
 
 

@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import ConfigError, IndexTablesError, SchemaError, UnsupportedPredicateError
+from indextables.errors import (
+    ConfigError,
+    IndexTablesError,
+    SchemaError,
+    SearchIndexError,
+    UnsupportedPredicateError,
+)
 from indextables.jobs.alter_columns import (
     add_columns,
     drop_columns,
@@ -1210,6 +1216,8 @@ class Table:
             logger.warning("Version %d of %s was committed: %s", version, self.uri, error)
 
     def _check_writable(self) -> None:
+        if self._view.elsewhere is not None:
+            raise SearchIndexError.of_rows(self.uri, self._view.elsewhere.uri)
         if not self._writable:
             raise ConfigError(
                 f"'{self.uri}' was opened at version {self.version}, to be read. Open it without "

@@ -32,7 +32,7 @@ from indextables.spark.bridge.sessions import (
     new_session,
     session_settings,
 )
-from indextables.spark.data_source import snapshot_of
+from indextables.spark.data_source import view_for
 from indextables.spark.schemas import table_schema
 from indextables.spark.stream_source import StreamOptions, check_stream, is_stream_option
 
@@ -99,7 +99,7 @@ def _load_one(
     bridge = bridge_of(spark)
     if bridge is not None and not options.chosen.has_unscored_search:
         return chosen_rows(bridge.read(access, options), options.chosen)
-    snapshot_of(access, options)  # an error here is a sentence, in a worker it is a traceback
+    view_for(access, options)  # an error here is a sentence, in a worker it is a traceback
     fresh = spark.read.format(NAME)
     for name, value in _as_dict(reader._jreader.extraOptions()).items():
         if name.lower() not in ("path", "paths"):

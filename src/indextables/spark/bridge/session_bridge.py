@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql.functions import lit
 
 from indextables.config import ARIADNE_STORAGE_PATH
-from indextables.errors import ExpressionError, IndexTablesError
+from indextables.errors import ExpressionError, IndexTablesError, StatementError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.constraints import constraints_of, names_columns
 from indextables.jobs.write_job import WriteJob
 from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
-from indextables.plan.source_options import NAME, SourceOptions
+from indextables.plan.source_options import NAME, SPARK_CATALOG, SourceOptions
 from indextables.spark.bridge.catalog import session_catalog
 from indextables.spark.bridge.catalog.catalog import Catalog
 from indextables.spark.bridge.catalog.file_catalog import FileSources, file_catalog
 from indextables.spark.bridge.catalog.table import BridgedTable
 from indextables.spark.bridge.frames import has_generator
-from indextables.spark.bridge.jvm.handles import JavaObject, Jvm
+from indextables.spark.bridge.jvm.handles import V2, JavaObject, Jvm
 from indextables.spark.bridge.jvm.kept import kept
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.write import PlannedWrite
-from indextables.spark.data_source import snapshot_of
+from indextables.spark.data_source import view_for
 from indextables.spark.schemas import spark_schema
 
 if TYPE_CHECKING:
@@ -68,6 +70,36 @@ class SessionBridge:
         """The OPTIONS that a table of Spark's own catalog was created with."""
         return self._bare_names.options_of(database, table)
 
+    def place_of(self, name: Sequence[str]) -> TableAccess | None:
+        """Where a named table or index is, whether it can be read or not; None if it is not."""
+        catalog, identifier = self._identified(name)
+        with _sentences():
+            return catalog.place(identifier)
+
+    def new_place(self, name: Sequence[str], location: str | None) -> TableAccess:
+        """Where a table of a new name is put."""
+        catalog, identifier = self._identified(name)
+        with _sentences():
+            return self.catalog.at(location or catalog.default_place(identifier))
+
+    def _identified(
+        self, name: Sequence[str]
+    ) -> tuple[Catalog | session_catalog.SessionCatalog, JavaObject]:
+        """The catalog of a name, and what the name is there."""
+        current = self.java.spark.catalog.currentCatalog()
+        # Namespaces of another catalog than the current one begin at its root.
+        database, rest = [self.java.spark.catalog.currentDatabase()], list(name)
+        if len(name) > 1 and name[0].lower() in (NAME, SPARK_CATALOG):
+            current, rest, database = name[0].lower(), rest[1:], []
+        if current not in (NAME, SPARK_CATALOG):
+            raise StatementError(
+                f"A search index has a name in {SPARK_CATALOG} or {NAME}, not in {current}."
+            )
+        namespace = rest[:-1] or list(filter(None, database))
+        make = self.java.find(V2 + "catalog.Identifier")
+        identifier = make.of(self.java.strings(namespace), rest[-1])
+        return (self.catalog if current == NAME else self._bare_names), identifier
+
     def install_search(self, name: str, *, everywhere: bool) -> None:
         """Let a search function have the mappings of its columns; in all sessions, if wanted."""
         install_search(self.java, name, everywhere=everywhere)
@@ -86,7 +118,7 @@ class SessionBridge:
 
     def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
         """The rows of a table at the version that the options name."""
-        table = BridgedTable(self.java, access, access.view(snapshot_of(access, options)))
+        table = BridgedTable(self.java, access, view_for(access, options))
         return self._frame(self._relation(kept(self.java, table)))
 
     def write(
@@ -158,6 +190,16 @@ class SessionBridge:
 
         dataset = self.java.module("org.apache.spark.sql.classic.Dataset")
         return DataFrame(dataset.ofRows(self.java.session, plan), self.java.spark)
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """What a catalog throws for Spark, as an error for Python."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        message = str(error.java_exception.getMessage())
+        raise StatementError(message.splitlines()[0]) from None
 
 
 def _with_checked_columns(frame: DataFrame, snapshot: Snapshot) -> DataFrame:

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import zstandard
 
 from indextables.split.row_numbers import RowNumbers
@@ -63,6 +64,9 @@ _PLAIN, _REFERENCES = 0, 8
 _PACK: dict[str, Callable[[bytes], bytes]] = {
     "UNCOMPRESSED": bytes,
     "ZSTD": lambda data: zstandard.compress(data, 1),
+    # Files of other writers.
+    "SNAPPY": lambda data: bytes(pa.compress(data, codec="snappy", asbytes=True)),
+    "GZIP": lambda data: bytes(pa.compress(data, codec="gzip", asbytes=True)),
 }
 
 
@@ -118,6 +122,23 @@ class PageRecord:
             counts.astype(np.int64),
         )
 
+    @classmethod
+    def of_chunk(cls, read: ReadAt, start: int, end: int) -> PageRecord | None:
+        """The pages of a column chunk that another program wrote; None if they are of a new kind.
+
+        Their headers are believed, as every reader of Parquet does.
+        """
+        try:
+            pages = list(walk_pages(read, start, end, is_ours=False))
+        except WrongPageError:
+            return None
+        return cls(
+            np.array([*(page.offset for page in pages), end], np.int64),
+            np.array([page.length for page in pages], np.int64),
+            np.array([page.crc for page in pages], np.int64),
+            np.array([0 if page.is_dictionary else page.values for page in pages], np.int64),
+        )
+
     def check(self, read: ReadAt, start: int, end: int, *, most: int) -> None:
         """Check the headers of the pages of one column chunk, which may grow to `most` bytes."""
         first, last = np.searchsorted(self.offsets, (start, end)).tolist()
@@ -155,10 +176,10 @@ def record_text(pages: Iterable[PageHeader]) -> str:
 # --- the headers themselves ----------------------------------------------------------------------
 
 
-def walk_pages(read: ReadAt, start: int, end: int) -> Iterator[PageHeader]:
+def walk_pages(read: ReadAt, start: int, end: int, *, is_ours: bool = True) -> Iterator[PageHeader]:
     """The pages between two offsets, which must fill the space exactly."""
     while start < end:
-        page = _page_at(read, start, end)
+        page = _page_at(read, start, end, is_ours=is_ours)
         yield page
         start += page.length + page.body
 
@@ -181,7 +202,7 @@ def check_against_chunk(read: ReadAt, start: int, end: int, chunk: Any) -> None:
         raise WrongPageError(f"the page headers of {chunk.path_in_schema!r} are not as written")
 
 
-def _page_at(read: ReadAt, offset: int, end: int) -> PageHeader:
+def _page_at(read: ReadAt, offset: int, end: int, *, is_ours: bool) -> PageHeader:
     for window in _WINDOWS:
         data = read(offset, min(window, end - offset))
         try:
@@ -196,10 +217,11 @@ def _page_at(read: ReadAt, offset: int, end: int) -> PageHeader:
         body = header.pop(7 if is_dictionary else 5)
         encoding = _ENCODINGS[body[2]]
         sound = (
-            set(header) == {1, 2, 3, 4}
+            set(header) | (set() if is_ours else {4}) == {1, 2, 3, 4}
             and min(header[2], header[3], body[1]) >= 0
             and offset + length + header[3] <= end
-            and (is_dictionary or body[3] == body[4] == _LEVELS)
+            # Of columns that are not nested, others spell the second kind of levels as they like.
+            and (is_dictionary or (body[3] == _LEVELS and (body[4] == _LEVELS or not is_ours)))
             and set(body) <= ({1, 2, 3} if is_dictionary else {1, 2, 3, 4, 5})
             and (not is_dictionary or encoding in ("PLAIN", "PLAIN_DICTIONARY"))
         )

@@ -16,13 +16,16 @@ from indextables.errors import (
     NotATableError,
     ObjectNotFoundError,
 )
+from indextables.jobs.purge import remove_table
 from indextables.jobs.write_job import plan_definition
+from indextables.lake.opening import view_of
 from indextables.log.actions import Action
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
+from indextables.plan.view import TableView
 from indextables.spark.bridge.catalog.alter_table import changed, requested_protocol
 from indextables.spark.bridge.catalog.table import BridgedTable, StagedTable
 from indextables.spark.bridge.catalog.table_info import (
@@ -31,8 +34,8 @@ from indextables.spark.bridge.catalog.table_info import (
     declared_constraints,
     is_to_write,
     options_in,
-    snapshot_for,
     table_info,
+    travels,
 )
 from indextables.spark.bridge.jvm.handles import V2, JavaObject, implements
 from indextables.spark.bridge.jvm.kept import kept
@@ -215,7 +218,7 @@ class Catalog(NamedCatalog):
     def load(self, identifier: JavaObject, access: TableAccess, *more: Any) -> JavaObject:
         """The table at a place, now or at the version or time that Spark names."""
         try:
-            snapshot = snapshot_for(access.log(), *more)
+            view = _view_at(access, *more)
         except NotATableError as error:
             if is_to_write(more):  # Spark may want to create it
                 raise self._no_such_table(identifier) from None
@@ -223,7 +226,7 @@ class Catalog(NamedCatalog):
                 raise
             # Spark would take the catalog's name for a file format and complain about that.
             raise self._unknown(identifier) from error
-        return self._table(identifier, access, snapshot)
+        return self._table(identifier, access, view)
 
     def create(
         self,
@@ -324,16 +327,12 @@ class Catalog(NamedCatalog):
         except IndexTablesError as error:
             # Of this kind Spark hands on the sentence; another one it wraps in a page of its own.
             raise self.java.refusal(str(error), "UnsupportedOperationException") from error
-        return self._table(identifier, access, log.snapshot())
+        return self._table(identifier, access, access.view())
 
     def remove(self, access: TableAccess) -> None:
         """Delete a table's files."""
         invalidate_logs(access.path)
-        store = access.store()
-        files = [meta.path for meta in store.list()]
-        # The log goes last: until then the table is whole or visibly gone.
-        files.sort(key=lambda path: path.startswith("_transaction_log/"))
-        store.delete(files)
+        remove_table(access.store())
 
     def names_in(self, store: Store, folder: str) -> list[str]:
         """The folders below a folder that are tables."""
@@ -350,12 +349,21 @@ class Catalog(NamedCatalog):
 
     # --- places ------------------------------------------------------------------------------
 
+    def place(self, identifier: JavaObject) -> TableAccess | None:
+        """Where the table of a name is; None if there is none."""
+        access = self._access(identifier)
+        return access if _exists(access.log()) else None
+
+    def default_place(self, identifier: JavaObject) -> Place:
+        """Where a table of a new name goes."""
+        return f"{self._root()}/{self._folder(identifier)}"
+
     def _access(self, identifier: JavaObject) -> TableAccess:
         name = identifier.name()
         if _is_path(name):
             return self.at(name)
         folder = self._folder(identifier)
-        return self.at(self._location(folder) or f"{self._root()}/{folder}")
+        return self.at(self._location(folder) or self.default_place(identifier))
 
     def _folder(self, identifier: JavaObject) -> str:
         return "/".join([*(n for n in identifier.namespace() if n != ROOT), identifier.name()])
@@ -382,9 +390,9 @@ class Catalog(NamedCatalog):
 
     # --- Java --------------------------------------------------------------------------------
 
-    def _table(self, identifier: JavaObject, access: TableAccess, snapshot: Snapshot) -> JavaObject:
+    def _table(self, identifier: JavaObject, access: TableAccess, view: TableView) -> JavaObject:
         name = self._shown(identifier)
-        table = BridgedTable(self.java, access, access.view(snapshot), name=name)
+        table = BridgedTable(self.java, access, view, name=name)
         return kept(self.java, table)
 
     def _shown(self, identifier: JavaObject) -> str:
@@ -402,6 +410,26 @@ class Catalog(NamedCatalog):
 
     def _exception(self, name: str, subject: JavaObject) -> Exception:
         return self.java.exception(_ANALYSIS + name, subject)
+
+
+def _view_at(access: TableAccess, *more: Any) -> TableView:
+    """The newest version of a table, or the one of a version (text) or a time (microseconds)."""
+    for given in more:
+        if isinstance(given, str):
+            if not given.strip().isdecimal():
+                raise ConfigError(f"VERSION AS OF takes the number of a version, not {given!r}.")
+            return view_of(access, version=int(given))
+        if isinstance(given, int):
+            return view_of(access, timestamp=given // 1000)
+        if travels(given):
+            return _travelled(access, given.timeTravel().get())
+    return view_of(access)
+
+
+def _travelled(access: TableAccess, travel: JavaObject) -> TableView:
+    if "Version" in travel.getClass().getSimpleName():
+        return _view_at(access, travel.version())
+    return _view_at(access, travel.micros())
 
 
 def check_same_place(access: TableAccess, wanted: TableAccess) -> None:

@@ -109,7 +109,7 @@ class SessionCatalog(Comparable):
         return every
 
     def loadTable(self, identifier: JavaObject, *more: Any) -> JavaObject:  # noqa: N802
-        access = self._place(identifier)
+        access = self.place(identifier)
         if access is None:
             return self._below.loadTable(identifier, *more)
         return self._tables.load(identifier, access, *more)
@@ -153,7 +153,7 @@ class SessionCatalog(Comparable):
             raise
 
     def stageReplace(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
-        access, wanted = self._place(identifier), self._new_place(identifier, info)
+        access, wanted = self.place(identifier), self._new_place(identifier, info)
         if access is None or wanted is None:
             if access is None and wanted is None and self._stages:
                 return self._below.stageReplace(identifier, *info)
@@ -185,7 +185,7 @@ class SessionCatalog(Comparable):
             if has_constraints(info):
                 raise self._no_constraints(identifier)
             return None
-        location = properties.get("location") or self._default_place(identifier)
+        location = properties.get("location") or self.default_place(identifier)
         return self._tables.at(location, options_in(dict(properties)))
 
     def _created_elsewhere(self, identifier: JavaObject, info: Sequence[Any]) -> JavaObject:
@@ -196,7 +196,7 @@ class SessionCatalog(Comparable):
         return self.createTable(identifier, copied_info(self.java, *info))
 
     def renameTable(self, old: JavaObject, new: JavaObject) -> None:  # noqa: N802
-        access = self._place(old)
+        access = self.place(old)
         if access is not None:
             invalidate_logs(access.path)
             if self._entry(old) is None:  # a name of an earlier session
@@ -204,7 +204,7 @@ class SessionCatalog(Comparable):
         self._below.renameTable(old, new)
 
     def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
-        access = self._place(identifier)
+        access = self.place(identifier)
         if access is None:
             if any(one.getClass().getSimpleName() in CONSTRAINT_CHANGES for one in changes):
                 raise self._no_constraints(identifier)
@@ -212,7 +212,7 @@ class SessionCatalog(Comparable):
         return self._tables.alter(identifier, access, changes)
 
     def dropTable(self, identifier: JavaObject) -> bool:  # noqa: N802
-        access = self._place(identifier)
+        access = self.place(identifier)
         is_managed = access is not None and self._is_managed(identifier)
         dropped = bool(self._below.dropTable(identifier))
         if access is None:
@@ -229,7 +229,7 @@ class SessionCatalog(Comparable):
         return bool(self.dropTable(identifier))
 
     def invalidateTable(self, identifier: JavaObject) -> None:  # noqa: N802
-        access = self._place(identifier)
+        access = self.place(identifier)
         if access is not None:
             invalidate_logs(access.path)
         self._below.invalidateTable(identifier)
@@ -295,7 +295,7 @@ class SessionCatalog(Comparable):
         except (Py4JJavaError, CapturedException):
             return None  # no such table; the next caller raises the error
 
-    def _place(self, identifier: JavaObject) -> TableAccess | None:
+    def place(self, identifier: JavaObject) -> TableAccess | None:
         """Where an index table is; None for tables that are none of ours."""
         entry = self._entry(identifier)
         if entry is None:
@@ -305,7 +305,7 @@ class SessionCatalog(Comparable):
             return None
         location = entry.storage().locationUri()
         place = location.get().toString() if location.isDefined() else None
-        return self._tables.at(place or self._default_place(identifier), self._options(entry))
+        return self._tables.at(place or self.default_place(identifier), self._options(entry))
 
     def options_of(self, database: str, table: str) -> dict[str, str]:
         """The OPTIONS that a table was created with, secrets included."""
@@ -323,7 +323,7 @@ class SessionCatalog(Comparable):
         if len(list(identifier.namespace())) != 1:
             return None
         try:
-            access = self._tables.at(self._default_place(identifier))
+            access = self._tables.at(self.default_place(identifier))
             access.log().snapshot()
         except (IndexTablesError, Py4JJavaError, CapturedException):
             return None  # not ours, or a warehouse that only Hadoop reaches
@@ -335,7 +335,8 @@ class SessionCatalog(Comparable):
             return True
         return bool(entry.properties().contains(_MANAGED))
 
-    def _default_place(self, identifier: JavaObject) -> Place:
+    def default_place(self, identifier: JavaObject) -> Place:
+        """Where a table of a new name goes."""
         place: str = self._known().defaultTablePath(self._name(identifier)).toString()
         return place
 

@@ -117,10 +117,7 @@ class BridgedTable(PartitionManagement, Comparable):
         )
         write = id(self.writing) if self.writing else None  # each is a table of its own
         digest = hashlib.blake2b(repr((options, write)).encode(), digest_size=8).hexdigest()
-        return (
-            f"IndexTable {self.access.uri} {self.snapshot.metadata.id} "
-            f"version={self.snapshot.version} {digest}"
-        )
+        return f"IndexTable {self.access.uri} {self.view.revision} {digest}"
 
     def name(self) -> str:
         return self._name
@@ -129,7 +126,8 @@ class BridgedTable(PartitionManagement, Comparable):
         return self.snapshot.metadata.id
 
     def version(self) -> str:
-        return str(self.snapshot.version)
+        elsewhere = self.view.elsewhere
+        return f"{self.snapshot.version}{f' {elsewhere.state}' if elsewhere else ''}"
 
     @functools.cached_property
     def _types(self) -> str:

@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.constraints import CheckConstraint
-from indextables.log.snapshot import Snapshot
-from indextables.log.transaction_log import TransactionLog
 from indextables.plan.source_options import PROVIDERS
 from indextables.spark.bridge.jvm.handles import (
     V2,
@@ -68,20 +66,6 @@ def is_to_write(more: Sequence[Any]) -> bool:
     return False
 
 
-def snapshot_for(log: TransactionLog, *more: Any) -> Snapshot:
-    """The newest snapshot, or the one of a version (text) or a time (microseconds)."""
-    for given in more:
-        if isinstance(given, str):
-            if not given.strip().isdecimal():
-                raise ConfigError(f"VERSION AS OF takes the number of a version, not {given!r}.")
-            return log.snapshot(version=int(given))
-        if isinstance(given, int):
-            return log.snapshot(timestamp_ms=given // 1000)
-        if travels(given):
-            return _travelled(log, given.timeTravel().get())
-    return log.snapshot()
-
-
 def travels(given: Any) -> bool:
     """Whether what Spark passes with a table to load is a context with an older version in it.
 
@@ -95,12 +79,6 @@ def travels(given: Any) -> bool:
 
 def _is_context(text: str) -> bool:
     return text.startswith("TableContext")
-
-
-def _travelled(log: TransactionLog, travel: JavaObject) -> Snapshot:
-    if "Version" in travel.getClass().getSimpleName():
-        return snapshot_for(log, travel.version())
-    return snapshot_for(log, travel.micros())
 
 
 _BUCKETS = {"bucket": "buckets", "sorted_bucket": "buckets", "cluster_by": "clustering"}

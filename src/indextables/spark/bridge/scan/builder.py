@@ -273,7 +273,7 @@ class ScanBuilder:
 
     def _described_count(self, aggregation: Aggregation) -> Described:
         return describe_count(
-            self._snapshot, self._uri, predicate=self._predicate, aggregation=aggregation
+            self._view, self._uri, predicate=self._predicate, aggregation=aggregation
         )
 
     def _described(self, what: object) -> Described:

@@ -16,6 +16,7 @@ from indextables.plan.column_names import names_of
 from indextables.plan.scan import ScanPlan
 from indextables.plan.split_reader import Order
 from indextables.plan.statistics import decode, lookup
+from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.schema import is_collated
 from indextables.schema.types import inner_fields
@@ -45,22 +46,22 @@ class Described:
 
 
 def describe_count(
-    snapshot: Snapshot, uri: str, *, predicate: Predicate, aggregation: Aggregation
+    view: TableView, uri: str, *, predicate: Predicate, aggregation: Aggregation
 ) -> Described:
     """The description of a count that opens no split, so that none is planned either."""
     parts = [
-        *_version_and_condition(snapshot, uri, predicate),
+        *_version_and_condition(view, uri, predicate),
         f"aggregate {aggregation}",
         "counted by the log",
     ]
     line = ", ".join(parts)
     return Described(
         line=line,
-        key=f"{line} {snapshot.metadata.id}",
+        key=f"{line} {view.revision}",
         rows=1,
         size=0,
         metrics=(
-            ("splitsTotal", "splits of the table", snapshot.entries.num_rows),
+            ("splitsTotal", "splits of the table", view.snapshot.entries.num_rows),
             ("splitsRead", "splits to read", 0),
         ),
     )
@@ -78,7 +79,7 @@ def describe_scan(
     asked: tuple[object, ...],
 ) -> Described:
     """The description of a scan of splits; `asked` is what else makes it another one."""
-    parts = _version_and_condition(plan.snapshot, uri, predicate)
+    parts = _version_and_condition(plan.view, uri, predicate)
     if order is not None:
         column = names_of(plan.snapshot).shown_name(order.column)
         parts.append(f"first {order.limit:,} by {column}")
@@ -94,9 +95,9 @@ def describe_scan(
     total, partitions, statistics = (stage.splits for stage in plan.stages[:3])
     return Described(
         line=line,
-        key=" ".join(map(str, (line, *asked, order, limit, plan.snapshot.metadata.id))),
+        key=" ".join(map(str, (line, *asked, order, limit, plan.view.revision))),
         rows=plan.tasks.num_records if predicate == TRUE else None,
-        size=int(size * _ROWS_OF_A_SPLIT * _share(columns, plan.snapshot.schema)),
+        size=int(_bytes_of_rows(plan) * _share(columns, plan.snapshot.schema)),
         metrics=(
             ("splitsTotal", "splits of the table", total),
             ("splitsPruned", "splits pruned by partition", total - partitions),
@@ -107,6 +108,13 @@ def describe_scan(
         ),
         whole=(plan.snapshot, tuple(columns)) if plan.predicate == TRUE else None,
     )
+
+
+def _bytes_of_rows(plan: ScanPlan) -> float:
+    elsewhere = plan.view.elsewhere
+    if elsewhere is None:
+        return plan.tasks.total_bytes * _ROWS_OF_A_SPLIT
+    return elsewhere.bytes_of(plan.tasks.paths)
 
 
 def _share(columns: Collection[str], schema: pa.Schema) -> float:
@@ -129,11 +137,13 @@ def _width(column_type: Any) -> int:
     return max(1, int(column_type.bit_width) // 8)
 
 
-def _version_and_condition(snapshot: Snapshot, uri: str, predicate: Predicate) -> list[str]:
-    parts = [f"IndexTables {uri} version {snapshot.version}"]
+def _version_and_condition(view: TableView, uri: str, predicate: Predicate) -> list[str]:
+    parts = [f"IndexTables {uri} version {view.version}"]
+    if view.elsewhere is not None:
+        parts.append(f"source at {view.elsewhere}")
     if predicate == TRUE:
         return parts
-    return [*parts, f"where {names_of(snapshot).shown_predicate(predicate)}"]
+    return [*parts, f"where {view.names.shown_predicate(predicate)}"]
 
 
 # --- column statistics ---------------------------------------------------------------------------

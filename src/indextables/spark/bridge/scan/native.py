@@ -84,6 +84,8 @@ class NativeScans:
         store, snapshot = view.store, view.snapshot
         if not view.config[keys.NATIVE_SCAN] or not isinstance(store, LocalStore):
             return None
+        if view.elsewhere is not None:
+            return None  # its files have other names for columns, and rows that are deleted
         if not all(_is_plain(snapshot.schema.field(n).type) for n in snapshot.partition_columns):
             return None
         if snapshot.partition_columns and _has_empty_values(snapshot):

@@ -22,6 +22,8 @@ from indextables.split.open_split import SplitSearcher
 from indextables.storage.local import LocalStore
 
 _MOST_FETCHED = 256 << 20
+_MOST_SEARCHED = 16 << 20
+"""Files without an index that the driver searches row by row."""
 _MOST_SCANNED = 50_000_000
 """Numbers that are read and aggregated in a quarter of a second."""
 
@@ -129,7 +131,9 @@ class OnDriver:
         """Whether the driver may open the indexes of these splits."""
         if not self.config[keys.DRIVER_MAX_ROWS]:
             return False
-        tasks = self.plan.tasks
+        tasks, elsewhere = self.plan.tasks, self.plan.view.elsewhere
+        if elsewhere is not None and elsewhere.unindexed_bytes > _MOST_SEARCHED:
+            return False
         if len(tasks) > self.config[keys.DRIVER_MAX_SPLITS]:
             return False
         local = isinstance(self.plan.view.store, LocalStore)

@@ -1,0 +1,94 @@
+"""search-index, and the commands that read on the path of an index."""
+
+from __future__ import annotations
+
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+ROWS = pa.table({"id": [1, 2, 3], "body": ["red fox", "lazy dog", "fox and dog"]})
+
+
+def test_the_life_of_an_index(cli):
+    write_deltalake("lake", ROWS)
+    (made,) = cli.rows("search-index", "create", "index", "lake", "--column", "body")
+    assert (made["status"], made["rows_indexed"]) == ("SUCCESS", 3)
+    assert [r["id"] for r in cli.rows("search", "index", "dog", "--no-snippets")] == [2, 3]
+    write_deltalake("lake", pa.table({"id": [4], "body": ["a dog"]}), mode="append")
+    count = "SELECT count(*) AS n FROM index WHERE body indexquery 'dog'"
+    assert cli.rows("sql", count) == [{"n": 3}]
+    assert cli.rows("sql", count.replace("index ", "index VERSION AS OF 0 ", 1)) == [{"n": 2}]
+    assert "1 of 2 files" in cli.ok("explain", "index", "--where", "body indexquery 'dog'")
+    assert cli.rows("search-index", "describe", "index")[0]["files_not_indexed"] == 1
+    assert cli.rows("search-index", "refresh", "index")[0]["files_indexed"] == 1
+    assert cli.rows("describe", "index")[0]["rows"] == 4
+    cli.ok("export", "index", "found.parquet", "--where", "body indexquery 'fox'")
+    assert sorted(pq.read_table("found.parquet")["id"].to_pylist()) == [1, 3]
+    # Statements do the same.
+    assert cli.rows("sql", "REFRESH SEARCH INDEX 'index'")[0]["files_indexed"] == 0
+    assert cli.rows("sql", "DESCRIBE SEARCH INDEX index")[0]["columns"] == ["body"]
+    cli.ok("checkpoint", "index")
+    cli.ok("purge", "index", "--dry-run")
+    assert cli.rows("history", "index")
+    # A source that is moved, or gone.
+    shutil.move("lake", "moved")
+    assert "refresh INDEX --source" in cli.error("search", "index", "dog")
+    assert (
+        cli.rows("search-index", "refresh", "index", "--source", "moved")[0]["files_indexed"] == 0
+    )
+    assert len(cli.rows("search", "index", "dog", "--no-snippets")) == 3
+    shutil.rmtree("moved")
+    cli.ok("search-index", "drop", "index")
+    assert "not an index table" in cli.error("search", "index", "dog")
+
+
+def test_another_format_and_a_mapping(cli):
+    pq.write_table(ROWS, "a.parquet")
+    cli.ok("search-index", "create", "index", ".", "--format", "parquet", "--map", "body=string",
+           "-c", "body")  # fmt: skip
+    assert cli.rows("sql", "SELECT id FROM index WHERE body indexquery 'fox'") == []
+    found = cli.rows("sql", "SELECT id FROM index WHERE body indexquery '\"red fox\"'")
+    assert found == [{"id": 1}]
+    cli.ok("search-index", "create", "index", ".", "--format", "parquet", "--if-not-exists")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import", "index", "more.parquet"),
+        ("merge", "index"),
+        ("xref", "index"),
+        ("verify", "index"),
+        ("sql", "DELETE FROM index WHERE id = 1"),
+        ("sql", "UPDATE index SET id = 1"),
+    ],
+)
+def test_what_needs_rows_of_its_own_is_refused(cli, arguments):
+    write_deltalake("lake", ROWS)
+    pq.write_table(ROWS, "more.parquet")
+    cli.ok("search-index", "create", "index", "lake")
+    message = cli.error(*arguments)
+    assert "is a search index" in message and "search-index refresh" in message
+    assert cli.rows("sql", "SELECT count(*) AS n FROM index") == [{"n": 3}]
+
+
+def test_mistakes(cli):
+    write_deltalake("lake", ROWS)
+    assert "no Delta source" in cli.error("search-index", "create", "index", "nothing")
+    assert "boddy" in cli.error("search-index", "create", "index", "lake", "-c", "boddy")
+    cli.ok("search-index", "create", "index", "lake")
+    assert "already" in cli.error("search-index", "create", "index", "lake")
+    assert "delta.`lake`" in cli.error("sql", "CREATE SEARCH INDEX other ON lake (body)")
+    assert "LOCATION" in cli.error(
+        "sql", "CREATE SEARCH INDEX other ON delta.`lake` (body) LOCATION 'there'"
+    )
+    assert "not a search index" in cli.error("search-index", "drop", cli_table(cli))
+
+
+def cli_table(cli) -> str:
+    pq.write_table(ROWS, "rows.parquet")
+    cli.ok("import", "table", "rows.parquet")
+    return "table"
