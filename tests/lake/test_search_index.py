@@ -216,7 +216,7 @@ def test_a_delta_table_that_was_dropped_and_made_again(tmp_path):
     write_deltalake(tmp_path / "source", ROWS)
     index = over_delta(tmp_path)
     shutil.rmtree(tmp_path / "source")
-    with pytest.raises(SourceMissingError, match="open the search index with source="):
+    with pytest.raises(SourceMissingError, match="open the index with source="):
         index.search("fox")
     write_deltalake(tmp_path / "source", ROWS.slice(1))
     assert ids(index.search("fox")) == [4]
