@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from indextables.errors import ExecutorError, JavaMissingError
 from indextables.plan.source_options import ALIASES, NAME
-from indextables.spark import functions, sql_entry, table_functions
+from indextables.spark import bucket_functions, functions, sql_entry, table_functions
 from indextables.spark.bridge import readwriter
 from indextables.spark.bridge.sessions import (
     enable_clones,
@@ -79,6 +79,7 @@ def enable(spark: SparkSession) -> SparkSession:
     if is_classic(spark):
         readwriter.install(spark)
     functions.register(spark)
+    bucket_functions.register(spark)
     table_functions.register(spark)
     sql_entry.install(spark)
     enable_clones(enable)
