@@ -27,6 +27,7 @@ MODULES = [
     "maintenance",
     "changes",
     "purge",
+    "mirror",
     "ariadne_build",
     "ariadne_lookup",
 ]
