@@ -23,11 +23,14 @@ from deltalake.exceptions import DeltaError
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from indextables import Table
+from indextables import SearchIndex, Table
 from indextables.errors import DeltaMirrorError, ForeignDeltaCommitError
+from indextables.jobs.alter_columns import set_properties
 from indextables.log.delta_state import list_delta, read_state
+from indextables.log.transaction_log import TransactionLog
 from indextables.statements.execute import Session, execute
 from indextables.statements.statements import parse
+from indextables.storage import open_store
 
 MIRROR = "spark.indextables.delta.mirror"
 ON = {MIRROR: "true"}
@@ -201,6 +204,11 @@ def test_readers_of_delta_and_of_parquet(tmp_path):
     table.delete(where="id < 7")
     check(table)
     assert DeltaTable(table.uri).protocol().reader_features == ["deletionVectors"]
+    adds = read_state(table.log.store).adds.to_pylist()
+    stats = {json.loads(add["stats"])["tightBounds"]: add["deletionVector"] for add in adds}
+    assert set(stats) == {False} and all(stats.values()), "every split has deleted rows"
+    # Delta counts all rows of a file, and takes the deleted ones off itself.
+    assert sum(json.loads(add["stats"])["numRecords"] for add in adds) == 40
     found = pl.scan_delta(table.uri).filter(pl.col("id") < 9).select("id").collect()
     assert sorted(found["id"]) == [7, 8]
 
@@ -259,6 +267,22 @@ def test_an_empty_text_is_no_partition_of_delta(tmp_path):
     with pytest.raises(DeltaMirrorError, match="empty text"):
         table.append(rows)
     assert table.refresh().version == 0 and not list((tmp_path / "t").rglob("*.split"))
+    table.set_properties({MIRROR: "false"})
+    table.append(rows)
+    with pytest.raises(DeltaMirrorError, match="empty text"):
+        table.set_properties(ON)
+    table.delete(where="p = ''")
+    table.set_properties(ON)
+    check(table)
+
+
+def test_a_search_index_has_no_rows_to_mirror(tmp_path):
+    write_deltalake(str(tmp_path / "d"), pa.table({"n": [1], "body": ["red fox"]}))
+    index = tmp_path / "i"
+    SearchIndex.create(index, source=tmp_path / "d", format="delta", columns=["body"], config=ON)
+    with pytest.raises(DeltaMirrorError, match="holds no rows"):
+        set_properties(TransactionLog(open_store(index)), ON)
+    assert not (index / "_delta_log").exists()
 
 
 def test_names_that_delta_has_no_column_for_without_a_mapping(tmp_path):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -124,17 +125,24 @@ class Mirror:
 
     def _check(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:
         features = set(snapshot.protocol.reader_features or ())
-        for action in actions:
-            if isinstance(action, Protocol):
-                features |= set(action.reader_features or ())
-            elif isinstance(action, Add) and "" in action.partition_values.values():
-                raise DeltaMirrorError(
-                    self.store.uri,
-                    "a partition value is an empty text, which is null in Delta. Write null, or "
-                    f"turn the property {keys.DELTA_MIRROR.name} off",
-                )
+        features.update(
+            name
+            for action in actions
+            if isinstance(action, Protocol)
+            for name in action.reader_features or ()
+        )
         if ROWS_ELSEWHERE in features:
             raise DeltaMirrorError(self.store.uri, "a search index holds no rows")
+        values = [v for a in actions if isinstance(a, Add) for v in a.partition_values.values()]
+        if not is_mirrored(snapshot.metadata):  # it is turned on, for what is there already
+            maps: Any = snapshot.entries["partitionValues"].combine_chunks()
+            values += maps.items.unique().to_pylist()
+        if "" in values:
+            raise DeltaMirrorError(
+                self.store.uri,
+                "a partition value is an empty text, which is null in Delta. Write null, or turn "
+                f"the property {keys.DELTA_MIRROR.name} off",
+            )
 
     def write(self, made: VersionActions, snapshot: Snapshot) -> None:
         """After a commit: the version, and what is missing before it."""
