@@ -107,11 +107,11 @@ def test_output_columns(sql, table, uri, session):
 
 def test_every_statement_has_a_test_of_its_columns():
     tested = {type(parse(sql.format(uri="x"))) for sql in COLUMNS}
-    # In test_maintenance.py, test_crossreferences.py and test_merge.py.
+    # In test_maintenance.py, test_crossreferences.py, test_merge.py and lake/test_convert.py.
     elsewhere = {
         s.Purge, s.DropPartitions, s.TruncateTimeTravel, s.RepairLog, s.Verify,
         s.DescribeComponentSizes, s.Prewarm, s.DeleteRows, s.UpdateRows, s.IndexCrossReferences,
-        s.MergeSplits,
+        s.MergeSplits, s.ConvertTable,
     }  # fmt: skip
     assert tested | elsewhere == set(STATEMENTS)
 
