@@ -28,6 +28,7 @@ MODULES = [
     "changes",
     "purge",
     "search_index",
+    "mirror",
     "ariadne_build",
     "ariadne_lookup",
 ]

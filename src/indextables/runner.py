@@ -53,3 +53,15 @@ class LocalRunner:
         finally:
             # After a timeout the threads may still wait for the store; nobody waits for them.
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def beside(work: Callable[[], Result]) -> Callable[[], Result]:
+    """Begin some work in a thread; what is returned waits for its result, or raises its error.
+
+    >>> beside(lambda: 1 + 1)()
+    2
+    """
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(work)
+    pool.shutdown(wait=False)
+    return future.result

@@ -65,6 +65,9 @@ def test_a_delta_table_with_its_history(tmp_path):
     found = QueryBuilder().register("t", DeltaTable(source)).execute("SELECT * FROM t")
     assert listed(table.to_arrow()) == listed(pa.table(found))
     assert (row["num_rows"], row["version"], row["status"]) == (50, 0, "SUCCESS")
+    assert ",".join(row) == (
+        "source_path,table_path,status,version,num_rows,num_files,total_size_bytes"
+    )
     assert table.partition_columns == ("day",)
     assert table.count(where="body indexquery 'fox' AND day = '2024-01-02'") > 0
     with pytest.raises(TableExistsError):

@@ -205,6 +205,10 @@ def _ignore(_phase: str) -> None:
     return
 
 
+def _ready(_before: Snapshot, _actions: Sequence[Action]) -> Callable[[], None]:
+    return lambda: None
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
     """What a commit did. `changed` is false when there was nothing left to write."""
@@ -229,8 +233,8 @@ class Committer:
     sleep: Callable[[float], None] = time.sleep
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     jitter: Callable[[float, float], float] = random.uniform
-    check: Callable[[Snapshot, Sequence[Action]], None] = lambda _before, _actions: None
-    """Refuses a version that is about to be put, by raising."""
+    prepare: Callable[[Snapshot, Sequence[Action]], Callable[[], None]] = _ready
+    """Refuses a version that is to be put, by raising: now, or when it is asked again."""
 
     def commit(self, mine: Transaction) -> Committed:
         """Write the transaction as the next version, or raise why it cannot be."""
@@ -252,7 +256,6 @@ class Committer:
             actions = actions_on(snapshot, mine, config=config)
             if not actions:
                 return Committed(snapshot.version, snapshot, attempt, False, transaction_id)
-            self.check(snapshot, actions)
             version = self._put(snapshot, mine, actions, transaction_id, config=config)
             if version is not None:
                 return Committed(
@@ -313,11 +316,13 @@ class Committer:
         )
         written = (info, *actions)
         data = encode_actions(written, compress=config[keys.TRANSACTION_COMPRESSION])
+        checked = self.prepare(snapshot, actions)
         self.observer("before_put")
         # A truncation may have removed the next version, and then its name is free again.
         if snapshot.version >= 0 and not self.reader.is_there(snapshot):
             self.reader.forget()
             return None
+        checked()
         for attempt in range(1, config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
             try:
                 with self.store.commits_held(PURGE_LOCK, alone=False) as held:

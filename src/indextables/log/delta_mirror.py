@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -58,6 +59,7 @@ from indextables.log.files import adds_from_files
 from indextables.log.protocol import ROWS_ELSEWHERE
 from indextables.log.reader import LogReader
 from indextables.log.snapshot import Snapshot, VersionActions
+from indextables.runner import beside
 from indextables.storage import Store
 
 logger = logging.getLogger(__name__)
@@ -67,6 +69,10 @@ _MOST_BEHIND = 100
 _FILES_AN_INTERVAL = 10_000
 """A checkpoint has all files; of more than these it is written as many times more seldom."""
 _DAY_MS = 86_400_000
+
+
+def _nothing() -> None:
+    return
 
 
 def is_mirrored(metadata: Metadata) -> bool:
@@ -86,47 +92,57 @@ class Mirror:
 
     # --- before and after a commit ---------------------------------------------------------------
 
-    def prepare(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:
-        """Before the version after `snapshot`: refuse what could not be mirrored, catch up."""
+    def prepare(self, snapshot: Snapshot, actions: Sequence[Action]) -> Callable[[], None]:
+        """Before the version after `snapshot`: refuse what could not be mirrored, catch up.
+
+        What is returned says whether the version is still free, to be called before it is put; a
+        distant store is asked meanwhile.
+        """
         asked = next((a for a in actions if isinstance(a, Metadata)), snapshot.metadata)
         if not is_mirrored(asked):
-            return
+            return _nothing
         self._check(snapshot, actions)
+        version = snapshot.version + 1
+        if version == 0 and list_newest(self.store).versions:
+            raise DeltaMirrorError(
+                self.store.uri,
+                "there is a Delta table in its folder. CONVERT TO INDEXTABLES makes an index "
+                "table of it in another one",
+            )
+        # Where nothing was mirrored until now, what lies there is of older versions.
+        if version == 0 or not is_mirrored(snapshot.metadata):
+            return _nothing
         try:
-            self._look(snapshot)
+            self.catch_up(snapshot)
         except CorruptLogError as error:
             raise DeltaMirrorError(
                 self.store.uri,
                 f"{error} Delete the folder {DELTA_LOG}, and the next commit writes it anew",
             ) from error
-
-    def _look(self, snapshot: Snapshot) -> None:
-        version = snapshot.version + 1
-        if version == 0 or not is_mirrored(snapshot.metadata):
-            # Nothing was mirrored until now: what lies there is older, or another table.
-            if version == 0 and list_newest(self.store).versions:
-                raise DeltaMirrorError(
-                    self.store.uri,
-                    "there is a Delta table in its folder. CONVERT TO INDEXTABLES makes an index "
-                    "table of it in another one",
-                )
-            return
-        self.catch_up(snapshot)
-        self._refuse_foreign(version)
+        if self.store.local_path(DELTA_LOG) is not None:
+            return lambda: self._refuse_foreign(version)
+        return beside(lambda: self._refuse_foreign(version))
 
     def _check(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:
         features = set(snapshot.protocol.reader_features or ())
-        for action in actions:
-            if isinstance(action, Protocol):
-                features |= set(action.reader_features or ())
-            elif isinstance(action, Add) and "" in action.partition_values.values():
-                raise DeltaMirrorError(
-                    self.store.uri,
-                    "a partition value is an empty text, which is null in Delta. Write null, or "
-                    f"turn the property {keys.DELTA_MIRROR.name} off",
-                )
+        features.update(
+            name
+            for action in actions
+            if isinstance(action, Protocol)
+            for name in action.reader_features or ()
+        )
         if ROWS_ELSEWHERE in features:
             raise DeltaMirrorError(self.store.uri, "a search index holds no rows")
+        values = [v for a in actions if isinstance(a, Add) for v in a.partition_values.values()]
+        if not is_mirrored(snapshot.metadata):  # it is turned on, for what is there already
+            maps: Any = snapshot.entries["partitionValues"].combine_chunks()
+            values += maps.items.unique().to_pylist()
+        if "" in values:
+            raise DeltaMirrorError(
+                self.store.uri,
+                "a partition value is an empty text, which is null in Delta. Write null, or turn "
+                f"the property {keys.DELTA_MIRROR.name} off",
+            )
 
     def write(self, made: VersionActions, snapshot: Snapshot) -> None:
         """After a commit: the version, and what is missing before it."""
@@ -151,13 +167,10 @@ class Mirror:
             return False
         self._reached = self._metadata = None
         listing = list_newest(self.store)
-        if snapshot.version in listing.versions:
+        if listing.latest >= snapshot.version:
             self._recognise(snapshot.version, snapshot)
             if listing.is_whole:
                 return False
-        elif listing.latest > snapshot.version:
-            self._refuse_foreign(snapshot.version + 1)
-            return False
         missing = range(listing.latest + 1, snapshot.version + 1)
         if not listing.is_whole or not missing or not self._continue(missing):
             self._begin(self.reader.at(snapshot.version) if snapshot.partial else snapshot)
@@ -184,7 +197,14 @@ class Mirror:
         self._reached = (snapshot.metadata.id, version)
 
     def _compare(self, made: VersionActions) -> None:
-        found = self._marker(made.version)
+        try:
+            found = self._marker(made.version)
+        except ObjectNotFoundError:
+            raise DeltaMirrorError(
+                self.store.uri,
+                f"it is beyond version {made.version} and does not have it, as one of another log. "
+                f"Delete the folder {DELTA_LOG}, and the next commit writes it anew",
+            ) from None
         info = made.commit_info
         if found is None or found.get("txnId") != (info.txn_id if info else None):
             raise ForeignDeltaCommitError(self.store.uri, made.version, self._writer(made.version))

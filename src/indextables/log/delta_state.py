@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from indextables.errors import CorruptLogError, DeltaMirrorError, ObjectNotFoundError
 from indextables.log.delta_translation import Document
 from indextables.log.vectors import vector_files
+from indextables.runner import LocalRunner, beside
 from indextables.storage import ObjectMeta, Store
 
 DELTA_LOG = "_delta_log"
@@ -28,6 +29,8 @@ LAST_CHECKPOINT = f"{DELTA_LOG}/_last_checkpoint"
 
 _VERSION = re.compile(rf"{DELTA_LOG}/(\d{{20}})\.json")
 _CHECKPOINT = re.compile(rf"{DELTA_LOG}/(\d{{20}})\.checkpoint\.parquet")
+_AT_ONCE = 8
+"""How many versions are read at once."""
 _MAP = pa.map_(pa.string(), pa.string())
 _STRINGS = pa.list_(pa.string())
 _VECTOR = pa.struct(
@@ -201,13 +204,13 @@ def read_state(store: Store, *, version: int | None = None) -> DeltaState:
         listing = list_delta(store)
     last = listing.latest if version is None else version
     base = max((v for v in listing.checkpoints if v <= last), default=-1)
-    state = _from_checkpoint(store, base) if base >= 0 else None
-    versions = []
-    for number in range(base + 1, last + 1):
-        if number not in listing.versions:
-            raise DeltaMirrorError(store.uri, f"its version {number} is missing")
-        versions.append(read_version(store, number))
-    return _replayed(store, state, versions, last)
+    wanted = range(base + 1, last + 1)
+    missing = next((number for number in wanted if number not in listing.versions), None)
+    if missing is not None:
+        raise DeltaMirrorError(store.uri, f"its version {missing} is missing")
+    begun = beside(lambda: _from_checkpoint(store, base)) if base >= 0 else None
+    versions = LocalRunner(_AT_ONCE).map(lambda number: read_version(store, number), wanted)
+    return _replayed(store, begun() if begun else None, versions, last)
 
 
 def _from_checkpoint(store: Store, version: int) -> DeltaState:

@@ -42,13 +42,13 @@ from indextables.log.commit import Committed, Committer, Observer
 from indextables.log.delta_mirror import Mirror, is_mirrored
 from indextables.log.files import with_paths, without_paths
 from indextables.log.history import HistoryEntry, history, version_at
-from indextables.log.layout import list_log, list_states
+from indextables.log.layout import LOG_DIRECTORY, list_log, list_states
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable, has_avro_state
 from indextables.log.reader import LogReader
 from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
 from indextables.log.snapshot import Snapshot, VersionActions
 from indextables.log.transaction import Operation, Transaction
-from indextables.runner import LocalRunner, Runner
+from indextables.runner import LocalRunner, Runner, beside
 from indextables.storage import Store
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class TransactionLog:
             self.config,
             observer=self._observer,
             now_ms=now_ms,
-            check=self.mirror.prepare,
+            prepare=self.mirror.prepare,
         )
 
     @classmethod
@@ -241,9 +241,11 @@ class TransactionLog:
         """Commit, then write a checkpoint and clean up if they are due."""
         committed = self._committer.commit(transaction)
         self._cache.remember_latest(committed.snapshot)
+        mirrored = self._mirrored(committed)
         self._reader.recognise(committed.snapshot)
-        if committed.made is not None:
-            self._after_commit(committed, committed.made)
+        if committed.changed:
+            self._after_commit(committed)
+        mirrored()
         return committed
 
     def catch_up_mirror(self, snapshot: Snapshot) -> None:
@@ -330,18 +332,29 @@ class TransactionLog:
     def _effective(self) -> Config:
         return self.config.over_properties(self._reader.latest().metadata.configuration)
 
-    def _after_commit(self, committed: Committed, made: VersionActions) -> None:
+    def _mirrored(self, committed: Committed) -> Callable[[], None]:
+        """Mirror a version, beside what follows where the store is far; the result waits for it."""
+        made, snapshot = committed.made, committed.snapshot
+        if made is None:
+            return lambda: None
+
+        def write() -> None:
+            try:
+                self.mirror.write(made, snapshot)
+            except (StorageError, LogError) as error:  # the next commit catches up, or says why not
+                logger.warning(
+                    "Version %d of %s is committed, but not mirrored: %s",
+                    snapshot.version,
+                    self.store.uri,
+                    error,
+                )
+
+        self._observer("before_mirror")
+        is_far = is_mirrored(snapshot.metadata) and self.store.local_path(LOG_DIRECTORY) is None
+        return beside(write) if is_far else write
+
+    def _after_commit(self, committed: Committed) -> None:
         snapshot = committed.snapshot
-        try:
-            self._observer("before_mirror")
-            self.mirror.write(made, snapshot)
-        except (StorageError, LogError) as error:  # the next commit catches up, or says why not
-            logger.warning(
-                "Version %d of %s is committed, but not mirrored: %s",
-                snapshot.version,
-                self.store.uri,
-                error,
-            )
         config = self.config.over_properties(snapshot.metadata.configuration)
         due = snapshot.version > 0 and snapshot.version % config[keys.CHECKPOINT_INTERVAL] == 0
         if not (config[keys.CHECKPOINT_ENABLED] and due):
