@@ -168,8 +168,8 @@ def test_a_package_exports_what_is_used(package):
 
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
-# vectors and MERGE are five, search indexes over tables of other formats are nine.
-MOST_MODULES = 298
+# vectors and MERGE are five, search indexes over tables of other formats are ten.
+MOST_MODULES = 299
 LONGEST_CHAIN = 24
 MOST_SINGLE_IMPORTERS = 59
 

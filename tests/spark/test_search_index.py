@@ -410,3 +410,21 @@ def test_files_that_are_damaged_or_lost(spark, tmp_path):
     assert ids(spark.sql(f"{query} 'lazy'")) == [2]
     with pytest.raises(Exception, match=r"b\.parquet"):
         spark.sql(f"{query} 'and'").collect()
+
+
+def test_few_rows_of_a_file_that_spark_wrote(spark, tmp_path):
+    source = tmp_path / "source"
+    columns = (
+        "id", "concat('word', id, ' ', hex(hash(id))) AS body", "id % 7 AS few",
+        "timestamp_micros(id * 1000) AS at", "date_add(DATE'2024-01-01', cast(id % 900 AS int)) AS d",
+        "cast(id AS decimal(12, 2)) AS money", "IF(id % 3 = 0, NULL, id / 7) AS x", "array(id) AS l",
+    )  # fmt: skip
+    frame = spark.range(60_000).selectExpr(*columns).coalesce(1)
+    frame.write.parquet(str(source))
+    index = it.SearchIndex.create(
+        tmp_path / "index", source=source, format="parquet", columns=["body"]
+    )
+    words = "word7 OR word29999 OR word30000 OR word59999"
+    read = spark.read.format("indextables").load(index.uri).where(f"body indexquery '{words}'")
+    expected = frame.where("id IN (7, 29999, 30000, 59999)")
+    assert sorted(read.collect()) == sorted(expected.collect())
