@@ -356,7 +356,7 @@ def test_times_of_the_source(spark, tmp_path):
         spark.sql(f"SELECT id FROM {name} TIMESTAMP AS OF '2001-01-01'").collect()
 
 
-def test_on_s3(spark, s3, tmp_path):
+def test_on_s3(door, s3, tmp_path):
     """A source in a bucket, with an index there, and with one on the disk."""
     source = f"s3://tables/{tmp_path.name}-spark-lake"
     options = {k: str(v) for k, v in s3.options.items()}
@@ -369,20 +369,20 @@ def test_on_s3(spark, s3, tmp_path):
         "spark.hadoop.fs.s3a.path.style.access": "true",
     }
     for name, value in hadoop.items():
-        spark.conf.set(name, value)
+        door.conf.set(name, value)
     try:
         for place in (f"{source}-index", str(tmp_path / "index")):
-            spark.sql(f"CREATE SEARCH INDEX '{place}' ON delta.`{source}` (body)")
-            frame = spark.read.format("indextables").load(place)
+            door.sql(f"CREATE SEARCH INDEX '{place}' ON delta.`{source}` (body)")
+            frame = door.read.format("indextables").load(place)
             assert ids(frame.where("body indexquery 'fox'")) == [1, 4, 5]
-            spark.conf.set("spark.indextables.read.driver.maxRows", "0")
+            door.conf.set("spark.indextables.read.driver.maxRows", "0")
             assert ids(frame.where("body indexquery 'dog' AND price > 3")) == [4]
-            spark.conf.unset("spark.indextables.read.driver.maxRows")
-            spark.sql(f"DROP SEARCH INDEX '{place}'")
+            door.conf.unset("spark.indextables.read.driver.maxRows")
+            door.sql(f"DROP SEARCH INDEX '{place}'")
     finally:
         for name in hadoop:
-            spark.conf.unset(name)
-        spark.conf.unset("spark.indextables.read.driver.maxRows")
+            door.conf.unset(name)
+        door.conf.unset("spark.indextables.read.driver.maxRows")
 
 
 def test_files_that_are_damaged_or_lost(spark, tmp_path):
@@ -416,8 +416,9 @@ def test_few_rows_of_a_file_that_spark_wrote(spark, tmp_path):
     source = tmp_path / "source"
     columns = (
         "id", "concat('word', id, ' ', hex(hash(id))) AS body", "id % 7 AS few",
-        "timestamp_micros(id * 1000) AS at", "date_add(DATE'2024-01-01', cast(id % 900 AS int)) AS d",
-        "cast(id AS decimal(12, 2)) AS money", "IF(id % 3 = 0, NULL, id / 7) AS x", "array(id) AS l",
+        "timestamp_micros(id * 1000) AS at", "date_add(DATE'2024-01-01', int(id % 900)) AS d",
+        "cast(id AS decimal(12, 2)) AS money", "IF(id % 3 = 0, NULL, id / 7) AS x",
+        "array(id) AS l",
     )  # fmt: skip
     frame = spark.range(60_000).selectExpr(*columns).coalesce(1)
     frame.write.parquet(str(source))

@@ -103,7 +103,8 @@ def _load_one(
             fresh = fresh.option(name, value)
     if options.timestamp is not None:
         fresh = fresh.option("timestampAsOf", options.timestamp)
-    for name, given in {**options.config, **options.storage}.items():
+    handed = {f"spark.hadoop.{name}": value for name, value in options.stores.items()}
+    for name, given in {**options.config, **options.storage, **handed}.items():
         fresh = fresh.option(name, str(given))
     return original(fresh, path)
 
