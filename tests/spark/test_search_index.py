@@ -220,28 +220,28 @@ def test_an_index_in_the_warehouse(spark, tmp_path):
     assert not spark.sql("SHOW TABLES IN indextables.lake").collect()
 
 
-@pytest.mark.parametrize(
-    ("sql", "message"),
-    [
-        ("CREATE SEARCH INDEX x ON '{source}' (body)", "delta.`"),
-        ("CREATE SEARCH INDEX x ON no_such_table (body)", "no table no_such_table"),
-        ("CREATE SEARCH INDEX x ON delta.`{source}/none` (body)", "no Delta source"),
-        ("CREATE SEARCH INDEX x ON delta.`{source}` (boddy)", "boddy"),
-        ("CREATE SEARCH INDEX x ON delta.`{source}` (body) OPTIONS (secret 'x')", "OPTIONS are"),
-        ("CREATE SEARCH INDEX x ON delta.`{source}` (body) LOCATION '{source}'", "same folder"),
-        ("CREATE SEARCH INDEX x.y.z ON delta.`{source}` (body)", "x"),
-        ("CREATE SEARCH INDEX x delta.`{source}` (body)", "ON"),
-        ("REFRESH SEARCH INDEX '{table}'", "not a search index"),
-        ("DROP SEARCH INDEX '{table}'", "not a search index"),
-        ("REFRESH SEARCH INDEX '{source}/none'", "not an index table"),
-    ],
-)
-def test_a_wrong_statement_is_a_sentence(spark, tmp_path, sql, message):
+WRONG = [
+    ("CREATE SEARCH INDEX x ON '{source}' (body)", "delta.`"),
+    ("CREATE SEARCH INDEX x ON no_such_table (body)", "no table no_such_table"),
+    ("CREATE SEARCH INDEX x ON delta.`{source}/none` (body)", "no Delta source"),
+    ("CREATE SEARCH INDEX x ON delta.`{source}` (boddy)", "boddy"),
+    ("CREATE SEARCH INDEX x ON delta.`{source}` (body) OPTIONS (secret 'x')", "OPTIONS are"),
+    ("CREATE SEARCH INDEX x ON delta.`{source}` (body) LOCATION '{source}'", "same folder"),
+    ("CREATE SEARCH INDEX x.y.z ON delta.`{source}` (body)", "x"),
+    ("CREATE SEARCH INDEX x delta.`{source}` (body)", "ON"),
+    ("REFRESH SEARCH INDEX '{table}'", "not a search index"),
+    ("DROP SEARCH INDEX '{table}'", "not a search index"),
+    ("REFRESH SEARCH INDEX '{source}/none'", "not an index table"),
+]
+
+
+def test_a_wrong_statement_is_a_sentence(spark, tmp_path):
     write_deltalake(tmp_path / "source", ROWS)
     it.Table.create(tmp_path / "table", data=ROWS)
-    text = sql.format(source=tmp_path / "source", table=tmp_path / "table")
-    with pytest.raises(it.IndexTablesError, match=message):
-        spark.sql(text)
+    for sql, message in WRONG:
+        text = sql.format(source=tmp_path / "source", table=tmp_path / "table")
+        with pytest.raises(it.IndexTablesError, match=message):
+            spark.sql(text)
     assert "x" not in {t.name for t in spark.catalog.listTables()}
     assert it.Table.open(tmp_path / "table").count() == 5
 

@@ -397,10 +397,11 @@ class SearchIndex:
             index.version, index.metadata.id, source.version, source.schema,
             [(f.identity, f.rows, None if f.dead is None else len(f.dead)) for f in source.files],
         )  # fmt: skip
-        if self._last is None or self._last[0] != key:
+        last = self._last  # another thread may ask for another version
+        if last is None or last[0] != key:
             view = lake_view(self._log.store, coverage, self._log.config)
-            self._last = (key, Table(self._log, view, writable=False))
-        return self._last[1]
+            last = self._last = (key, Table(self._log, view, writable=False))
+        return last[1]
 
     def _coverage(
         self, index: Snapshot, version: int | None = None, timestamp: Timestamp | None = None
