@@ -429,3 +429,16 @@ def test_few_rows_of_a_file_that_spark_wrote(spark, tmp_path):
     read = spark.read.format("indextables").load(index.uri).where(f"body indexquery '{words}'")
     expected = frame.where("id IN (7, 29999, 30000, 59999)")
     assert sorted(read.collect()) == sorted(expected.collect())
+
+
+def test_a_source_that_was_dropped_and_made_again(spark, partitioned):
+    query = f"SELECT id FROM indextables.`{partitioned.uri}` WHERE body indexquery 'fox'"
+    assert ids(spark.sql(query)) == [1, 4, 5]
+    shutil.rmtree(partitioned.source)
+    with pytest.raises(Exception, match="no Delta source"):
+        spark.sql(query)
+    write_deltalake(partitioned.source, pa.table({"id": [9], "body": ["a fox"]}))
+    assert ids(spark.sql(query)) == [9]
+    done = row(spark.sql(f"REFRESH SEARCH INDEX '{partitioned.uri}'"))
+    assert (done["files_indexed"], done["files_removed"]) == (1, 2)
+    assert ids(spark.sql(query)) == [9]
