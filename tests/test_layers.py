@@ -170,9 +170,9 @@ def test_a_package_exports_what_is_used(package):
 
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
-# vectors and MERGE are five, search indexes over tables of other formats are nine, the Delta mirror
+# vectors and MERGE are five, search indexes over tables of other formats are ten, the Delta mirror
 # and CONVERT four, names of searches one, facets three.
-MOST_MODULES = 307
+MOST_MODULES = 308
 LONGEST_CHAIN = 25
 MOST_SINGLE_IMPORTERS = 61
 

@@ -45,6 +45,7 @@ def test_the_picture_is_there_and_small():
 
 @pytest.mark.parametrize("command", ["create", "import", "export", "search", "sql", "describe",
                                      "history", "explain", "merge", "xref", "purge", "verify",
-                                     "restore", "checkpoint", "report"])  # fmt: skip
+                                     "restore", "checkpoint", "report",
+                                     "search-index"])  # fmt: skip
 def test_every_command_has_an_example(command):
     assert re.search(rf"^\$ indextables {command} ", PAGE.read_text(), re.MULTILINE)

@@ -92,3 +92,15 @@ def cli_table(cli) -> str:
     pq.write_table(ROWS, "rows.parquet")
     cli.ok("import", "table", "rows.parquet")
     return "table"
+
+
+def test_a_local_index_of_a_source_in_a_bucket(cli, s3):
+    source = f"s3://tables/{cli.folder.name}-cli"
+    write_deltalake(source, ROWS, storage_options=s3.options)
+    options = [x for n, v in s3.options.items() for x in ("--storage-option", f"{n}={v}")]
+    cli.ok("search-index", "create", "index", source, "-c", "body", *options)
+    assert len(cli.rows("search", "index", "dog", "--no-snippets", *options)) == 2
+    count = "SELECT count(*) AS n FROM index WHERE body indexquery 'fox'"
+    assert cli.rows("sql", count, *options) == [{"n": 2}]
+    assert cli.rows("search-index", "refresh", "index", *options)[0]["files_indexed"] == 0
+    cli.ok("search-index", "drop", "index", *options)

@@ -17,6 +17,7 @@ import indextables as it
 from indextables.errors import (
     ConfigError,
     LakeError,
+    NotATableError,
     SchemaError,
     SearchIndexError,
     SourceMissingError,
@@ -526,3 +527,25 @@ def test_few_rows_of_large_row_groups(tmp_path, compression, version):
     thin = [record for record in footer._records.values() if record is not None]
     # Pages of the newer kind are read whole.
     assert bool(thin) == (version == "1.0")
+
+
+def test_following_a_source(tmp_path):
+    write_deltalake(tmp_path / "source", ROWS)
+    index = over_delta(tmp_path)
+    followed = index.follow(every=0)
+    for total in (8, 12):
+        write_deltalake(tmp_path / "source", ROWS, mode="append")
+        assert next(followed).files_indexed == 1
+        assert index.count() == total
+        assert index.describe()["files_not_indexed"] == 0
+
+
+def test_an_index_is_dropped_without_its_source(tmp_path):
+    put(tmp_path, "a.parquet", ROWS)
+    with pytest.raises(SearchIndexError, match="same folder"):
+        it.SearchIndex.create(tmp_path, source=tmp_path / "source", format="parquet")
+    index = over_folder(tmp_path)
+    index.drop()
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["a.parquet"]
+    with pytest.raises(NotATableError):
+        it.SearchIndex.open(index.uri)

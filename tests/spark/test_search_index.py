@@ -220,28 +220,28 @@ def test_an_index_in_the_warehouse(spark, tmp_path):
     assert not spark.sql("SHOW TABLES IN indextables.lake").collect()
 
 
-@pytest.mark.parametrize(
-    ("sql", "message"),
-    [
-        ("CREATE SEARCH INDEX x ON '{source}' (body)", "delta.`"),
-        ("CREATE SEARCH INDEX x ON no_such_table (body)", "no table no_such_table"),
-        ("CREATE SEARCH INDEX x ON delta.`{source}/none` (body)", "no Delta source"),
-        ("CREATE SEARCH INDEX x ON delta.`{source}` (boddy)", "boddy"),
-        ("CREATE SEARCH INDEX x ON delta.`{source}` (body) OPTIONS (secret 'x')", "OPTIONS are"),
-        ("CREATE SEARCH INDEX x ON delta.`{source}` (body) LOCATION '{source}'", "same folder"),
-        ("CREATE SEARCH INDEX x.y.z ON delta.`{source}` (body)", "x"),
-        ("CREATE SEARCH INDEX x delta.`{source}` (body)", "ON"),
-        ("REFRESH SEARCH INDEX '{table}'", "not a search index"),
-        ("DROP SEARCH INDEX '{table}'", "not a search index"),
-        ("REFRESH SEARCH INDEX '{source}/none'", "not an index table"),
-    ],
-)
-def test_a_wrong_statement_is_a_sentence(spark, tmp_path, sql, message):
+WRONG = [
+    ("CREATE SEARCH INDEX x ON '{source}' (body)", "delta.`"),
+    ("CREATE SEARCH INDEX x ON no_such_table (body)", "no table no_such_table"),
+    ("CREATE SEARCH INDEX x ON delta.`{source}/none` (body)", "no Delta source"),
+    ("CREATE SEARCH INDEX x ON delta.`{source}` (boddy)", "boddy"),
+    ("CREATE SEARCH INDEX x ON delta.`{source}` (body) OPTIONS (secret 'x')", "OPTIONS are"),
+    ("CREATE SEARCH INDEX x ON delta.`{source}` (body) LOCATION '{source}'", "same folder"),
+    ("CREATE SEARCH INDEX x.y.z ON delta.`{source}` (body)", "x"),
+    ("CREATE SEARCH INDEX x delta.`{source}` (body)", "ON"),
+    ("REFRESH SEARCH INDEX '{table}'", "not a search index"),
+    ("DROP SEARCH INDEX '{table}'", "not a search index"),
+    ("REFRESH SEARCH INDEX '{source}/none'", "not an index table"),
+]
+
+
+def test_a_wrong_statement_is_a_sentence(spark, tmp_path):
     write_deltalake(tmp_path / "source", ROWS)
     it.Table.create(tmp_path / "table", data=ROWS)
-    text = sql.format(source=tmp_path / "source", table=tmp_path / "table")
-    with pytest.raises(it.IndexTablesError, match=message):
-        spark.sql(text)
+    for sql, message in WRONG:
+        text = sql.format(source=tmp_path / "source", table=tmp_path / "table")
+        with pytest.raises(it.IndexTablesError, match=message):
+            spark.sql(text)
     assert "x" not in {t.name for t in spark.catalog.listTables()}
     assert it.Table.open(tmp_path / "table").count() == 5
 
@@ -356,7 +356,7 @@ def test_times_of_the_source(spark, tmp_path):
         spark.sql(f"SELECT id FROM {name} TIMESTAMP AS OF '2001-01-01'").collect()
 
 
-def test_on_s3(spark, s3, tmp_path):
+def test_on_s3(door, s3, tmp_path):
     """A source in a bucket, with an index there, and with one on the disk."""
     source = f"s3://tables/{tmp_path.name}-spark-lake"
     options = {k: str(v) for k, v in s3.options.items()}
@@ -369,20 +369,20 @@ def test_on_s3(spark, s3, tmp_path):
         "spark.hadoop.fs.s3a.path.style.access": "true",
     }
     for name, value in hadoop.items():
-        spark.conf.set(name, value)
+        door.conf.set(name, value)
     try:
         for place in (f"{source}-index", str(tmp_path / "index")):
-            spark.sql(f"CREATE SEARCH INDEX '{place}' ON delta.`{source}` (body)")
-            frame = spark.read.format("indextables").load(place)
+            door.sql(f"CREATE SEARCH INDEX '{place}' ON delta.`{source}` (body)")
+            frame = door.read.format("indextables").load(place)
             assert ids(frame.where("body indexquery 'fox'")) == [1, 4, 5]
-            spark.conf.set("spark.indextables.read.driver.maxRows", "0")
+            door.conf.set("spark.indextables.read.driver.maxRows", "0")
             assert ids(frame.where("body indexquery 'dog' AND price > 3")) == [4]
-            spark.conf.unset("spark.indextables.read.driver.maxRows")
-            spark.sql(f"DROP SEARCH INDEX '{place}'")
+            door.conf.unset("spark.indextables.read.driver.maxRows")
+            door.sql(f"DROP SEARCH INDEX '{place}'")
     finally:
         for name in hadoop:
-            spark.conf.unset(name)
-        spark.conf.unset("spark.indextables.read.driver.maxRows")
+            door.conf.unset(name)
+        door.conf.unset("spark.indextables.read.driver.maxRows")
 
 
 def test_files_that_are_damaged_or_lost(spark, tmp_path):
@@ -410,3 +410,35 @@ def test_files_that_are_damaged_or_lost(spark, tmp_path):
     assert ids(spark.sql(f"{query} 'lazy'")) == [2]
     with pytest.raises(Exception, match=r"b\.parquet"):
         spark.sql(f"{query} 'and'").collect()
+
+
+def test_few_rows_of_a_file_that_spark_wrote(spark, tmp_path):
+    source = tmp_path / "source"
+    columns = (
+        "id", "concat('word', id, ' ', hex(hash(id))) AS body", "id % 7 AS few",
+        "timestamp_micros(id * 1000) AS at", "date_add(DATE'2024-01-01', int(id % 900)) AS d",
+        "cast(id AS decimal(12, 2)) AS money", "IF(id % 3 = 0, NULL, id / 7) AS x",
+        "array(id) AS l",
+    )  # fmt: skip
+    frame = spark.range(60_000).selectExpr(*columns).coalesce(1)
+    frame.write.parquet(str(source))
+    index = it.SearchIndex.create(
+        tmp_path / "index", source=source, format="parquet", columns=["body"]
+    )
+    words = "word7 OR word29999 OR word30000 OR word59999"
+    read = spark.read.format("indextables").load(index.uri).where(f"body indexquery '{words}'")
+    expected = frame.where("id IN (7, 29999, 30000, 59999)")
+    assert sorted(read.collect()) == sorted(expected.collect())
+
+
+def test_a_source_that_was_dropped_and_made_again(spark, partitioned):
+    query = f"SELECT id FROM indextables.`{partitioned.uri}` WHERE body indexquery 'fox'"
+    assert ids(spark.sql(query)) == [1, 4, 5]
+    shutil.rmtree(partitioned.source)
+    with pytest.raises(Exception, match="no Delta source"):
+        spark.sql(query)
+    write_deltalake(partitioned.source, pa.table({"id": [9], "body": ["a fox"]}))
+    assert ids(spark.sql(query)) == [9]
+    done = row(spark.sql(f"REFRESH SEARCH INDEX '{partitioned.uri}'"))
+    assert (done["files_indexed"], done["files_removed"]) == (1, 2)
+    assert ids(spark.sql(query)) == [9]

@@ -33,6 +33,7 @@ from indextables.config import PREFIX, is_own_key
 from indextables.errors import IndexTablesError
 
 if TYPE_CHECKING:
+    from indextables.plan.access import TableAccess
     from indextables.table import Table
 
 
@@ -58,6 +59,15 @@ class Settings:
             config=self.config,
             storage_options=self.storage_options,
         )
+
+    def access(self, uri: str) -> TableAccess:
+        """How to reach a search index or its source. A local folder takes no options."""
+        from indextables.plan.access import TableAccess
+        from indextables.storage.location import parse_location
+
+        options = {name: str(value) for name, value in self.storage_options.items()}
+        is_local = parse_location(uri).scheme == "file"
+        return TableAccess(uri, self.config, {} if is_local else options, options)
 
     def open_itself(self, uri: str, *, as_of: str | None = None) -> Table:
         """The same, of a search index its own files and versions."""

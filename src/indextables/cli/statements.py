@@ -60,7 +60,7 @@ class Tables:
         return self.uri(target.name) if target.path is None else target.path
 
     def _access(self, uri: str) -> TableAccess:
-        return TableAccess(uri, self.settings.config, self.settings.storage_options)
+        return self.settings.access(uri)
 
     # --- search indexes, which have no names here but their places -------------------------------
 

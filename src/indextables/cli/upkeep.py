@@ -206,13 +206,11 @@ def _refresh_index(
 ) -> None:
     """Index the files that are new in the source, and drop what left it."""
     from indextables.lake.opening import search_index_of
-    from indextables.plan.access import TableAccess
     from indextables.statements import statements as s
 
     moved = None
     if source is not None:
-        access = TableAccess(index, settings.config, settings.storage_options)
-        moved = s.Target(name=(search_index_of(access).format, source))
+        moved = s.Target(name=(search_index_of(settings.access(index)).format, source))
     _run(s.RefreshSearchIndex(index=s.Target(path=index), source=moved), settings)
 
 

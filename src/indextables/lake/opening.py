@@ -21,6 +21,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import TableAccess
 from indextables.plan.view import SEARCH_INDEX_PROPERTY, TableView
 from indextables.storage import open_store
+from indextables.storage.location import parse_location
 from indextables.table.arguments import Timestamp, milliseconds
 from indextables.table.table import Table
 
@@ -70,13 +71,23 @@ def open_table(
     storage_options: Mapping[str, object] | None = None,
 ) -> Table:
     """As `Table.open`, of a search index too, which can be read only."""
-    log = TransactionLog(open_store(uri, storage_options), config=Config(config))
+    own = storage_options
+    if own and parse_location(uri).scheme == "file" and _is_index(uri):
+        own = None  # a local folder takes no options: they are those of the source
+    log = TransactionLog(open_store(uri, own), config=Config(config))
     with _versions_of_source(log):
         table = Table.of_log(log, version=version, timestamp=timestamp)
         if SEARCH_INDEX_PROPERTY not in table.metadata().configuration:
             return table
-    index = SearchIndex.open(uri, config=config, storage_options=storage_options)
+    index = SearchIndex.open(
+        uri, config=config, storage_options=own, source_options=None if own else storage_options
+    )
     return index.table(version=version, timestamp=timestamp)
+
+
+def _is_index(uri: str) -> bool:
+    log = TransactionLog(open_store(uri))
+    return log.exists() and is_search_index(log.snapshot())
 
 
 @contextmanager

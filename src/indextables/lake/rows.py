@@ -11,10 +11,9 @@ its own name. One that a file does not have is null there. Types of older files 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from indextables.errors import (
     StorageError,
     UnsupportedSourceError,
 )
+from indextables.lake.pages import ReadRange, can_be_lean, read_lean
 from indextables.schema import TIMESTAMP, conform
 from indextables.split.format.container import Chunk, Footer, SplitInfo, Statistics
 from indextables.split.format.page_headers import SMALL_CHUNK, PageRecord
@@ -42,6 +42,8 @@ from indextables.storage.disk_cache import DiskCache
 _MAGIC = b"PAR1"
 _FIRST_GUESS = 64 << 10
 _FIELD_ID = b"PARQUET:field_id"
+_FEW_ROWS = 64
+"""If fewer than one row in so many is wanted, pages are read."""
 
 
 # --- where columns are ---------------------------------------------------------------------------
@@ -149,22 +151,15 @@ class ForeignFooter(Footer):
     def _records(self) -> dict[tuple[int, int], PageRecord | None]:
         return {}
 
-    def pages_of(self, chunk: Chunk, local: Path | None) -> PageRecord | None:
-        """The pages of a chunk of a local file, found by walking over their headers once."""
-        if local is None or chunk.end - chunk.start <= SMALL_CHUNK:
+    def pages_of(self, chunk: Chunk, read: ReadRange) -> PageRecord | None:
+        """The pages of a chunk, found by walking over their headers once; None if it is small."""
+        if chunk.end - chunk.start <= SMALL_CHUNK:
             return None
         key = (chunk.group, chunk.leaf)
         if key not in self._records:
-            try:
-                with local.open("rb", buffering=0) as file:
-
-                    def read(at: int, length: int) -> bytes:
-                        file.seek(at)
-                        return file.read(length)
-
-                    self._records[key] = PageRecord.of_chunk(read, chunk.start, chunk.end)
-            except OSError:
-                return None  # the reader of the chunk raises it again
+            self._records[key] = PageRecord.of_chunk(
+                lambda at, length: read(at, at + length), chunk.start, chunk.end
+            )
         return self._records[key]
 
     def check_pages(self, read: Any, chunks: Sequence[Chunk], *, path: str) -> None:
@@ -291,7 +286,59 @@ class SourceRows(RowReader):
     def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
         """Some rows, in the order given, and some columns."""
         with self._errors():
-            return self._logical(self._stored.read_rows(rows, self._physical(columns)), columns)
+            names = self._physical(columns)
+            lean = self._by_pages(rows, names)
+            rest = [name for name in names if name not in lean]
+            if lean and not rest:
+                return self._logical(pa.table(lean), columns)
+            table = self._stored.read_rows(rows, rest)
+            for name, values in lean.items():
+                table = table.append_column(name, values)
+            return self._logical(table, columns)
+
+    def _by_pages(self, rows: RowNumbers, names: Sequence[str]) -> dict[str, Any]:
+        """Those of some columns whose values are read from the pages of these rows alone."""
+        local = self.store.local_path(self.path)
+        if local is None or not len(rows) or not names:
+            return {}
+        order = np.argsort(rows, kind="stable")
+        ordered, starts = rows[order], self.footer.group_starts
+        groups = np.searchsorted(starts, ordered, side="right") - 1
+        needed, firsts = np.unique(groups, return_index=True)
+        if len(rows) * _FEW_ROWS > (starts[needed + 1] - starts[needed]).sum():
+            return {}
+        by_group = dict(zip(needed.tolist(), np.split(ordered, firsts[1:]), strict=True))
+        back = pa.array(np.argsort(order, kind="stable"))
+        found = {}
+        # What is wrong with a column is said by reading it whole.
+        with suppress(OSError), local.open("rb", buffering=0) as file:
+
+            def read(start: int, end: int) -> bytes:
+                file.seek(start)
+                return file.read(end - start)
+
+            for name in names:
+                with suppress(pa.ArrowException, ValueError):
+                    parts = self._lean_parts(name, by_group, read)
+                    if parts:
+                        found[name] = pa.concat_arrays(parts).take(back)
+        return found
+
+    def _lean_parts(self, name: str, rows: Mapping[int, RowNumbers], read: ReadRange) -> list[Any]:
+        """The values of a column by groups; none if it has to be read whole."""
+        assert isinstance(self.footer, ForeignFooter)
+        kind = self.footer.schema.field(name).type
+        parts = []
+        for chunk in self.footer.chunks(list(rows), [name]):
+            column = self.footer.parquet.schema.column(chunk.leaf)
+            if not can_be_lean(column, chunk.parquet, kind):
+                return []
+            record = self.footer.pages_of(chunk, read)
+            if record is None:
+                return []
+            wanted = rows[chunk.group] - self.footer.group_starts[chunk.group]
+            parts.append(read_lean(read, record, chunk.parquet, kind, wanted))
+        return parts
 
     def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Whole row groups."""

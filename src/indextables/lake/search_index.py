@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -246,6 +246,24 @@ class SearchIndex:
             self._log, coverage, metadata, config=config, runner=runner or local_runner(config)
         )
 
+    def follow(self, *, every: float = 60.0, runner: Runner | None = None) -> Iterator[Refreshed]:
+        """Refresh again and again, for as long as the results are taken.
+
+        Args:
+            every: How many seconds lie between two looks at the source.
+            runner: Where files are indexed; in threads of this process by default.
+
+        Yields:
+            What a refresh did, if it changed the index or could not index another file.
+        """
+        before: tuple[int, tuple[str, ...]] = (self._log.snapshot().version, ())
+        while True:
+            done = self.refresh(runner=runner)
+            if (done.version, done.failed) != before:
+                before = (done.version, done.failed)
+                yield done
+            time.sleep(every)
+
     def purge(self, *, retention_hours: float | None = None, dry_run: bool = False) -> Purged:
         """Delete files of the index that no version needs any more; the source is not touched."""
         config = self._log.config.over_properties(self._log.snapshot().metadata.configuration)
@@ -379,10 +397,11 @@ class SearchIndex:
             index.version, index.metadata.id, source.version, source.schema,
             [(f.identity, f.rows, None if f.dead is None else len(f.dead)) for f in source.files],
         )  # fmt: skip
-        if self._last is None or self._last[0] != key:
+        last = self._last  # another thread may ask for another version
+        if last is None or last[0] != key:
             view = lake_view(self._log.store, coverage, self._log.config)
-            self._last = (key, Table(self._log, view, writable=False))
-        return self._last[1]
+            last = self._last = (key, Table(self._log, view, writable=False))
+        return last[1]
 
     def _coverage(
         self, index: Snapshot, version: int | None = None, timestamp: Timestamp | None = None

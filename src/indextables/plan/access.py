@@ -34,7 +34,7 @@ class TableAccess:
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
     storage: Mapping[str, object] = field(default_factory=dict, repr=False)
     stores: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What the session has for all stores, by the names of Hadoop."""
+    """What there is for other stores: of a session, by the names of Hadoop."""
 
     @cached_property
     def uri(self) -> str:
@@ -67,9 +67,9 @@ class TableAccess:
         scheme, own = parse_location(uri).scheme, parse_location(self.path).scheme
         if scheme == "file":
             return {}
-        # A local disk takes no options: those that were given are of the other place.
-        given = self.storage if own in (scheme, "file") else {}
-        return {**hadoop_settings(scheme, self.stores), **given}
+        named = {name: value for name, value in self.stores.items() if not name.startswith("fs.")}
+        own_options = self.storage if own == scheme else {}
+        return {**hadoop_settings(scheme, self.stores), **named, **own_options}
 
     def __getstate__(self) -> dict[str, object]:
         options = {"config": self.config, "storage": self.storage, "stores": self.stores}

@@ -176,8 +176,10 @@ class SourceOptions:
         >>> SourceOptions.parse({"path": "/data/docs", "versionAsOf": "3"}).version
         3
         """
-        session = session or {}
         given = {name.lower(): value for name, value in options.items()}
+        # A session's settings, handed on to a worker that has none.
+        handed = {name: given.pop(name) for name in list(given) if name.startswith(_HADOOP)}
+        session = {**handed, **(session or {})}
         mode = given.get("partitionoverwritemode", session.get(PARTITION_OVERWRITE_MODE, "static"))
         if mode.lower() not in ("static", "dynamic"):
             raise ConfigError(f"partitionOverwriteMode is static or dynamic, not {mode!r}.")

@@ -107,7 +107,8 @@ def _load_one(
     if options.timestamp is not None:
         fresh = fresh.option("timestampAsOf", options.timestamp)
     fresh = fresh.option("timezone", spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    for name, given in {**options.config, **options.storage}.items():
+    handed = {f"spark.hadoop.{name}": value for name, value in options.stores.items()}
+    for name, given in {**options.config, **options.storage, **handed}.items():
         fresh = fresh.option(name, str(given))
     return original(fresh, path)
 

@@ -269,10 +269,6 @@ class Footer:
         text = self.info.page_headers
         return PageRecord.from_text(text, self.info.page_values) if text else None
 
-    def pages_of(self, chunk: Chunk, local: Path | None) -> PageRecord | None:  # noqa: ARG002
-        """Where the pages of a chunk are, if that is known without reading a remote file."""
-        return self.page_record
-
     def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
         """The column chunks that hold columns of row groups, in the order of the file."""
         # A dot may be part of a column's name or separate it from a nested field.

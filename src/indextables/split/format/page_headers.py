@@ -33,7 +33,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import zstandard
 
 from indextables.split.row_numbers import RowNumbers
@@ -64,9 +63,6 @@ _PLAIN, _REFERENCES = 0, 8
 _PACK: dict[str, Callable[[bytes], bytes]] = {
     "UNCOMPRESSED": bytes,
     "ZSTD": lambda data: zstandard.compress(data, 1),
-    # Files of other writers.
-    "SNAPPY": lambda data: bytes(pa.compress(data, codec="snappy", asbytes=True)),
-    "GZIP": lambda data: bytes(pa.compress(data, codec="gzip", asbytes=True)),
 }
 
 
@@ -233,6 +229,12 @@ def _page_at(read: ReadAt, offset: int, end: int, *, is_ours: bool) -> PageHeade
         offset, length, header[3], header[2], body[1], encoding, is_dictionary,
         zlib.crc32(data[:length]),
     )  # fmt: skip
+
+
+def refers_to_dictionary(page: bytes) -> bool:
+    """Whether the values of a data page are numbers of a dictionary's."""
+    header, _ = _struct(page, 0)
+    return "DICTIONARY" in _ENCODINGS[header[5][2]]
 
 
 def uncompressed_size(header: bytes) -> int:

@@ -313,11 +313,10 @@ class RowReader:
         parquet = self.footer.parquet
         found: list[ThinChunk] = []
         with contextlib.suppress(WrongPageError):  # checking the pages raises it again
-            local = self.store.local_path(self.path)
+            record = self.footer.page_record
+            if record is None:
+                return []
             for chunk in chunks:
-                record = self.footer.pages_of(chunk, local)
-                if record is None:
-                    continue
                 column = parquet.schema.column(chunk.leaf)
                 total = parquet.row_group(chunk.group).num_rows
                 thin = thin_chunk(record, chunk, column, wanted[chunk.group], total)
