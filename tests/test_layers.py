@@ -42,7 +42,7 @@ SUB_LAYERS = {
     "spark": [
         "schemas", "runner", "distributed_log", "stream_sink", "stream_source", "data_source",
         "bridge", "struct_fields", "row_statements", "merge_statement",
-        "statements", "table_functions", "functions", "sql_entry", "session", "__init__",
+        "statements", "table_functions", "functions", "connect", "sql_entry", "session", "__init__",
     ],
     "spark/bridge": [
         "sessions", "patches", "jvm", "hosts", "scan", "write", "catalog", "frames",
@@ -169,8 +169,8 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are seven, names of
-# searches one.
-MOST_MODULES = 297
+# searches and Spark Connect one each.
+MOST_MODULES = 298
 LONGEST_CHAIN = 24
 MOST_SINGLE_IMPORTERS = 59
 

@@ -174,6 +174,7 @@ class Row(enum.Enum):
 
     HIDDEN = "the hidden column of an index table"
     STAR = "all columns of the relation"
+    STRUCT = "the same as one value, for functions that no builder makes"
 
 
 def needs_row(sql: str) -> bool:
@@ -311,6 +312,9 @@ class _Editor(Tokens):
         if star and self.row is Row.HIDDEN:
             token = self.tokens[target[-1]]
             self.edits.append((token.start, token.end + 1, ALL_FIELDS))
+        elif star and self.row is Row.STRUCT:
+            start, end = self.tokens[target[0]].start, self.tokens[target[-1]].end + 1
+            self.edits += [(start, start, "struct("), (end, end, ")")]
         parts = None if star else self.column_parts(target)
         if parts and self.tokens[target[0]].token_type in TEXT:
             start, end = self.tokens[target[0]].start, self.tokens[target[0]].end + 1
