@@ -132,6 +132,8 @@ _PYTHON_NAMES = {
         "session",
         "indexquery",
         "indexqueryall",
+        "search",
+        "search_table",
         "snippet",
         "Written",
         "Merged",

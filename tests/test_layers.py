@@ -43,8 +43,8 @@ SUB_LAYERS = {
     "spark": [
         "schemas", "runner", "distributed_log", "stream_sink", "stream_source", "data_source",
         "bridge", "struct_fields", "row_statements", "merge_statement",
-        "statements", "bucket_functions", "table_functions", "functions", "sql_entry", "session",
-        "__init__",
+        "statements", "bucket_functions", "table_functions", "functions", "connect", "sql_entry",
+        "session", "__init__",
     ],
     "spark/bridge": [
         "sessions", "patches", "jvm", "hosts", "scan", "write", "catalog", "frames",
@@ -171,8 +171,8 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are ten, the Delta mirror
-# and CONVERT four, names of searches one, facets three.
-MOST_MODULES = 308
+# and CONVERT four, names of searches and Spark Connect one each, facets three.
+MOST_MODULES = 309
 LONGEST_CHAIN = 25
 MOST_SINGLE_IMPORTERS = 61
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 import indextables as it
 from indextables import Table
 from indextables.errors import SearchCallError
+from indextables.statements.search_calls import prepare
 
 LETTERS = ["fox", "hen", "Cow", "c", "wi-fi", "x9", "foxes", "AND", "(", "&", "he", "O'Neil", "\\"]
 MODES = {"search": "all", "match_all": "all", "match_any": "any", "match_phrase": "phrase",
@@ -216,6 +217,12 @@ def test_the_function_of_python(spark, mapped):
         it.search("stem", "x", mode="some")
     with pytest.raises(SearchCallError, match="empty list"):
         it.search([], "x")
+
+
+def test_a_text_is_a_value_and_not_the_name_of_a_column(spark):
+    assert spark.sql("SELECT search('A fox', 'fox') AS hit").first().hit
+    text = "SELECT search(x), match_any('a', y), search(a, b, c, d)"
+    assert prepare(text) == text  # functions of the session's own, perhaps
 
 
 def test_mistakes(spark, mapped):

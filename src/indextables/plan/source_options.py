@@ -72,6 +72,7 @@ _OURS = frozenset(
         "limit",
         "snippets",
         "timezone",
+        "relation",
     )
 )
 
@@ -118,6 +119,8 @@ class ChosenRows:
     snippets: tuple[str, ...] = ()
     timezone: str = "UTC"
     """The zone of times in `where` that name none."""
+    relation: str | None = None
+    """What a query of Spark Connect asks of the table, as JSON; see `query.relations`."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> ChosenRows:
@@ -129,6 +132,7 @@ class ChosenRows:
             limit=_number("limit", given.get("limit")),
             snippets=_names(given.get("snippets")) or (),
             timezone=given.get("timezone", "UTC"),
+            relation=given.get("relation"),
         )
         if found.search is None and (found.fields or found.limit is not None or found.snippets):
             raise ConfigError("The options fields, limit and snippets belong to the option search.")

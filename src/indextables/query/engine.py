@@ -67,6 +67,13 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
     return stream
 
 
+def scan_relation(
+    relation: Relation, columns: list[str], *, timezone: str = "UTC"
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a relation, hidden columns too."""
+    return _Scan(_Relation(relation, [], timezone), columns, None).to_batches()
+
+
 def _connected() -> Any:
     require("duckdb", extra="sql", for_what="SQL without Spark")
     import duckdb
@@ -115,9 +122,12 @@ def _explained(error: Exception, failures: list[IndexTablesError]) -> IndexTable
 class _Relation(ds.Dataset):
     """A relation as the engine sees it."""
 
-    def __init__(self, relation: Relation, failures: list[IndexTablesError]) -> None:
+    def __init__(
+        self, relation: Relation, failures: list[IndexTablesError], timezone: str = "UTC"
+    ) -> None:
         # The base class is a handle on a data set of Arrow's own, which this is not.
         self.relation = relation
+        self.timezone = timezone
         self.failures = failures
         self.columns = relation.table.schema
         self.masks = {name: _parsed(text, self.columns) for name, text in relation.masks.items()}
@@ -174,9 +184,8 @@ class _Scan:
         hidden = [name for name in relation.identity if name in self._named()]
         read = [*needed, *(relation.identity[name] for name in hidden)]
         if relation.score is None:
-            searches = [search.condition() for search in relation.searches]
-            where = " AND ".join(f"({c})" for c in [*relation.conditions, *searches])
-            for batch in table.scan_batches(columns=read, where=where or None):
+            where, zone = relation.condition, self.relation.timezone
+            for batch in table.scan_batches(columns=read, where=where, timezone=zone):
                 yield batch.rename_columns([*needed, *hidden]) if hidden else batch
             return
         search = relation.searches[0]
@@ -186,6 +195,7 @@ class _Scan:
             where=" AND ".join(f"({c})" for c in relation.conditions) or None,
             columns=read,
             limit=relation.limit,
+            timezone=self.relation.timezone,
         )
         yield from found.rename_columns([*needed, *hidden, relation.score]).to_batches()
 

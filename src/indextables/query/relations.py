@@ -7,8 +7,9 @@ room for another reading.
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -85,6 +86,25 @@ class Relation:
         if self.score:
             fields.append(pa.field(self.score, pa.float32()))
         return pa.schema(fields)
+
+    def to_json(self) -> str:
+        """What the scan is asked for, for another process; `from_json` reads it."""
+        asked = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"}
+        asked["searches"] = [[search.query, search.columns] for search in self.searches]
+        return json.dumps(asked)
+
+    @classmethod
+    def from_json(cls, text: str, table: Table) -> Relation:
+        """What `to_json` wrote, of a table."""
+        asked = json.loads(text)
+        asked["searches"] = [PushedSearch(q, tuple(columns)) for q, columns in asked["searches"]]
+        return cls(table=table, **asked)
+
+    @property
+    def condition(self) -> str | None:
+        """All that the rows must meet."""
+        searches = [search.condition() for search in self.searches]
+        return " AND ".join(f"({c})" for c in [*self.conditions, *searches]) or None
 
     @property
     def hidden(self) -> list[str]:

@@ -74,8 +74,9 @@ from indextables.table import Table
 SEARCH_FUNCTION = "indexquery"
 
 
-Opener = Callable[[tuple[str, ...], int | None, str | None], Table | pa.Table]
-"""Opens a table by the parts of its name, at a version or a time."""
+Opener = Callable[[tuple[str, ...], int | None, str | None], Any]
+"""Opens a table by the parts of its name, at a version or a time: a `Table` or what stands for one,
+rows that are not an index table's, or the schema of a table that the engine has."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,26 @@ class Rewritten:
 def rewrite(sql: str, opener: Opener) -> Rewritten:
     """Take a query apart. Anything but one query is an error."""
     tree = _parsed(sql)
+    work = _taken_apart(tree, sql, opener)
+    schemas = {relation.name: relation.schema for relation in work.relations}
+    annotate(tree, schemas | {name: rows.schema for name, rows in work.foreign.items()})
+    return Rewritten(engine_sql(tree), tuple(work.relations), work.foreign, work.searches_values)
+
+
+def relations_of(
+    sql: str, opener: Opener, bound: Callable[[Any], Any] = lambda node: node
+) -> tuple[Any, tuple[Relation, ...]]:
+    """A query over the relations of its index tables, still in Spark's SQL, and those.
+
+    The opener returns a schema for what is not an index table: that stays as it is. `bound` puts
+    values in the places of parameters.
+    """
+    tree = _parsed(sql).transform(bound)
+    work = _taken_apart(tree, sql, opener)
+    return tree, tuple(work.relations)
+
+
+def _taken_apart(tree: Any, sql: str, opener: Opener) -> _Rewriter:
     name_columns(tree, sql)
     work = _Rewriter(opener)
     scopes = [s for s in traverse_scope(tree) if isinstance(s.expression, exp.Select)]
@@ -103,9 +124,7 @@ def rewrite(sql: str, opener: Opener) -> Rewritten:
     for scope, sources in every:
         work.visit(scope, sources)
     work.rename(tree)
-    schemas = {relation.name: relation.schema for relation in work.relations}
-    annotate(tree, schemas | {name: rows.schema for name, rows in work.foreign.items()})
-    return Rewritten(engine_sql(tree), tuple(work.relations), work.foreign, work.searches_values)
+    return work
 
 
 def _parsed(sql: str) -> Any:
@@ -166,14 +185,16 @@ class _Rewriter:
                 if isinstance(rows, Relation):
                     relations[alias.lower()] = rows
                 else:
-                    others.update(name.lower() for name in rows.schema.names)
+                    others.update(name.lower() for name in rows.names)
         return Sources(relations, others, *joins(scope.expression))
 
-    def relation(self, node: Any) -> Relation | pa.Table:
+    def relation(self, node: Any) -> Relation | pa.Schema:
         parts = tuple(part.name for part in node.parts)
         if not all(isinstance(part, exp.Identifier) for part in node.parts):
             raise EmbeddedQueryError(f"'{node.sql('spark')}' is not a table.")
         table = self.open(parts, *time_travel(node))
+        if isinstance(table, pa.Schema):
+            return table
         name = f"relation_{len(self.relations) + len(self.foreign)}"
         if not node.alias:
             quoted = bool(node.this.args.get("quoted"))
@@ -183,7 +204,7 @@ class _Rewriter:
             node.set(key, None)
         if isinstance(table, pa.Table):
             self.foreign[name] = table
-            return table
+            return table.schema
         self.relations.append(Relation(name, table))
         return self.relations[-1]
 

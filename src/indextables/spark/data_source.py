@@ -11,7 +11,7 @@ data source, so `readwriter` decides them before Spark is asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,6 +38,9 @@ from indextables.split.mapping import MAPPING_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
+
+    from indextables.query.relations import Relation
+    from indextables.table import Table
 
 _PARALLELISM = 64
 
@@ -88,6 +91,8 @@ class IndexTablesSource(source.DataSource):
                 )
         found = with_mappings(first[1], mappings[0])
         chosen = self.parsed.chosen
+        if chosen.relation is not None:
+            return with_mappings(self._relation(chosen.relation).schema, mappings[0])
         if chosen.search is None:
             return found
         if others:
@@ -100,9 +105,22 @@ class IndexTablesSource(source.DataSource):
         self._refuse_stream_options()
         if not self.versions:
             self.schema()
-        if self.parsed.chosen.search is not None:
+        chosen = self.parsed.chosen
+        if chosen.search is not None:
             return RankedReader(self.parsed, self.versions, schema)
+        if chosen.relation is not None:
+            relation = self._relation(chosen.relation)
+            if relation.hidden:
+                return RelationReader(self.parsed, self.versions, schema)
+            asked = replace(chosen, where=relation.condition)
+            return TableReader(replace(self.parsed, chosen=asked), self.versions, schema)
         return TableReader(self.parsed, self.versions, schema)
+
+    def _relation(self, text: str) -> Relation:
+        from indextables.query.relations import Relation
+
+        ((path, version),) = self.versions.items()
+        return Relation.from_json(text, _opened(self.parsed.access(path), version))
 
     def writer(self, schema: StructType, overwrite: bool) -> source.DataSourceWriter:
         self._refuse_stream_options()
@@ -209,10 +227,8 @@ class RankedReader(source.DataSourceReader):
 
     def read(self, _: source.InputPartition) -> Iterator[Any]:
         ((path, version),) = self.versions.items()
-        access, chosen = self.options.access(path), self.options.chosen
-        table = open_table(
-            path, version=version, config=access.config, storage_options=access.storage
-        )
+        chosen = self.options.chosen
+        table = _opened(self.options.access(path), version)
         wanted = worker_schema(self.schema)
         made = {SCORE, *(f"_snippet_{name}" for name in chosen.snippets)}
         found = table.search(
@@ -225,6 +241,28 @@ class RankedReader(source.DataSourceReader):
             timezone=chosen.timezone,
         )
         yield from found.select(wanted.names).cast(wanted).to_batches()
+
+
+class RelationReader(RankedReader):
+    """Reads what a query of Spark Connect asks of a table, with the answers of its searches."""
+
+    def read(self, _: source.InputPartition) -> Iterator[Any]:
+        from indextables.query.engine import scan_relation
+        from indextables.query.relations import Relation
+
+        ((path, version),) = self.versions.items()
+        chosen = self.options.chosen
+        table = _opened(self.options.access(path), version)
+        relation = Relation.from_json(chosen.relation or "", table)
+        wanted = worker_schema(self.schema)
+        for batch in scan_relation(relation, wanted.names, timezone=chosen.timezone):
+            yield from pa.Table.from_batches([batch]).cast(wanted).to_batches()
+
+
+def _opened(access: TableAccess, version: int | None) -> Table:
+    return open_table(
+        access.path, version=version, config=access.config, storage_options=access.storage
+    )
 
 
 # --- writing ---------------------------------------------------------------------------------

@@ -84,10 +84,13 @@ def indexqueryall(query: str, *columns: str | Column) -> Column:
     Without `columns`, all columns that the table indexes; on a DataFrame that is not an index
     table, all columns it has.
     """
+    from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
 
     parse_search(_text("indexqueryall", query), field=ALL_FIELDS)
-    row = f.struct(*columns) if columns else f.col(ALL_FIELDS)
+    session = SparkSession.getActiveSession()
+    every = "*" if session is not None and not is_classic(session) else ALL_FIELDS
+    row = f.struct(*columns) if columns else f.struct("*") if every == "*" else f.col(ALL_FIELDS)
     return _call("indexqueryall", row, f.lit(query))
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from indextables.errors import ExecutorError, JavaMissingError
 from indextables.plan.source_options import ALIASES, NAME
-from indextables.spark import bucket_functions, functions, sql_entry, table_functions
+from indextables.spark import bucket_functions, connect, functions, sql_entry, table_functions
 from indextables.spark.bridge import readwriter
 from indextables.spark.bridge.sessions import (
     enable_clones,
@@ -81,6 +81,9 @@ def enable(spark: SparkSession) -> SparkSession:
     functions.register(spark)
     bucket_functions.register(spark)
     table_functions.register(spark)
+    if not is_classic(spark):
+        connect.register(spark)
+        readwriter.install_remote(spark)
     sql_entry.install(spark)
     enable_clones(enable)
     return spark
@@ -102,8 +105,9 @@ def _bridge(spark: SparkSession) -> SessionBridge | None:
     if reason is not None:
         warnings.warn(
             f"Index tables are read and written through Spark's public data source: {reason}. "
-            "Answers are the same; searches, aggregates and limits are not pushed to the index, "
-            "and there is no catalog.",
+            "Answers are the same; conditions of DataFrames, aggregates and limits are not pushed "
+            "to the index, and there is no catalog. search_table, indextables_search and the "
+            "options search and where of a read use the index.",
             stacklevel=3,
         )
         return None

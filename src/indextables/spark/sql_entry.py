@@ -24,7 +24,9 @@ from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Conf
 from indextables.errors import (
     IndexTablesError,
     SearchCallError,
+    StatementError,
 )
+from indextables.plan.source_options import NAME
 from indextables.plan.view import refuse_search_index
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.spark.bridge import patches
@@ -36,6 +38,7 @@ from indextables.spark.bridge.sessions import (
     is_registered,
     register,
 )
+from indextables.spark.connect import execute_on_server, names_path, with_relations
 from indextables.spark.statements import (
     access_to,
     change_rows,
@@ -104,7 +107,11 @@ def _sql(
     if isinstance(sqlQuery, str) and PREFIX in sqlQuery.lower() and is_enabled(spark):
         sqlQuery, frames = with_frames(spark, sqlQuery)  # noqa: N806
         kwargs |= frames
-    concerns = isinstance(sqlQuery, str) and (has_search(sqlQuery) or may_be_ours(sqlQuery))
+    concerns = isinstance(sqlQuery, str) and (
+        has_search(sqlQuery)
+        or may_be_ours(sqlQuery)
+        or (not is_classic(spark) and f"{NAME}." in sqlQuery.lower())
+    )
     if not concerns or not is_enabled(spark):
         return original(spark, sqlQuery, args, **kwargs)
     if not kwargs or not is_classic(spark):
@@ -127,6 +134,8 @@ def _ours_or_prepared(
     text, args = with_name(
         text, args, lambda name, own: original(spark, f"SELECT {name}", own).collect()[0][0]
     )
+    if not is_classic(spark):
+        return _on_server(original, spark, text, args)
     merge = parse_merge(text)
     if merge is not None and isinstance(args, list):
         text, args = named_parameters(text, args)
@@ -143,6 +152,27 @@ def _ours_or_prepared(
     if isinstance(statement, DeleteRows | UpdateRows):
         return change_rows(spark, statement, text, query)
     return execute_statement(spark, statement)
+
+
+def _on_server(
+    original: Callable[..., DataFrame], spark: SparkSession, text: str, args: Arguments
+) -> DataFrame:
+    """A statement or a query of a client of Spark Connect, which may not see the tables."""
+    merge = parse_merge(text)
+    if merge is not None and (merge.table.path is not None or merge.table.name[:1] == (NAME,)):
+        raise StatementError(
+            "MERGE INTO needs a classic session of Spark. Elsewhere, merge with Table.merge."
+        )
+    statement = None if merge is not None else parse(text)
+    is_change = isinstance(statement, DeleteRows | UpdateRows)
+    if statement is not None and (not is_change or names_path(statement)):
+        return execute_on_server(original, spark, text)
+    found = with_relations(spark, text, args)
+    if found is not None:
+        ready, frames = found
+        return original(spark, ready, args, **frames)
+    ready = prepare(text, arguments=args, row=Row.STRUCT, config=_limits(spark))
+    return original(spark, ready, args)
 
 
 def _filter(
@@ -182,6 +212,8 @@ def _select_expr(original: Callable[..., DataFrame], frame: DataFrame, *expr: An
         limits = _limits(frame.sparkSession)
         return original(frame, *(prepare(text, row=row, config=limits) for text in texts))
 
+    if not is_classic(frame.sparkSession):
+        return run(Row.STRUCT)
     return _with_hidden_row_or_all_columns(run, needed=any(map(needs_row, texts)))
 
 
@@ -252,6 +284,8 @@ def _prepared(
     if not has_search(text):
         return call(text)
     limits = _limits(spark)
+    if not is_classic(spark):  # which analyses nothing before rows are wanted
+        return call(prepare(text, arguments=args, row=Row.STRUCT, config=limits))
     return _with_hidden_row_or_all_columns(
         lambda row: call(prepare(text, arguments=args, row=row, config=limits)),
         needed=needs_row(text),

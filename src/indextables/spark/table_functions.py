@@ -235,7 +235,7 @@ class RankedSearch:
         from pyspark.sql.types import FloatType, StringType, StructField, StructType
         from pyspark.sql.udtf import AnalyzeResult
 
-        from indextables.table import Table
+        from indextables.lake.opening import open_table
 
         if not all(isinstance(one.value, str) for one in (table, query)) or set(named) - {*_NAMED}:
             raise StatementError(f"{SEARCH} does not have these arguments. {_USAGE[SEARCH]}")
@@ -243,7 +243,7 @@ class RankedSearch:
             _listed(named[name].value) if name in named and named[name].value else None
             for name in ("columns", "snippets")
         )
-        opened = Table.open(table.value)
+        opened = open_table(table.value)
         every = with_mappings(opened.schema, None)
         chosen = [every[name] for name in checked_columns(opened.snapshot(), names)]
         more = [StructField(f"_snippet_{name}", StringType()) for name in marked or ()]
@@ -251,14 +251,14 @@ class RankedSearch:
 
     def eval(self, table: str, query: str, **named: Any) -> Iterator[tuple[Any, ...]]:
         """The rows, best first."""
-        from indextables.table import Table
+        from indextables.lake.opening import open_table
 
         listed: dict[str, Any] = {
             name: _listed(named[name])
             for name in ("columns", "fields", "snippets")
             if named.get(name)
         }
-        found = Table.open(table).search(
+        found = open_table(table).search(
             query, limit=named.get("limit", 10), where=named.get("where"), **listed
         )
         for batch in found.to_batches():

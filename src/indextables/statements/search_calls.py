@@ -38,12 +38,13 @@ from indextables.predicate import SearchNode, search_fields
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.names import split_path
 from indextables.predicate.search_names import (
+    MODES,
     SEARCH_NAMES,
     SEVERAL_COLUMNS,
+    Mode,
     mentions_search,
     mode_of,
     query_text,
-    usage,
 )
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators, tokenize
@@ -167,6 +168,8 @@ Arguments = Mapping[str, object] | Sequence[object] | None
 
 _CALLS = frozenset((*ONE_COLUMN, *ALL_COLUMNS, *SEARCH_NAMES)) - {SEVERAL_COLUMNS}
 _COMPLETE = ("struct", "named_struct")
+_OLD_NAMES = "tantivy4spark_"
+"""Searches of these names take the name of a column as text."""
 
 
 class Row(enum.Enum):
@@ -174,6 +177,7 @@ class Row(enum.Enum):
 
     HIDDEN = "the hidden column of an index table"
     STAR = "all columns of the relation"
+    STRUCT = "the same as one value, for functions that no builder makes"
 
 
 def needs_row(sql: str) -> bool:
@@ -299,20 +303,29 @@ class _Editor(Tokens):
             self.edits.append((where, where, f", {fields_argument(fields, prefix)}"))
 
     def named_search(self, at: int, name: str, given: list[range]) -> None:
-        """`search` and its siblings; what is wrong with the others Spark's registry says."""
+        """`search` and its siblings. A session may have functions of its own by these names, so
+        what does not look like ours is left alone; the function says what is wrong with the rest.
+        """
         if SEARCH_NAMES[name].every_column:
             self.all_columns(at, given)
             return
         if len(given) not in (2, 3) or not all(given):
-            raise self.error(at, usage(name))
+            return
         target, words, *more = given
-        mode = mode_of(name, self.mode(at, name, more[0]) if more else None)
+        mode = self.mode(name, more[0]) if more else SEARCH_NAMES[name].mode or "all"
+        if mode is None:
+            return
         star = self.tokens[target[-1]].token_type is TokenType.STAR
         if star and self.row is Row.HIDDEN:
             token = self.tokens[target[-1]]
             self.edits.append((token.start, token.end + 1, ALL_FIELDS))
+        elif star and self.row is Row.STRUCT:
+            start, end = self.tokens[target[0]].start, self.tokens[target[-1]].end + 1
+            self.edits += [(start, start, "struct("), (end, end, ")")]
         parts = None if star else self.column_parts(target)
-        if parts and self.tokens[target[0]].token_type in TEXT:
+        if len(target) == 1 and self.tokens[target[0]].token_type in TEXT:
+            if not name.startswith(_OLD_NAMES) or not parts:
+                return  # a value, which is searched as it is
             start, end = self.tokens[target[0]].start, self.tokens[target[0]].end + 1
             self.edits.append((start, end, ".".join(map(quoted_name, parts))))
         column = parts[-1].lower() if parts and parts[-1].lower() != ALL_FIELDS else None
@@ -330,13 +343,14 @@ class _Editor(Tokens):
         if SEARCH_NAMES[name].kind is None:
             self.edits.append((self.tokens[at].start, self.tokens[at].end + 1, ONE_COLUMN[0]))
 
-    def mode(self, at: int, name: str, argument: range) -> str | None:
-        """The text of `mode => '…'`, or of a third argument."""
+    def mode(self, name: str, argument: range) -> Mode | None:
+        """The mode of `mode => '…'`, or of a third argument; None if it is not one of ours."""
         named = len(argument) == 3 and self.raw(argument[0]).lower() == "mode"
         last = self.tokens[argument[-1]]
-        if last.token_type in TEXT and (named or len(argument) == 1):
-            return last.text
-        raise self.error(at, usage(name))
+        if SEARCH_NAMES[name].mode is not None or last.token_type not in TEXT:
+            return None
+        is_mode = (named or len(argument) == 1) and last.text.lower() in MODES
+        return mode_of(name, last.text) if is_mode else None
 
     def is_row(self, argument: range) -> bool:
         if not argument:

@@ -29,6 +29,8 @@ _CLASSIC = {
 _CONNECT = {
     "SparkSession": "pyspark.sql.connect.session",
     "DataFrame": "pyspark.sql.connect.dataframe",
+    "DataFrameReader": "pyspark.sql.connect.readwriter",
+    "DataFrameWriter": "pyspark.sql.connect.readwriter",
 }
 _patching = threading.Lock()
 

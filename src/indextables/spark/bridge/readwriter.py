@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from indextables.config import session_keys
 from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.write_job import Exclusive, Kind, plan_write
 from indextables.plan.ranking import SCORE
@@ -55,6 +56,55 @@ def install(spark: SparkSession) -> None:
             "SparkSession.newSession": new_session,
         },
     )
+
+
+def install_remote(spark: SparkSession) -> None:
+    """Complete the reads and writes of a client of Spark Connect; the server does the rest."""
+    patches.install(spark, {"DataFrameReader.load": _load_remotely,
+                            "DataFrameWriter.save": _save_remotely})  # fmt: skip
+
+
+def _load_remotely(
+    original: Callable[..., DataFrame],
+    reader: Any,
+    path: Any = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    schema: Any = None,
+    **options: Any,
+) -> DataFrame:
+    provider, spark = format or reader._format or "", reader._client
+    if provider.lower() in PROVIDERS and is_enabled(spark):
+        options = {**_of_session(spark), **reader._options, **options}
+    return original(reader, path, format, schema, **options)
+
+
+def _save_remotely(  # noqa: PLR0917 - Spark's arguments
+    original: Callable[..., None],
+    writer: Any,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    mode: str | None = None,
+    partitionBy: Any = None,  # noqa: N803 - Spark's name
+    **options: Any,
+) -> None:
+    """Spark refuses `partitionBy` of a Python source; to ours it is an option."""
+    provider, spark = format or writer._write.source or "", writer._spark
+    if provider.lower() in PROVIDERS and is_enabled(spark):
+        if partitionBy is not None:
+            writer.partitionBy(partitionBy)
+            partitionBy = None  # noqa: N806
+        if columns := list(writer._write.partitioning_cols or ()):
+            writer.option("partitionBy", json.dumps(columns))
+            writer._write.partitioning_cols = []
+        writer.options(**{**_of_session(spark), **writer._write.options})
+    return original(writer, path, format, mode, partitionBy, **options)
+
+
+def _of_session(spark: Any) -> dict[str, str]:
+    """What a worker of the server is not told of the session: our keys, and the time zone."""
+    settings = session_settings(spark)
+    own = {name: str(value) for name, value in session_keys(settings).items()}
+    return {**own, "timezone": settings.get("spark.sql.session.timeZone") or "UTC"}
 
 
 # --- reading ---------------------------------------------------------------------------------
