@@ -19,7 +19,7 @@ PACKAGE = Path(indextables.__file__).parent
 LAYERS = [
     "errors", "config", "runner", "backoff", "schema", "bloom", "storage", "predicate", "log",
     "split", "xref", "plan", "jobs", "table", "lake", "statements", "query", "spark", "ariadne",
-    "cli", "demo", "__init__",
+    "cells", "sinks", "report", "serve", "cli", "demo", "__init__",
 ]  # fmt: skip
 
 # The same inside a package that has packages of its own.
@@ -168,10 +168,11 @@ def test_a_package_exports_what_is_used(package):
 
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
-# vectors and MERGE are five, search indexes over tables of other formats are seven.
-MOST_MODULES = 298
+# vectors and MERGE are five, search indexes over tables of other formats are seven, the server of
+# tables is seven.
+MOST_MODULES = 305
 LONGEST_CHAIN = 24
-MOST_SINGLE_IMPORTERS = 61
+MOST_SINGLE_IMPORTERS = 62
 
 
 def test_the_house_does_not_grow():

@@ -20,6 +20,7 @@ from indextables.plan.split_rows import Mask, SplitRows
 from indextables.plan.tasks import split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, Search
+from indextables.runner import check_stop
 from indextables.schema import column_field
 from indextables.split.open_split import SplitSearcher
 from indextables.split.row_numbers import RowNumbers
@@ -58,6 +59,7 @@ def top_rows(
             )
         )
     with CombinedSearcher(searchers, search, view.config, key=group.key) as combined:
+        check_stop()
         wanted = combined.num_rows if limit is None else limit
         found = combined.top(wanted, within=within)
 

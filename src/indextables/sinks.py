@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from indextables.cli.cells import python_values, to_json
-from indextables.cli.options import Format
+from indextables.cells import python_values, to_json
 from indextables.errors import SourceFileError
 from indextables.storage.location import parse_location
 
@@ -68,7 +67,7 @@ def export_rows(
     rows: pa.RecordBatchReader,
     path: str,
     *,
-    kind: Format | None,
+    kind: str | None,
     overwrite: bool,
     progress: Callable[[int], None],
 ) -> int:
@@ -79,7 +78,7 @@ def export_rows(
             path, f"its kind is unknown; name one with --format: {', '.join(_SINKS)}"
         )
     if path == "-":
-        return _write(rows, sys.stdout.buffer, chosen, progress)
+        return write_rows(rows, sys.stdout.buffer, chosen, progress)
     if (place := parse_location(path)).scheme != "file":
         raise SourceFileError(place.uri, "rows are exported to this machine only, or to a pipe: -")
     target = Path(place.uri)
@@ -88,7 +87,7 @@ def export_rows(
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
-            count = _write(rows, file, chosen, progress)
+            count = write_rows(rows, file, chosen, progress)
         partial.replace(target)
     except OSError as error:
         raise SourceFileError(path, error.strerror or str(error)) from None
@@ -97,9 +96,10 @@ def export_rows(
     return count
 
 
-def _write(
+def write_rows(
     rows: pa.RecordBatchReader, file: Any, kind: str, progress: Callable[[int], None]
 ) -> int:
+    """Write rows to an open file as `parquet`, `csv` or `jsonl`; return their number."""
     count = 0
     with _SINKS[kind](file, rows.schema) as write:
         for batch in rows:

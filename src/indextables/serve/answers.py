@@ -1,0 +1,533 @@
+"""What a search returns to a page or a program: rows, counts, and how they were found.
+
+All parts of an answer are of one version of the table. Values that a person chose on the page come
+as filters, which become a condition of SQL here: no page puts SQL together.
+"""
+
+from __future__ import annotations
+
+import datetime
+import html
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.cells import cell, python_values
+from indextables.errors import QueryError
+from indextables.plan.aggregation import Aggregate, Aggregation
+from indextables.plan.execute import count_rows, run_scan
+from indextables.plan.ranking import SCORE, with_snippets
+from indextables.plan.scan import ScanPlan, plan_scan
+from indextables.plan.view import TableView
+from indextables.predicate import Predicate, Search, searches
+from indextables.runner import check_stop
+from indextables.schema import ROW, SPLIT
+from indextables.serve.tables import text_columns
+from indextables.serve.work import RequestError
+from indextables.table import Table
+
+MOST_ROWS = 1_000
+"""Rows of one answer."""
+LAST_ROW = 10_000
+"""Rows that paging reaches; an export has them all."""
+MOST_TEXT = 10_000
+"""Characters of a query or a condition."""
+_MOST_FACETS = 20
+_MOST_VALUES = 1_000
+_SHOWN_LENGTH = 1_000
+"""Characters of a value that the page shows."""
+_PARTS = 60
+"""Parts of a histogram whose interval nobody chose, at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A condition on one column: one of some values, or a range without its end."""
+
+    column: str
+    values: tuple[object, ...] = ()
+    start: object = None
+    end: object = None
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search of one table."""
+
+    query: str | None = None
+    where: str | None = None
+    filters: tuple[Filter, ...] = ()
+    columns: tuple[str, ...] | None = None
+    limit: int = 20
+    offset: int = 0
+    version: int | None = None
+    facets: tuple[str, ...] = ()
+    top: int = 10
+    histogram: str | None = None
+    interval: str = "auto"
+    snippets: bool = True
+    timezone: str = "UTC"
+    display: bool = False
+    """Values as a page shows them: as texts that are not too long."""
+
+    @classmethod
+    def parsed(cls, given: Mapping[str, Any]) -> SearchRequest:
+        """A request from JSON or from the parameters of an address."""
+        known = set(cls.__dataclass_fields__)
+        if unknown := sorted(set(given) - known):
+            raise RequestError(
+                f"'{unknown[0]}' is not a part of a search. There are: {', '.join(sorted(known))}."
+            )
+        columns = _names(given, "columns")
+        return cls(
+            query=_text(given, "query"),
+            where=_text(given, "where"),
+            filters=tuple(_filter(one) for one in _list(given, "filters")),
+            columns=tuple(columns) or None,
+            limit=_number(given, "limit", 20, most=MOST_ROWS),
+            offset=_number(given, "offset", 0, most=LAST_ROW),
+            version=None if given.get("version") in (None, "") else _number(given, "version", 0),
+            facets=tuple(_names(given, "facets", most=_MOST_FACETS)),
+            top=_number(given, "top", 10, most=_MOST_VALUES),
+            histogram=_text(given, "histogram"),
+            interval=_text(given, "interval") or "auto",
+            snippets=_flag(given, "snippets", default=True),
+            timezone=_text(given, "timezone") or "UTC",
+            display=_flag(given, "display", default=False),
+        )
+
+    def condition(self, schema: pa.Schema) -> str | None:
+        """The condition and the filters as one condition of SQL."""
+        parts = [filter_sql(one, schema) for one in self.filters]
+        if self.where:
+            parts.insert(0, f"({self.where})" if parts else self.where)
+        return " AND ".join(parts) or None
+
+
+def _text(given: Mapping[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise RequestError(f"'{name}' is a text, not {value!r}.")
+    if len(value) > MOST_TEXT:
+        raise RequestError(f"'{name}' has {len(value):,} characters; {MOST_TEXT:,} are allowed.")
+    return value.strip() or None
+
+
+def _list(given: Mapping[str, Any], name: str) -> list[Any]:
+    value = given.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list) or len(value) > _MOST_VALUES:
+        raise RequestError(f"'{name}' is a list of at most {_MOST_VALUES:,} entries.")
+    return value
+
+
+def _names(given: Mapping[str, Any], name: str, most: int = _MOST_VALUES) -> list[str]:
+    names = _list(given, name)
+    if len(names) > most or not all(isinstance(one, str) for one in names):
+        raise RequestError(f"'{name}' is a list of at most {most:,} columns.")
+    return list(dict.fromkeys(names))
+
+
+def _number(given: Mapping[str, Any], name: str, default: int, *, most: int | None = None) -> int:
+    value = given.get(name, default)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise RequestError(f"'{name}' is a number of 0 or more, not {value!r}.")
+    if most is not None and value > most:
+        raise RequestError(f"'{name}' is {value:,}; at most {most:,} is allowed.")
+    return value
+
+
+def _flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = given.get(name, default)
+    known = {"true": True, "false": False, "1": True, "0": False, True: True, False: False}
+    if not isinstance(value, str | bool) or value not in known:
+        raise RequestError(f"'{name}' is true or false, not {value!r}.")
+    return known[value]
+
+
+def _filter(given: Any) -> Filter:
+    if not isinstance(given, dict) or not isinstance(given.get("column"), str):
+        raise RequestError('A filter is {"column": …, "values": […]}, or with "from" and "to".')
+    if unknown := sorted(set(given) - {"column", "values", "from", "to", "not"}):
+        raise RequestError(f"'{unknown[0]}' is not a part of a filter.")
+    values = tuple(_list(given, "values"))
+    if not values and given.get("from") is None and given.get("to") is None:
+        raise RequestError(f"The filter of '{given['column']}' has neither values nor a range.")
+    return Filter(
+        given["column"], values, given.get("from"), given.get("to"), given.get("not") is True
+    )
+
+
+# --- filters as SQL ------------------------------------------------------------------------------
+
+
+def filter_sql(one: Filter, schema: pa.Schema) -> str:
+    r"""A filter as a condition of Spark's SQL.
+
+    >>> schema = pa.schema([("level", pa.string()), ("n", pa.int64())])
+    >>> filter_sql(Filter("level", ("it's", None)), schema)
+    "(`level` = 'it\\'s' OR `level` IS NULL)"
+    >>> filter_sql(Filter("n", start=1, end="9"), schema)
+    '`n` >= 1 AND `n` < 9'
+    """
+    if one.column not in schema.names:
+        raise RequestError(f"There is no column '{one.column}' to filter by.")
+    kind, name = schema.field(one.column).type, quoted(one.column)
+    parts = []
+    if one.values:
+        given = [literal(value, kind) for value in one.values if value is not None]
+        parts = [f"{name} IN ({', '.join(given)})"] if len(given) > 1 else []
+        parts += [f"{name} = {given[0]}"] if len(given) == 1 else []
+        parts += [f"{name} IS NULL"] if None in one.values else []
+        text = parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+        # Not equal is true of null as well: a person who hides a value keeps all other rows.
+        if one.negated:
+            keeps_null = "" if None in one.values else f" OR {name} IS NULL"
+            return f"(NOT {text if len(parts) > 1 else f'({text})'}{keeps_null})"
+        return text
+    if one.start is not None:
+        parts.append(f"{name} >= {literal(one.start, kind)}")
+    if one.end is not None:
+        parts.append(f"{name} < {literal(one.end, kind)}")
+    text = " AND ".join(parts)
+    return f"(NOT ({text}))" if one.negated else text
+
+
+def quoted(name: str) -> str:
+    """The name of a column or a table in SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(value: object, kind: pa.DataType) -> str:
+    """A value that came as JSON, as a literal of a column's type."""
+    types = pa.types
+    if types.is_string(kind) and isinstance(value, str):
+        return sql_text(value)
+    if types.is_boolean(kind) and isinstance(value, bool | str):
+        if str(value).lower() in ("true", "false"):
+            return str(value).lower()
+    elif types.is_date(kind) and isinstance(value, str):
+        try:
+            return f"DATE '{datetime.date.fromisoformat(value[:10]).isoformat()}'"
+        except ValueError:
+            pass
+    elif types.is_timestamp(kind) and isinstance(value, str):
+        try:
+            moment = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            pass
+        else:
+            if kind.tz is None:
+                return f"TIMESTAMP_NTZ '{moment.replace(tzinfo=None).isoformat(sep=' ')}'"
+            zoned = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+            return f"TIMESTAMP '{zoned.astimezone(datetime.UTC).isoformat(sep=' ')}'"
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            number: Any = pa.scalar(str(value)).cast(kind)
+        except (pa.ArrowException, ValueError):
+            pass
+        else:
+            text = str(number.as_py())
+            if text.lower() not in ("nan", "inf", "-inf"):
+                return text
+    raise RequestError(f"{value!r} is not a value of a column of {kind}.")
+
+
+def sql_text(value: str) -> str:
+    """A text as a literal of Spark's SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# --- the answer ----------------------------------------------------------------------------------
+
+
+def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
+    """The answer to a search."""
+    if request.offset + request.limit > LAST_ROW:
+        raise RequestError(
+            f"Paging ends at row {LAST_ROW:,}. Narrow the search, or export all of its rows."
+        )
+    clock = _Clock()
+    where = request.condition(table.schema)
+    view, predicate = table.matching(request.query, where=where, timezone=request.timezone)
+    plan = plan_scan(view, predicate=predicate)
+    clock.lap("plan")
+    total = count_rows(view, predicate)
+    clock.lap("count")
+    check_stop()
+    columns = list(request.columns or table.schema.names)
+    rows = _rows(table, request, where, columns)
+    clock.lap("rows")
+    answer = {
+        "table": name,
+        "version": table.version,
+        "total": total,
+        "offset": request.offset,
+        "columns": columns,
+        "rows": [_row(one, columns, display=request.display) for one in _records(rows)],
+        "where": where,
+        "plan": narrowing(plan),
+    }
+    if request.facets:
+        check_stop()
+        counted = table.facets(
+            request.query, by=request.facets, top=request.top, where=where,
+            timezone=request.timezone,
+        )  # fmt: skip
+        answer["facets"] = {
+            facet: [{"value": _plain(r[facet], request.display), "count": r["count"]}
+                    for r in _records(found)]
+            for facet, found in counted.items()
+        }  # fmt: skip
+        clock.lap("facets")
+    if request.histogram:
+        check_stop()
+        answer["histogram"] = _histogram(table, request, where, view, predicate)
+        clock.lap("histogram")
+    answer["same"] = same_elsewhere(name, table, request, where, columns)
+    return {**answer, "milliseconds": clock.total(), "timings": clock.laps}
+
+
+class _Clock:
+    """Milliseconds by what they were spent on."""
+
+    def __init__(self) -> None:
+        self._begun = self._last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._last = round((now - self._last) * 1000, 2), now
+
+    def total(self) -> float:
+        return round((time.perf_counter() - self._begun) * 1000, 2)
+
+
+def _rows(table: Table, request: SearchRequest, where: str | None, columns: list[str]) -> pa.Table:
+    """One page of rows, with what is behind each."""
+    until = request.offset + request.limit
+    named = [*columns, SPLIT, ROW]
+    if not request.limit:
+        return table.schema.empty_table().select([])
+    if not request.query:
+        found = table.scan(columns=named, where=where, limit=until, timezone=request.timezone)
+        return found.slice(request.offset)
+    found = table.search(
+        request.query, columns=named, where=where, limit=until, timezone=request.timezone
+    ).slice(request.offset)
+    view, predicate = table.matching(request.query)
+    texts = [c for c in text_columns(table) if c in columns] if request.snippets else []
+    if not texts:
+        return found
+    parsed = next(iter(searches(view.names.shown_predicate(predicate))))
+    return _with_snippets(found, parsed, texts, view)
+
+
+def _with_snippets(rows: pa.Table, parsed: Search, texts: list[str], view: TableView) -> pa.Table:
+    try:
+        return with_snippets(rows, parsed, texts, view.shown.context)
+    except QueryError:
+        return rows
+
+
+def _records(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    columns = {name: python_values(rows[name]) for name in rows.column_names}
+    for at in range(rows.num_rows):
+        yield {name: values[at] for name, values in columns.items()}
+
+
+def column_values(rows: pa.Table) -> list[list[Any]]:
+    """The values of each column; two may have one name."""
+    return [python_values(column) for column in rows.columns]
+
+
+def _row(record: dict[str, Any], columns: Sequence[str], *, display: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "values": {name: _plain(record[name], display) for name in columns},
+        "split": record[SPLIT],
+        "row": record[ROW],
+    }
+    if SCORE in record:
+        row["score"] = record[SCORE]
+        row["snippets"] = {
+            name: marked_parts(text) for name in columns if (text := record.get(f"_snippet_{name}"))
+        }
+    return row
+
+
+def _plain(value: Any, display: bool) -> Any:
+    if not display or value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= _SHOWN_LENGTH else value[:_SHOWN_LENGTH] + "…"
+    if isinstance(value, int) and abs(value) < 2**53:  # JavaScript has no larger ones
+        return value
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    text = cell(value)
+    return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "…"
+
+
+def marked_parts(snippet: str) -> list[dict[str, Any]]:
+    """A snippet as parts of plain text, so that nobody has to trust its HTML.
+
+    >>> marked_parts("a &lt; <b>fox</b>")
+    [{'text': 'a < ', 'found': False}, {'text': 'fox', 'found': True}]
+    """
+    parts = []
+    for at, piece in enumerate(snippet.replace("</b>", "<b>").split("<b>")):
+        if piece:
+            parts.append({"text": html.unescape(piece), "found": at % 2 == 1})
+    return parts
+
+
+def narrowing(plan: ScanPlan) -> dict[str, Any]:
+    """How a plan came from all splits to those that are read."""
+    return {
+        "stages": [{"name": s.name, "splits": s.splits, "bytes": s.bytes} for s in plan.stages],
+        "routing": None if plan.routing is None else str(plan.routing),
+        "read": len(plan.tasks),
+    }
+
+
+# --- histograms ----------------------------------------------------------------------------------
+
+_INTERVALS = (
+    ("1s", 1), ("5s", 5), ("15s", 15), ("1m", 60), ("5m", 300), ("15m", 900), ("1h", 3_600),
+    ("3h", 10_800), ("12h", 43_200), ("1d", 86_400), ("1w", 604_800), ("1 month", 2_678_400),
+    ("1 quarter", 7_948_800), ("1 year", 31_622_400),
+)  # fmt: skip
+
+
+def _histogram(
+    table: Table, request: SearchRequest, where: str | None, view: TableView, predicate: Predicate
+) -> dict[str, Any]:
+    column = str(request.histogram)
+    interval: str | None = request.interval
+    if interval == "auto":
+        interval = fitting_interval(table, view, predicate, column)
+    parts: list[dict[str, Any]] = []
+    if interval is not None:
+        found = table.histogram(
+            request.query, column=column, interval=interval, where=where, timezone=request.timezone
+        )
+        parts = [{"start": r[column], "count": r["count"]} for r in _records(found)]
+    return {"column": column, "interval": interval, "parts": parts}
+
+
+def fitting_interval(
+    table: Table, view: TableView, predicate: Predicate, column: str
+) -> str | None:
+    """The shortest interval that makes few parts of the rows' times; None if there are none."""
+    if column not in table.schema.names:
+        raise RequestError(f"There is no column '{column}' for a histogram.")
+    kind = table.schema.field(column).type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        raise RequestError(f"'{column}' is {kind}: say the interval of its histogram, 10 for ten.")
+    ends = column_stats(view, predicate, view.names.stored_name(column), ("min", "max"))
+    if ends["min"] is None:
+        return None
+    seconds = abs((_moment(ends["max"]) - _moment(ends["min"])).total_seconds())
+    fitting = (
+        name
+        for name, length in _INTERVALS
+        if seconds / length < _PARTS and (length >= 86_400 or not pa.types.is_date(kind))
+    )
+    years = int(seconds // 31_536_000 // _PARTS) + 1
+    return next(fitting, f"{years * 366}d")
+
+
+def _moment(value: Any) -> datetime.datetime:
+    if isinstance(value, datetime.datetime):
+        return value.replace(tzinfo=None)
+    return datetime.datetime.combine(value, datetime.time())
+
+
+def column_stats(
+    view: TableView, predicate: Predicate, column: str, functions: Sequence[Any]
+) -> dict[str, Any]:
+    """Aggregates of a column, by its stored name, over the rows that meet a condition."""
+    wanted = Aggregation((), tuple(Aggregate(function, column) for function in functions))
+    rows = run_scan(plan_scan(view, predicate=predicate, columns=(column,)))
+    found = wanted.compute(rows)
+    return {
+        function: found.column(at)[0].as_py() if found.num_rows else None
+        for at, function in enumerate(functions)
+    }
+
+
+# --- words for type-ahead ------------------------------------------------------------------------
+
+_LOOKED_AT = 30
+
+
+def words(table: Table, prefix: str, field: str | None, *, most: int = 8) -> list[str]:
+    """Words of good rows that begin like this, the most frequent first."""
+    if len(prefix) < 2 or not prefix.isalnum() or len(prefix) > 64:
+        return []
+    columns = [c for c in text_columns(table) if field in (None, c)]
+    if not columns:
+        return []
+    try:
+        found = table.search(
+            f"{prefix}*", fields=columns, columns=columns, limit=_LOOKED_AT, snippets=columns
+        )
+    except QueryError:  # too many words begin so
+        return []
+    counted: Counter[str] = Counter()
+    for column in columns:
+        for text in found[f"_snippet_{column}"].to_pylist():
+            counted.update(p["text"].lower() for p in marked_parts(text or "") if p["found"])
+    return [word for word, _ in counted.most_common(most)]
+
+
+# --- the same elsewhere --------------------------------------------------------------------------
+
+
+def same_elsewhere(
+    name: str, table: Table, request: SearchRequest, where: str | None, columns: Sequence[str]
+) -> dict[str, str]:
+    """The search as text to copy: SQL, Python and PySpark."""
+    every = list(columns) == table.schema.names
+    conditions = [f"_indexall indexquery {sql_text(request.query)}"] if request.query else []
+    conditions += [f"({where})" if request.query else where] if where else []
+    chosen = "*" if every else ", ".join(map(quoted, columns))
+    past = "" if request.version is None else f" VERSION AS OF {table.version}"
+    clauses = f"WHERE {' AND '.join(conditions)}\n" if conditions else ""
+    limit = f"LIMIT {request.limit}"
+    if request.offset:
+        limit += f" OFFSET {request.offset}"
+    if request.query:
+        chosen, limit = f"{chosen}, _score", f"ORDER BY _score DESC\n{limit}"
+    select = f"SELECT {chosen}\nFROM {{}}{past}\n{clauses}{limit}"
+    arguments = [repr(request.query)] if request.query else []
+    arguments += [f"where={where!r}"] if where else []
+    arguments += [] if every else [f"columns={list(columns)!r}"]
+    arguments += [f"limit={request.offset + request.limit}"]
+    version = "" if request.version is None else f", version={table.version}"
+    verb = "search" if request.query else "scan"
+    python = (
+        f"import indextables as it\n\ntable = it.Table.open({table.uri!r}{version})\n"
+        f"rows = table.{verb}({', '.join(arguments)})"
+    )
+    python += f".slice({request.offset})" if request.offset else ""
+    place = select.format(f"indextables.{quoted(table.uri)}").replace("\n", "\n    ")
+    spark = f"import indextables as it\n\nspark = it.enable(spark)\nquery = {place!r}\n"
+    if '"""' not in place and "\\" not in place:
+        spark = (
+            "import indextables as it\n\nspark = it.enable(spark)\n"
+            f'spark.sql("""\n    {place}\n""").show()'
+        )
+    else:
+        spark += "spark.sql(query).show()"
+    return {"sql": select.format(quoted(name)), "python": python, "pyspark": spark}
