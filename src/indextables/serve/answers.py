@@ -372,8 +372,6 @@ def _plain(value: Any, display: bool) -> Any:
         return value if len(value) <= _SHOWN_LENGTH else value[:_SHOWN_LENGTH] + "…"
     if isinstance(value, int) and abs(value) < 2**53:  # JavaScript has no larger ones
         return value
-    if isinstance(value, datetime.datetime | datetime.date):
-        return value.isoformat()
     text = cell(value)
     return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "…"
 

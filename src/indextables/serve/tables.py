@@ -143,7 +143,8 @@ def _suggest(table: Table) -> Suggested:
     facets = [name for name in partitions if name not in times[:1]]
     if candidates:
         rows = table.scan(columns=candidates, limit=_SAMPLED_ROWS)
-        scores = {name: _few_values(rows[name]) for name in candidates}
+        exact = {name for name, kind in table.mapping.items() if kind == "string"}
+        scores = {name: _few_values(rows[name], exact=name in exact) for name in candidates}
         # Texts and flags before numbers: a small number is often a count.
         facets += sorted(
             (name for name, values in scores.items() if values is not None),
@@ -152,10 +153,13 @@ def _suggest(table: Table) -> Suggested:
     return Suggested(tuple(facets[:_MOST_FACETS]), times[0] if times else None)
 
 
-def _few_values(column: Any) -> int | None:
-    """How many different values there are, if they are few, short and come again."""
+def _few_values(column: Any, *, exact: bool) -> int | None:
+    """How many different values there are, if they are few, short and come again.
+
+    Of a column that is searched by whole values there may be more.
+    """
     values: Any = pc.unique(column.drop_null())
-    most = 12 if pa.types.is_integer(column.type) else _FACET_VALUES
+    most = 12 if pa.types.is_integer(column.type) else _FACET_VALUES * (10 if exact else 1)
     if not 0 < len(values) <= min(most, max(2, len(column) // 2)):
         return None
     if pa.types.is_string(column.type) and pc.max(pc.utf8_length(values)).as_py() > _FACET_LENGTH:

@@ -106,6 +106,9 @@ function complain(error) {
   if (error === null) return;
   place.textContent = error.message;
   byId("summary").textContent = "No results: the search has an error.";
+  byId("results").replaceChildren();
+  for (const id of ["histogram", "paging", "how", "elsewhere"]) byId(id).hidden = true;
+  answer = null;
   const details = error instanceof Failure ? error.details : {};
   if (Number.isInteger(details.position) && details.query === state.query) {
     // Positions count characters; JavaScript counts halves of some.
@@ -233,12 +236,14 @@ function drawRows() {
   } else if (table) {
     const scored = answer.rows[0].score !== undefined;
     const columns = [...(scored ? ["score"] : []), ...answer.columns];
-    const numeric = new Set(info.columns.filter(c => /^(tinyint|smallint|int|bigint|long|float|double|decimal)/.test(c.type))
-      .map(c => c.name));
-    numeric.add("score");
+    const kinds = { score: "num" };
+    for (const { name, type, text } of info.columns) {
+      if (/^(byte|short|int|long|float|double|decimal)/.test(type)) kinds[name] = "num";
+      else if (!text && !/[<]/.test(type)) kinds[name] = "short";
+    }
     const rows = answer.rows.map(row => [...(scored ? [row.score.toFixed(3)] : []),
       ...answer.columns.map(c => row.snippets?.[c] ? el("span", {}, marked(row.snippets[c])) : clipped(row.values[c]))]);
-    byId("results").replaceChildren(dataTable(columns, rows, { caption: "Results", numeric }));
+    byId("results").replaceChildren(dataTable(columns, rows, { caption: "Results", kinds }));
   } else {
     const best = Math.max(...answer.rows.map(r => r.score ?? 0), 1e-9);
     byId("results").replaceChildren(el("ol", { class: "cards", start: answer.offset + 1 },
@@ -284,15 +289,18 @@ function drawPaging() {
 
 // --- the histogram -----------------------------------------------------------------------------
 
-const WIDTH = 720, HEIGHT = 120, BASE = 92;
+const HEIGHT = 120, BASE = 92;
+const width = () => Math.max(260, Math.min(1000, document.querySelector("main").clientWidth - 48));
 
 function drawHistogram() {
   const place = byId("histogram"), found = answer.histogram;
   place.hidden = !found?.parts.length;
   if (place.hidden) return place.replaceChildren();
+  const WIDTH = width();
   const parts = found.parts, most = Math.max(1, ...parts.map(p => p.count));
   const step = WIDTH / parts.length, gap = step > 6 ? 1.5 : .3;
-  const label = p => moment(p.start);
+  const days = /[dwy]|month|quarter/.test(found.interval);
+  const label = p => days ? moment(p.start).slice(0, 10) : moment(p.start);
   const bars = parts.map((part, at) => svg("rect", {
     class: "bar c1", role: "button", tabindex: at ? "-1" : "0", "data-at": at,
     x: at * step + gap / 2, width: Math.max(.5, step - gap),
@@ -301,7 +309,7 @@ function drawHistogram() {
     "aria-label": `${label(part)}, ${found.interval}: ${plural(part.count, "row")}. Enter narrows to it.`,
   }, svg("title", {}, `${label(part)}: ${plural(part.count, "row")}`)));
   const brush = svg("rect", { class: "brush", y: 4, height: BASE - 4, x: 0, width: 0 });
-  const wanted = Math.min(parts.length, innerWidth < 600 ? 2 : 5);
+  const wanted = Math.min(parts.length, Math.floor(WIDTH / 150) || 1);
   const ticks = Array.from({ length: wanted }, (_, i) =>
     wanted > 1 ? Math.round(i * (parts.length - 1) / (wanted - 1)) : 0);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group",
@@ -311,7 +319,7 @@ function drawHistogram() {
   brush, bars,
   [...new Set(ticks)].map((at, i, all) => svg("text", { class: `tick ${i === 0 ? "" : i === all.length - 1 ? "end" : "mid"}`,
     x: i === 0 ? 0 : i === all.length - 1 ? WIDTH : (at + .5) * step, y: HEIGHT - 8 }, label(parts[at]))));
-  brushing(drawing, brush, bars, step);
+  brushing(drawing, brush, bars, step, WIDTH);
   place.replaceChildren(el("div", { class: "drawn" }, drawing), el("figcaption", {},
     `Rows over ${found.column}, by ${found.interval}, at most ${number(most)}. Drag over a stretch to narrow the search to it.`));
 }
@@ -324,7 +332,7 @@ function narrow(from, to) {
   return go({ filters: [...state.filters.filter(f => f.column !== column || f.values), filter] });
 }
 
-function brushing(drawing, brush, bars, step) {
+function brushing(drawing, brush, bars, step, WIDTH) {
   let begun = null, focused = 0, anchor = null;
   const part = event => {
     const frame = drawing.getBoundingClientRect();
@@ -378,9 +386,9 @@ function drawPlan() {
   const { stages, routing, read } = answer.plan, all = stages[0];
   byId("how").hidden = !all.splits;
   const steps = [...stages, { name: "read", splits: read, bytes: stages.at(-1).bytes }];
-  const height = 40, middle = WIDTH / 2;
+  const WIDTH = width(), height = 40, middle = WIDTH * .52;
   const words = steps.map(s => `${s.name}: ${plural(s.splits, "split")}, ${size(s.bytes)}`).join("; ");
-  const half = s => Math.max(s.splits ? 3 : .5, s.splits / Math.max(1, all.splits) * 150);
+  const half = s => Math.max(s.splits ? 3 : .5, s.splits / Math.max(1, all.splits) * WIDTH * .2);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${steps.length * height}`, role: "img",
     "aria-label": `How the plan narrowed: ${words}` },
   steps.map((step, at) => {
@@ -517,6 +525,11 @@ byId("copy").addEventListener("click", async () => {
   await navigator.clipboard.writeText(byId("same").textContent);
   byId("copy").textContent = "Copied";
   setTimeout(() => { byId("copy").textContent = "Copy"; }, 1500);
+});
+let resized = 0;
+addEventListener("resize", () => {
+  clearTimeout(resized);
+  resized = setTimeout(() => { if (answer) { drawHistogram(); drawPlan(); } }, 150);
 });
 addEventListener("popstate", () => { state = read(); begin(); });
 addEventListener("keydown", event => {

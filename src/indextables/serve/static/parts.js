@@ -8,7 +8,7 @@ function fill(made, attributes, children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat().filter(child => child !== null && child !== undefined));
+  made.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined));
   return made;
 }
 
@@ -59,10 +59,11 @@ export function shown(value) {
   return document.createTextNode(String(value));
 }
 
-export function dataTable(columns, rows, { caption = "", numeric = new Set() } = {}) {
-  const head = columns.map(c => el("th", { scope: "col", class: numeric.has(c) && "num" }, c));
+// The kind of a column is a class: `num` for numbers, `short` for what is not broken into lines.
+export function dataTable(columns, rows, { caption = "", kinds = {} } = {}) {
+  const head = columns.map(c => el("th", { scope: "col", class: kinds[c] }, c));
   const body = rows.map(row => el("tr", {}, row.map((value, at) =>
-    el("td", { class: numeric.has(columns[at]) && "num" }, value instanceof Node ? value : shown(value)))));
+    el("td", { class: kinds[columns[at]] }, value instanceof Node ? value : shown(value)))));
   return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
     el("table", { class: "grid-view" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
 }
