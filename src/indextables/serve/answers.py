@@ -477,15 +477,17 @@ def words(table: Table, prefix: str, field: str | None, *, most: int = 8) -> lis
     if not columns:
         return []
     try:
-        found = table.search(
-            f"{prefix}*", fields=columns, columns=columns, limit=_LOOKED_AT, snippets=columns
-        )
+        found = table.search(f"{prefix}*", fields=columns, columns=columns, limit=_LOOKED_AT)
     except QueryError:  # too many words begin so
         return []
+    mapping, begins = table.view.shown.mapping.by_name, prefix.lower()
     counted: Counter[str] = Counter()
     for column in columns:
-        for text in found[f"_snippet_{column}"].to_pylist():
-            counted.update(p["text"].lower() for p in marked_parts(text or "") if p["found"])
+        analyzer = mapping[column].analyzer
+        for text in found[column].to_pylist():
+            beginning = (text or "")[:MOST_TEXT]
+            spelled = (beginning[w.start : w.end].lower() for w in analyzer.words(beginning))
+            counted.update(word for word in spelled if word.startswith(begins))
     return [word for word, _ in counted.most_common(most)]
 
 

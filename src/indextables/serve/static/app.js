@@ -1,6 +1,6 @@
 // The search page. Its whole state is in the address, so a link is a search.
 
-import { ask, byId, chooseTable, dataTable, el, Failure, number, plural, shown, size, svg } from "./parts.js";
+import { ask, byId, chooseTable, dataTable, el, Failure, moment, number, plural, shown, size, svg } from "./parts.js";
 
 const PAGE = 20;
 const LAST_ROW = 10000;
@@ -154,10 +154,6 @@ function drawChips() {
 function chip(text, remove) {
   return el("span", { class: "chip" }, el("span", { class: "clip" }, text),
     el("button", { type: "button", "aria-label": `Remove the filter ${text}`, onclick: remove }, "×"));
-}
-
-function moment(text) {
-  return String(text).replace("T", " ").replace(/(\+00:00|Z)$/, "").replace(/:00$/, "");
 }
 
 function describe(one) {
@@ -553,4 +549,6 @@ async function begin() {
   }
 }
 
+// On a narrow screen the results come first.
+byId("narrow").open = matchMedia("(min-width: 52rem)").matches;
 begin();

@@ -31,6 +31,10 @@ export function size(bytes) {
   return `${unit ? Number(bytes.toPrecision(3)) : bytes} ${units[unit]}`;
 }
 
+export function moment(text) {
+  return String(text).replace("T", " ").replace(/(\+00:00|Z)$/, "").replace(/:00$/, "");
+}
+
 export function plural(count, what) {
   return `${number(count)} ${what}${count === 1 ? "" : "s"}`;
 }

@@ -1,6 +1,6 @@
 // The page of a table: its report, live, at any version, and what changed between two.
 
-import { ask, byId, chooseTable, dataTable, el, number, plural } from "./parts.js";
+import { ask, byId, chooseTable, dataTable, el, moment, number, plural } from "./parts.js";
 
 const name = decodeURIComponent(location.pathname.split("/")[2]);
 const place = `/api/tables/${encodeURIComponent(name)}`;
@@ -43,13 +43,17 @@ async function compare(event) {
     const first = ["_change_type", "_commit_version"], rest = names.filter(n => !n.startsWith("_c"));
     const rows = found.rows.map(row => [...first, ...rest].map(n => {
       const value = typeof row[n] === "object" && row[n] !== null ? JSON.stringify(row[n]) : row[n];
+      if (/^\d{4}-\d\d-\d\dT/.test(value)) return moment(value);
       return typeof value === "string" && value.length > 120 ? `${value.slice(0, 120)}…` : value;
     }));
+    const named = ["change", "version", ...rest];
+    const kinds = Object.fromEntries(named.map((n, at) =>
+      [n, rows.every(row => String(row[at]).length < 28) ? "short" : undefined]));
     byId("changes").replaceChildren(
       el("p", {}, `Version ${number(found.version)} has ${plural(found.total, "row")}${before}; ` +
         `${plural(found.changes, "change")} since version ${number(found.since)}` +
         `${found.changes > rows.length ? `, the first ${number(rows.length)} shown` : ""}.`),
-      rows.length ? dataTable(["change", "version", ...rest], rows, { caption: "Changes" }) : "");
+      rows.length ? dataTable(named, rows, { caption: "Changes", kinds }) : "");
   } catch (error) {
     byId("changes").replaceChildren();
     byId("problem").hidden = false;
