@@ -27,8 +27,8 @@ from indextables.errors import (
 )
 from indextables.plan.execute import count_rows
 from indextables.serve import answers
-from indextables.serve.answers import MOST_ROWS, MOST_TEXT, SearchRequest
 from indextables.serve.guard import REPORT_POLICY
+from indextables.serve.requests import MOST_ROWS, MOST_TEXT, SEARCH_PARTS, SearchRequest
 from indextables.serve.tables import NoSuchTableError, ServedTables, columns_of, facts
 from indextables.serve.work import BusyError, RequestError, TimeLimitError, Work
 from indextables.table import Table
@@ -440,28 +440,10 @@ def _plain(value: Any) -> Any:
     return dict(value) if hasattr(value, "items") else value
 
 
-_SEARCH = {
-    "query": ("string", "What to search for, in the syntax of indexquery; all rows without it."),
-    "where": ("string", "A condition in Spark's SQL."),
-    "filters": ("array", 'Conditions on columns: {"column", "values" or "from" and "to", "not"}.'),
-    "columns": ("array", "The columns to return; all by default."),
-    "limit": ("integer", f"The most rows, up to {MOST_ROWS}; 20 by default."),
-    "offset": ("integer", "How many rows to pass over."),
-    "version": ("integer", "The version to search; the newest by default."),
-    "facets": ("array", "Columns whose values are counted."),
-    "top": ("integer", "The most values of each facet; 10 by default."),
-    "histogram": ("string", "A column of times, dates or numbers to count parts of."),
-    "interval": ("string", "The parts of the histogram: 1h, 1d, 1 month, 10; auto by default."),
-    "snippets": ("boolean", "Whether the words found are marked; true by default."),
-    "timezone": ("string", "The zone of times without one; UTC by default."),
-    "display": ("boolean", "Values as a page shows them; false by default."),
-}
-
-
 def _openapi(api: Api) -> dict[str, Any]:
     properties: dict[str, dict[str, Any]] = {
         name: {"type": kind, "description": text} | ({"items": {}} if kind == "array" else {})
-        for name, (kind, text) in _SEARCH.items()
+        for name, (kind, text) in SEARCH_PARTS.items()
     }
     bodies = {
         "search": {"type": "object", "properties": properties},
@@ -473,7 +455,7 @@ def _openapi(api: Api) -> dict[str, Any]:
     }
     searching = ("query", "where", "filters", "columns", "version", "timezone")
     inputs = {
-        "search": tuple(_SEARCH),
+        "search": tuple(SEARCH_PARTS),
         "export": ("format", *searching),
         "changes": ("since", "version", "query", "where", "filters", "limit"),
         "words": ("prefix", "field"),

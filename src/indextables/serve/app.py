@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from indextables.errors import ConfigError
 from indextables.serve.api import Api, Json
+from indextables.serve.elastic import Elastic
 from indextables.serve.guard import Access, Guard
 from indextables.serve.tables import Open, ServedTables
 from indextables.serve.work import Work
@@ -59,9 +60,10 @@ def application(
 
     routes = [
         *Api(tables, work).routes(),
-        Route("/", _page("search.html")),
+        Route("/", _root),
         Route("/tables/{name}", _page("table.html")),
         Route("/static/{name}", _static),
+        *Elastic(tables, work).routes(),
     ]
     handlers = {HTTPException: _http_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
@@ -79,6 +81,13 @@ def _page(name: str) -> Callable[[Request], Response]:
         return Response(_file(name), media_type="text/html")
 
     return page
+
+
+def _root(request: Request) -> Response:
+    """The page for a browser; clients of Elasticsearch ask here what they talk to."""
+    if "json" in request.headers.get("accept", ""):
+        return Elastic.info()
+    return Response(_file("search.html"), media_type="text/html")
 
 
 def _static(request: Request) -> Response:
