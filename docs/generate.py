@@ -282,8 +282,9 @@ _LICENCES = """# Licences of dependencies
 
 Generated from the metadata of the locked packages by `make docs`; do not edit.
 
-IndexTables is under Apache-2.0. These packages are installed with it; *spark* marks those that only
-`indextables[spark]` brings. None of their code is part of this project.
+IndexTables is under Apache-2.0. These packages are installed with it; *spark* and *serve* mark
+those that only `indextables[spark]` or `indextables[serve]` brings. None of their code is part of
+this project.
 
 | Package | Licence | |
 | --- | --- | --- |
@@ -292,11 +293,11 @@ IndexTables is under Apache-2.0. These packages are installed with it; *spark* m
 
 def licences_page() -> str:
     """The Markdown of the page about licences: every package that a user installs."""
-    plain, spark = _required("indextables", ""), _required("indextables", "spark")
+    plain = _required("indextables", "")
+    extras = {extra: _required("indextables", extra) - plain for extra in ("serve", "spark")}
     rows = [
-        f"| {name} | {_licence(name)} | {'' if name in plain else 'spark'} |"
-        for name in sorted(plain | spark - {"indextables"})
-        if name != "indextables"
+        f"| {name} | {_licence(name)} | {', '.join(e for e, of in extras.items() if name in of)} |"
+        for name in sorted(plain.union(*extras.values()) - {"indextables"})
     ]
     return _LICENCES + "\n".join(rows) + "\n"
 

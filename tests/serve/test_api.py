@@ -218,6 +218,15 @@ def test_an_export_has_all_rows(client, table, kind):
     assert client.get("/api/tables/logs/export?format=exe").status_code == 400
 
 
+def test_a_large_answer_is_refused(client, monkeypatch):
+    monkeypatch.setattr("indextables.serve.answers.MOST_BYTES", 500)
+    error = search(client, {"limit": 100}, status=400)["error"]
+    assert "500 are allowed" in error["message"]
+    assert search(client, {"limit": 2, "columns": ["id"]})["total"] == 119
+    answer = client.post("/api/sql", json={"query": "SELECT * FROM logs"})
+    assert answer.status_code == 400 and "500 are allowed" in answer.text
+
+
 def test_a_large_export_is_refused_whole(client, monkeypatch):
     monkeypatch.setattr("indextables.serve.api.MOST_EXPORTED", 10)
     answer = client.get("/api/tables/logs/export")

@@ -329,7 +329,7 @@ def _serve(
     try:
         from indextables.serve import app
     except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn"):
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise
         raise ConfigError(
             "The server needs two more packages: pip install 'indextables[serve]'."

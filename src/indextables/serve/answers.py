@@ -29,6 +29,8 @@ from indextables.serve.tables import text_columns
 from indextables.serve.work import RequestError
 from indextables.table import Table
 
+MOST_BYTES = 64 << 20
+"""Bytes of the rows of one answer."""
 _SHOWN_LENGTH = 1_000
 """Characters of a value that the page shows."""
 _PARTS = 60
@@ -50,7 +52,7 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
     clock.lap("count")
     check_stop()
     columns = list(request.columns or table.schema.names)
-    rows = _rows(table, request, where, columns)
+    rows = within_bytes(_rows(table, request, where, columns))
     clock.lap("rows")
     answer = {
         "table": name,
@@ -122,6 +124,16 @@ def _with_snippets(rows: pa.Table, parsed: Search, texts: list[str], view: Table
         return with_snippets(rows, parsed, texts, view.shown.context)
     except QueryError:
         return rows
+
+
+def within_bytes(rows: pa.Table) -> pa.Table:
+    """The rows, if they are not too large for one answer."""
+    if rows.nbytes > MOST_BYTES:
+        raise RequestError(
+            f"The rows of this answer have {rows.nbytes:,} bytes; {MOST_BYTES:,} are allowed. "
+            "Ask for fewer rows, choose columns, or export them."
+        )
+    return rows
 
 
 def _records(rows: pa.Table) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import os
@@ -39,6 +40,8 @@ MOST_BYTES = 1 << 20
 """Of a request's body."""
 MOST_EXPORTED = 5_000_000
 """Rows of one export."""
+_SQL_AT_ONCE = 2
+"""The engine of SQL may take half of the machine's memory for a query."""
 _FORMATS = {"parquet": "parquet", "csv": "csv", "json": "jsonl"}
 _KINDS = {
     "parquet": "application/vnd.apache.parquet",
@@ -154,6 +157,9 @@ class Api:
 
     tables: ServedTables
     work: Work
+    sql_free: asyncio.Semaphore = dataclasses.field(
+        default_factory=lambda: asyncio.Semaphore(_SQL_AT_ONCE), repr=False
+    )
 
     def routes(self) -> list[Route]:
         """Addresses and their handlers."""
@@ -373,7 +379,8 @@ class Api:
         def work() -> dict[str, Any]:
             return self._sql(query, limit)
 
-        return await self._answer(request, work, what="SQL")
+        async with self.sql_free:
+            return await self._answer(request, work, what="SQL")
 
     def _sql(self, query: str, limit: int) -> dict[str, Any]:
         import pyarrow as pa
@@ -387,8 +394,8 @@ class Api:
             count += batch.num_rows
             if count > limit:
                 break
-        found = pa.concat_tables(parts)
-        values = answers.column_values(found.slice(0, limit))
+        found = answers.within_bytes(pa.concat_tables(parts).slice(0, limit))
+        values = answers.column_values(found)
         names = list(found.schema.names)
         return {
             "columns": names,

@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -156,10 +157,8 @@ def run(app: ASGIApp, listening: socket.socket) -> None:
     server(app).run(sockets=[listening])
 
 
-def server(app: ASGIApp):  # type: ignore[no-untyped-def]
+def server(app: ASGIApp) -> uvicorn.Server:
     """The server of an application, not yet running."""
-    import uvicorn
-
     config = uvicorn.Config(
         app,
         log_level="warning",

@@ -15,7 +15,7 @@ from indextables.cells import python_values
 from indextables.plan.ranking import with_snippets
 from indextables.predicate import searches
 from indextables.schema import ROW, SPLIT
-from indextables.serve.answers import marked_parts
+from indextables.serve.answers import marked_parts, within_bytes
 from indextables.serve.elastic_query import (
     Question,
     UnsupportedError,
@@ -46,7 +46,7 @@ def hits(name: str, question: Question, body: Mapping[str, Any]) -> Iterator[dic
     marked = _highlighted(body.get("highlight"), table)
     columns = list(dict.fromkeys([*source, *marked, *(key for key, _ in keys), SPLIT, ROW]))
     rows, scored = _rows(question, columns, keys, after, size + first)
-    rows = rows.slice(first)
+    rows = within_bytes(rows.slice(first))
     if marked and rows.num_rows:
         rows = _with_marks(rows, question, list(marked))
     values = {column: python_values(rows[column]) for column in rows.column_names}

@@ -103,7 +103,7 @@ class Guard:
             # Two slashes would name another host.
             path = "/" + scope["path"].lstrip("/")
             answer = RedirectResponse(f"{path}?{rest}" if rest else path, status_code=303)
-            answer.set_cookie(self.access.cookie, token, httponly=True, samesite="strict", path="/")
+            answer.set_cookie(self.access.cookie, token, httponly=True, samesite="lax", path="/")
             return answer
         if _same(given.get("cookie"), token):
             return None

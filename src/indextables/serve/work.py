@@ -88,29 +88,27 @@ class Work:
             del self._running[key]
 
     async def _run(self, function: Callable[[], Result], stop: Stop) -> Result:
-        await self._free.acquire()
-        loop = asyncio.get_running_loop()
-        stopped = asyncio.Event()
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
         def work() -> Result:
             with stop.under():
                 stop.check()
                 return function()
 
-        future = loop.run_in_executor(self._pool, work)
-        # The thread is free when the function has ended, which may be after its answer.
-        future.add_done_callback(self._ended)
         with stop.calling(lambda: _from_thread(loop, stopped)):
             ends = asyncio.create_task(stopped.wait())
-            either: set[asyncio.Future[Any]] = {future, ends}
+            turn = asyncio.create_task(self._free.acquire())
             try:
-                await asyncio.wait(
-                    either, timeout=self.timeout_s, return_when=asyncio.FIRST_COMPLETED
-                )
+                if not await _first_of(turn, ends, None):
+                    turn.cancel()
+                    raise StoppedError(stop.reason or "")
+                future = loop.run_in_executor(self._pool, work)
+                # The thread is free when the function has ended, which may be after its answer.
+                future.add_done_callback(self._ended)
+                if await _first_of(future, ends, self.timeout_s):
+                    return future.result()
             finally:
                 ends.cancel()
-        if future.done():
-            return future.result()
         if stop.reason is None:
             reason = f"it took longer than {self.timeout_s:g} seconds"
             stop.wish(reason)
@@ -142,6 +140,14 @@ class Work:
         for one in list(self._running.values()):
             one.stop.wish("the server ends")
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def _first_of(
+    wanted: asyncio.Future[Any], ends: asyncio.Future[Any], timeout_s: float | None
+) -> bool:
+    """Whether one is done before the other, and in time."""
+    await asyncio.wait({wanted, ends}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    return wanted.done()
 
 
 def _from_thread(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
