@@ -17,7 +17,7 @@ from indextables.cli.settings import Settings
 
 COMMANDS = [
     "create", "import", "export", "search", "sql", "describe", "history", "explain", "merge",
-    "xref", "purge", "verify", "restore", "checkpoint", "report",
+    "xref", "purge", "verify", "restore", "checkpoint", "report", "facets", "serve",
 ]  # fmt: skip
 
 

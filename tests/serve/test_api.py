@@ -271,3 +271,26 @@ def test_the_interface_is_described(client):
     assert {"query", "where", "filters", "facets", "histogram", "version"} <= set(properties)
     assert set(described["paths"]) >= {"/api/sql", "/api/tables", "/api/searches/{id}"}
     assert all(one["summary"] for path in described["paths"].values() for one in path.values())
+
+
+@pytest.mark.parametrize("query", [
+    "disk fox", "body:fox^3 level:warn", "+disk -lazy report", "(lazy AND fox) OR title:disk",
+    '"red fox" word1*', "disk~1", "id:[3 TO 9] disk", "*", "level: IN [warn info] fox", "body:*",
+])  # fmt: skip
+def test_the_parts_of_a_score_add_up(client, query):
+    for hit in search(client, {"query": query, "limit": 3})["rows"]:
+        given = {"query": query, "split": hit["split"], "row": hit["row"]}
+        found = client.get("/api/tables/logs/why", params=given)
+        assert found.status_code == 200, found.text
+        assert found.json()["score"] == pytest.approx(hit["score"], rel=1e-4)
+        assert found.json()["parts"]
+
+
+def test_a_score_is_explained_by_words_and_columns(client):
+    hit = search(client, {"query": "title:disk fox", "limit": 1})["rows"][0]
+    given = {"query": "title:disk fox", "split": hit["split"], "row": hit["row"]}
+    parts = client.get("/api/tables/logs/why", params=given).json()["parts"]
+    assert {(p["column"], p["clause"]) for p in parts} == {("title", "disk"), ("body", "fox")}
+    many = " ".join(f"word{n}" for n in range(200))
+    for wrong in ({"split": "nope"}, {"row": 10**9}, {"query": ""}, {"query": many}):
+        assert client.get("/api/tables/logs/why", params={**given, **wrong}).status_code == 400

@@ -95,6 +95,9 @@ def test_typing_searches_and_marks_words(tab, client, table):
     hits = table.search("lazy", limit=1)
     assert text_of(tab, ".score").startswith(f"{hits['_score'][0].as_py():.2f}")
     assert "splits/split-" in text_of(tab, ".behind dl")
+    tab.evaluate("one('.behind').open = true")
+    wait(tab, "all('.why li').length")
+    assert text_of(tab, ".why li").startswith("body: lazy+")
     assert tab.complaints == []
 
 

@@ -29,7 +29,14 @@ from indextables.errors import (
 from indextables.plan.execute import count_rows
 from indextables.serve import answers
 from indextables.serve.guard import REPORT_POLICY
-from indextables.serve.requests import MOST_ROWS, MOST_TEXT, SEARCH_PARTS, SearchRequest
+from indextables.serve.requests import (
+    MOST_ROWS,
+    MOST_TEXT,
+    SEARCH_PARTS,
+    SearchRequest,
+    version_of,
+    whole_number,
+)
 from indextables.serve.tables import NoSuchTableError, ServedTables, columns_of, facts
 from indextables.serve.work import BusyError, RequestError, TimeLimitError, Work
 from indextables.table import Table
@@ -146,11 +153,6 @@ def parameters(request: Request) -> dict[str, Any]:
     return given
 
 
-def version_of(given: dict[str, Any]) -> int | None:
-    """The version that a request names."""
-    return SearchRequest.parsed({"version": given.get("version")}).version
-
-
 @dataclasses.dataclass(frozen=True)
 class Api:
     """The handlers, over some tables."""
@@ -169,6 +171,7 @@ class Api:
             (table, self.table, ["GET"]),
             (f"{table}/search", self.search, ["GET", "POST"]),
             (f"{table}/words", self.words, ["GET"]),
+            (f"{table}/why", self.why, ["GET"]),
             (f"{table}/history", self.history, ["GET"]),
             (f"{table}/report", self.report, ["GET"]),
             (f"{table}/changes", self.changes, ["GET"]),
@@ -242,6 +245,20 @@ class Api:
 
         return await self._answer(request, work, what=f"words of {name}")
 
+    async def why(self, request: Request) -> Response:
+        """What each word of a query adds to the score of a row."""
+        name, given = request.path_params["name"], parameters(request)
+        asked = SearchRequest.parsed({key: given.get(key) for key in ("query", "version")})
+        split, row = given.get("split", ""), whole_number(given, "row")
+        if not asked.query:
+            raise RequestError("'query' is missing: without one rows have no scores.")
+
+        def work() -> dict[str, Any]:
+            table = self.tables.get(name, asked.version)
+            return answers.why(table, str(asked.query), split, row)
+
+        return await self._answer(request, work, what=f"score of {name}")
+
     async def history(self, request: Request) -> Response:
         """The retained versions, newest first."""
         name = request.path_params["name"]
@@ -292,13 +309,13 @@ class Api:
     async def changes(self, request: Request) -> Response:
         """Rows of a search that came or went between two versions."""
         name, given = request.path_params["name"], parameters(request)
-        limit = SearchRequest.parsed({"limit": given.get("limit", 100)}).limit
+        limit = whole_number(given, "limit", 100, most=MOST_ROWS)
         asked = SearchRequest.parsed(
             {key: given[key] for key in ("query", "where", "filters", "version") if key in given}
         )
-        since = version_of({"version": given.get("since")})
-        if since is None:
+        if "since" not in given:
             raise RequestError("'since' is the older version, 'version' the newer one.")
+        since = whole_number(given, "since")
 
         def work() -> dict[str, Any]:
             newer = self.tables.get(name, asked.version)
@@ -371,10 +388,9 @@ class Api:
     async def sql(self, request: Request) -> Response:
         """The rows of one SELECT over the tables that are served."""
         given = await json_of(request)
-        query, limit = given.get("query"), given.get("limit", MOST_ROWS)
+        query, limit = given.get("query"), whole_number(given, "limit", MOST_ROWS, most=MOST_ROWS)
         if not isinstance(query, str) or len(query) > MOST_TEXT:
             raise RequestError(f"'query' is a text of at most {MOST_TEXT:,} characters.")
-        limit = SearchRequest.parsed({"limit": limit}).limit
 
         def work() -> dict[str, Any]:
             return self._sql(query, limit)
@@ -466,6 +482,7 @@ def _openapi(api: Api) -> dict[str, Any]:
         "export": ("format", *searching),
         "changes": ("since", "version", "query", "where", "filters", "limit"),
         "words": ("prefix", "field"),
+        "why": ("query", "split", "row", "version"),
         "table": ("version",),
         "report": ("version",),
         "report_page": ("version",),

@@ -70,11 +70,11 @@ class SearchRequest:
             where=_text(given, "where"),
             filters=tuple(_filter(one) for one in _list(given, "filters")),
             columns=tuple(columns) or None,
-            limit=_number(given, "limit", 20, most=MOST_ROWS),
-            offset=_number(given, "offset", 0, most=LAST_ROW),
-            version=None if given.get("version") in (None, "") else _number(given, "version", 0),
+            limit=whole_number(given, "limit", 20, most=MOST_ROWS),
+            offset=whole_number(given, "offset", 0, most=LAST_ROW),
+            version=version_of(given),
             facets=tuple(_names(given, "facets", most=_MOST_FACETS)),
-            top=_number(given, "top", 10, most=_MOST_VALUES),
+            top=whole_number(given, "top", 10, most=_MOST_VALUES),
             histogram=_text(given, "histogram"),
             interval=_text(given, "interval") or "auto",
             snippets=_flag(given, "snippets", default=True),
@@ -136,7 +136,10 @@ def _names(given: Mapping[str, Any], name: str, most: int = _MOST_VALUES) -> lis
     return list(dict.fromkeys(names))
 
 
-def _number(given: Mapping[str, Any], name: str, default: int, *, most: int | None = None) -> int:
+def whole_number(
+    given: Mapping[str, Any], name: str, default: int = 0, *, most: int | None = None
+) -> int:
+    """A number of 0 or more that a request has."""
     value = given.get(name, default)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         value = int(value)
@@ -145,6 +148,11 @@ def _number(given: Mapping[str, Any], name: str, default: int, *, most: int | No
     if most is not None and value > most:
         raise RequestError(f"'{name}' is {value:,}; at most {most:,} is allowed.")
     return value
+
+
+def version_of(given: Mapping[str, Any]) -> int | None:
+    """The version that a request names."""
+    return None if given.get("version") in (None, "") else whole_number(given, "version")
 
 
 def _flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:

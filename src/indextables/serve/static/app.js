@@ -218,9 +218,27 @@ function marked(parts) {
 function behind(row) {
   const score = row.score === undefined ? [] : [["score", String(row.score)],
     ["found in", Object.keys(row.snippets).join(", ") || "values that are not words"]];
-  return el("details", { class: "behind" }, el("summary", {}, "Where it is"),
+  const parts = el("div", { class: "why" });
+  return el("details", { class: "behind", ontoggle: () => explain(row, parts) },
+    el("summary", {}, row.score === undefined ? "Where it is" : "Why and where"), parts,
     el("dl", {}, [...score, ["split", row.split], ["row", String(row.row)]].map(([name, value]) =>
       [el("dt", {}, name), el("dd", {}, el("code", {}, value))])));
+}
+
+async function explain(row, place) {
+  if (row.score === undefined || place.childNodes.length) return;
+  const given = new URLSearchParams({ query: state.query, split: row.split, row: row.row });
+  given.set("version", answer.version);
+  place.textContent = "…";
+  try {
+    const { parts } = await ask(`/api/tables/${encodeURIComponent(state.table)}/why?${given}`);
+    const most = Math.max(1e-9, ...parts.map(p => p.score));
+    place.replaceChildren(el("ul", { "aria-label": "What adds to the score" }, parts.map(p => el("li", {},
+      el("span", { class: "clip" }, p.column === null ? p.clause : `${p.column}: ${p.clause}`),
+      el("span", { class: "count" }, `+${p.score.toFixed(2)}`), meter(p.score / most)))));
+  } catch (error) {
+    place.textContent = error.message;
+  }
 }
 
 function drawRows() {
