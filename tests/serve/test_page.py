@@ -199,6 +199,16 @@ def it_open(table, version):
     return type(table).open(table.uri, version=version)
 
 
+def test_the_page_sees_new_versions_and_leaves_old_ones(tab, client):
+    go(tab, page(client, v="0"))
+    assert "version 0" in text_of(tab, "#facts") and total(tab) == 60
+    tab.evaluate("one('.chip button').click()")
+    wait(tab, "one('#facts').textContent.includes('version 2')")
+    assert total(tab) == 119
+    tab.evaluate("history.back()")
+    wait(tab, "one('#facts').textContent.includes('version 0')")
+
+
 def test_columns_paging_and_the_same_elsewhere(tab, client):
     go(tab, page(client))
     assert "1 to 20 shown" in text_of(tab, "#summary")

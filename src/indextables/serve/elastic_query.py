@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.predicate import Predicate, conjunction
-from indextables.predicate.names import escaped_field
 from indextables.predicate.sql_text import parse_predicate
+from indextables.serve.tables import search_field
 from indextables.serve.work import RequestError
 from indextables.table import Table
 
@@ -122,7 +122,7 @@ class _Language:
 
     def field(self, name: str) -> str:
         """A column as our syntax writes it; `level.keyword` is the column `level`."""
-        return escaped_field([column_name(name, self.schema)])
+        return search_field(column_name(name, self.schema))
 
     def query_string(self, given: Mapping[str, Any]) -> str:
         _allow(given, {"query", "default_field", "fields", "default_operator", "boost",

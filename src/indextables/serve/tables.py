@@ -7,6 +7,7 @@ looked for at most once a second; a request that names a version gets a handle p
 from __future__ import annotations
 
 import copy
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import IndexTablesError
 from indextables.plan.aggregation import groupable
+from indextables.predicate.names import escaped_field
 from indextables.schema import type_name
 from indextables.table import Table
 
@@ -184,12 +186,25 @@ def facts(name: str, table: Table) -> dict[str, Any]:
     }
 
 
+def search_field(name: str) -> str:
+    r"""A column as a search query names it.
+
+    >>> print(search_field("first name"), search_field("a.b"))
+    first\ name a\.b
+    """
+    return _SPECIAL.sub(r"\\\g<0>", escaped_field([name]))
+
+
+_SPECIAL = re.compile(r"[^\w.\\]")
+
+
 def columns_of(table: Table) -> list[dict[str, Any]]:
     """The columns of a table and how each is searched."""
     mapping, snippets = table.view.shown.mapping.by_name, set(text_columns(table))
     return [
         {
             "name": column.name,
+            "field": search_field(column.name),
             "type": type_name(column.type),
             "searched_as": mapping[column.name].kind
             if column.name in mapping and mapping[column.name].indexed

@@ -6,6 +6,7 @@ const PAGE = 20;
 const LAST_ROW = 10000;
 let state = read();
 let info = null;      // what the table is
+let opened = null;    // which table and version that is
 let answer = null;    // of the last search
 let running = null;   // the search under way
 let language = "sql";
@@ -51,6 +52,7 @@ function go(changes) {
 async function openTable() {
   const version = state.version ? `?version=${encodeURIComponent(state.version)}` : "";
   info = await ask(`/api/tables/${encodeURIComponent(state.table)}${version}`);
+  opened = `${state.version ?? ""} ${state.table}`;
   document.title = `${info.name}: search`;
   byId("facts").textContent =
     `${plural(info.rows, "row")} · ${plural(info.splits, "split")} · ${size(info.bytes)} · version ${info.version}`;
@@ -68,9 +70,7 @@ async function search() {
   drawChips();
   byId("results").setAttribute("aria-busy", "true");
   try {
-    if (info?.name !== state.table || (state.version && String(info.version) !== state.version)) {
-      await openTable();
-    }
+    if (opened !== `${state.version ?? ""} ${state.table}`) await openTable();
     const body = {
       query: state.query, where: state.where, filters: state.filters, columns: state.columns ?? [],
       limit: PAGE, offset: state.page * PAGE, facets: info.facets, display: true,
@@ -81,6 +81,7 @@ async function search() {
       method: "POST", body: JSON.stringify(body), signal: mine.signal,
       headers: { "content-type": "application/json" },
     });
+    if (answer.version !== info.version) await openTable();  // somebody wrote meanwhile
     complain(null);
     draw();
   } catch (error) {
@@ -144,7 +145,7 @@ function drawChips() {
   const chips = state.filters.map((one, at) => chip(describe(one),
     () => go({ filters: state.filters.filter((_, i) => i !== at) })));
   if (state.where) chips.push(chip(state.where, () => go({ where: "" })));
-  if (state.version) chips.push(chip(`version ${state.version}`, () => { info = null; go({ version: null }); }));
+  if (state.version) chips.push(chip(`version ${state.version}`, () => go({ version: null })));
   if (chips.length > 1) {
     chips.push(el("button", { type: "button", class: "link", onclick: () => go({ filters: [], where: "" }) }, "Clear all"));
   }
@@ -216,8 +217,7 @@ function marked(parts) {
 }
 
 function behind(row) {
-  const score = row.score === undefined ? [] : [["score", String(row.score)],
-    ["found in", Object.keys(row.snippets).join(", ") || "values that are not words"]];
+  const score = row.score === undefined ? [] : [["score", String(row.score)]];
   const parts = el("div", { class: "why" });
   return el("details", { class: "behind", ontoggle: () => explain(row, parts) },
     el("summary", {}, row.score === undefined ? "Where it is" : "Why and where"), parts,
@@ -457,7 +457,7 @@ async function suggest() {
   if (!word || !info) return propose([]);
   const lower = word.toLowerCase();
   const fields = field ? [] : info.columns.filter(c => c.searched_as && c.name.toLowerCase().startsWith(lower))
-    .map(c => ({ text: `${c.name}:`, hint: `field, ${c.type}` }));
+    .map(c => ({ text: `${c.field}:`, hint: `field, ${c.type}` }));
   propose(fields);
   if (word.length < 2) return;
   await new Promise(done => setTimeout(done, 180));
@@ -522,7 +522,6 @@ byId("query").addEventListener("scroll", () => { byId("mirror").scrollLeft = byI
 byId("apply").addEventListener("click", () => go({ where: byId("where").value.trim() }));
 byId("stop").addEventListener("click", () => running?.abort());
 byId("tables").addEventListener("change", event => {
-  info = null;
   go({ table: event.target.value, filters: [], where: "", columns: null, version: null });
 });
 for (const [id, view] of [["cards", "cards"], ["grid", "table"]]) {
