@@ -19,7 +19,7 @@ PACKAGE = Path(indextables.__file__).parent
 LAYERS = [
     "errors", "packages", "config", "runner", "backoff", "schema", "bloom", "storage", "predicate",
     "log", "split", "xref", "plan", "jobs", "table", "lake", "statements", "query", "spark",
-    "ariadne", "cli", "demo", "__init__",
+    "ariadne", "cells", "sinks", "report", "serve", "cli", "demo", "__init__",
 ]  # fmt: skip
 
 # The same inside a package that has packages of its own.
@@ -171,10 +171,11 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are ten, the Delta mirror
-# and CONVERT four, names of searches and Spark Connect one each, facets three.
-MOST_MODULES = 309
+# and CONVERT four, names of searches and Spark Connect one each, facets three, the server of tables
+# twelve.
+MOST_MODULES = 323
 LONGEST_CHAIN = 25
-MOST_SINGLE_IMPORTERS = 61
+MOST_SINGLE_IMPORTERS = 65
 
 
 def test_the_house_does_not_grow():

@@ -880,6 +880,14 @@ class SourceRowsError(LakeError, OSError):
         )
 
 
+class StoppedError(IndexTablesError):
+    """A query that was stopped before its end."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"The query was stopped: {reason}.")
+
+
 class EmbeddedQueryError(QueryError):
     """A query that is wrong, or that needs Spark."""
 

@@ -2,13 +2,21 @@
 
 A job or a scan is planned as a list of picklable tasks; a runner maps a function over them and
 gives the results back in order. Without Spark that is a pool of threads.
+
+A query can be stopped from another thread: whoever starts it runs it `under` a `Stop`, and its
+scans look at that between the pieces that they read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
+
+from indextables.errors import StoppedError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -65,3 +73,70 @@ def beside(work: Callable[[], Result]) -> Callable[[], Result]:
     future = pool.submit(work)
     pool.shutdown(wait=False)
     return future.result
+
+
+class Stop:
+    """A wish to end a query early, from any thread.
+
+    >>> stop = Stop()
+    >>> with stop.under():
+    ...     stop.wish("nobody waits for it")
+    ...     check_stop()
+    Traceback (most recent call last):
+    indextables.errors.StoppedError: The query was stopped: nobody waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._actions: list[Callable[[], None]] = []
+        self.reason: str | None = None
+
+    def wish(self, reason: str) -> None:
+        """End what runs under this, at the next place where it can end."""
+        with self._lock:
+            self.reason = self.reason or reason
+            actions, self._actions = self._actions, []
+        for action in actions:
+            action()
+
+    def check(self) -> None:
+        """Raise a `StoppedError` if the end is wished for."""
+        if self.reason is not None:
+            raise StoppedError(self.reason)
+
+    @contextlib.contextmanager
+    def calling(self, action: Callable[[], None]) -> Iterator[None]:
+        """Call this as soon as the end is wished for, until the block is left."""
+        with self._lock:
+            if self.reason is None:
+                self._actions.append(action)
+        try:
+            self.check()
+            yield
+        finally:
+            with self._lock, contextlib.suppress(ValueError):
+                self._actions.remove(action)
+
+    @contextlib.contextmanager
+    def under(self) -> Iterator[None]:
+        """Queries that this thread runs in the block look at this."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+
+_current: contextvars.ContextVar[Stop | None] = contextvars.ContextVar("stop", default=None)
+
+
+def current_stop() -> Stop | None:
+    """What can stop the queries of this thread."""
+    return _current.get()
+
+
+def check_stop() -> None:
+    """Raise a `StoppedError` if the query of this thread is to end."""
+    stop = _current.get()
+    if stop is not None:
+        stop.check()

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.cli.report.advice import SMALL_SPLIT, advise
-from indextables.cli.report.data import MAX_VERSIONS, SplitSize, gather
-from indextables.cli.report.page import page
-from indextables.cli.report.svg import Box, escape, steps, treemap
+from indextables.report.advice import SMALL_SPLIT, advise
+from indextables.report.data import MAX_VERSIONS, SplitSize, gather
+from indextables.report.page import page
+from indextables.report.svg import Box, escape, steps, treemap
 from indextables.table import Table
 
 HOSTILE = "</svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
@@ -80,7 +80,7 @@ def test_sizes_over_versions_are_those_of_the_snapshots(cli, docs):
 
 
 def test_versions_beyond_the_limit_are_left_out_and_said_to_be(tmp_path, monkeypatch):
-    monkeypatch.setattr("indextables.cli.report.data.MAX_VERSIONS", 3)
+    monkeypatch.setattr("indextables.report.data.MAX_VERSIONS", 3)
     table = Table.create(tmp_path, pa.schema([("n", pa.int64())]))
     for n in range(5):
         table.append(pa.table({"n": [n]}))

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from browser import BrowserMissingError, Page, browser
 
-from indextables.cli.report.data import gather
-from indextables.cli.report.page import page
+from indextables.report.data import gather
+from indextables.report.page import page
 from indextables.table import Table
 
 # Contrast by WCAG 2: text against the first opaque background above it.

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from indextables.cli.cells import cell, printable, python_values, to_json
+from indextables.cells import cell, printable, python_values, to_json
 
 SHOWN_ROWS = 1_000
 """How many rows a terminal shows."""

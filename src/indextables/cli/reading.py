@@ -1,17 +1,18 @@
-"""Commands that look: search, facets, sql, describe, history, explain."""
+"""Commands that look: search, facets, sql, describe, history, explain, serve."""
 
 from __future__ import annotations
 
 import html
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from indextables.cells import size
 from indextables.cli import options as o
-from indextables.cli.cells import size
 from indextables.cli.settings import Settings, command, pairs
-from indextables.errors import EmbeddedQueryError
+from indextables.errors import ConfigError, EmbeddedQueryError
 
 if TYPE_CHECKING:
     from indextables.table import Table
@@ -299,6 +300,88 @@ def _explain(
         show_text(plan)
 
 
+def _serve(
+    settings: Settings,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TABLE…]", help="Tables, or NAME=TABLE; those of this folder by default."
+        ),
+    ] = None,
+    *,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option("--port", "-p", min=0, max=65535, help="8600, or any if it is taken."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Another name of this server."),
+    ] = None,
+    token: Annotated[bool, typer.Option(help="Ask for the token of the printed address.")] = True,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long a search may take.")
+    ] = 30.0,
+    threads: Annotated[int, typer.Option(min=1, max=64, help="Searches at once.")] = 4,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Search tables in a browser, on this machine, and over HTTP for programs; read only."""
+    try:
+        from indextables.serve import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        raise ConfigError(
+            "The server needs two more packages: pip install 'indextables[serve]'."
+        ) from None
+    from indextables.cli.output import show_facts
+
+    places = _places(tables or [])
+    opened = {name: settings.open(place) for name, place in places.items()}
+    listening = app.listen(host, port)
+    access = app.access_to(listening, host, allowed=allow_host or (), with_token=token)
+    served = app.application(
+        places,
+        lambda place, version: settings.open(place, version=version),
+        access=access,
+        limits=app.Limits(threads=threads, timeout_s=timeout),
+    )
+    address = app.address(listening, host, access)
+    listed = ", ".join(f"{name} ({one.count():,} rows)" for name, one in opened.items())
+    show_facts({"address": address, "tables": listed}, json=settings.json)
+    sys.stdout.flush()
+    if open_:
+        import webbrowser
+
+        webbrowser.open(address)
+    app.run(served, listening)
+
+
+def _places(tables: list[str]) -> dict[str, str]:
+    """Tables by the names that they are served under."""
+    if not tables:
+        tables = sorted(
+            child.name for child in Path.cwd().iterdir() if (child / "_transaction_log").is_dir()
+        )
+        if not tables:
+            raise ConfigError(
+                "There is no table in this folder. Name one: indextables serve TABLE; or make one: "
+                "indextables import TABLE FILE."
+            )
+    places: dict[str, str] = {}
+    for given in tables:
+        name, separator, place = given.partition("=")
+        if not separator or "/" in name or "\\" in name:
+            last = given.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
+            name, place = last or "table", given
+        if name.startswith(("_", ".")) or name in ("api", "static", "tables"):
+            name = f"table-{name.lstrip('_.')}"
+        if name in places:
+            raise ConfigError(f"Two tables are called '{name}'. Name one with NAME=TABLE.")
+        places[name] = place
+    return places
+
+
 _COMMANDS: dict[str, Any] = {
     "search": _search,
     "facets": _facets,
@@ -306,4 +389,5 @@ _COMMANDS: dict[str, Any] = {
     "describe": _describe,
     "history": _history,
     "explain": _explain,
+    "serve": _serve,
 }

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from indextables.cli.cells import printable
+from indextables.cells import printable
 from indextables.config import PREFIX, is_own_key
 from indextables.errors import IndexTablesError
 

@@ -246,7 +246,7 @@ def _report(
 ) -> None:
     """Write a page about a table: its growth, splits, partitions, fields, and what to do."""
     from indextables.cli.output import show_facts
-    from indextables.cli.report import gather, page
+    from indextables.report import gather, page
 
     opened = settings.open(table)
     text = page(gather(opened, config=settings.config)).encode()

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from indextables.cells import size
 from indextables.cli import options as o
-from indextables.cli.cells import size
 from indextables.cli.settings import Settings, command, pairs
 
 _PANEL = "Rows in and out"
@@ -158,8 +158,8 @@ def _export(
 ) -> None:
     """Export rows to Parquet, CSV or JSON lines, or to a Delta table."""
     from indextables.cli.output import show_facts
-    from indextables.cli.sinks import export_delta, export_rows
     from indextables.jobs.progress import progress
+    from indextables.sinks import export_delta, export_rows
 
     opened = settings.open(table, version=version, as_of=as_of)
     rows = opened.scan_batches(columns=column, where=where, limit=limit)

@@ -30,6 +30,7 @@ from indextables.plan.split_rows import Piece, SplitRows
 from indextables.plan.tasks import SplitTask, SplitTasks, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, Search, conjuncts, searches
+from indextables.runner import check_stop
 from indextables.schema import column_field
 from indextables.split.linked import LinkedSplits, link_splits
 from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
@@ -219,6 +220,7 @@ class Environment:
         for search in wanted:
             by_path: dict[str, RowNumbers] = {}
             for some in self._groups(tasks):
+                check_stop()
                 ask = functools.partial(SplitGroup.matching, search=search)
                 group, found = self._ask_together(some, ask)
                 if found is not None:
@@ -297,12 +299,14 @@ class Environment:
         """
         if self.parallelism == 1:
             for call in calls:
+                check_stop()
                 yield call()
             return
         pool = _threads(os.getpid(), self.parallelism)
         waiting: deque[tuple[Future[Result], int]] = deque()
         try:
             for call in calls:
+                check_stop()
                 size = call.size if isinstance(call, Piece) else 0
                 while waiting and sum(s for _, s in waiting) + size > _BYTES_AHEAD:
                     yield waiting.popleft()[0].result()

@@ -14,13 +14,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from indextables.errors import EmbeddedQueryError, IndexTablesError, SearchCallError
+from indextables.errors import (
+    EmbeddedQueryError,
+    IndexTablesError,
+    SearchCallError,
+    StoppedError,
+)
 from indextables.packages import require
 from indextables.predicate import Search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.query.functions import register_functions
 from indextables.query.relations import Relation
 from indextables.query.rewrite import Opener, Rewritten, rewrite
+from indextables.runner import Stop, current_stop
 from indextables.split.search import columns_needed, search_rows
 from indextables.split.snippet import snippet
 from indextables.table.expressions import columns_of
@@ -42,20 +48,31 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
     """
     query = rewrite(sql, opener)
     failures: list[IndexTablesError] = []
+    stop = current_stop() or Stop()
     connection = _connected()
     try:
-        reader = _executed(connection, query, failures)
-        first = next(reader, None)
+        with stop.calling(connection.interrupt):
+            reader = _executed(connection, query, failures)
+            first = next(reader, None)
     except Exception as error:
         connection.close()
+        stop.check()
         raise _explained(error, failures) from None
 
     def batches() -> Generator[pa.RecordBatch, None, None]:
         try:
             if first is not None:
                 yield first
-            yield from reader
+            while True:
+                with stop.calling(connection.interrupt):
+                    batch = next(reader, None)
+                if batch is None:
+                    return
+                yield batch
+        except StoppedError:
+            raise
         except Exception as error:
+            stop.check()
             raise _explained(error, failures) from None
         finally:
             connection.close()
@@ -129,6 +146,7 @@ class _Relation(ds.Dataset):
         self.relation = relation
         self.timezone = timezone
         self.failures = failures
+        self.stop = current_stop()  # the engine reads in threads of its own
         self.columns = relation.table.schema
         self.masks = {name: _parsed(text, self.columns) for name, text in relation.masks.items()}
         self.snippets = {
@@ -167,6 +185,8 @@ class _Scan:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._source():
+                if self.relation.stop is not None:
+                    self.relation.stop.check()
                 rows = self._with_snippets(self._with_masks(pa.Table.from_batches([batch])))
                 if self.condition is not None:
                     rows = rows.filter(self.condition)

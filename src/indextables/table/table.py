@@ -524,7 +524,7 @@ class Table:
         [{'level': 'warn', 'count': 2}, {'level': 'info', 'count': 1}]
         """
         groups = [(one,) if isinstance(one, str) else tuple(one) for one in facet_names(by)]
-        view, predicate = self._searched(query, fields, where, timezone)
+        view, predicate = self.matching(query, fields=fields, where=where, timezone=timezone)
         for group in groups:
             checked_columns(view.shown.snapshot, group)
         stored = [view.names.stored_names(group) for group in groups]
@@ -571,7 +571,7 @@ class Table:
         >>> table.histogram(column="n", interval=10).to_pydict()
         {'n': [0, 10, 20], 'count': [2, 0, 1]}
         """
-        view, predicate = self._searched(query, fields, where, timezone)
+        view, predicate = self.matching(query, fields=fields, where=where, timezone=timezone)
         checked_columns(view.shown.snapshot, [column])
         stored = view.names.stored_name(column)
         found = value_histogram(view, predicate, stored, interval, zone=timezone)
@@ -654,6 +654,26 @@ class Table:
         predicate = self._predicate(where, past, timezone=timezone)
         found = table_changes(self._log, past, first=from_version, predicate=predicate)
         return pa.concat_tables([changes_schema(past).empty_table(), *found])
+
+    def matching(
+        self,
+        query: str | None = None,
+        *,
+        fields: Sequence[str] | None = None,
+        where: Where | None = None,
+        timezone: str = "UTC",
+    ) -> tuple[TableView, Predicate]:
+        """The version, and the condition that the rows of a search meet, for plans of one's own.
+
+        The condition has the stored names of columns; `where` takes it back by
+        `view.names.shown_predicate`.
+        """
+        view = self.view
+        predicate = self._predicate(where, view, timezone=timezone)
+        if query is None:
+            return view, predicate
+        search = search_of(view.shown, query, check_names(fields, "fields"))
+        return view, conjunction(view.names.stored_search(search), predicate)
 
     def explain(
         self,
@@ -1178,17 +1198,6 @@ class Table:
         check_columns(predicate, view.names.shown)
         view.shown.check_searches(predicate)
         return view.names.stored_predicate(predicate)
-
-    def _searched(
-        self, query: str | None, fields: Sequence[str] | None, where: Where | None, timezone: str
-    ) -> tuple[TableView, Predicate]:
-        """The version, and the condition for rows of a search."""
-        view = self.view
-        predicate = self._predicate(where, view, timezone=timezone)
-        if query is None:
-            return view, predicate
-        search = search_of(view.shown, query, check_names(fields, "fields"))
-        return view, conjunction(view.names.stored_search(search), predicate)
 
     def _settings(self, config: Mapping[str, object] | None) -> Config:
         return Config(config).over(self._view.settings)

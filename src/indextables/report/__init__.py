@@ -1,6 +1,6 @@
 """The report page of a table: what it shows (`data`, `advice`), its charts, and the page itself."""
 
-from indextables.cli.report.data import gather
-from indextables.cli.report.page import page
+from indextables.report.data import gather
+from indextables.report.page import page
 
 __all__ = ["gather", "page"]

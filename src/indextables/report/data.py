@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from indextables import __version__
-from indextables.cli.report.advice import Advice, advise
 from indextables.config import Config, known_keys
 from indextables.errors import IndexTablesError
 from indextables.jobs.component_sizes import component_sizes
@@ -22,6 +21,7 @@ from indextables.log.actions import Add, Remove
 from indextables.log.crossreferences import cover_of
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import shown
+from indextables.report.advice import Advice, advise
 from indextables.schema import type_name
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.statements.environment import redacted

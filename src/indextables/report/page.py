@@ -10,8 +10,8 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Iterator, Sequence
 
-from indextables.cli.cells import size
-from indextables.cli.report.charts import (
+from indextables.cells import size
+from indextables.report.charts import (
     fields_chart,
     legend,
     partitions_chart,
@@ -19,8 +19,8 @@ from indextables.cli.report.charts import (
     versions_chart,
     xrefs_chart,
 )
-from indextables.cli.report.data import SAMPLED_SPLITS, Report
-from indextables.cli.report.svg import Chart, escape, moment
+from indextables.report.data import SAMPLED_SPLITS, Report
+from indextables.report.svg import Chart, escape, moment
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _OPEN_ROWS = 12

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from indextables.cli.cells import size
-from indextables.cli.report.advice import SMALL_SPLIT
-from indextables.cli.report.data import PartitionSize, Report, VersionSize
-from indextables.cli.report.svg import (
+from indextables.cells import size
+from indextables.report.advice import SMALL_SPLIT
+from indextables.report.data import PartitionSize, Report, VersionSize
+from indextables.report.svg import (
     LEFT,
     RIGHT,
     WIDTH,

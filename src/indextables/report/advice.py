@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from indextables.cli.report.data import Report
+    from indextables.report.data import Report
 
 SMALL_SPLIT = 32 << 20
 """A split below this size costs more to open than to read."""

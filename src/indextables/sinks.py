@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from indextables.cli.cells import python_values, to_json
+from indextables.cells import python_values, to_json
 from indextables.errors import IndexTablesError, SourceFileError
+from indextables.packages import require
 from indextables.storage.location import parse_location
 from indextables.storage.options import client_settings, scrub
 
@@ -79,7 +80,7 @@ def export_rows(
             path, f"its kind is unknown; name one with --format: {', '.join(_SINKS)}"
         )
     if path == "-":
-        return _write(rows, sys.stdout.buffer, chosen, progress)
+        return write_rows(rows, sys.stdout.buffer, chosen, progress)
     if (place := parse_location(path)).scheme != "file":
         raise SourceFileError(place.uri, "rows are exported to this machine only, or to a pipe: -")
     target = Path(place.uri)
@@ -88,7 +89,7 @@ def export_rows(
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
-            count = _write(rows, file, chosen, progress)
+            count = write_rows(rows, file, chosen, progress)
         partial.replace(target)
     except OSError as error:
         raise SourceFileError(path, error.strerror or str(error)) from None
@@ -107,12 +108,9 @@ def export_delta(
     progress: Callable[[int], None],
 ) -> int:
     """Write rows as a Delta table, in one commit; return their number."""
-    try:
-        from deltalake import write_deltalake
-    except ImportError:
-        raise SourceFileError(
-            uri, "writing a Delta table needs deltalake: pip install 'indextables[delta]'"
-        ) from None
+    require("deltalake", extra="delta", for_what="Writing a Delta table")
+    from deltalake import write_deltalake
+
     location = parse_location(uri)
     options = {} if location.scheme == "file" else client_settings(storage_options, uri=uri)[0]
     count = 0
@@ -143,9 +141,10 @@ def export_delta(
     return count
 
 
-def _write(
+def write_rows(
     rows: pa.RecordBatchReader, file: Any, kind: str, progress: Callable[[int], None]
 ) -> int:
+    """Write rows to an open file as `parquet`, `csv` or `jsonl`; return their number."""
     count = 0
     with _SINKS[kind](file, rows.schema) as write:
         for batch in rows:

@@ -1,0 +1,395 @@
+"""What a search returns to a page or a program: rows, counts, and how they were found.
+
+All parts of an answer are of one version of the table.
+"""
+
+from __future__ import annotations
+
+import datetime
+import html
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.cells import cell, python_values
+from indextables.errors import QueryError
+from indextables.plan.aggregation import Aggregate, Aggregation
+from indextables.plan.execute import count_rows, run_scan
+from indextables.plan.ranking import SCORE, score_parts, with_snippets
+from indextables.plan.scan import ScanPlan, plan_scan
+from indextables.plan.view import TableView
+from indextables.predicate import (
+    All,
+    Exists,
+    FieldNode,
+    Fuzzy,
+    Phrase,
+    Predicate,
+    Range,
+    Regex,
+    Search,
+    Term,
+    TermSet,
+    Wildcard,
+    searches,
+)
+from indextables.predicate.names import resolve_field
+from indextables.predicate.search import walk
+from indextables.runner import check_stop
+from indextables.schema import ROW, SPLIT
+from indextables.serve.requests import LAST_ROW, MOST_TEXT, SearchRequest, quoted, sql_text
+from indextables.serve.tables import text_columns
+from indextables.serve.work import RequestError
+from indextables.table import Table
+
+MOST_BYTES = 64 << 20
+"""Bytes of the rows of one answer."""
+_SHOWN_LENGTH = 1_000
+"""Characters of a value that the page shows."""
+_PARTS = 60
+"""Parts of a histogram whose interval nobody chose, at the most."""
+
+
+def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
+    """The answer to a search."""
+    if request.offset + request.limit > LAST_ROW:
+        raise RequestError(
+            f"Paging ends at row {LAST_ROW:,}. Narrow the search, or export all of its rows."
+        )
+    clock = _Clock()
+    where = request.condition(table.schema)
+    view, predicate = table.matching(request.query, where=where, timezone=request.timezone)
+    plan = plan_scan(view, predicate=predicate)
+    clock.lap("plan")
+    total = count_rows(view, predicate)
+    clock.lap("count")
+    check_stop()
+    columns = list(request.columns or table.schema.names)
+    rows = within_bytes(_rows(table, request, where, columns))
+    clock.lap("rows")
+    answer = {
+        "table": name,
+        "version": table.version,
+        "total": total,
+        "offset": request.offset,
+        "columns": columns,
+        "rows": [_row(one, columns, display=request.display) for one in _records(rows)],
+        "where": where,
+        "plan": narrowing(plan),
+    }
+    if request.facets:
+        check_stop()
+        counted = table.facets(
+            request.query, by=request.facets, top=request.top, where=where,
+            timezone=request.timezone,
+        )  # fmt: skip
+        answer["facets"] = {
+            facet: [{"value": _plain(r[facet], request.display), "count": r["count"]}
+                    for r in _records(found)]
+            for facet, found in counted.items()
+        }  # fmt: skip
+        clock.lap("facets")
+    if request.histogram:
+        check_stop()
+        answer["histogram"] = _histogram(table, request, where, view, predicate)
+        clock.lap("histogram")
+    answer["same"] = same_elsewhere(name, table, request, where, columns)
+    return {**answer, "milliseconds": clock.total(), "timings": clock.laps}
+
+
+class _Clock:
+    """Milliseconds by what they were spent on."""
+
+    def __init__(self) -> None:
+        self._begun = self._last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._last = round((now - self._last) * 1000, 2), now
+
+    def total(self) -> float:
+        return round((time.perf_counter() - self._begun) * 1000, 2)
+
+
+def _rows(table: Table, request: SearchRequest, where: str | None, columns: list[str]) -> pa.Table:
+    """One page of rows, with what is behind each."""
+    until = request.offset + request.limit
+    named = [*columns, SPLIT, ROW]
+    if not request.limit:
+        return table.schema.empty_table().select([])
+    if not request.query:
+        found = table.scan(columns=named, where=where, limit=until, timezone=request.timezone)
+        return found.slice(request.offset)
+    found = table.search(
+        request.query, columns=named, where=where, limit=until, timezone=request.timezone
+    ).slice(request.offset)
+    view, predicate = table.matching(request.query)
+    texts = [c for c in text_columns(table) if c in columns] if request.snippets else []
+    if not texts:
+        return found
+    parsed = next(iter(searches(view.names.shown_predicate(predicate))))
+    return _with_snippets(found, parsed, texts, view)
+
+
+def _with_snippets(rows: pa.Table, parsed: Search, texts: list[str], view: TableView) -> pa.Table:
+    try:
+        return with_snippets(rows, parsed, texts, view.shown.context)
+    except QueryError:
+        return rows
+
+
+def within_bytes(rows: pa.Table) -> pa.Table:
+    """The rows, if they are not too large for one answer."""
+    if rows.nbytes > MOST_BYTES:
+        raise RequestError(
+            f"The rows of this answer have {rows.nbytes:,} bytes; {MOST_BYTES:,} are allowed. "
+            "Ask for fewer rows, choose columns, or export them."
+        )
+    return rows
+
+
+def _records(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    columns = {name: python_values(rows[name]) for name in rows.column_names}
+    for at in range(rows.num_rows):
+        yield {name: values[at] for name, values in columns.items()}
+
+
+def column_values(rows: pa.Table) -> list[list[Any]]:
+    """The values of each column; two may have one name."""
+    return [python_values(column) for column in rows.columns]
+
+
+def _row(record: dict[str, Any], columns: Sequence[str], *, display: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "values": {name: _plain(record[name], display) for name in columns},
+        "split": record[SPLIT],
+        "row": record[ROW],
+    }
+    if SCORE in record:
+        row["score"] = record[SCORE]
+        row["snippets"] = {
+            name: marked_parts(text) for name in columns if (text := record.get(f"_snippet_{name}"))
+        }
+    return row
+
+
+def _plain(value: Any, display: bool) -> Any:
+    if not display or value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= _SHOWN_LENGTH else value[:_SHOWN_LENGTH] + "…"
+    if isinstance(value, int) and abs(value) < 2**53:  # JavaScript has no larger ones
+        return value
+    text = cell(value)
+    return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "…"
+
+
+def marked_parts(snippet: str) -> list[dict[str, Any]]:
+    """A snippet as parts of plain text, so that nobody has to trust its HTML.
+
+    >>> marked_parts("a &lt; <b>fox</b>")
+    [{'text': 'a < ', 'found': False}, {'text': 'fox', 'found': True}]
+    """
+    parts = []
+    for at, piece in enumerate(snippet.replace("</b>", "<b>").split("<b>")):
+        if piece:
+            parts.append({"text": html.unescape(piece), "found": at % 2 == 1})
+    return parts
+
+
+def narrowing(plan: ScanPlan) -> dict[str, Any]:
+    """How a plan came from all splits to those that are read."""
+    return {
+        "stages": [{"name": s.name, "splits": s.splits, "bytes": s.bytes} for s in plan.stages],
+        "routing": None if plan.routing is None else str(plan.routing),
+        "read": len(plan.tasks),
+    }
+
+
+# --- histograms ----------------------------------------------------------------------------------
+
+_INTERVALS = (
+    ("1s", 1), ("5s", 5), ("15s", 15), ("1m", 60), ("5m", 300), ("15m", 900), ("1h", 3_600),
+    ("3h", 10_800), ("12h", 43_200), ("1d", 86_400), ("1w", 604_800), ("1 month", 2_678_400),
+    ("1 quarter", 7_948_800), ("1 year", 31_622_400),
+)  # fmt: skip
+
+
+def _histogram(
+    table: Table, request: SearchRequest, where: str | None, view: TableView, predicate: Predicate
+) -> dict[str, Any]:
+    column = str(request.histogram)
+    interval: str | None = request.interval
+    if interval == "auto":
+        interval = fitting_interval(table, view, predicate, column)
+    parts: list[dict[str, Any]] = []
+    if interval is not None:
+        found = table.histogram(
+            request.query, column=column, interval=interval, where=where, timezone=request.timezone
+        )
+        parts = [{"start": r[column], "count": r["count"]} for r in _records(found)]
+    return {"column": column, "interval": interval, "parts": parts}
+
+
+def fitting_interval(
+    table: Table, view: TableView, predicate: Predicate, column: str
+) -> str | None:
+    """The shortest interval that makes few parts of the rows' times; None if there are none."""
+    if column not in table.schema.names:
+        raise RequestError(f"There is no column '{column}' for a histogram.")
+    kind = table.schema.field(column).type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        raise RequestError(f"'{column}' is {kind}: say the interval of its histogram, 10 for ten.")
+    ends = column_stats(view, predicate, view.names.stored_name(column), ("min", "max"))
+    if ends["min"] is None:
+        return None
+    seconds = abs((_moment(ends["max"]) - _moment(ends["min"])).total_seconds())
+    fitting = (
+        name
+        for name, length in _INTERVALS
+        if seconds / length < _PARTS and (length >= 86_400 or not pa.types.is_date(kind))
+    )
+    years = int(seconds // 31_536_000 // _PARTS) + 1
+    return next(fitting, f"{years * 366}d")
+
+
+def _moment(value: Any) -> datetime.datetime:
+    if isinstance(value, datetime.datetime):
+        return value.replace(tzinfo=None)
+    return datetime.datetime.combine(value, datetime.time())
+
+
+def column_stats(
+    view: TableView, predicate: Predicate, column: str, functions: Sequence[Any]
+) -> dict[str, Any]:
+    """Aggregates of a column, by its stored name, over the rows that meet a condition."""
+    wanted = Aggregation((), tuple(Aggregate(function, column) for function in functions))
+    rows = run_scan(plan_scan(view, predicate=predicate, columns=(column,)))
+    found = wanted.compute(rows)
+    return {
+        function: found.column(at)[0].as_py() if found.num_rows else None
+        for at, function in enumerate(functions)
+    }
+
+
+# --- why a row matched ---------------------------------------------------------------------------
+
+_MOST_PARTS = 200
+
+
+def why(table: Table, query: str, split: str, row: int) -> dict[str, Any]:
+    """What the words of a query add to the score of a row, by column, the most first."""
+    view, predicate = table.matching(query)
+    parsed = next(iter(searches(predicate)))
+    if len(view.mapping.searchable) * sum(1 for _ in walk(parsed.query)) > _MOST_PARTS:
+        raise RequestError("The query has too many words to say what each of them adds.")
+    found = score_parts(view, parsed, split=split, row=row)
+    parts = [
+        {
+            "column": None if isinstance(node, All) else _column(node.field or "", view),
+            "clause": _spelled(node),
+            "score": round(score, 6),
+        }
+        for node, score in sorted(found, key=lambda part: -part[1])
+    ]
+    return {"score": round(sum(score for _, score in found), 6), "parts": parts}
+
+
+def _column(field: str, view: TableView) -> str:
+    resolved = resolve_field(field, view.schema)
+    return field if resolved is None else view.names.shown_name(resolved[0])
+
+
+def _spelled(node: FieldNode | All) -> str:
+    match node:
+        case All():
+            return "*"
+        case Term(text=text):
+            return text
+        case Phrase(text=text):
+            return f'"{text}"'
+        case Fuzzy(text=text, distance=distance):
+            return f"{text}~{distance}"
+        case Wildcard(parts=parts):
+            return "".join(p if isinstance(p, str) else p.value for p in parts)
+        case Regex(pattern=pattern):
+            return f"/{pattern}/"
+        case Range(lower=lower, upper=upper):
+            return f"{lower or '*'} to {upper or '*'}"
+        case TermSet(values=values):
+            return f"one of {', '.join(values)}"
+        case Exists():
+            return "has a value"
+
+
+# --- words for type-ahead ------------------------------------------------------------------------
+
+_LOOKED_AT = 30
+
+
+def words(table: Table, prefix: str, field: str | None, *, most: int = 8) -> list[str]:
+    """Words of good rows that begin like this, the most frequent first."""
+    if len(prefix) < 2 or not prefix.isalnum() or len(prefix) > 64:
+        return []
+    columns = [c for c in text_columns(table) if field in (None, c)]
+    if not columns:
+        return []
+    try:
+        found = table.search(f"{prefix}*", fields=columns, columns=columns, limit=_LOOKED_AT)
+    except QueryError:  # too many words begin so
+        return []
+    mapping, begins = table.view.shown.mapping.by_name, prefix.lower()
+    counted: Counter[str] = Counter()
+    for column in columns:
+        analyzer = mapping[column].analyzer
+        for text in found[column].to_pylist():
+            beginning = (text or "")[:MOST_TEXT]
+            spelled = (beginning[w.start : w.end].lower() for w in analyzer.words(beginning))
+            counted.update(word for word in spelled if word.startswith(begins))
+    return [word for word, _ in counted.most_common(most)]
+
+
+# --- the same elsewhere --------------------------------------------------------------------------
+
+
+def same_elsewhere(
+    name: str, table: Table, request: SearchRequest, where: str | None, columns: Sequence[str]
+) -> dict[str, str]:
+    """The search as text to copy: SQL, Python and PySpark."""
+    every = list(columns) == table.schema.names
+    conditions = [f"_indexall indexquery {sql_text(request.query)}"] if request.query else []
+    conditions += [f"({where})" if request.query else where] if where else []
+    chosen = "*" if every else ", ".join(map(quoted, columns))
+    past = "" if request.version is None else f" VERSION AS OF {table.version}"
+    clauses = f"WHERE {' AND '.join(conditions)}\n" if conditions else ""
+    limit = f"LIMIT {request.limit}"
+    if request.offset:
+        limit += f" OFFSET {request.offset}"
+    if request.query:
+        chosen, limit = f"{chosen}, _score", f"ORDER BY _score DESC\n{limit}"
+    select = f"SELECT {chosen}\nFROM {{}}{past}\n{clauses}{limit}"
+    arguments = [repr(request.query)] if request.query else []
+    arguments += [f"where={where!r}"] if where else []
+    arguments += [] if every else [f"columns={list(columns)!r}"]
+    arguments += [f"limit={request.offset + request.limit}"]
+    version = "" if request.version is None else f", version={table.version}"
+    verb = "search" if request.query else "scan"
+    python = (
+        f"import indextables as it\n\ntable = it.Table.open({table.uri!r}{version})\n"
+        f"rows = table.{verb}({', '.join(arguments)})"
+    )
+    python += f".slice({request.offset})" if request.offset else ""
+    place = select.format(f"indextables.{quoted(table.uri)}").replace("\n", "\n    ")
+    spark = f"import indextables as it\n\nspark = it.enable(spark)\nquery = {place!r}\n"
+    if '"""' not in place and "\\" not in place:
+        spark = (
+            "import indextables as it\n\nspark = it.enable(spark)\n"
+            f'spark.sql("""\n    {place}\n""").show()'
+        )
+    else:
+        spark += "spark.sql(query).show()"
+    return {"sql": select.format(quoted(name)), "python": python, "pyspark": spark}

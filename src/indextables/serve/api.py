@@ -1,0 +1,522 @@
+"""The JSON interface of the server. Every address reads; none changes a table."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import tempfile
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from indextables import __version__
+from indextables.cells import to_json
+from indextables.errors import (
+    IndexTablesError,
+    LogError,
+    QueryError,
+    SchemaError,
+    StoppedError,
+    VersionNotFoundError,
+)
+from indextables.plan.execute import count_rows
+from indextables.serve import answers
+from indextables.serve.guard import REPORT_POLICY
+from indextables.serve.requests import (
+    MOST_ROWS,
+    MOST_TEXT,
+    SEARCH_PARTS,
+    SearchRequest,
+    version_of,
+    whole_number,
+)
+from indextables.serve.tables import NoSuchTableError, ServedTables, columns_of, facts
+from indextables.serve.work import BusyError, RequestError, TimeLimitError, Work
+from indextables.table import Table
+
+logger = logging.getLogger(__name__)
+
+MOST_BYTES = 1 << 20
+"""Of a request's body."""
+MOST_EXPORTED = 5_000_000
+"""Rows of one export."""
+_SQL_AT_ONCE = 2
+"""The engine of SQL may take half of the machine's memory for a query."""
+_FORMATS = {"parquet": "parquet", "csv": "csv", "json": "jsonl"}
+_KINDS = {
+    "parquet": "application/vnd.apache.parquet",
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/x-ndjson",
+}
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Json(Response):
+    """An answer as JSON."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """As bytes."""
+        return to_json(content)
+
+
+def status_of(error: Exception) -> int:
+    """The status of HTTP that says what kind of error it is."""
+    match error:
+        case NoSuchTableError() | VersionNotFoundError():
+            return 404
+        case BusyError():
+            return 503
+        case TimeLimitError():
+            return 504
+        case StoppedError():
+            return 499
+        case QueryError() | SchemaError() | RequestError():
+            return 400
+        case LogError():
+            return 502
+        case _:
+            return 500
+
+
+def described(error: Exception) -> dict[str, Any]:
+    """An error for a program, with its place in the query where it has one."""
+    found: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    for name in ("position", "reason", "query", "field"):
+        value = getattr(error, name, None)
+        if isinstance(value, str | int):
+            found[name] = value
+    return found
+
+
+def guarded(handler: Handler) -> Handler:
+    """A handler whose errors are answers."""
+
+    async def run(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except IndexTablesError as error:
+            return Json({"error": described(error)}, status_code=status_of(error))
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.url.path)
+            message = "This should not have happened; the terminal of the server says more."
+            return Json({"error": {"type": "InternalError", "message": message}}, status_code=500)
+
+    return run
+
+
+async def body_of(request: Request) -> bytes:
+    """The body of a request, within bounds."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise RequestError(f"A request has at most {MOST_BYTES:,} bytes.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def json_of(request: Request) -> dict[str, Any]:
+    """The object that a request carries."""
+    text = await body_of(request)
+    try:
+        given = orjson.loads(text) if text.strip() else {}
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"The request is not JSON: {error}.") from None
+    if not isinstance(given, dict):
+        raise RequestError("The request is an object of JSON.")
+    return given
+
+
+def parameters(request: Request) -> dict[str, Any]:
+    """The parameters of an address as the JSON of a search: lists are said by repeating them."""
+    given: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in ("columns", "facets"):
+            given.setdefault(name, []).append(value)
+        elif name == "filters":
+            try:
+                given.setdefault(name, []).append(orjson.loads(value))
+            except orjson.JSONDecodeError:
+                raise RequestError("A filter in an address is an object of JSON.") from None
+        else:
+            given[name] = value
+    return given
+
+
+@dataclasses.dataclass(frozen=True)
+class Api:
+    """The handlers, over some tables."""
+
+    tables: ServedTables
+    work: Work
+    sql_free: asyncio.Semaphore = dataclasses.field(
+        default_factory=lambda: asyncio.Semaphore(_SQL_AT_ONCE), repr=False
+    )
+
+    def routes(self) -> list[Route]:
+        """Addresses and their handlers."""
+        table = "/api/tables/{name}"
+        listed: list[tuple[str, Handler, list[str]]] = [
+            ("/api/tables", self.list_tables, ["GET"]),
+            (table, self.table, ["GET"]),
+            (f"{table}/search", self.search, ["GET", "POST"]),
+            (f"{table}/words", self.words, ["GET"]),
+            (f"{table}/why", self.why, ["GET"]),
+            (f"{table}/history", self.history, ["GET"]),
+            (f"{table}/report", self.report, ["GET"]),
+            (f"{table}/changes", self.changes, ["GET"]),
+            (f"{table}/export", self.export, ["GET"]),
+            ("/api/sql", self.sql, ["POST"]),
+            ("/api/searches", self.searches, ["GET"]),
+            ("/api/searches/{id}", self.stop, ["DELETE"]),
+            ("/api/openapi.json", self.openapi, ["GET"]),
+            ("/tables/{name}/report", self.report_page, ["GET"]),
+        ]
+        return [
+            Route(path, guarded(to), methods=methods, name=to.__name__)
+            for path, to, methods in listed
+        ]
+
+    async def _run(self, request: Request, work: Callable[[], Any], *, what: str) -> Any:
+        name = request.headers.get("x-search-id")
+        return await self.work.run(work, request, what=what, name=name[:64] if name else None)
+
+    async def _answer(self, request: Request, work: Callable[[], Any], *, what: str) -> Response:
+        return Json(await self._run(request, work, what=what))
+
+    async def list_tables(self, request: Request) -> Response:
+        """All tables, and what each is."""
+
+        def work() -> dict[str, Any]:
+            return {"tables": [self._facts(name) for name in self.tables]}
+
+        return await self._answer(request, work, what="tables")
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        try:
+            return facts(name, self.tables.get(name))
+        except IndexTablesError as error:  # one that is broken does not hide the others
+            return {"name": name, "error": described(error)}
+
+    async def table(self, request: Request) -> Response:
+        """What a table is, its columns, and which are worth counting."""
+        name, version = request.path_params["name"], version_of(parameters(request))
+
+        def work() -> dict[str, Any]:
+            table = self.tables.get(name, version)
+            suggested = self.tables.suggested(name, table)
+            return {
+                **facts(name, table),
+                "columns": columns_of(table),
+                "facets": list(suggested.facets),
+                "time": suggested.time,
+            }
+
+        return await self._answer(request, work, what=f"table {name}")
+
+    async def search(self, request: Request) -> Response:
+        """Rows, their number, facets, a histogram, and how the plan narrowed."""
+        name = request.path_params["name"]
+        given = parameters(request) if request.method == "GET" else await json_of(request)
+        asked = SearchRequest.parsed(given)
+
+        def work() -> dict[str, Any]:
+            return answers.search(name, self.tables.get(name, asked.version), asked)
+
+        return await self._answer(request, work, what=f"search of {name}")
+
+    async def words(self, request: Request) -> Response:
+        """Words that begin like this."""
+        name, given = request.path_params["name"], request.query_params
+        prefix, field = given.get("prefix", ""), given.get("field")
+
+        def work() -> dict[str, Any]:
+            return {"words": answers.words(self.tables.get(name), prefix, field or None)}
+
+        return await self._answer(request, work, what=f"words of {name}")
+
+    async def why(self, request: Request) -> Response:
+        """What each word of a query adds to the score of a row."""
+        name, given = request.path_params["name"], parameters(request)
+        asked = SearchRequest.parsed({key: given.get(key) for key in ("query", "version")})
+        split, row = given.get("split", ""), whole_number(given, "row")
+        if not asked.query:
+            raise RequestError("'query' is missing: without one rows have no scores.")
+
+        def work() -> dict[str, Any]:
+            table = self.tables.get(name, asked.version)
+            return answers.why(table, str(asked.query), split, row)
+
+        return await self._answer(request, work, what=f"score of {name}")
+
+    async def history(self, request: Request) -> Response:
+        """The retained versions, newest first."""
+        name = request.path_params["name"]
+
+        def work() -> dict[str, Any]:
+            versions = self.tables.get(name).history(limit=MOST_ROWS)
+            kept = versions.select(["version", "timestamp", "operation"])
+            return {"versions": kept.to_pylist()}
+
+        return await self._answer(request, work, what=f"history of {name}")
+
+    async def report(self, request: Request) -> Response:
+        """The figures of the report page."""
+        name, version = request.path_params["name"], version_of(parameters(request))
+
+        def work() -> dict[str, Any]:
+            from indextables.report import gather
+
+            report = gather(self.tables.get(name, version), config={})
+            data = {
+                f.name: getattr(report, f.name)
+                for f in dataclasses.fields(report)
+                if f.name not in ("splits", "covered")
+            }
+            data |= {
+                "bytes": report.bytes,
+                "splits": len(report.splits),
+                "covered": len(report.covered),
+                "largest_splits": sorted(report.splits, key=lambda s: -s.bytes)[:MOST_ROWS],
+            }
+            return {key: _plain(value) for key, value in data.items()}
+
+        return await self._answer(request, work, what=f"report of {name}")
+
+    async def report_page(self, request: Request) -> Response:
+        """The report as a page without scripts, for a frame."""
+        name, version = request.path_params["name"], version_of(parameters(request))
+
+        def work() -> str:
+            from indextables.report import gather, page
+
+            return page(gather(self.tables.get(name, version), config={}))
+
+        text = await self._run(request, work, what=f"report of {name}")
+        headers = {"content-security-policy": REPORT_POLICY}
+        return Response(text, media_type="text/html", headers=headers)
+
+    async def changes(self, request: Request) -> Response:
+        """Rows of a search that came or went between two versions."""
+        name, given = request.path_params["name"], parameters(request)
+        limit = whole_number(given, "limit", 100, most=MOST_ROWS)
+        asked = SearchRequest.parsed(
+            {key: given[key] for key in ("query", "where", "filters", "version") if key in given}
+        )
+        if "since" not in given:
+            raise RequestError("'since' is the older version, 'version' the newer one.")
+        since = whole_number(given, "since")
+
+        def work() -> dict[str, Any]:
+            newer = self.tables.get(name, asked.version)
+            condition = asked.condition(newer.schema)
+            view, predicate = newer.matching(asked.query, where=condition)
+            where = view.names.shown_predicate(predicate)
+            older = self.tables.get(name, since)
+            found = (
+                newer.changes(from_version=since + 1, where=where)
+                if since < newer.version
+                else newer.schema.empty_table()
+            )
+            return {
+                "since": since,
+                "version": newer.version,
+                "total": count_rows(view, predicate),
+                "total_since": _count(older, asked),
+                "changes": found.num_rows,
+                "rows": found.slice(0, limit).to_pylist(),
+            }
+
+        return await self._answer(request, work, what=f"changes of {name}")
+
+    async def export(self, request: Request) -> Response:
+        """All rows of a search as a file: whole, or an error."""
+        name, given = request.path_params["name"], parameters(request)
+        kind = given.pop("format", "parquet")
+        if kind not in _FORMATS:
+            raise RequestError(f"A format is one of {', '.join(_FORMATS)}, not {kind!r}.")
+        wanted = ("query", "where", "filters", "columns", "version", "timezone")
+        asked = SearchRequest.parsed({key: given[key] for key in wanted if key in given})
+
+        def work() -> str:
+            return self._exported(self.tables.get(name, asked.version), asked, _FORMATS[kind])
+
+        path = await self._run(request, work, what=f"export of {name}")
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in name)
+        return FileResponse(
+            path,
+            media_type=_KINDS[kind],
+            filename=f"{plain or 'rows'}.{kind}",
+            background=BackgroundTask(os.unlink, path),
+        )
+
+    def _exported(self, table: Table, asked: SearchRequest, kind: str) -> str:
+        """The path of a temporary file with the rows."""
+        from indextables.sinks import write_rows
+
+        view, predicate = table.matching(
+            asked.query, where=asked.condition(table.schema), timezone=asked.timezone
+        )
+        total = count_rows(view, predicate)
+        if total > MOST_EXPORTED:
+            raise RequestError(
+                f"{total:,} rows match; at most {MOST_EXPORTED:,} are exported at once. Narrow the "
+                "search, or use `indextables export`."
+            )
+        rows = table.scan_batches(
+            columns=asked.columns, where=view.names.shown_predicate(predicate)
+        )
+        descriptor, path = tempfile.mkstemp(prefix="indextables-export-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                write_rows(rows, file, kind, lambda _done: None)
+        except BaseException:
+            os.unlink(path)  # noqa: PTH108
+            raise
+        return path
+
+    async def sql(self, request: Request) -> Response:
+        """The rows of one SELECT over the tables that are served."""
+        given = await json_of(request)
+        query, limit = given.get("query"), whole_number(given, "limit", MOST_ROWS, most=MOST_ROWS)
+        if not isinstance(query, str) or len(query) > MOST_TEXT:
+            raise RequestError(f"'query' is a text of at most {MOST_TEXT:,} characters.")
+
+        def work() -> dict[str, Any]:
+            return self._sql(query, limit)
+
+        async with self.sql_free:
+            return await self._answer(request, work, what="SQL")
+
+    def _sql(self, query: str, limit: int) -> dict[str, Any]:
+        import pyarrow as pa
+
+        from indextables.query import run_query
+
+        rows = run_query(query, self._opened)
+        parts, count = [rows.schema.empty_table()], 0
+        for batch in rows:
+            parts.append(pa.Table.from_batches([batch]))
+            count += batch.num_rows
+            if count > limit:
+                break
+        found = answers.within_bytes(pa.concat_tables(parts).slice(0, limit))
+        values = answers.column_values(found)
+        names = list(found.schema.names)
+        return {
+            "columns": names,
+            "rows": [list(row) for row in zip(*values, strict=True)],
+            "truncated": count > limit,
+        }
+
+    def _opened(self, parts: tuple[str, ...], version: int | None, at: str | None) -> Table:
+        name = ".".join(parts)
+        known = {one.lower(): one for one in self.tables}
+        if name.lower() not in known:
+            raise NoSuchTableError(name, list(self.tables))
+        table = self.tables.get(known[name.lower()], version)
+        return table if at is None else Table.of_log(table.log, timestamp=at)
+
+    async def searches(self, request: Request) -> Response:  # noqa: ARG002
+        """What runs or waits."""
+        return Json({"searches": self.work.running()})
+
+    async def stop(self, request: Request) -> Response:
+        """Stop a search by the id that its request had in the header X-Search-Id."""
+        key = request.path_params["id"]
+        if not self.work.stop(key):
+            return Json(
+                {"error": {"type": "NoSuchSearch", "message": f"No search {key!r} runs."}},
+                status_code=404,
+            )
+        return Json({"stopped": key})
+
+    async def openapi(self, request: Request) -> Response:  # noqa: ARG002
+        """This interface, for programs that make clients."""
+        return Json(_openapi(self))
+
+
+def _count(table: Table, asked: SearchRequest) -> int | None:
+    """How many rows an older version had; None if it could not be asked this."""
+    try:
+        view, predicate = table.matching(asked.query, where=asked.condition(table.schema))
+    except (QueryError, RequestError):
+        return None
+    return count_rows(view, predicate)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return dict(value) if hasattr(value, "items") else value
+
+
+def _openapi(api: Api) -> dict[str, Any]:
+    properties: dict[str, dict[str, Any]] = {
+        name: {"type": kind, "description": text} | ({"items": {}} if kind == "array" else {})
+        for name, (kind, text) in SEARCH_PARTS.items()
+    }
+    bodies = {
+        "search": {"type": "object", "properties": properties},
+        "sql": {
+            "type": "object",
+            "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
+            "required": ["query"],
+        },
+    }
+    searching = ("query", "where", "filters", "columns", "version", "timezone")
+    inputs = {
+        "search": tuple(SEARCH_PARTS),
+        "export": ("format", *searching),
+        "changes": ("since", "version", "query", "where", "filters", "limit"),
+        "words": ("prefix", "field"),
+        "why": ("query", "split", "row", "version"),
+        "table": ("version",),
+        "report": ("version",),
+        "report_page": ("version",),
+    }
+    paths: dict[str, Any] = {}
+    for route in api.routes():
+        handler = route.name
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            named = [
+                {"name": part, "in": "path", "required": True, "schema": {"type": "string"}}
+                for part in route.param_convertors
+            ]
+            if method == "GET":
+                named += [
+                    {"name": p, "in": "query", "schema": properties.get(p, {"type": "string"})}
+                    for p in inputs.get(handler, ())
+                ]
+            one: dict[str, Any] = {
+                "operationId": f"{method.lower()}_{handler}",
+                "summary": getattr(Api, handler).__doc__,
+                "parameters": named,
+                "responses": {"200": {"description": "The answer."},
+                              "default": {"description": "An error: its type and message."}},
+            }  # fmt: skip
+            if method == "POST":
+                schema = bodies[handler]
+                one["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+            paths.setdefault(route.path, {})[method.lower()] = one
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "IndexTables", "version": __version__},
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }

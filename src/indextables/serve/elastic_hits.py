@@ -1,0 +1,199 @@
+"""The hits of a search in Elasticsearch's form: ranked or sorted, paged, with marked words."""
+
+from __future__ import annotations
+
+import datetime
+import fnmatch
+import html
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.cells import python_values
+from indextables.plan.ranking import with_snippets
+from indextables.predicate import searches
+from indextables.schema import ROW, SPLIT
+from indextables.serve.answers import marked_parts, within_bytes
+from indextables.serve.elastic_query import (
+    Question,
+    UnsupportedError,
+    column_name,
+    number_of,
+    spelled_value,
+)
+from indextables.serve.requests import LAST_ROW
+from indextables.serve.tables import text_columns
+from indextables.table import Table
+
+_AT_ONCE = 50_000
+"""Rows that wait to be sorted."""
+
+
+def hits(name: str, question: Question, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The hits of a search, with what was asked of each."""
+    size, first = number_of(body, "size", 10), number_of(body, "from", 0)
+    if size + first > LAST_ROW:
+        raise UnsupportedError(
+            f"Result window is too large, from + size must be less than or equal to: [{LAST_ROW}]"
+        )
+    table, keys = question.table, _sort_keys(body.get("sort"), question.table.schema)
+    after = body.get("search_after")
+    if after is not None and (not keys or first):
+        raise UnsupportedError("[search_after] needs a [sort] by columns, and no [from]")
+    source = _source(body.get("_source", True), table.schema.names)
+    marked = _highlighted(body.get("highlight"), table)
+    columns = list(dict.fromkeys([*source, *marked, *(key for key, _ in keys), SPLIT, ROW]))
+    rows, scored = _rows(question, columns, keys, after, size + first)
+    rows = within_bytes(rows.slice(first))
+    if marked and rows.num_rows:
+        rows = _with_marks(rows, question, list(marked))
+    values = {column: python_values(rows[column]) for column in rows.column_names}
+    for at in range(rows.num_rows):
+        row = {column: found[at] for column, found in values.items()}
+        score = row["_score"] if scored else None if keys else question.score
+        hit = {"_index": name, "_id": f"{row[SPLIT]}:{row[ROW]}", "_score": score}
+        if source or body.get("_source", True) is not False:
+            hit["_source"] = {column: row[column] for column in source}
+        if keys:
+            hit["sort"] = [spelled_value(row[key]) for key, _ in keys]
+        texts = {column: row.get(f"_snippet_{column}") for column in marked}
+        shown = {c: [_tagged(text, *marked[c])] for c, text in texts.items() if text}
+        yield {**hit, "highlight": shown} if shown else hit
+
+
+def _rows(
+    question: Question, columns: list[str], keys: list[tuple[str, str]], after: Any, count: int
+) -> tuple[pa.Table, bool]:
+    """The first rows, and whether they have scores."""
+    table, where = question.table, question.where
+    if not count:
+        return table.scan(columns=columns, limit=0), False
+    if not keys and question.text is not None:
+        return table.search(question.text, where=where, columns=columns, limit=count), True
+    condition = table.view.names.shown_predicate(question.stored)
+    if not keys:
+        return table.scan(where=condition, columns=columns, limit=count), False
+    best = table.scan(columns=columns, limit=0)
+    order: Any = [*keys, (SPLIT, "ascending"), (ROW, "ascending")]
+    waiting = [best]
+    for batch in table.scan_batches(where=condition, columns=columns):
+        waiting.append(_beyond(pa.Table.from_batches([batch]), keys, after))
+        if sum(part.num_rows for part in waiting) >= count + _AT_ONCE:
+            waiting = [_first(waiting, order, count)]
+    return _first(waiting, order, count), False
+
+
+def _first(parts: list[pa.Table], order: Any, count: int) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    return rows.take(pc.sort_indices(rows, sort_keys=order)[:count])
+
+
+def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table:
+    """The rows whose values come after some; null comes last."""
+    if after is None:
+        return rows
+    if not isinstance(after, list) or len(after) != len(keys):
+        raise UnsupportedError(f"search_after has {len(keys)} value(s), as the sort has keys")
+    wanted: Any = pa.array([False] * rows.num_rows)
+    equal: Any = pa.array([True] * rows.num_rows)
+    for (key, direction), value in zip(keys, after, strict=True):
+        column: Any = rows[key]
+        if value is None:
+            same = pc.is_null(column)
+            later: Any = pa.array([False] * rows.num_rows)
+        else:
+            limit = _scalar(value, column.type, key)
+            compare = pc.greater if direction == "ascending" else pc.less
+            later = pc.or_kleene(compare(column, limit), pc.is_null(column))
+            same = pc.fill_null(pc.equal(column, limit), False)
+        wanted = pc.or_(wanted, pc.and_(equal, later))
+        equal = pc.and_(equal, same)
+    return rows.filter(wanted)
+
+
+def _scalar(value: Any, kind: pa.DataType, key: str) -> Any:
+    try:
+        if pa.types.is_temporal(kind) and isinstance(value, str):
+            moment = datetime.datetime.fromisoformat(value)
+            value = moment.date() if pa.types.is_date(kind) else moment
+        return pa.scalar(value, kind)
+    except (pa.ArrowException, ValueError, TypeError):
+        raise UnsupportedError(f"[{value}] is not a value of [{key}]") from None
+
+
+def _sort_keys(sort: Any, schema: pa.Schema) -> list[tuple[str, str]]:
+    """Columns and directions; none means by score."""
+    keys = []
+    for one in sort if isinstance(sort, list) else [] if sort is None else [sort]:
+        single = isinstance(one, dict) and len(one) == 1
+        name, how = next(iter(one.items())) if single else (one, {})
+        options = how if isinstance(how, dict) else {"order": how}
+        if not isinstance(name, str) or set(options) - {"order", "unmapped_type", "missing"}:
+            raise UnsupportedError(f"[sort] by [{one}] is not supported")
+        if options.get("missing", "_last") != "_last":
+            raise UnsupportedError("[sort] with [missing] other than [_last] is not supported")
+        if name == "_doc":
+            continue
+        if name == "_score":
+            if sort not in ("_score", ["_score"], [one]) or options.get("order", "desc") != "desc":
+                raise UnsupportedError("[sort] by [_score] is alone, and descending")
+            return []
+        order = options.get("order", "asc")
+        if order not in ("asc", "desc"):
+            raise UnsupportedError(f"Illegal sort order: {order}")
+        direction = "ascending" if order == "asc" else "descending"
+        keys.append((column_name(name, schema), direction))
+    return keys
+
+
+def _source(given: Any, names: list[str]) -> list[str]:
+    if isinstance(given, bool):
+        return names if given else []
+    chosen = given if isinstance(given, dict) else {"includes": given}
+    if set(chosen) - {"includes", "excludes", "include", "exclude"}:
+        raise UnsupportedError("[_source] has [includes] and [excludes]")
+
+    def patterns(which: str, default: list[str]) -> list[str]:
+        value: Any = chosen.get(f"{which}s", chosen.get(which, default))
+        return [value] if isinstance(value, str) else list(value)
+
+    return [
+        name
+        for name in names
+        if any(fnmatch.fnmatchcase(name, p) for p in patterns("include", ["*"]))
+        and not any(fnmatch.fnmatchcase(name, p) for p in patterns("exclude", []))
+    ]
+
+
+def _highlighted(given: Any, table: Table) -> dict[str, tuple[str, str, bool]]:
+    """Columns to mark words in, and how: before, after, and whether the text is escaped."""
+    if not given:
+        return {}
+    fields = given.get("fields", {}) if isinstance(given, dict) else None
+    if not isinstance(fields, dict):
+        raise UnsupportedError("[highlight] has [fields], an object")
+    tags = [(given.get(name) or [default])[0]
+            for name, default in (("pre_tags", "<em>"), ("post_tags", "</em>"))]  # fmt: skip
+    texts, escaped = text_columns(table), given.get("encoder") == "html"
+    named = [n for pattern in fields for n in fnmatch.filter(texts, pattern)]
+    for pattern in fields:
+        if not fnmatch.filter(texts, pattern):
+            raise UnsupportedError(f"[highlight] of [{pattern}]: it is not a column of text")
+    return dict.fromkeys(named, (tags[0], tags[1], escaped))
+
+
+def _with_marks(rows: pa.Table, question: Question, columns: list[str]) -> pa.Table:
+    view = question.table.view
+    found = searches(view.names.shown_predicate(question.stored))
+    first = next(iter(found), None)
+    return rows if first is None else with_snippets(rows, first, columns, view.shown.context)
+
+
+def _tagged(snippet: str, before: str, after: str, escaped: bool) -> str:
+    spelled = html.escape if escaped else str
+    return "".join(
+        f"{before}{spelled(p['text'])}{after}" if p["found"] else spelled(p["text"])
+        for p in marked_parts(snippet)
+    )

@@ -1,0 +1,296 @@
+"""Queries of Elasticsearch's language in the search syntax of ours.
+
+A query becomes one text that is scored and some that only leave rows out: the `filter` of the
+outermost `bool`. What has no counterpart is refused, with the name that it has there; nothing is
+passed over.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.predicate import Predicate, conjunction
+from indextables.predicate.sql_text import parse_predicate
+from indextables.serve.tables import search_field
+from indextables.serve.work import RequestError
+from indextables.table import Table
+
+NOTHING = "(+* -*)"
+
+
+class UnsupportedError(RequestError):
+    """A part of Elasticsearch's language that is not understood here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A query in our syntax. Without a text every row has the same score."""
+
+    text: str | None
+    filters: tuple[str, ...] = ()
+    score: float = 1.0
+    """Of every row, if there is no text."""
+
+
+def translated(query: Mapping[str, Any] | None, schema: pa.Schema) -> Translated:
+    """A query, with the filters that need no score apart.
+
+    >>> schema = pa.schema([("body", pa.string()), ("n", pa.int64())])
+    >>> translated({"match": {"body": "red fox"}}, schema).text
+    '(body:"red" body:"fox")'
+    >>> query = {"bool": {"must": {"match_phrase": {"body": "red fox"}},
+    ...                   "filter": [{"range": {"n": {"gte": 3}}}]}}
+    >>> translated(query, schema)
+    Translated(text='(+body:"red fox")', filters=('n:[3 TO *]',), score=1.0)
+    """
+    if not query or set(query) == {"match_all"}:
+        return Translated(None)
+    language = _Language(schema)
+    name, value = _single(query, "a query")
+    if name == "bool" and isinstance(value, dict) and "filter" in value:
+        filters = tuple(language.text(one) for one in _listed(value["filter"]))
+        rest = {key: inner for key, inner in value.items() if key != "filter"}
+        if not (set(rest) - {"boost", "minimum_should_match", "must_not"}):
+            excluded = tuple(f"(+* -{language.text(o)})" for o in _listed(rest.get("must_not")))
+            return Translated(None, (*filters, *excluded), score=0.0)
+        # Beside a filter, alternatives are optional.
+        optional = "must" not in rest and not rest.get("minimum_should_match")
+        return Translated(language.bool_(rest, all_rows=optional), filters)
+    return Translated(language.text(query))
+
+
+def _single(given: Any, what: str) -> tuple[str, Any]:
+    if not isinstance(given, dict) or len(given) != 1:
+        raise UnsupportedError(f"[{what}] is an object with one name.")
+    return next(iter(given.items()))
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _allow(given: Mapping[str, Any], names: set[str], what: str) -> None:
+    if unknown := sorted(set(given) - names):
+        raise UnsupportedError(f"[{what}] with [{unknown[0]}] is not supported.")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class _Language:
+    schema: pa.Schema
+
+    def text(self, query: Any) -> str:
+        """A query as a clause of our syntax."""
+        name, value = _single(query, "query")
+        handlers: dict[str, Callable[[Any], str]] = {
+            "match_all": lambda _: "*",
+            "match_none": lambda _: NOTHING,
+            "query_string": self.query_string,
+            "match": self.match,
+            "match_phrase": self.match_phrase,
+            "term": self.term,
+            "terms": self.terms,
+            "range": self.range_,
+            "exists": self.exists,
+            "bool": self.bool_,
+        }
+        if name not in handlers:
+            raise UnsupportedError(f"unknown query [{name}]; there are: {', '.join(handlers)}")
+        if not isinstance(value, dict):
+            raise UnsupportedError(f"[{name}] query malformed, no start_object after query name")
+        text = handlers[name](value)
+        boost = value.get("boost")
+        if (
+            boost is None
+            and len(value) == 1
+            and isinstance(inner := next(iter(value.values())), dict)
+        ):
+            boost = inner.get("boost")
+        if boost is None:
+            return text
+        if isinstance(boost, bool) or not isinstance(boost, int | float):
+            raise UnsupportedError(f"[boost] is a number, not [{boost}]")
+        return f"{text}^{boost:f}"
+
+    def field(self, name: str) -> str:
+        """A column as our syntax writes it; `level.keyword` is the column `level`."""
+        return search_field(column_name(name, self.schema))
+
+    def query_string(self, given: Mapping[str, Any]) -> str:
+        _allow(given, {"query", "default_field", "fields", "default_operator", "boost",
+                       "analyze_wildcard", "lenient"}, "query_string")  # fmt: skip
+        if str(given.get("default_operator", "or")).lower() != "or":
+            raise UnsupportedError("[query_string] with [default_operator] and is not supported.")
+        text = given.get("query")
+        if not isinstance(text, str):
+            raise UnsupportedError("[query_string] needs a [query]")
+        fields = list(given.get("fields") or _listed(given.get("default_field")))
+        if not fields or fields == ["*"]:
+            return f"({text})"
+        return f"({' '.join(f'{self.field(name)}:({text})' for name in fields)})"
+
+    def match(self, given: Mapping[str, Any]) -> str:
+        name, value = _single(given, "match")
+        options = value if isinstance(value, dict) else {"query": value}
+        _allow(options, {"query", "operator", "boost"}, "match")
+        field, text = self.field(name), options.get("query")
+        if not isinstance(text, str):
+            return self._value(name, text)
+        sign = "+" if str(options.get("operator", "or")).lower() == "and" else ""
+        words = [f"{sign}{field}:{_quoted(word)}" for word in text.split()]
+        return f"({' '.join(words)})" if words else NOTHING
+
+    def match_phrase(self, given: Mapping[str, Any]) -> str:
+        name, value = _single(given, "match_phrase")
+        options = value if isinstance(value, dict) else {"query": value}
+        _allow(options, {"query", "slop", "boost"}, "match_phrase")
+        slop = options.get("slop")
+        phrase = f"{self.field(name)}:{_quoted(str(options.get('query', '')))}"
+        return f"{phrase}~{int(slop)}" if slop else phrase
+
+    def term(self, given: Mapping[str, Any]) -> str:
+        name, value = _single(given, "term")
+        options = value if isinstance(value, dict) else {"value": value}
+        _allow(options, {"value", "boost"}, "term")
+        return self._value(name, options.get("value"))
+
+    def terms(self, given: Mapping[str, Any]) -> str:
+        name, values = _single({k: v for k, v in given.items() if k != "boost"}, "terms")
+        if not isinstance(values, list):
+            raise UnsupportedError("[terms] query requires an array of terms")
+        return f"({' '.join(self._value(name, one) for one in values)})" if values else NOTHING
+
+    def exists(self, given: Mapping[str, Any]) -> str:
+        _allow(given, {"field", "boost"}, "exists")
+        return f"{self.field(str(given.get('field')))}:*"
+
+    def range_(self, given: Mapping[str, Any]) -> str:
+        name, ends = _single(given, "range")
+        if not isinstance(ends, dict):
+            raise UnsupportedError("[range] query malformed")
+        _allow(ends, {"gte", "gt", "lte", "lt", "format", "boost"}, "range")
+        low = ends.get("gte", ends.get("gt"))
+        high = ends.get("lte", ends.get("lt"))
+        opening = "{" if "gt" in ends and "gte" not in ends else "["
+        closing = "}" if "lt" in ends and "lte" not in ends else "]"
+        first = "*" if low is None else self._bound(name, low)
+        last = "*" if high is None else self._bound(name, high)
+        opening, closing = ("[" if first == "*" else opening), ("]" if last == "*" else closing)
+        return f"{self.field(name)}:{opening}{first} TO {last}{closing}"
+
+    def bool_(self, given: Mapping[str, Any], *, all_rows: bool = False) -> str:
+        names = {"must", "should", "must_not", "filter", "boost", "minimum_should_match"}
+        _allow(given, names, "bool")
+        must = [self.text(one) for one in _listed(given.get("must"))]
+        # A filter inside another query leaves rows out and adds nothing to a score.
+        must += [f"({self.text(one)})^0" for one in _listed(given.get("filter"))]
+        should = [self.text(one) for one in _listed(given.get("should"))]
+        excluded = [self.text(one) for one in _listed(given.get("must_not"))]
+        needed = given.get("minimum_should_match", 0 if must or all_rows else 1)
+        if str(needed) not in ("0", "1"):
+            raise UnsupportedError(f"[minimum_should_match] of [{needed}] is not supported: 0 or 1")
+        if should and str(needed) == "1":
+            must.append(f"({' '.join(should)})")
+            should = []
+        elif should and not must:
+            must.append("*^0")
+        if not must and not should:
+            must.append("*")
+        parts = [*(f"+{one}" for one in must), *should, *(f"-{one}" for one in excluded)]
+        return f"({' '.join(parts)})"
+
+    def _value(self, name: str, value: Any) -> str:
+        if value is None:
+            raise UnsupportedError("value cannot be null")
+        kind = self.schema.field(column_name(name, self.schema)).type
+        return f"{self.field(name)}:{_quoted(str(_spelled(value, kind)))}"
+
+    def _bound(self, name: str, value: Any) -> str:
+        kind = self.schema.field(column_name(name, self.schema)).type
+        text = str(_spelled(value, kind))
+        if "now" in text and pa.types.is_temporal(kind):
+            raise UnsupportedError(f"date math [{text}] is not supported; send the time itself")
+        return text if _is_number(text) else _quoted(text)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _spelled(value: Any, kind: pa.DataType) -> Any:
+    """A value as our syntax spells it: times as ISO, of milliseconds too."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    whole = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdigit())
+    if whole and pa.types.is_temporal(kind) and abs(int(value)) > 9_999:
+        moment = datetime.datetime.fromtimestamp(int(value) / 1000, datetime.UTC)
+        if pa.types.is_date(kind):
+            return moment.date().isoformat()
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value
+
+
+def column_name(name: str, schema: pa.Schema) -> str:
+    """The column that a field of Elasticsearch names."""
+    if name in schema.names:
+        return name
+    if name.removesuffix(".keyword") in schema.names:
+        return name.removesuffix(".keyword")
+    raise UnsupportedError(f"No mapping found for [{name}]; there are: {', '.join(schema.names)}")
+
+
+def number_of(body: Mapping[str, Any], name: str, default: int) -> int:
+    """A number of 0 or more."""
+    value = body.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise UnsupportedError(f"[{name}] parameter cannot be [{value}]")
+    return value
+
+
+def spelled_value(value: Any) -> Any:
+    """A value as JSON has it: times as ISO text."""
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query of one table: its scored text, and the condition that all of its rows meet."""
+
+    table: Table
+    text: str | None
+    score: float
+    where: Predicate
+    """In the names that users have."""
+    stored: Predicate
+    """The text and the condition together, in the names that are stored."""
+
+    @classmethod
+    def of(cls, table: Table, body: Mapping[str, Any]) -> Question:
+        """The query of a request."""
+        query = body.get("query")
+        if query is not None and not isinstance(query, dict):
+            raise UnsupportedError("[query] is an object")
+        found = translated(query, table.schema)
+        shown = table.view.names.shown_predicate
+        filters = [shown(table.matching(text)[1]) for text in found.filters]
+        where = conjunction(*filters)
+        _, stored = table.matching(found.text, where=where)
+        return cls(table, found.text, found.score, where, stored)
+
+    def within(self, condition: str) -> Question:
+        """The same of fewer rows."""
+        where = conjunction(self.where, parse_predicate(condition, self.table.schema))
+        _, stored = self.table.matching(self.text, where=where)
+        return replace(self, where=where, stored=stored)

@@ -1,0 +1,163 @@
+"""Who may ask: a token, the right host, and no page of another site.
+
+Everything but the page's own files needs the token: in the address that is printed at the start,
+which sets a cookie and is redirected to the same address without it, or in a header for programs.
+The Host header has to be one that the server is meant to have, so that a name that somebody points
+at this machine (DNS rebinding) is not served. A browser says where a request comes from; whatever
+another site sends is refused, and a cookie alone changes nothing without the page's own origin.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; frame-src 'self'; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; "
+    "base-uri 'none'; frame-ancestors 'self'; sandbox allow-same-origin"
+)
+"""Of the report: it has no script and is shown in a frame of the page."""
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+    "content-security-policy": POLICY,
+}
+_READS = ("GET", "HEAD")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who is let in. Without a token everybody who reaches the port is."""
+
+    hosts: frozenset[str]
+    """Values of the Host header, in lower case, with the port."""
+    token: str | None
+    cookie: str
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An application behind a door."""
+
+    app: ASGIApp
+    access: Access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refusal = self._refusal(scope, Headers(scope=scope))
+        await (refusal or self.app)(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        host = headers.get("host", "").lower()
+        if host not in self.access.hosts:
+            return PlainTextResponse(
+                "This server does not answer to that name. Use the address that it printed, or "
+                "start it with --allow-host NAME.\n",
+                status_code=421,
+            )
+        path: str = scope["path"]
+        if _is_foreign(headers, own=f"{scope['scheme']}://{host}", path=path):
+            return _refused(403, "Requests of other sites are refused.")
+        if path.startswith("/static/") or self.access.token is None:
+            return None
+        return self._unless_known(scope, headers, self.access.token)
+
+    def _unless_known(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+        given = _given(headers, self.access.cookie)
+        if given.get("header") is not None:
+            if _same(given["header"], token):
+                return None
+            return _refused(401, "The token is wrong. Use the one of the printed address.")
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        offered = dict(query).get("token")
+        if offered is not None and scope["method"] in _READS and _same(offered, token):
+            rest = urlencode([pair for pair in query if pair[0] != "token"])
+            # Two slashes would name another host.
+            path = "/" + scope["path"].lstrip("/")
+            answer = RedirectResponse(f"{path}?{rest}" if rest else path, status_code=303)
+            answer.set_cookie(self.access.cookie, token, httponly=True, samesite="lax", path="/")
+            return answer
+        if _same(given.get("cookie"), token):
+            return None
+        if "text/html" in headers.get("accept", ""):
+            return PlainTextResponse(
+                "This page needs its token. Open the whole address that `indextables serve` "
+                "printed in the terminal.\n",
+                status_code=401,
+            )
+        return _refused(
+            401,
+            "A token is missing. Send the one of the printed address in the header "
+            "'Authorization: Bearer TOKEN'.",
+        )
+
+
+def _is_foreign(headers: Headers, *, own: str, path: str) -> bool:
+    """Whether a browser says that another site asks."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if origin is not None and origin.lower() != own:
+        return True
+    # A link elsewhere may open the page; what it shows it asks for itself.
+    page = path == "/" or path.startswith("/tables/")
+    return site not in (None, "same-origin", "none") and not (
+        page and headers.get("sec-fetch-mode") == "navigate"
+    )
+
+
+def _given(headers: Headers, cookie: str) -> Mapping[str, str]:
+    """Tokens that a request carries, by where."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    given = {}
+    if scheme.lower() == "bearer":
+        given["header"] = value.strip()
+    elif scheme.lower() == "basic":  # the token is the password, whatever the user is called
+        try:
+            text = base64.b64decode(value, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            text = ""
+        given["header"] = text.partition(":")[2]
+    elif scheme:
+        given["header"] = ""
+    try:
+        jar: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        return given
+    if cookie in jar:
+        given["cookie"] = jar[cookie].value
+    return given
+
+
+def _same(given: str | None, token: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode(), token.encode())
+
+
+def _refused(status: int, reason: str) -> JSONResponse:
+    return JSONResponse({"error": {"type": "Refused", "message": reason}}, status_code=status)

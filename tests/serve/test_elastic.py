@@ -1,0 +1,230 @@
+"""Elasticsearch's own client asks, and hears what `Table` says."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow.compute as pc
+import pytest
+from elasticsearch import BadRequestError, Elasticsearch, NotFoundError
+
+from indextables.serve.elastic_query import UnsupportedError, translated
+
+
+@pytest.fixture(scope="module")
+def elastic(client):
+    with Elasticsearch(f"http://{client.host}", bearer_auth=client.token) as opened:
+        yield opened
+
+
+def ids(found):
+    return [hit["_source"]["id"] for hit in found["hits"]["hits"]]
+
+
+def bool_query(**parts):
+    return {"bool": parts}
+
+
+FOX = {"match": {"body": "fox"}}
+WARN = {"term": {"level": "warn"}}
+RANKED = [
+    ({"query_string": {"query": "disk AND fox"}}, "disk AND fox", None),
+    ({"query_string": {"query": "lazy", "default_field": "body"}}, "body:lazy", None),
+    (FOX, "body:fox", None),
+    ({"match": {"body": "lazy fox"}}, "body:lazy body:fox", None),
+    ({"match": {"body": {"query": "red fox", "operator": "and"}}}, "body:red AND body:fox", None),
+    ({"match_phrase": {"body": "red fox"}}, 'body:"red fox"', None),
+    ({"match_phrase": {"body": {"query": "disk red", "slop": 3}}}, 'body:"disk red"~3', None),
+    (WARN, "level:warn", None),
+    ({"terms": {"level": ["warn", "error"]}}, "level:warn level:error", None),
+    ({"exists": {"field": "body"}}, "body:*", None),
+    (bool_query(must=[FOX], must_not=[WARN]), "+body:fox -level:warn", None),
+    (bool_query(must=[FOX], should=[WARN]), "+body:fox level:warn", None),
+    (bool_query(should=[FOX, WARN]), "body:fox level:warn", None),
+    (bool_query(must=FOX, filter=WARN), "body:fox", "level = 'warn'"),
+    (bool_query(must=[FOX], filter=[{"range": {"id": {"gte": 10, "lt": 50}}}]), "body:fox",
+     "id >= 10 AND id < 50"),
+    (bool_query(must=[FOX], filter=[{"range": {"ts": {"gt": "2024-01-02T00:00:00Z"}}}]), "body:fox",
+     "ts > '2024-01-02T00:00:00Z'"),
+    (bool_query(must=[FOX], filter=[{"range": {"ts": {"gte": 1704153600000,
+                                                      "format": "epoch_millis"}}}]),
+     "body:fox", "ts >= '2024-01-02T00:00:00Z'"),
+    ({"match": {"body": {"query": "fox", "boost": 2}}}, "body:fox^2", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "text", "where"), RANKED, ids=[str(q[0])[:60] for q in RANKED])
+def test_a_query_is_a_search(elastic, table, query, text, where):
+    found = elastic.search(index="logs", query=query, size=200)
+    wanted = table.search(text, where=where, limit=200)
+    assert found["hits"]["total"]["value"] == wanted.num_rows > 0
+    assert ids(found) == wanted["id"].to_pylist()
+    scores = [hit["_score"] for hit in found["hits"]["hits"]]
+    assert scores == pytest.approx(wanted["_score"].to_pylist())
+    assert elastic.count(index="logs", query=query)["count"] == wanted.num_rows
+
+
+def test_filters_alone_score_nothing(elastic, table):
+    query = bool_query(filter=[WARN], must_not=[{"range": {"id": {"lt": 50}}}])
+    found = elastic.search(index="logs", query=query, size=200)
+    assert set(ids(found)) == set(table.scan(where="level = 'warn' AND id >= 50")["id"].to_pylist())
+    assert {hit["_score"] for hit in found["hits"]["hits"]} == {0.0}
+    optional = bool_query(filter=[WARN], should=[FOX])
+    found = elastic.search(index="logs", query=optional, size=200)
+    assert found["hits"]["total"]["value"] == table.count(where="level = 'warn'")
+    assert elastic.search(index="logs")["hits"]["total"]["value"] == 119
+    assert elastic.search(index="logs", query={"match_none": {}})["hits"]["hits"] == []
+    nested = bool_query(must=[bool_query(must=[FOX], filter=[WARN])])
+    wanted = table.search("body:fox", where="level = 'warn'", limit=200)
+    found = elastic.search(index="logs", query=nested, size=200)
+    assert ids(found) == wanted["id"].to_pylist()
+    scores = [hit["_score"] for hit in found["hits"]["hits"]]
+    assert scores == pytest.approx(wanted["_score"].to_pylist())
+
+
+def test_pages_and_sources(elastic, table):
+    found = elastic.search(index="logs", query=FOX, size=5, from_=3, source=["id", "lev*"])
+    assert ids(found) == table.search("body:fox", limit=8)["id"].to_pylist()[3:]
+    assert set(found["hits"]["hits"][0]["_source"]) == {"id", "level"}
+    bare = elastic.search(index="logs", query=FOX, size=1, source=False)
+    assert "_source" not in bare["hits"]["hits"][0]
+    assert elastic.search(index="logs", q="body:lazy", size=0)["hits"]["total"]["value"] == 40
+
+
+def test_sorting_and_search_after(elastic, table):
+    sort = [{"level": "desc"}, {"ts": {"order": "asc"}}]
+    every = table.scan(where="body indexquery 'fox'")
+    order = [("level", "descending"), ("ts", "ascending")]
+    wanted = every.take(pc.sort_indices(every, sort_keys=order))["id"].to_pylist()
+    seen, after = [], None
+    while True:
+        more = {} if after is None else {"search_after": after}
+        hits = elastic.search(index="logs", query=FOX, sort=sort, size=11, **more)["hits"]["hits"]
+        if not hits:
+            break
+        seen += [hit["_source"]["id"] for hit in hits]
+        after = hits[-1]["sort"]
+    assert seen == wanted
+    newest = elastic.search(index="logs", sort=[{"id": "desc"}], size=2)
+    assert ids(newest) == [119, 118] and newest["hits"]["hits"][0]["_score"] is None
+
+
+def test_highlights_mark_words(elastic):
+    found = elastic.search(index="logs", query=FOX, size=1, highlight={"fields": {"body": {}}})
+    (text,) = found["hits"]["hits"][0]["highlight"]["body"]
+    assert "<em>fox</em>" in text and "<script>" in text
+    how = {"fields": {"*": {}}, "pre_tags": ["["], "post_tags": ["]"], "encoder": "html"}
+    found = elastic.search(index="logs", query=FOX, size=1, highlight=how)
+    (text,) = found["hits"]["hits"][0]["highlight"]["body"]
+    assert "[fox]" in text and "&lt;script&gt;" in text
+
+
+def test_values_are_counted(elastic, table):
+    aggs = {"levels": {"terms": {"field": "level.keyword", "size": 2}},
+            "days": {"terms": {"field": "day", "size": 1}}}  # fmt: skip
+    found = elastic.search(index="logs", query=FOX, size=0, aggs=aggs)["aggregations"]
+    wanted = table.facets("body:fox", by=["level", "day"], top=None)
+    counts = wanted["level"].to_pylist()
+    assert found["levels"]["buckets"] == [
+        {"key": r["level"], "doc_count": r["count"]} for r in counts[:2]
+    ]
+    assert found["levels"]["sum_other_doc_count"] == sum(r["count"] for r in counts[2:])
+    day = wanted["day"].to_pylist()[0]["day"]
+    bucket = found["days"]["buckets"][0]
+    assert bucket["key_as_string"] == day.isoformat()
+    midnight = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+    assert bucket["key"] == midnight.timestamp() * 1000
+
+
+INTERVALS = [({"calendar_interval": "day"}, "1d"), ({"fixed_interval": "12h"}, "12h"),
+             ({"calendar_interval": "1M"}, "1 month")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("interval", "ours"), INTERVALS)
+def test_times_are_counted(elastic, table, interval, ours):
+    aggs = {"over": {"date_histogram": {"field": "ts", **interval}}}
+    found = elastic.search(index="logs", query=FOX, size=0, aggs=aggs)["aggregations"]["over"]
+    wanted = table.histogram("body:fox", column="ts", interval=ours)
+    starts = [s.timestamp() * 1000 for s in wanted["ts"].to_pylist()]
+    assert [b["key"] for b in found["buckets"]] == starts
+    assert [b["doc_count"] for b in found["buckets"]] == wanted["count"].to_pylist()
+
+
+def test_figures_of_a_column(elastic, table):
+    kinds = ("stats", "min", "max", "avg", "sum", "value_count", "cardinality")
+    aggs = {kind: {kind: {"field": "id"}} for kind in kinds}
+    found = elastic.search(index="logs", query=FOX, size=0, aggs=aggs)["aggregations"]
+    numbers = table.scan(columns=["id"], where="body indexquery 'fox'")["id"].to_pylist()
+    assert found["stats"] == {
+        "count": len(numbers), "min": min(numbers), "max": max(numbers), "sum": sum(numbers),
+        "avg": pytest.approx(sum(numbers) / len(numbers)),
+    }  # fmt: skip
+    assert [found[k]["value"] for k in ("min", "max", "sum", "value_count", "cardinality")] == [
+        min(numbers), max(numbers), sum(numbers), len(numbers), len(numbers),
+    ]  # fmt: skip
+    none = elastic.search(index="logs", query={"match_none": {}}, size=0, aggs=aggs)["aggregations"]
+    assert none["stats"] == {"count": 0, "min": None, "max": None, "avg": None, "sum": 0.0}
+
+
+def test_aggregations_inside_buckets(elastic, table):
+    inner = {"most": {"max": {"field": "id"}}, "over": {"date_histogram": {
+        "field": "ts", "fixed_interval": "1d"}}}  # fmt: skip
+    aggs = {"levels": {"terms": {"field": "level"}, "aggs": inner}}
+    found = elastic.search(index="logs", query=FOX, size=0, aggs=aggs)["aggregations"]["levels"]
+    for bucket in found["buckets"]:
+        where = f"body indexquery 'fox' AND level = '{bucket['key']}'"
+        assert bucket["most"]["value"] == max(table.scan(where=where)["id"].to_pylist())
+        assert sum(b["doc_count"] for b in bucket["over"]["buckets"]) == bucket["doc_count"]
+
+
+def test_several_searches_at_once(elastic):
+    searches = [{"index": "logs"}, {"query": FOX, "size": 1}, {"index": "nope"}, {},
+                {"index": "logs"}, {"query": {"fuzzy": {"body": "x"}}}]  # fmt: skip
+    one, two, three = elastic.msearch(searches=searches)["responses"]
+    assert one["status"] == 200 and one["hits"]["total"]["value"] == 79
+    assert (two["status"], two["error"]["type"]) == (404, "index_not_found_exception")
+    assert (three["status"], three["error"]["type"]) == (400, "parsing_exception")
+
+
+def test_columns_and_the_server_are_described(elastic, client):
+    properties = elastic.indices.get_mapping(index="logs")["logs"]["mappings"]["properties"]
+    assert {name: one["type"] for name, one in properties.items()} == {
+        "id": "long", "day": "date", "ts": "date", "level": "keyword", "title": "text",
+        "body": "text",
+    }  # fmt: skip
+    assert elastic.info()["tagline"] == "You Know, for Search" and elastic.ping()
+    assert elastic.cluster.health()["status"] == "green"
+    # The page is what a browser gets there.
+    assert "<!doctype html>" in client.get("/", headers={"accept": "text/html"}).text
+
+
+@pytest.mark.parametrize("body", [
+    {"query": {"fuzzy": {"body": "fox"}}},
+    {"query": {"match": {"body": {"query": "x", "fuzziness": 1}}}},
+    {"query": {"match": {"nope": "x"}}}, {"query": {"query_string": {"query": "body:(fox"}}},
+    {"query": {"range": {"ts": {"gte": "now-1h"}}}}, {"query": {"bool": {"nope": []}}},
+    {"query": {"match_phrase": {"body": "fox"}, "match": {"body": "x"}}}, {"knn": {}},
+    {"aggs": {"a": {"percentiles": {"field": "id"}}}}, {"aggs": {"a": {"avg": {"field": "level"}}}},
+    {"sort": ["nope"]}, {"size": 10_001}, {"size": -1}, {"search_after": [1]},
+    {"sort": ["id"], "search_after": [1, 2]}, {"highlight": {"fields": {"id": {}}}},
+])  # fmt: skip
+def test_what_is_not_supported_is_an_error_of_theirs(elastic, client, body):
+    with pytest.raises(BadRequestError) as error:
+        elastic.search(index="logs", body=body)
+    assert error.value.body["status"] == 400
+    assert error.value.body["error"]["root_cause"][0]["reason"]
+
+
+def test_other_tables_are_not_found(elastic):
+    with pytest.raises(NotFoundError, match="index_not_found_exception"):
+        elastic.search(index="nope")
+    with pytest.raises(NotFoundError):
+        elastic.indices.get_mapping(index="*")
+
+
+def test_a_value_is_never_syntax(table):
+    for value in ('x" OR *', "x\\", "a) OR (b", "-*", "id:1", "*"):
+        text = translated({"term": {"level": value}}, table.schema).text
+        assert table.count(where=f"indexqueryall('{text}')".replace("\\", "\\\\")) == 0, text
+    with pytest.raises(UnsupportedError, match="No mapping found"):
+        translated({"exists": {"field": "nope"}}, table.schema)

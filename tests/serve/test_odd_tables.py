@@ -1,0 +1,168 @@
+"""Tables with columns of every kind, renamed columns, and no rows at all."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+
+import pyarrow as pa
+import pytest
+from elasticsearch import Elasticsearch
+from serving import running
+
+from indextables.serve.elastic_query import translated
+from indextables.serve.tables import search_field
+from indextables.table import Table
+
+MOMENT = datetime.datetime(2024, 3, 31, 1, 30)
+VALUES = {
+    "text": (pa.string(), ["red fox", None, ""]),
+    "flag": (pa.bool_(), [True, None, False]),
+    "small": (pa.int8(), [1, None, -1]),
+    "large": (pa.int64(), [2**62, None, -(2**62)]),
+    "real": (pa.float64(), [float("nan"), None, float("inf")]),
+    "price": (pa.decimal128(10, 2), [decimal.Decimal("1.10"), None, decimal.Decimal("2.20")]),
+    "day": (pa.date32(), [MOMENT.date(), None, datetime.date(1969, 12, 31)]),
+    "utc": (pa.timestamp("us", "UTC"), [MOMENT.replace(tzinfo=datetime.UTC), None, None]),
+    "wall": (pa.timestamp("us"), [MOMENT, None, MOMENT]),
+    "raw": (pa.binary(), [b"\x00\xff", None, b""]),
+    "tags": (pa.list_(pa.string()), [["a", "b"], None, []]),
+    "who": (pa.struct([("name", pa.string())]), [{"name": "ann"}, None, {"name": None}]),
+    "by key": (pa.map_(pa.string(), pa.int64()), [[("k", 1)], None, []]),
+}
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("odd")
+    rows = pa.table({name: pa.array(values, kind) for name, (kind, values) in VALUES.items()})
+    renamed = Table.create(folder / "odd", data=rows)
+    renamed.rename_column("text", "new text")
+    renamed.rename_column("wall", "text")  # a name that another column is stored under
+    renamed.append(renamed.scan().slice(0, 1))
+    Table.create(folder / "empty", rows.schema)
+    with running({"odd": str(folder / "odd"), "empty": str(folder / "empty")}) as client:
+        yield client, Table.open(folder / "odd")
+
+
+def search(client, body, name="odd"):
+    answer = client.post(f"/api/tables/{name}/search", body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("display", [True, False])
+def test_every_kind_of_value_is_shown(odd, display):
+    client, _ = odd
+    found = search(client, {"query": "fox", "display": display})
+    assert found["total"] == 2
+    row = found["rows"][0]
+    assert [p["text"] for p in row["snippets"]["new text"] if p["found"]] == ["fox"]
+    values = row["values"]
+    assert values["large"] == (str(2**62) if display else 2**62)
+    assert values["price"] == "1.10" and values["raw"] == "0x00ff"
+    assert search(client, {"display": display})["total"] == 4
+
+
+def test_facets_and_filters_come_back(odd):
+    client, table = odd
+    names = ["new text", "flag", "small", "large", "price", "day", "utc", "text"]
+    for display in (True, False):
+        counted = search(client, {"facets": names, "display": display, "limit": 0})["facets"]
+        for name in names:
+            assert sum(v["count"] for v in counted[name]) == 4
+            for value in counted[name]:
+                if display is False and name == "price":
+                    continue
+                for negated in (False, True):
+                    one = {"column": name, "values": [value["value"]], "not": negated}
+                    total = search(client, {"filters": [one], "limit": 0})["total"]
+                    wanted = 4 - value["count"] if negated else value["count"]
+                    assert total == wanted, (name, value, negated)
+    assert table.count() == 4
+
+
+def test_histograms_of_all_kinds_of_times(odd):
+    client, _ = odd
+    for name, count in (("day", 3), ("utc", 2), ("text", 3)):
+        found = search(client, {"histogram": name, "limit": 0})["histogram"]
+        assert sum(p["count"] for p in found["parts"]) == count
+        start = found["parts"][0]["start"]
+        one = {"column": name, "from": start}
+        assert search(client, {"filters": [one], "limit": 0})["total"] == count
+    numbers = search(client, {"histogram": "small", "interval": "1", "limit": 0})["histogram"]
+    assert [p["count"] for p in numbers["parts"]] == [1, 0, 2]
+
+
+def test_renamed_columns_everywhere(odd):
+    client, table = odd
+    hit = search(client, {"query": r"new\ text:fox", "columns": ["new text"]})
+    row = hit["rows"][0]
+    why = client.get(
+        "/api/tables/odd/why", {"query": "fox", "split": row["split"], "row": row["row"]}
+    )
+    assert why.json()["parts"][0]["column"] == "new text"
+    for kind in ("parquet", "csv", "json"):
+        given = {"format": kind, "query": "fox", "columns": ["new text", "small", "text"]}
+        answer = client.get("/api/tables/odd/export", given)
+        assert answer.status_code == 200, answer.text
+    assert list(json.loads(answer.text.splitlines()[0])) == ["new text", "small", "text"]
+    changes = client.get("/api/tables/odd/changes?since=2&query=fox").json()
+    assert (changes["changes"], changes["rows"][0]["new text"]) == (1, "red fox")
+    for path in ("", "/report", "/history", "/words?prefix=fo"):
+        assert client.get(f"/api/tables/odd{path}").status_code == 200
+    past = client.get("/api/tables/odd?version=0").json()
+    assert "wall" in [c["name"] for c in past["columns"]]
+    assert table.count() == 4
+
+
+def test_clients_of_elasticsearch_see_them_too(odd):
+    client, _ = odd
+    with Elasticsearch(f"http://{client.host}", bearer_auth=client.token) as elastic:
+        found = elastic.search(index="odd", query={"match": {"new text": "fox"}},
+                               highlight={"fields": {"new text": {}}})  # fmt: skip
+        assert found["hits"]["total"]["value"] == 2
+        assert found["hits"]["hits"][0]["highlight"]["new text"] == ["red <em>fox</em>"]
+        for column in ("text", "utc", "day", "small", "new text"):
+            sort = [{column: "desc"}]
+            hits = elastic.search(index="odd", sort=sort, size=2)["hits"]["hits"]
+            after = hits[-1]["sort"]
+            rest = elastic.search(index="odd", sort=sort, search_after=after)["hits"]["hits"]
+            ids = [h["_id"] for h in [*hits, *rest]]
+            assert len(set(ids)) == len(ids)
+        aggs = {name: {"terms": {"field": name}} for name in ("flag", "day", "small", "new text")}
+        aggs["over"] = {"date_histogram": {"field": "text", "calendar_interval": "day"},
+                        "aggs": {"most": {"max": {"field": "large"}}}}  # fmt: skip
+        counted = elastic.search(index="odd", size=0, aggs=aggs)["aggregations"]
+        assert counted["flag"]["buckets"][0] == {"key": 1, "key_as_string": "true", "doc_count": 2}
+        assert counted["over"]["buckets"][0]["most"]["value"] == 2**62
+        assert elastic.indices.get_mapping(index="odd")["odd"]["mappings"]["properties"]
+
+
+def test_a_table_without_rows(odd):
+    client, _ = odd
+    names = ["flag", "day"]
+    for body in ({}, {"query": "fox"}, {"facets": names, "histogram": "utc"}):
+        found = search(client, body, name="empty")
+        assert (found["total"], found["rows"]) == (0, [])
+    info = client.get("/api/tables/empty").json()
+    assert (info["rows"], info["facets"], info["time"]) == (0, [], "utc")
+    assert client.get("/api/tables/empty/export?format=csv").status_code == 200
+    assert client.get("/tables/empty/report").status_code == 200
+    assert client.post("/empty/_search", {"query": {"match": {"text": "fox"}}}).status_code == 200
+    assert client.post("/empty/_search", {"sort": ["small"], "aggs": {
+        "s": {"stats": {"field": "small"}}}}).status_code == 200  # fmt: skip
+
+
+NAMES = ["new text", "a.b", "x:y", "(p)", 'q"q', "back\\slash", "<img src=x onerror=alert(1)>",
+         "AND", "-lead", "a*b", "a~1", "[z]", "d^2", "a'b", "t`t", "a/b", "ü ö"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_of_a_column_can_be_searched(name):
+    rows = pa.table({name: ["red fox", "dog"], "other": ["fox", "y"]})
+    table = Table.create(f"memory://named-{NAMES.index(name)}", data=rows)
+    assert table.search(f"{search_field(name)}:dog").num_rows == 1
+    text = translated({"match": {name: "fox"}}, table.schema).text
+    assert table.search(text)["other"].to_pylist() == ["fox"]
