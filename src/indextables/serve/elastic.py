@@ -89,8 +89,11 @@ class Elastic:
         async def run(request: Request) -> Response:
             try:
                 return Answer(await handler(request))
-            except Exception as error:
-                if not isinstance(error, IndexTablesError):
+            except Exception as raised:
+                error: Exception = raised
+                if isinstance(raised, RecursionError):
+                    error = UnsupportedError("the request is nested too deeply")
+                elif not isinstance(raised, IndexTablesError):
                     logger.exception("%s %s failed", request.method, request.url.path)
                 found = failure(error)
                 return Answer(found, status_code=found["status"])
