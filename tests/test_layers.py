@@ -169,10 +169,10 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are seven, the server of
-# tables is twelve.
-MOST_MODULES = 310
+# tables is thirteen.
+MOST_MODULES = 311
 LONGEST_CHAIN = 24
-MOST_SINGLE_IMPORTERS = 63
+MOST_SINGLE_IMPORTERS = 64
 
 
 def test_the_house_does_not_grow():

@@ -213,9 +213,10 @@ def test_the_page_sees_new_versions_and_leaves_old_ones(tab, client):
 
 
 def test_a_slow_search_can_be_stopped(tab, client, monkeypatch):
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     def endless(*_):
+        begun.set()
         try:
             while True:
                 check_stop()
@@ -228,6 +229,7 @@ def test_a_slow_search_can_be_stopped(tab, client, monkeypatch):
     type_query(tab, "fox")
     press(tab, "Enter", 13)
     wait(tab, "!one('#stop').hidden")
+    assert begun.wait(60)
     tab.evaluate("one('#stop').click()")
     wait(tab, "one('#summary').textContent === 'Stopped.' && one('#stop').hidden")
     assert ended.wait(60)

@@ -21,10 +21,10 @@ from indextables import __version__
 from indextables.cells import to_json
 from indextables.errors import IndexTablesError
 from indextables.plan.execute import count_rows
-from indextables.serve.api import body_of, logger, status_of
 from indextables.serve.elastic_aggregations import aggregations
 from indextables.serve.elastic_hits import hits as hits_of
 from indextables.serve.elastic_query import Question, UnsupportedError
+from indextables.serve.http_json import body_of, logger, status_of
 from indextables.serve.tables import NoSuchTableError, ServedTables
 from indextables.serve.work import RequestError, Work
 
