@@ -228,3 +228,10 @@ def test_a_value_is_never_syntax(table):
         assert table.count(where=f"indexqueryall('{text}')".replace("\\", "\\\\")) == 0, text
     with pytest.raises(UnsupportedError, match="No mapping found"):
         translated({"exists": {"field": "nope"}}, table.schema)
+
+
+def test_a_deep_query_is_refused(client):
+    query = '{"bool": {"must": [' * 300 + '{"match_all": {}}' + "]}}" * 300
+    answer = client.request("POST", "/logs/_search", body=f'{{"query": {query}}}'.encode())
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["root_cause"][0]["reason"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import time
 import urllib.parse
 
 import pyarrow.parquet as pq
 import pytest
 from browser import BrowserMissingError, browser
+
+from indextables.runner import check_stop
 
 SHORT = """
 window.one = selector => document.querySelector(selector);
@@ -204,9 +207,32 @@ def test_the_page_sees_new_versions_and_leaves_old_ones(tab, client):
     assert "version 0" in text_of(tab, "#facts") and total(tab) == 60
     tab.evaluate("one('.chip button').click()")
     wait(tab, "one('#facts').textContent.includes('version 2')")
-    assert total(tab) == 119
+    wait(tab, "one('#summary').textContent.startsWith('119 row')")
     tab.evaluate("history.back()")
     wait(tab, "one('#facts').textContent.includes('version 0')")
+
+
+def test_a_slow_search_can_be_stopped(tab, client, monkeypatch):
+    begun, ended = threading.Event(), threading.Event()
+
+    def endless(*_):
+        begun.set()
+        try:
+            while True:
+                check_stop()
+                time.sleep(0.005)
+        finally:
+            ended.set()
+
+    go(tab, page(client))
+    monkeypatch.setattr("indextables.serve.answers.count_rows", endless)
+    type_query(tab, "fox")
+    press(tab, "Enter", 13)
+    wait(tab, "!one('#stop').hidden")
+    assert begun.wait(60)
+    tab.evaluate("one('#stop').click()")
+    wait(tab, "one('#summary').textContent === 'Stopped.' && one('#stop').hidden")
+    assert ended.wait(60)
 
 
 def test_columns_paging_and_the_same_elsewhere(tab, client):

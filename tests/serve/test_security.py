@@ -71,6 +71,8 @@ def test_other_sites_are_refused(client):
                     {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):  # fmt: skip
         assert client.post("/api/sql", body, headers=headers).status_code == 403
         assert client.get("/api/tables", headers=headers).status_code == 403
+    proxied = {"origin": f"https://{client.host}", "sec-fetch-site": "same-origin"}
+    assert client.post("/api/sql", body, headers=proxied).status_code == 200
     own = {"origin": f"http://{client.host}", "sec-fetch-site": "same-origin"}
     assert client.post("/api/sql", body, headers=own).status_code == 200
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}

@@ -97,9 +97,10 @@ def test_a_slow_query_is_stopped_by_its_id_and_others_go_on(client, table):
 
 
 def test_a_search_ends_when_its_client_goes(client, monkeypatch):
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     def endless(*_):
+        begun.set()
         try:
             while True:
                 check_stop()
@@ -115,7 +116,7 @@ def test_a_search_ends_when_its_client_goes(client, monkeypatch):
         f"GET /api/tables/logs/search HTTP/1.1\r\nhost: {client.host}\r\n"
         f"authorization: Bearer {client.token}\r\n\r\n".encode()
     )
-    wait_until(lambda: client.get("/api/searches").json()["searches"])
+    assert begun.wait(60)
     connection.close()
     assert ended.wait(60)
     wait_until(lambda: not client.get("/api/searches").json()["searches"])

@@ -18,9 +18,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from indextables.errors import ConfigError
-from indextables.serve.api import Api, Json
+from indextables.serve.api import Api
 from indextables.serve.elastic import Elastic
 from indextables.serve.guard import Access, Guard
+from indextables.serve.http_json import Json
 from indextables.serve.tables import Open, ServedTables
 from indextables.serve.work import Work
 

@@ -21,10 +21,10 @@ from indextables import __version__
 from indextables.cells import to_json
 from indextables.errors import IndexTablesError
 from indextables.plan.execute import count_rows
-from indextables.serve.api import body_of, logger, status_of
 from indextables.serve.elastic_aggregations import aggregations
 from indextables.serve.elastic_hits import hits as hits_of
 from indextables.serve.elastic_query import Question, UnsupportedError
+from indextables.serve.http_json import body_of, logger, status_of
 from indextables.serve.tables import NoSuchTableError, ServedTables
 from indextables.serve.work import RequestError, Work
 
@@ -89,8 +89,11 @@ class Elastic:
         async def run(request: Request) -> Response:
             try:
                 return Answer(await handler(request))
-            except Exception as error:
-                if not isinstance(error, IndexTablesError):
+            except Exception as raised:
+                error: Exception = raised
+                if isinstance(raised, RecursionError):
+                    error = UnsupportedError("the request is nested too deeply")
+                elif not isinstance(raised, IndexTablesError):
                     logger.exception("%s %s failed", request.method, request.url.path)
                 found = failure(error)
                 return Answer(found, status_code=found["status"])
