@@ -83,6 +83,7 @@ def test_killed_around_every_write(name, original, tmp_path):
             return store, {BEFORE} | after
         return store, after
 
+    run(tmp_path / "first", None)  # what the process keeps of manifests is then there
     store, allowed = run(tmp_path / "whole", None)
     _check(tmp_path / "whole", allowed, config)
     writes = [n for n, (operation, _) in enumerate(store.operations) if operation in WRITES]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
-import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from starlette.background import BackgroundTask
@@ -33,6 +32,7 @@ from indextables.serve.requests import (
 )
 from indextables.serve.tables import NoSuchTableError, ServedTables, columns_of, facts
 from indextables.serve.work import RequestError, Work
+from indextables.storage.scratch import new_folder, remove_folder
 from indextables.table import Table
 
 MOST_EXPORTED = 5_000_000
@@ -242,7 +242,7 @@ class Api:
         wanted = ("query", "where", "filters", "columns", "version", "timezone")
         asked = SearchRequest.parsed({key: given[key] for key in wanted if key in given})
 
-        def work() -> str:
+        def work() -> Path:
             return self._exported(self.tables.get(name, asked.version), asked, _FORMATS[kind])
 
         path = await self._run(request, work, what=f"export of {name}")
@@ -251,10 +251,10 @@ class Api:
             path,
             media_type=_KINDS[kind],
             filename=f"{plain or 'rows'}.{kind}",
-            background=BackgroundTask(os.unlink, path),
+            background=BackgroundTask(remove_folder, path.parent),
         )
 
-    def _exported(self, table: Table, asked: SearchRequest, kind: str) -> str:
+    def _exported(self, table: Table, asked: SearchRequest, kind: str) -> Path:
         """The path of a temporary file with the rows."""
         from indextables.sinks import write_rows
 
@@ -270,14 +270,14 @@ class Api:
         rows = table.scan_batches(
             columns=asked.columns, where=view.names.shown_predicate(predicate)
         )
-        descriptor, path = tempfile.mkstemp(prefix="indextables-export-")
+        folder = new_folder("export")
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with (folder / "rows").open("wb") as file:
                 write_rows(rows, file, kind, lambda _done: None)
         except BaseException:
-            os.unlink(path)  # noqa: PTH108
+            remove_folder(folder)
             raise
-        return path
+        return folder / "rows"
 
     async def sql(self, request: Request) -> Response:
         """The rows of one SELECT over the tables that are served."""

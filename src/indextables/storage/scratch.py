@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
-Purpose = Literal["split", "merge", "index", "xref", "cache", "manifest", "values"]
+Purpose = Literal["split", "merge", "index", "xref", "cache", "manifest", "values", "export"]
 """What a folder is for; its name begins with `indextables-` and this."""
 PREFIXES = tuple(f"indextables-{purpose}-" for purpose in get_args(Purpose))
 _OLDER_NAME = re.compile(r"(indextables|ariadne)-(?!\d+$)[a-z0-9_]{8}")
