@@ -29,6 +29,7 @@ MODULES = [
     "purge",
     "search_index",
     "mirror",
+    "relevance",
     "ariadne_build",
     "ariadne_lookup",
 ]

@@ -23,6 +23,14 @@ def test_search_takes_a_condition_columns_and_a_limit(cli, docs):
     assert all(set(row) == {"Id", "_score"} and row["Id"] >= 10 for row in rows)
 
 
+def test_search_takes_what_people_type_and_weights(cli, docs):
+    assert "never closed" in cli.error("search", docs, "fox/ (word4")
+    rows = cli.rows("search", docs, "fox/ (word4", "--lenient", "--field", "body^2")
+    assert rows[0]["Id"] == 4
+    plain = cli.rows("search", docs, "fox OR word4", "--field", "body")
+    assert rows[0]["_score"] > plain[0]["_score"]
+
+
 def test_search_looks_back_in_time(cli, docs):
     assert [row["Id"] for row in cli.rows("search", docs, "word50")] == [50]
     assert cli.rows("search", docs, "word50", "--version", "0") == []

@@ -49,6 +49,7 @@ ASKED = [
     {"columns": ["id"], "fields": ["title"], "limit": 5},
     {"columns": ["id", "Body"], "fields": ["title", "Body"], "snippets": ["title"], "limit": 4},
     {"where": "search(title, 'hen')"},
+    {"columns": ["id"], "fields": ["title^3", "Body"], "limit": 5},
 ]
 
 
@@ -102,6 +103,25 @@ def test_a_table_by_its_name(spark, table):
         assert [row.id for row in named.collect()] == expected
     finally:
         spark.sql("DROP TABLE ranked_named")
+
+
+def test_the_fields_of_a_table(door, spark, table, tmp_path):
+    fields = {"spark.indextables.search.fields": "title^3,Body"}
+    made = Table.create(tmp_path / "t", data=table.scan(), properties=fields)
+    expected = rounded(made.search("fox w3", limit=6).to_pylist())
+    assert expected == rounded(
+        made.search("fox w3", fields=["title^3", "Body"], limit=6).to_pylist()
+    )
+    assert rows_of(it.search_table(door, made.uri, "fox w3", limit=6)) == expected
+    if door is not spark:
+        return
+    spark.sql(f"CREATE TABLE ranked_fields USING indextables LOCATION '{made.uri}'")
+    try:
+        assert rows_of(it.search_table(spark, "ranked_fields", "fox w3", limit=6)) == expected
+        named = "SELECT * FROM indextables_search('ranked_fields', 'fox w3', limit => 6)"
+        assert rows_of(spark.sql(named)) == expected
+    finally:
+        spark.sql("DROP TABLE ranked_fields")
 
 
 def test_the_options_of_a_read(door, table):

@@ -37,8 +37,13 @@ def _search(
     ],
     field: Annotated[
         list[str] | None,
-        typer.Option("--field", "-f", help="Search this field where the query names none."),
+        typer.Option(
+            "--field", "-f", help="Search this field, or field^weight, where the query names none."
+        ),
     ] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Search what is no query as plain words.")
+    ] = False,
     where: o.Where = None,
     column: o.Columns = None,
     limit: Annotated[int, typer.Option("--limit", "-l", min=1, help="How many rows.")] = 10,
@@ -57,7 +62,13 @@ def _search(
     columns = column or opened.schema.names
     shown = _text_columns(opened, columns) if snippets else []
     hits = opened.search(
-        query, fields=field, where=where, columns=columns, limit=limit, snippets=shown
+        query,
+        mode="lenient" if lenient else "query",
+        fields=field,
+        where=where,
+        columns=columns,
+        limit=limit,
+        snippets=shown,
     )
     if settings.json or not output.is_terminal():
         show_rows(hits, json=settings.json)

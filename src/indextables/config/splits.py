@@ -25,6 +25,13 @@ INDEXQUERY_MAX_DEPTH = _queries.integer(
     high=150,
 ).of_process()
 
+SEARCH_FIELDS = _queries.text(
+    "search.fields",
+    "",
+    "The fields of a ranked search that names none, in a list with weights: title^3,body. All that "
+    "are indexed by default. Meant as a property of a table.",
+)
+
 _indexing = Section("Indexing")
 
 TYPE_MAP = _indexing.family(

@@ -41,8 +41,9 @@ _LISTS = (
     keys.STORE_ONLY_FIELDS.name,
     keys.STATS_COLUMNS.name,
     keys.XREF_BLOOM_FIELDS.name,
+    keys.SEARCH_FIELDS.name,
 )
-"""Options that are lists of columns."""
+"""Options that are lists of columns, perhaps with weights."""
 
 
 def rename_column(log: TransactionLog, old: str, new: str, *, settings: Config) -> int:
@@ -239,10 +240,10 @@ def _followed(
 
 
 def _root(field: str, columns: Iterable[str]) -> str | None:
-    """The column that an option names, itself or by a path into it."""
+    """The column that an option names, itself, by a path into it or with a weight."""
     for column in sorted(columns, key=len, reverse=True):
         lower = column.lower()
-        if field.lower() == lower or field.lower().startswith(f"{lower}."):
+        if field.lower() == lower or field.lower().startswith((f"{lower}.", f"{lower}^")):
             return lower
     return None
 

@@ -11,11 +11,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from indextables.config import MERGE_PRECOMMIT, is_own_key, parse_boolean, session_keys
+from indextables.config import (
+    MERGE_PRECOMMIT,
+    SEARCH_FIELDS,
+    Config,
+    is_own_key,
+    parse_boolean,
+    session_keys,
+)
 from indextables.errors import ConfigError
 from indextables.predicate.search_names import mentions_search
 from indextables.storage.location import parse_location
@@ -147,10 +154,19 @@ class ChosenRows:
                 "filter the DataFrame instead."
             )
 
-    @property
-    def has_unscored_search(self) -> bool:
-        """Whether the condition beside a search has one too, which Spark's plans would score."""
-        return self.search is not None and self.where is not None and mentions_search(self.where)
+    def needs_table(self, config: Callable[[], Config]) -> bool:
+        """Whether the table has to rank the rows itself, because Spark's plans would do it wrong.
+
+        They would score a search in the condition as well, and have no weights of fields, nor the
+        fields that the table names for searches; `config` is the table's.
+        """
+        if self.search is None:
+            return False
+        if self.where is not None and mentions_search(self.where):
+            return True
+        if self.fields:
+            return any("^" in name for name in self.fields)
+        return bool(config()[SEARCH_FIELDS].strip())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -196,11 +196,13 @@ def fields(query: SearchNode) -> tuple[str | None, ...]:
 
 def over_fields(
     query: SearchNode,
-    names: Sequence[str],
+    names: Sequence[str] | Mapping[str, float],
     *,
     fits: Callable[[FieldNode], bool] = lambda _: True,
 ) -> SearchNode:
     """The query with every node that names no field asked of each of these fields that it fits.
+
+    Fields may have weights, by which the scores of their words are multiplied.
 
     >>> print(over_fields(Term(None, "a"), ["x", "y"]))
     Boolean(must=(), should=(Term(field='x', text='a'), Term(field='y', text='a')), must_not=())
@@ -220,7 +222,11 @@ def over_fields(
             return query
         case _:
             every = tuple(replace(query, field=name) for name in names)
-            if len(every) == 1:
-                return every[0]
-            each = tuple(node for node in every if fits(node)) or every
-            return each[0] if len(each) == 1 else Boolean(should=each)
+            each = every if len(every) == 1 else tuple(filter(fits, every)) or every
+            parts = tuple(_weighted(node, names) for node in each)
+            return parts[0] if len(parts) == 1 else Boolean(should=parts)
+
+
+def _weighted(node: FieldNode, names: Sequence[str] | Mapping[str, float]) -> SearchNode:
+    weight = names[node.field or ""] if isinstance(names, Mapping) else 1.0
+    return node if weight == 1 else Boost(node, weight)

@@ -9,12 +9,20 @@
 Each is a search query like that of `indexquery`. The words of the first four are plain: they have
 no syntax, whatever characters they hold, because the tree of the query is built from them.
 `written` is the same tree in the search syntax, for those who keep a query as text.
+
+Text typed by people (`lenient_query`) has the search syntax where that is meant and right: words,
+phrases in quotes, `+` and `-`, fields that exist, AND, OR and NOT, word*, word~1. Where a text is
+not a query as a whole, each part of it between blanks is read on its own, and what is still wrong
+there (`http://example.com`, `os.sendfile()`, a quote without its other half) stands for its words,
+best for those in a row. Regular expressions, ranges and patterns such as `spark?` are not meant by
+a person who asks a question or names a path.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -22,8 +30,18 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
-from indextables.errors import QuerySyntaxError, SearchCallError
-from indextables.predicate.search import Boolean, Phrase, SearchNode, Term
+from indextables.errors import QueryError, QuerySyntaxError, SearchCallError
+from indextables.predicate.search import (
+    All,
+    Boolean,
+    Boost,
+    Fuzzy,
+    Phrase,
+    SearchNode,
+    Term,
+    Wildcard,
+    walk,
+)
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.search_words import half_character
 from indextables.predicate.tree import ColumnKind
@@ -155,6 +173,60 @@ def written(query: SearchNode) -> str:
 def query_text(words: str, mode: Mode) -> str:
     """The query of a search in the search syntax."""
     return words if mode == "query" else written(words_query(words, mode))
+
+
+# --- text typed by people ------------------------------------------------------------------------
+
+NO_ROW = Boolean(must=(All(),), must_not=(All(),))
+
+_PART = re.compile(r'(?P<sign>[+-]?)(?P<text>(?:[\w.]+:)?"[^"]*"|[^\s"]+)')
+_WORD = re.compile(r"\w+")
+
+
+def lenient_query(text: str, read: Callable[[str], SearchNode] | None) -> SearchNode:
+    """The query of a text; one without a word finds nothing.
+
+    `read` parses a query and refuses what its table cannot answer. Without it all are plain words.
+
+    >>> lenient_query("spark AND", parse_search)
+    Term(field=None, text='spark')
+    """
+    text = "".join(" " if "\ud800" <= c <= "\udfff" else c for c in text)
+    if (whole := _read(text, read)) is not None:
+        return whole
+    parts: dict[str, list[SearchNode]] = {"+": [], "-": [], "": []}
+    for found in _PART.finditer(text):
+        part = found["text"]
+        if part not in _OPERATORS and _WORD.search(part):
+            parts[found["sign"]].append(_read(part, read) or _words(part))
+    must, must_not, should = (tuple(dict.fromkeys(nodes)) for nodes in parts.values())
+    if not must and not should:
+        return Boolean(must=(All(),), must_not=must_not) if must_not else NO_ROW
+    if len(must) + len(should) == 1 and not must_not:
+        return (must or should)[0]
+    return Boolean(must, should, must_not)
+
+
+def _read(text: str, read: Callable[[str], SearchNode] | None) -> SearchNode | None:
+    if read is None:
+        return None
+    try:
+        found = read(text)
+    except QueryError:
+        return None
+    return found if all(map(_is_plain, walk(found))) else None
+
+
+def _is_plain(node: SearchNode) -> bool:
+    if isinstance(node, Wildcard):
+        return node.is_prefix
+    return isinstance(node, (Term, Phrase, Fuzzy, All, Boolean, Boost))
+
+
+def _words(part: str) -> SearchNode:
+    words = [Term(None, word) for word in dict.fromkeys(_WORD.findall(part))]
+    whole = Term(None, part)
+    return words[0] if len(words) == 1 else Boolean(should=(whole, *words))
 
 
 # --- calls in a parsed statement -----------------------------------------------------------------

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from indextables.errors import SchemaError, StatementError
+from indextables.config import Config
+from indextables.errors import IndexTablesError, SchemaError, StatementError
+from indextables.lake.opening import view_of
 from indextables.plan.access import TableAccess
 from indextables.plan.changes import changes_schema, table_changes
 from indextables.plan.ranking import SCORE
@@ -129,7 +131,9 @@ def search_table(
         where: A SQL condition that leaves rows out and changes nobody's score. Without a bridge,
             as on Spark Connect, it is one that `Table.scan` understands.
         columns: The columns to return; all if it is left out.
-        fields: The columns that are searched where the query names none; all if it is left out.
+        fields: The columns that are searched where the query names none, with weights if wanted:
+            `["title^3", "body"]`. If it is left out, those of the table's property
+            `spark.indextables.search.fields`, or all.
         snippets: For each of these columns there is a column `_snippet_<name>` with its best
             part, the words found marked.
     """
@@ -140,7 +144,8 @@ def search_table(
     limit = check_limit(limit)
     chosen = ChosenRows(where, query, tuple(fields), limit, tuple(snippets), zone)
     target = _target(table, SEARCH)
-    if target.path is None and bridge_of(spark) and not chosen.has_unscored_search:
+    is_named = target.path is None and bridge_of(spark) is not None
+    if is_named and not chosen.needs_table(lambda: _config(spark, target)):
         name = ".".join(map(quoted_name, target.name))
         found = chosen_rows(spark.table(name), chosen)
     else:
@@ -149,6 +154,14 @@ def search_table(
         return found
     marked = [f"_snippet_{name}" for name in snippets]
     return found.select(*(quoted_name(name) for name in [*columns, SCORE, *marked]))
+
+
+def _config(spark: SparkSession, target: Target) -> Config:
+    """The configuration of a table by its name; nothing of a view, which has none."""
+    try:
+        return view_of(access_to(spark, target)).config
+    except IndexTablesError:
+        return Config()
 
 
 def _path(spark: SparkSession, target: Target, shown: str) -> str:

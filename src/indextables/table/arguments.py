@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,10 +27,11 @@ from indextables.log.history import HistoryEntry
 from indextables.plan.column_names import names_in
 from indextables.plan.skipping import bounds_may_match
 from indextables.plan.view import TableView
-from indextables.predicate import FieldNode, Predicate, Search, columns
+from indextables.predicate import FieldNode, Predicate, Search, SearchNode, columns
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import over_fields
-from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.search_names import lenient_query, words_query
+from indextables.predicate.search_syntax import MAX_BOOST, parse_search
 from indextables.predicate.sql_text import parse_predicate
 
 Timestamp = datetime.datetime | str | int
@@ -152,23 +155,92 @@ def milliseconds(timestamp: Timestamp) -> int:
     return int(timestamp.timestamp() * 1000)
 
 
-def search_of(view: TableView, query: str, fields: Sequence[str] | None) -> Search:
-    """A search for the best rows, in some fields or in all."""
-    if fields is not None:
-        if not fields:
-            raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
-        fields = [_search_field(name, view.schema) for name in fields]
-    node = parse_search(
-        query,
-        schema=view.schema,
-        max_length=view.config[keys.INDEXQUERY_MAX_LENGTH],
-        max_depth=view.config[keys.INDEXQUERY_MAX_DEPTH],
+SearchMode = Literal["query", "lenient", "all", "any", "phrase", "prefix"]
+SEARCH_MODES: tuple[SearchMode, ...] = get_args(SearchMode)
+
+
+def search_of(
+    view: TableView,
+    query: str,
+    fields: Sequence[str] | None,
+    mode: SearchMode = "query",
+    *,
+    only_words: bool = False,
+) -> Search:
+    """A search for the best rows, in some fields, in those of the table or in all.
+
+    With `only_words` a lenient one has no syntax at all.
+    """
+    if mode not in SEARCH_MODES:
+        raise ConfigError(f"mode is one of {', '.join(SEARCH_MODES)}, not {mode!r}.")
+    if fields is not None and not fields:
+        raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
+    weights = _fields_of(view) if fields is None else _weighted_fields(fields, view.schema)
+    longest = view.config[keys.INDEXQUERY_MAX_LENGTH]
+    deepest = view.config[keys.INDEXQUERY_MAX_DEPTH]
+    parse = functools.partial(
+        parse_search, schema=view.schema, max_length=longest, max_depth=deepest
     )
-    if fields:
-        node = over_fields(node, fields, fits=lambda leaf: fits(leaf, view))
-    search = Search(None, node, query)
+
+    def spread(node: SearchNode) -> SearchNode:
+        return over_fields(node, weights, fits=lambda one: fits(one, view)) if weights else node
+
+    def read(text: str) -> SearchNode:
+        node = parse(text)
+        view.check_searches(Search(None, spread(node), text))
+        return node
+
+    if mode == "query" or len(query) > longest:  # which is refused
+        node = parse(query)
+    elif mode == "lenient":
+        node = lenient_query(query, None if only_words else read)
+    else:
+        node = words_query(query, mode, max_length=longest, max_depth=deepest)
+    search = Search(None, spread(node), query)
     view.check_searches(search)
     return search
+
+
+def _fields_of(view: TableView) -> dict[str, float]:
+    """The fields that a table is searched by; none if it does not say."""
+    names = [name.strip() for name in view.config[keys.SEARCH_FIELDS].split(",")]
+    try:
+        found = _weighted_fields([name for name in names if name], view.schema)
+    except UnknownColumnError as error:
+        raise SchemaError(
+            f"{keys.SEARCH_FIELDS.name} names '{error.column}', which is not a column of "
+            f"'{view.uri}': there are {', '.join(view.schema.names)}. Set the property of the "
+            "table anew, or pass fields=…."
+        ) from None
+    for field in found:
+        name, _ = resolve_field(field, view.schema) or (field, ())
+        if not view.mapping.by_name[name].indexed:
+            raise SchemaError(
+                f"{keys.SEARCH_FIELDS.name} names '{name}', which is not indexed in '{view.uri}'. "
+                "Set the property of the table anew, or pass fields=…."
+            )
+    return found
+
+
+def _weighted_fields(names: Sequence[str], schema: pa.Schema) -> dict[str, float]:
+    """Search fields with their weights, of `title^3` and the like."""
+    found: dict[str, float] = {}
+    for name in names:
+        # A column may have such a name itself.
+        column, sign, weight = (name, "", "") if name in schema.names else name.rpartition("^")
+        if not sign:
+            column = name
+        field = _search_field(column, schema)
+        try:
+            found[field] = float(weight) if sign else 1.0
+        except ValueError:
+            found[field] = math.nan
+        if not 0 < found[field] <= MAX_BOOST:
+            raise SchemaError(
+                f"The weight of '{name}' is a number above 0 and up to {MAX_BOOST:g}: write "
+                f"'{column}^3'."
+            )
+    return found
 
 
 def fits(leaf: FieldNode, view: TableView) -> bool:

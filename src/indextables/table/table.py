@@ -18,6 +18,8 @@ from indextables.errors import (
     IndexTablesError,
     SchemaError,
     SearchIndexError,
+    TooManyClausesError,
+    TooManyExpansionsError,
     UnsupportedPredicateError,
 )
 from indextables.jobs.alter_columns import (
@@ -62,6 +64,7 @@ from indextables.runner import Runner
 from indextables.schema import from_json
 from indextables.storage import canonical_uri, open_store
 from indextables.table.arguments import (
+    SearchMode,
     Timestamp,
     Where,
     check_assignments,
@@ -437,6 +440,7 @@ class Table:
         self,
         query: str,
         *,
+        mode: SearchMode = "query",
         fields: Sequence[str] | None = None,
         where: Where | None = None,
         columns: Sequence[str] | None = None,
@@ -450,8 +454,12 @@ class Table:
 
         Args:
             query: What to search for, in the syntax of `indexquery`.
-            fields: The columns that are searched where the query names none; all indexed ones if
-                it is left out.
+            mode: `query`, or `lenient` for text typed by people: what cannot be read is searched
+                as plain words and is no error. `all`, `any`, `phrase` and `prefix` have no syntax:
+                the text is nothing but words.
+            fields: The columns that are searched where the query names none, with weights if
+                wanted: `["title^3", "body"]`. If it is left out, those of the table's property
+                `spark.indextables.search.fields`, or all indexed ones.
             where: A SQL condition that leaves rows out and changes nobody's score.
             columns: The columns to return; all if it is left out.
             limit: The most rows to return; None for all that match.
@@ -461,10 +469,43 @@ class Table:
 
         Raises:
             QuerySyntaxError: The query cannot be read; the message says where.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"title": ["fox", "dog"], "body": ["see http://a.org", "a fox, a fox"]})
+        >>> table = Table.create("memory://search-example", data=rows)
+        >>> table.search("fox", fields=["title^5", "body"])["title"].to_pylist()
+        ['fox', 'dog']
+        >>> table.search("http://a.org", mode="lenient")["title"].to_pylist()
+        ['fox', 'dog']
         """
+        ask = functools.partial(
+            self._ranked, query, mode, check_names(fields, "fields"), where=where, columns=columns,
+            limit=limit, snippets=snippets, timezone=timezone,
+        )  # fmt: skip
+        try:
+            return ask()
+        except (TooManyExpansionsError, TooManyClausesError):
+            if mode != "lenient":
+                raise
+            return ask(only_words=True)
+
+    def _ranked(
+        self,
+        query: str,
+        mode: SearchMode,
+        fields: Sequence[str] | None,
+        *,
+        where: Where | None,
+        columns: Sequence[str] | None,
+        limit: int | None,
+        snippets: Sequence[str],
+        timezone: str,
+        only_words: bool = False,
+    ) -> pa.Table:
         view = self.view
         names, seen = view.names, view.shown
-        search = names.stored_search(search_of(seen, query, check_names(fields, "fields")))
+        search = names.stored_search(search_of(seen, query, fields, mode, only_words=only_words))
         chosen = checked_columns(seen.snapshot, check_names(columns, "columns"))
         check_names(snippets, "snippets")
         marked_ones = checked_columns(seen.snapshot, snippets) if snippets else ()

@@ -147,7 +147,9 @@ def _load_one(
     spark = reader._spark
     access = options.access(path)
     bridge = bridge_of(spark)
-    if bridge is not None and not options.chosen.has_unscored_search:
+    if bridge is not None and not options.chosen.needs_table(
+        lambda: view_for(access, options).config
+    ):
         return chosen_rows(bridge.read(access, options), options.chosen)
     view_for(access, options)  # an error here is a sentence, in a worker it is a traceback
     fresh = spark.read.format(NAME)
