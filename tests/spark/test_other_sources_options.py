@@ -140,3 +140,23 @@ def test_buckets_are_refused(spark, frame, tmp_path, name):
                    "PARTITIONED BY (bucket(4, id))"):  # fmt: skip
         with pytest.raises(PySparkException, match=f"{sentence}|partitioned by columns"):
             spark.sql(f"CREATE TABLE {name} (id long, body string) USING indextables {clause}")
+
+
+@pytest.mark.filterwarnings("ignore:.*has no effect")
+def test_options_of_the_scala_product(door, frame, tmp_path):
+    uri = str(tmp_path / "t")
+    options = {
+        "read.defaultLimit": "1", "read.mode": "fast", "aws.accessKey": "AK",
+        "indexWriter.threads": "2", "optimizeWrite.enabled": "true",
+        "indexing.tokenizer.en_stem": "body", "indexing.defaultStringKind": "string",
+        "indexing.typemap.text": "body",
+    }  # fmt: skip
+    named = {f"spark.indextables.{name}": value for name, value in options.items()}
+    frame.write.format("indextables").options(**named).save(uri)
+    assert door.read.format("indextables").options(**named).load(uri).count() == 2
+    fields = Table.open(uri).view.mapping.by_name
+    assert (fields["p"].kind, fields["body"].tokenizer) == ("string", "en_stem")
+    with pytest.raises(ConfigError, match="no JVM to ask"):
+        door.read.format("indextables").load(
+            uri, **{"spark.indextables.aws.credentialsProviderClass": "com.example.Provider"}
+        )

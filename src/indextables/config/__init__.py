@@ -10,7 +10,8 @@ Values come in layers, the first one that has the key wins: options of one read 
 configuration, table properties, the default. Names are case-insensitive, and
 `spark.tantivy4spark.*` is an old spelling of `spark.indextables.*`. A key that is not in the
 registry is an error, because accepting it would promise an effect; in a session's configuration
-it is a warning. `docs/configuration.md` is generated from here.
+it is a warning. `docs/configuration.md` is generated from here. `origin` has the keys of the Scala
+product that have another name here, no effect, or a reason to be refused.
 
 To add a key, write it into the module of its concern, and a test of its effect. Nothing else has
 to name it: what those modules define is imported here and found by its type.
@@ -23,7 +24,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import TypeVar, overload
 
-from indextables.config import log, spark, splits
+from indextables.config import log, origin, spark, splits
 from indextables.config.key import ARIADNE_PREFIX as ARIADNE_PREFIX
 from indextables.config.key import OLD_PREFIX as OLD_PREFIX
 from indextables.config.key import PREFIX as PREFIX
@@ -32,10 +33,12 @@ from indextables.config.key import KeyFamily as KeyFamily
 from indextables.config.key import parse_boolean as parse_boolean
 from indextables.config.key import parse_duration_ms as parse_duration_ms
 from indextables.config.key import parse_size as parse_size
+from indextables.config.key import short_name as short_name
+from indextables.config.key import storage_key as storage_key
 from indextables.config.log import *  # noqa: F403
 from indextables.config.spark import *  # noqa: F403
 from indextables.config.splits import *  # noqa: F403
-from indextables.errors import UnknownKeyError
+from indextables.errors import ConfigError, UnknownKeyError
 
 # The page shows the sections in this order, and keys as they stand in their module.
 _CONSTANTS = [constant for module in (log, splits, spark) for constant in vars(module).values()]
@@ -45,13 +48,51 @@ FAMILIES: dict[str, KeyFamily] = {c.name.lower(): c for c in _CONSTANTS if isins
 
 
 def canonical(name: str) -> str:
-    """A key's name in lower case and under today's prefix.
+    """A key's name in lower case, under today's prefix and as it is called here.
 
     >>> canonical(" spark.tantivy4spark.checkpoint.Interval")
     'spark.indextables.checkpoint.interval'
+    >>> canonical("spark.indextables.indexing.text.maxTokenLength")
+    'spark.indextables.text.maxtokenlength'
     """
-    lowered = name.strip().lower()
-    return PREFIX + lowered[len(OLD_PREFIX) :] if lowered.startswith(OLD_PREFIX) else lowered
+    short = short_name(name)
+    if short is None:
+        return name.strip().lower()
+    renamed = origin.RENAMED.get(short)
+    return PREFIX + (short if renamed is None else renamed.name.lower())
+
+
+def settled(given: Mapping[str, object]) -> dict[str, object]:
+    """Settings under the names they have here; a name of ours beats one of the Scala product.
+
+    A key of that product that has no effect is left out with one warning. One that cannot be left
+    out is refused, and so is a key that nobody has.
+
+    >>> settled({"spark.indextables.transaction.cache.expirationSeconds": "60"})
+    {'spark.indextables.transaction.cache.ttl.ms': '60s'}
+    """
+    found: dict[str, object] = {}
+    renamed: dict[str, object] = {}
+    for name, value in given.items():
+        short = short_name(name) or ""
+        if short in origin.RENAMED:
+            renamed[canonical(name)] = f"{value}{origin.RENAMED[short].unit}"
+        elif short in origin.WITHOUT_EFFECT:
+            why = origin.WITHOUT_EFFECT[short]
+            _warn_once(name, f"'{name}' has no effect: {why}. See docs/migrating.md.")
+        elif (refused := origin.REFUSED.get(short)) is not None:
+            if str(value).strip().lower() != refused.harmless:
+                raise ConfigError(f"'{name}' is refused: {refused.reason}.")
+        elif short in origin.STORAGE:
+            raise ConfigError(
+                f"'{name}' is for a store and no configuration of a table. Give it as an option of "
+                "the read or write, in the Spark session, or in storage_options."
+            )
+        elif canonical(name) in KEYS or family_of(canonical(name)) is not None:
+            found[canonical(name)] = value
+        else:
+            raise UnknownKeyError(name, nearest=nearest_keys(canonical(name)))
+    return {**renamed, **found}
 
 
 def family_of(canonical_name: str) -> KeyFamily | None:
@@ -104,21 +145,23 @@ def session_keys(settings: Mapping[str, str]) -> dict[str, str]:
     >>> session_keys({"spark.indextables.checkpoint.interval": "5", "spark.ui.enabled": "false"})
     {'spark.indextables.checkpoint.interval': '5'}
     """
-    own = {name: value for name, value in settings.items() if is_own_key(name)}
-    for name in [n for n in own if not _is_known(canonical(n))]:
-        del own[name]
-        if name not in _warned:
-            _warned.add(name)
-            error = UnknownKeyError(name, nearest=nearest_keys(canonical(name)))
-            warnings.warn(f"{error} The session's setting has no effect.", stacklevel=2)
-    return own
+    own = {n: v for n, v in settings.items() if is_own_key(n) and storage_key(n) is None}
+    for name in list(own):
+        try:
+            settled({name: own[name]})
+        except ConfigError as error:
+            del own[name]
+            _warn_once(name, f"{error} The session's setting has no effect.")
+    return {name: str(value) for name, value in settled(own).items()}
 
 
 _warned: set[str] = set()
 
 
-def _is_known(canonical_name: str) -> bool:
-    return canonical_name in KEYS or family_of(canonical_name) is not None
+def _warn_once(name: str, message: str) -> None:
+    if name not in _warned:
+        _warned.add(name)
+        warnings.warn(message, stacklevel=3)
 
 
 def known_keys(properties: Mapping[str, str]) -> dict[str, str]:
@@ -152,15 +195,10 @@ class Config:
     def __init__(self, *layers: Mapping[str, object] | None) -> None:
         self._layers: list[dict[str, object]] = []
         for layer in layers:
-            values: dict[str, object] = {}
-            for name, value in (layer or {}).items():
-                lowered = canonical(name)
-                key = KEYS.get(lowered)
-                if key is not None:
-                    key.parse(value)
-                elif family_of(lowered) is None:
-                    raise UnknownKeyError(name, nearest=nearest_keys(lowered))
-                values[lowered] = value
+            values = settled(layer or {})
+            for name, value in values.items():
+                if name in KEYS:
+                    KEYS[name].parse(value)
             self._layers.append(values)
 
     @overload

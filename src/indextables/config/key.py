@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from indextables.config import origin
 from indextables.errors import InvalidValueError
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
@@ -65,6 +66,23 @@ def parse_boolean(value: object, *, name: str = "flag") -> bool:
 PREFIX = "spark.indextables."
 OLD_PREFIX = "spark.tantivy4spark."
 ARIADNE_PREFIX = "spark.ariadne."
+
+
+def short_name(name: str) -> str | None:
+    """A key of ours or of the Scala product without its prefix, in lower case."""
+    lowered = name.strip().lower()
+    prefix = next((p for p in (PREFIX, OLD_PREFIX) if lowered.startswith(p)), None)
+    return None if prefix is None else lowered[len(prefix) :]
+
+
+def storage_key(name: str) -> origin.StorageKey | None:
+    """What a key of the Scala product says to a store: a credential, an endpoint, a timeout.
+
+    >>> storage_key("spark.indextables.aws.accessKey").option
+    'aws_access_key_id'
+    """
+    return origin.STORAGE.get(short_name(name) or "")
+
 
 T = TypeVar("T")
 

@@ -40,21 +40,31 @@ TYPE_MAP = _indexing.family(
     "How a string column is indexed: text, string (exact), json or ip. The other spelling names "
     "the type and lists the fields: indexing.typemap.string = id,code.",
 )
+DEFAULT_STRING_KIND = _indexing.choice(
+    "indexing.defaultStringKind",
+    "text",
+    ("text", "string"),
+    "How new string columns are indexed that no typemap names: text is cut into words, string is "
+    "compared whole.",
+)
 TOKENIZER = _indexing.family(
     "indexing.tokenizer.",
     "field",
     "The tokenizer of a text or json field: default, raw, whitespace, en_stem and other "
-    "languages, ngram or ngram(2,3).",
+    "languages, ngram or ngram(2,3). The other spelling names the tokenizer and lists the fields: "
+    "indexing.tokenizer.en_stem = title,body.",
 )
 FIELD_RECORD_OPTION = _indexing.family(
     "indexing.indexrecordoption.",
     "field",
-    "What the index keeps for each word of one field: position, freq or basic.",
+    "What the index keeps for each word of one field: position, freq or basic. The other spelling: "
+    "indexing.indexrecordoption.basic = logs,notes.",
 )
 FIELD_TOKEN_LENGTH = _indexing.family(
     "indexing.tokenLength.",
     "field",
-    "The longest word in bytes that one field indexes, as text.maxTokenLength.",
+    "The longest word in bytes that one field indexes, as text.maxTokenLength. The other spelling: "
+    "indexing.tokenLength.legacy = code,url.",
 )
 TEXT_RECORD_OPTION = _indexing.choice(
     "text.indexRecordOption",

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from indextables.config import Config
+from indextables.config import Config, storage_key
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.source_options import hadoop_settings
+from indextables.plan.source_options import store_settings
 from indextables.plan.view import TableView, refuse_search_index
 from indextables.runner import Runner
 from indextables.storage import Store, canonical_uri, open_store
@@ -34,7 +34,7 @@ class TableAccess:
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
     storage: Mapping[str, object] = field(default_factory=dict, repr=False)
     stores: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What there is for other stores: of a session, by the names of Hadoop."""
+    """What there is for other stores, by the names of Hadoop and of the Scala product."""
 
     @cached_property
     def uri(self) -> str:
@@ -67,9 +67,13 @@ class TableAccess:
         scheme, own = parse_location(uri).scheme, parse_location(self.path).scheme
         if scheme == "file":
             return {}
-        named = {name: value for name, value in self.stores.items() if not name.startswith("fs.")}
+        named = {
+            name: value
+            for name, value in self.stores.items()
+            if not name.startswith("fs.") and storage_key(name) is None
+        }
         own_options = self.storage if own == scheme else {}
-        return {**hadoop_settings(scheme, self.stores), **named, **own_options}
+        return {**store_settings(scheme, self.stores), **named, **own_options}
 
     def __getstate__(self) -> dict[str, object]:
         options = {"config": self.config, "storage": self.storage, "stores": self.stores}

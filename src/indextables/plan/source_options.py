@@ -22,10 +22,13 @@ from indextables.config import (
     is_own_key,
     parse_boolean,
     session_keys,
+    settled,
+    storage_key,
 )
 from indextables.errors import ConfigError
 from indextables.predicate.search_names import mentions_search
 from indextables.storage.location import parse_location
+from indextables.storage.options import own_names
 
 if TYPE_CHECKING:
     from indextables.plan.access import TableAccess
@@ -185,7 +188,7 @@ class SourceOptions:
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
     storage: Mapping[str, object] = field(default_factory=dict, repr=False)
     stores: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What the session has for all stores, by the names of Hadoop."""
+    """What there is for all stores, by the names of Hadoop and of the Scala product."""
 
     @classmethod
     def parse(
@@ -203,8 +206,9 @@ class SourceOptions:
         mode = given.get("partitionoverwritemode", session.get(PARTITION_OVERWRITE_MODE, "static"))
         if mode.lower() not in ("static", "dynamic"):
             raise ConfigError(f"partitionOverwriteMode is static or dynamic, not {mode!r}.")
-        own = session_keys(session)
-        own |= {name: value for name, value in given.items() if is_own_key(name)}
+        ours = {name: value for name, value in given.items() if is_own_key(name)}
+        own: dict[str, object] = {**session_keys(session)}
+        own |= settled({name: value for name, value in ours.items() if storage_key(name) is None})
         if "mergeprecommit" in given:
             own[MERGE_PRECOMMIT.name] = given["mergeprecommit"]
         rest = _for_the_store(given)
@@ -216,6 +220,8 @@ class SourceOptions:
             for name, value in session.items()
             if name.startswith(tuple(_HADOOP + prefix for prefix in _HADOOP_STORES.values()))
         }
+        for settings in (session, ours):
+            stores |= {n.lower(): v for n, v in settings.items() if storage_key(n) is not None}
         return cls(
             paths=paths,
             version=_number("versionAsOf", given.get("versionasof")),
@@ -296,13 +302,16 @@ def _number(name: str, text: str | None) -> int | None:
 
 
 def _of_the_store(paths: Sequence[str], stores: Mapping[str, str]) -> dict[str, str]:
-    return hadoop_settings(parse_location(paths[0]).scheme, stores) if paths else {}
+    return store_settings(parse_location(paths[0]).scheme, stores) if paths else {}
 
 
-def hadoop_settings(scheme: str, stores: Mapping[str, str]) -> dict[str, str]:
-    """Hadoop's settings of the session for a store."""
+def store_settings(scheme: str, stores: Mapping[str, str]) -> dict[str, str]:
+    """What there is for the stores of one scheme, of settings for all."""
+    origin = {name: value for name, value in stores.items() if storage_key(name) is not None}
+    own = {name: str(value) for name, value in own_names(origin, scheme).items()}
     prefix = _HADOOP_STORES.get(scheme)
     if prefix is None:
-        return {}
+        return own
     found = {name: value for name, value in stores.items() if name.startswith(prefix)}
-    return {n: v for n, v in found.items() if n in _HADOOP_NAMES or prefix != "fs.s3a."}
+    hadoop = {n: v for n, v in found.items() if n in _HADOOP_NAMES or prefix != "fs.s3a."}
+    return {**hadoop, **own}

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from indextables.config import (
+    DEFAULT_STRING_KIND,
     FAST_FIELDS,
     FIELD_RECORD_OPTION,
     FIELD_TOKEN_LENGTH,
@@ -22,6 +23,7 @@ from indextables.config import (
     TOKENIZER,
     TYPE_MAP,
     Config,
+    KeyFamily,
 )
 from indextables.errors import SchemaError
 from indextables.split.analyzer import MAX_TOKEN_LENGTH, check_tokenizer, parse_token_length
@@ -88,13 +90,9 @@ class _Options:
             for f in self.schema
         }
         self._default_length(fields, kinds)
-        self._per_field(fields, TOKENIZER.name, self.config[TOKENIZER], self._set_tokenizer)
-        self._per_field(
-            fields, FIELD_RECORD_OPTION.name, self.config[FIELD_RECORD_OPTION], self._set_record
-        )
-        self._per_field(
-            fields, FIELD_TOKEN_LENGTH.name, self.config[FIELD_TOKEN_LENGTH], self._set_length
-        )
+        self._per_field(fields, TOKENIZER, self._set_tokenizer, _is_tokenizer)
+        self._per_field(fields, FIELD_RECORD_OPTION, self._set_record, RECORDS.__contains__)
+        self._per_field(fields, FIELD_TOKEN_LENGTH, self._set_length, _is_length)
         if self.problems:
             raise SchemaError(
                 "The indexing options do not fit the table:\n  "
@@ -129,14 +127,21 @@ class _Options:
     def _per_field(
         self,
         fields: dict[str, FieldMapping],
-        prefix: str,
-        options: dict[str, str],
+        family: KeyFamily,
         change: Callable[[str, FieldMapping, str], FieldMapping],
+        is_value: Callable[[str], bool],
     ) -> None:
-        for name, value in options.items():
-            column = self._column(prefix + name, name)
-            if column is not None:
-                fields[column] = change(prefix + name, fields[column], value.strip().lower())
+        """Apply `family.<field> = value`, or `family.<value> = field,field`."""
+        for name, given in self.config[family].items():
+            key, value = family.name + name, given.strip().lower()
+            columns: list[str | None] = []
+            if is_value(name) and (name not in self.by_lower or not is_value(value)):
+                columns, value = list(self._listed(key, given)), name
+            else:
+                columns = [self._column(key, name)]
+            for column in columns:
+                if column is not None:
+                    fields[column] = change(key, fields[column], value)
 
     # --- kinds ---
 
@@ -175,6 +180,8 @@ class _Options:
         old = self.base.by_name.get(column.name) if self.base else None
         natural = natural_kind(column.type)
         kind = chosen or natural
+        if kind == "text" and chosen is None:
+            kind = cast(Kind, self.config[DEFAULT_STRING_KIND])
         if old is not None and chosen is None and (natural in ("text", old.kind)):
             field = old
         else:
@@ -254,3 +261,11 @@ class _Options:
         else:
             return replace(field, token_length=length)
         return field
+
+
+def _is_tokenizer(name: str) -> bool:
+    return check_tokenizer(name) is None
+
+
+def _is_length(text: str) -> bool:
+    return parse_token_length(text) is not None

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from indextables.errors import StorageOptionError
 from indextables.storage.location import canonical_uri, parse_location
-from indextables.storage.options import redact
+from indextables.storage.options import own_names, redact
 from indextables.storage.store import ObjectMeta, Store
 
 __all__ = ["ObjectMeta", "Store", "canonical_uri", "open_store", "redact"]
@@ -28,7 +28,8 @@ def open_store(
     An option that is None counts as not given.
     """
     location = parse_location(uri)
-    options = {k: v for k, v in (storage_options or {}).items() if v is not None}
+    given = {k: v for k, v in (storage_options or {}).items() if v is not None}
+    options = own_names(given, location.scheme)
     if location.scheme == "file":
         from indextables.storage.local import LocalStore
 

@@ -2,8 +2,9 @@
 
 Options have the names of the object_store library (`aws_access_key_id`, `endpoint`, `allow_http`,
 `azure_storage_account_name`, `google_service_account`, `timeout`, …). The Hadoop names that Spark
-users have at hand (`fs.s3a.access.key`, …) are translated. Environment variables that the vendors'
-own tools read are the default. An option that a store does not know is an error.
+users have at hand (`fs.s3a.access.key`, …) are translated, and so are the keys of the Scala product
+(`spark.indextables.aws.accessKey`, …). Environment variables that the vendors' own tools read are
+the default. An option that a store does not know is an error.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from indextables.config.key import parse_duration_ms
+from indextables.config.key import parse_duration_ms, storage_key
 from indextables.errors import InvalidValueError, StorageOptionError
 
-_SECRET = re.compile(r"secret|key|token|credential|password|sas|signature", re.IGNORECASE)
+_SECRET = re.compile(
+    r"secret|key|token|credential|password|sas|signature|connection_?string", re.IGNORECASE
+)
 _URL_QUERY = re.compile(r"(https?://[^\s\"'?)>]*)\?[^\s\"')>]*")
 
 _S3A = {
@@ -36,6 +39,48 @@ _RETRY_DEFAULTS: dict[str, object] = {
     "init_backoff": "100ms",
     "max_backoff": "10s",
 }
+
+
+def own_names(options: Mapping[str, object], scheme: str) -> dict[str, object]:
+    """Options with the keys of the Scala product under the names that stores read.
+
+    Keys for stores of another scheme are left out: that product takes them with any address. Two
+    spellings of an endpoint have to become one, because a store is told apart by its options.
+
+    >>> own_names({"spark.indextables.aws.region": "eu"}, "s3")
+    {'aws_region': 'eu'}
+    """
+    found: dict[str, object] = {}
+    own: dict[str, object] = {}
+    for name, value in options.items():
+        key = storage_key(name)
+        if key is None:
+            own[name] = value
+        elif scheme in ("file", "memory") or key.scheme not in ("", scheme):
+            continue
+        elif key.option == "azure_connection_string":
+            found |= _connection(str(value))
+        else:
+            found[key.option] = f"{text_of(value)}{key.unit}"
+    return {**found, **own}
+
+
+_CONNECTION = {
+    "accountname": "azure_storage_account_name",
+    "accountkey": "azure_storage_account_key",
+    "sharedaccesssignature": "azure_storage_sas_token",
+    "blobendpoint": "azure_storage_endpoint",
+}
+
+
+def _connection(text: str) -> dict[str, object]:
+    """The parts of a connection string of Azure that a store reads."""
+    parts = (part.partition("=") for part in text.split(";"))
+    return {
+        _CONNECTION[name.strip().lower()]: value.strip()
+        for name, _, value in parts
+        if name.strip().lower() in _CONNECTION
+    }
 
 
 def redact(options: Mapping[str, object]) -> dict[str, object]:

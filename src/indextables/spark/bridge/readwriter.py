@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from indextables.config import session_keys
+from indextables.config import is_own_key, session_keys
 from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.write_job import Exclusive, Kind, plan_write
 from indextables.plan.ranking import SCORE
@@ -159,7 +159,10 @@ def _load_one(
     if options.timestamp is not None:
         fresh = fresh.option("timestampAsOf", options.timestamp)
     fresh = fresh.option("timezone", spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    handed = {f"spark.hadoop.{name}": value for name, value in options.stores.items()}
+    handed = {
+        name if is_own_key(name) else f"spark.hadoop.{name}": value
+        for name, value in options.stores.items()
+    }
     for name, given in {**options.config, **options.storage, **handed}.items():
         fresh = fresh.option(name, str(given))
     return original(fresh, path)
