@@ -171,8 +171,9 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are ten, the Delta mirror
-# and CONVERT four, names of searches and Spark Connect one each, facets three.
-MOST_MODULES = 309
+# and CONVERT four, names of searches and Spark Connect one each, facets three, lines that cannot
+# be imported one.
+MOST_MODULES = 310
 LONGEST_CHAIN = 25
 MOST_SINGLE_IMPORTERS = 61
 
