@@ -172,10 +172,10 @@ def test_a_package_exports_what_is_used(package):
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are ten, the Delta mirror
 # and CONVERT four, names of searches and Spark Connect one each, facets three, lines that cannot
-# be imported one.
-MOST_MODULES = 310
+# be imported and what `indextables sql` runs one each.
+MOST_MODULES = 311
 LONGEST_CHAIN = 25
-MOST_SINGLE_IMPORTERS = 61
+MOST_SINGLE_IMPORTERS = 62
 
 
 def test_the_house_does_not_grow():

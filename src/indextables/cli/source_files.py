@@ -143,6 +143,16 @@ def _source(file: _File, *, kind: Format | None, delimiter: str | None) -> Sourc
     )
 
 
+def is_file_name(name: str) -> bool:
+    """Whether a name means files, not a table: it has a wildcard or a suffix of theirs.
+
+    >>> is_file_name("data/*.parquet"), is_file_name("more.csv.gz"), is_file_name("docs")
+    (True, True, False)
+    """
+    path = PurePosixPath(name)
+    return _kind(path)[0] is not None and not Path(name, "_transaction_log").exists()
+
+
 def _kind(path: PurePosixPath) -> tuple[Format | None, Any]:
     codec = _CODECS.get(path.suffix.lower())
     name = path.with_suffix("") if codec else path

@@ -16,9 +16,11 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from indextables.cli.options import Format
 from indextables.cli.rejects import (
     Record,
     Reject,
@@ -28,7 +30,7 @@ from indextables.cli.rejects import (
     salvaged,
     shown_text,
 )
-from indextables.cli.source_files import Source
+from indextables.cli.source_files import Source, find_sources
 from indextables.errors import IndexTablesError, SourceFileError
 from indextables.schema import conform, normalize, type_name
 from indextables.storage import Store
@@ -139,6 +141,15 @@ def read(
     """The rows of all files as one stream in one schema; with `rejects`, without the lines that
     cannot be read."""
     return pa.RecordBatchReader.from_batches(schema, _batches(sources, schema, rejects))
+
+
+def rows_of_files(pattern: str, kind: Format | None) -> Any:
+    """The rows of files for a query: Parquet on this machine stays there, the rest is in memory."""
+    sources = find_sources([pattern], kind=kind)
+    schema = schema_of(sources, {})
+    if all(s.format == "parquet" and s.store is None and not s.partition for s in sources):
+        return pyarrow.dataset.dataset([s.path for s in sources], schema, format="parquet")
+    return read(sources, schema).read_all()
 
 
 def rows_in(sources: Sequence[Source]) -> int | None:
