@@ -117,7 +117,7 @@ def test_an_import_is_one_commit_or_nothing(cli):
     Path("good.csv").write_text("n\n1\n")
     Path("bad.jsonl").write_text('{"n": 1}\n{"n": }\n')
     message = cli.error("import", "t", "good.csv", "bad.jsonl")
-    assert "bad.jsonl" in message and "row 1" in message
+    assert "bad.jsonl" in message and "line 2" in message
     assert not Path("t").exists() or not Table.exists("t")
     cli.ok("import", "t", "good.csv")
     cli.error("import", "t", "good.csv", "bad.jsonl")

@@ -19,7 +19,7 @@ def test_a_bar_is_drawn_on_a_terminal(monkeypatch):
         advance(4)
         advance(6)
     assert "Writing rows" in screen.getvalue()
-    assert "10/10" in screen.getvalue()
+    assert "10 of 10 splits" in screen.getvalue()
 
 
 def test_nothing_is_drawn_elsewhere(monkeypatch):

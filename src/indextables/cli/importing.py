@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,16 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from indextables.cli.options import Format
+from indextables.cli.output import note
+from indextables.cli.rejects import Rejects
 from indextables.cli.settings import Settings
 from indextables.cli.source_files import OpenFolder, Source, find_sources
-from indextables.cli.sources import read, schema_of
+from indextables.cli.sources import read, rows_in, schema_of
 from indextables.config import TYPE_MAP, Config
 from indextables.errors import NotATableError, SchemaError, SourceFileError
 from indextables.jobs import write_job
 from indextables.jobs.commit_write import Written
+from indextables.jobs.progress import expecting
 from indextables.log.transaction_log import TransactionLog
 from indextables.schema import TIMESTAMP, TIMESTAMP_NTZ
 from indextables.storage import Store, open_store
@@ -71,30 +76,94 @@ def import_files(
     mapping: Mapping[str, str],
     overwrite: bool,
     merge_schema: bool,
+    skip: bool = False,
+    rejects_file: str | None = None,
 ) -> dict[str, Any]:
-    """Write the rows of files to a table, in one commit; what was done."""
+    """Write the rows of files to a table, in one commit; what was done.
+
+    `skip` leaves out lines that cannot be read, and writes them to a file of their own.
+    """
     _check_place(uri)
     sources = find_sources(
         patterns, kind=kind, delimiter=delimiter, open_folder=_opener(settings, uri)
     )
     settings = _of_table(settings, uri, sources)
     known = {name: column_type(text) for name, text in types.items()}
-    try:
-        table = settings.open(uri)
-    except NotATableError:
-        rows = read(sources, schema_of(sources, known))
-        written = _create(settings, uri, rows, partition_by=partition_by, mapping=mapping)
-        table = settings.open(uri)
-    else:
-        if partition_by or mapping:
-            raise SchemaError(
-                f"'{table.uri}' is there already, with its own partitions and mapping. Leave "
-                "--partition-by and --map out."
+    sources = [replace(source, casts=known) for source in sources]
+    rejects = Rejects(rejects_file) if skip else None
+    with contextlib.closing(rejects) if rejects else contextlib.nullcontext():
+        return _imported(settings, uri, sources, known, rejects,
+                         partition_by=partition_by, mapping=mapping, overwrite=overwrite,
+                         merge_schema=merge_schema)  # fmt: skip
+
+
+def _imported(
+    settings: Settings,
+    uri: str,
+    sources: Sequence[Source],
+    known: Mapping[str, pa.DataType],
+    rejects: Rejects | None,
+    *,
+    partition_by: Sequence[str],
+    mapping: Mapping[str, str],
+    overwrite: bool,
+    merge_schema: bool,
+) -> dict[str, Any]:
+    def rows_of(types: Mapping[str, pa.DataType], partitions: Sequence[str]) -> Any:
+        schema = schema_of(sources, types, skip=rejects is not None)
+        return _watched(read(sources, schema, rejects=rejects), partitions)
+
+    total = rows_in(sources) if sys.stderr.isatty() else None
+    with expecting(total):
+        try:
+            table = settings.open(uri)
+        except NotATableError:
+            rows = rows_of(known, partition_by)
+            written = _create(settings, uri, rows, partition_by=partition_by, mapping=mapping)
+            table = settings.open(uri)
+        else:
+            if partition_by or mapping:
+                raise SchemaError(
+                    f"'{table.uri}' is there already, with its own partitions and mapping. Leave "
+                    "--partition-by and --map out."
+                )
+            rows = rows_of(
+                {**{f.name: f.type for f in table.schema}, **known}, table.partition_columns
             )
-        rows = read(sources, schema_of(sources, {f.name: f.type for f in table.schema} | known))
-        write = table.overwrite if overwrite else table.append
-        written = write(rows, merge_schema=merge_schema)
-    return {"table": table.uri, "files": len(sources), **asdict(written)}
+            write = table.overwrite if overwrite else table.append
+            written = write(rows, merge_schema=merge_schema)
+    done = {"table": table.uri, "files": len(sources), **asdict(written)}
+    return done if rejects is None else {**done, "rejected": rejects.count}
+
+
+MANY_PARTITIONS = 200
+"""From how many partitions on an import warns of them."""
+
+
+def _watched(rows: pa.RecordBatchReader, partition_by: Sequence[str]) -> pa.RecordBatchReader:
+    """The rows; a note while they are read if they are going to make very many partitions."""
+    names = [name for name in partition_by if name in rows.schema.names]
+    if not names:
+        return rows
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        seen: set[tuple[Any, ...]] | None = set()
+        for batch in rows:
+            if seen is not None:
+                values = pa.Table.from_batches([batch]).select(names).group_by(names).aggregate([])
+                seen.update(zip(*(column.to_pylist() for column in values.columns), strict=True))
+                if len(seen) > MANY_PARTITIONS:
+                    seen = None
+                    note(
+                        f"Partitioned by {', '.join(names)}, these rows make more than "
+                        f"{MANY_PARTITIONS} partitions. Each has splits of its own, and searches "
+                        "open every one. Choose a coarser column, or none: the index finds "
+                        "values without partitions. Ctrl-C stops; nothing is written until the "
+                        "end."
+                    )
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(rows.schema, batches())
 
 
 def _check_place(table: str) -> None:

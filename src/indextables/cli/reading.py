@@ -12,7 +12,7 @@ import typer
 from indextables.cells import size
 from indextables.cli import options as o
 from indextables.cli.settings import Settings, command, pairs
-from indextables.errors import ConfigError, EmbeddedQueryError
+from indextables.errors import ConfigError
 
 if TYPE_CHECKING:
     from indextables.table import Table
@@ -161,9 +161,12 @@ def _facets(
 def _sql(
     settings: Settings,
     query: Annotated[
-        str,
-        typer.Argument(metavar="QUERY", help="A query or a statement; - reads it from stdin."),
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[QUERY]",
+            help="A query or a statement; - reads it from stdin. A terminal has a prompt.",
+        ),
+    ] = None,
     table: Annotated[
         list[str] | None,
         typer.Option("--table", "-t", metavar="NAME=TABLE", help="A name for a table."),
@@ -174,27 +177,19 @@ def _sql(
     A table is named by its folder (FROM docs), by its place (FROM 's3://bucket/docs') or by a name
     given with --table. Searches work everywhere in a query: WHERE content indexquery
     'spark AND sql' ORDER BY _score DESC. snippet(content) shows the words found. VERSION AS OF 3
-    looks back in time.
+    looks back in time. Files are tables too: FROM 'data/*.parquet'. EXPLAIN SELECT …, DESCRIBE
+    docs, SHOW TABLES, COLUMNS, PARTITIONS and TBLPROPERTIES look at tables.
     """
-    from indextables.cli.output import show_rows
-    from indextables.cli.statements import Tables, run_statement
-    from indextables.query import run_query
-    from indextables.statements.statements import parse
+    from indextables.cli.queries import prompt, run_sql
+    from indextables.cli.statements import Tables
 
-    text = sys.stdin.read() if query == "-" else query
     tables = Tables(settings, pairs(table or (), "--table"))
-    statement = parse(text)
-    if statement is None:
-        rows = run_query(text, tables.open)
-        names = rows.schema.names
-        if settings.json and (twice := [name for name in names if names.count(name) > 1]):
-            raise EmbeddedQueryError(
-                f"Two columns are called '{twice[0]}', and an object of JSON has one of a name. "
-                "Name one of them with AS."
-            )
-        show_rows(rows, json=settings.json)
+    if query is not None:
+        run_sql(sys.stdin.read() if query == "-" else query, settings, tables)
+    elif sys.stdin.isatty():
+        prompt(settings, tables)
     else:
-        run_statement(statement, settings, tables=tables)
+        raise typer.BadParameter("say what to run, or - to read it from stdin.", param_hint="QUERY")
 
 
 def _describe(
@@ -207,6 +202,7 @@ def _describe(
     """Show what a table is: its columns, how they are searched, its size and properties."""
     from indextables.cli import output
     from indextables.cli.output import show_facts, show_records, show_text
+    from indextables.cli.queries import columns_of
     from indextables.jobs.constraints import constraints_of
 
     opened = settings.open(table, version=version, as_of=as_of)
@@ -225,7 +221,7 @@ def _describe(
         "constraints": {one.name: one.sql for one in constraints_of(snapshot.metadata)},
         "properties": _properties(snapshot.metadata.configuration),
     }
-    columns = _columns(opened)
+    columns = columns_of(opened)
     if settings.json:
         show_facts({**facts, "columns": columns}, json=True)
         return
@@ -253,28 +249,6 @@ def _properties(configuration: Any) -> dict[str, str]:
         for name, value in redacted(configuration).items()
         if not name.startswith(("indextables.", "docMapping"))
     }
-
-
-def _columns(table: Table) -> list[dict[str, Any]]:
-    from indextables.schema import type_name
-
-    mapping = table.view.shown.mapping.by_name
-    columns = []
-    for column in table.schema:
-        how = mapping.get(column.name)
-        kind = "" if how is None or not how.indexed else how.kind
-        tokenizer = how.tokenizer if how is not None and how.has_words else ""
-        columns.append(
-            {
-                "column": column.name,
-                "type": type_name(column.type),
-                "searched_as": kind,
-                "tokenizer": tokenizer,
-                "partition": column.name in table.partition_columns,
-                "nullable": column.nullable,
-            }
-        )
-    return columns
 
 
 def _history(

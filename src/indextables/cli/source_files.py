@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -33,6 +36,7 @@ _UNKNOWN = (
     "first also as .gz, .bz2, .zst or .lz4); --format names the kind of files that are named "
     "themselves or by a glob"
 )
+STANDARD_INPUT = "-"
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 OpenFolder = Callable[[str], Store]
@@ -54,6 +58,10 @@ class Source:
     store: Store | None = None
     """Where the file is, if that is not this machine; there it is called `key`."""
     key: str = ""
+    spooled: Any = None
+    """The temporary file that has what standard input had."""
+    casts: Mapping[str, Any] = field(default_factory=dict)
+    """Types that columns are brought to, whatever the file has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,9 @@ def find_sources(
     """The files that the patterns name, in their order, each once."""
     found: dict[str, Source] = {}
     for pattern in patterns:
+        if pattern == STANDARD_INPUT:
+            found[pattern] = _standard_input(kind, delimiter)
+            continue
         location = parse_location(pattern)
         if location.scheme == "file":
             files = _local_files(location.uri if pattern.startswith("file:") else pattern)
@@ -91,6 +102,24 @@ def find_sources(
         for source in chosen:
             found.setdefault(source.path if source.store else os.path.realpath(source.path), source)
     return list(found.values())
+
+
+def _standard_input(kind: Format | None, delimiter: str | None) -> Source:
+    """What standard input has, in a file: it is read more than once."""
+    if kind is None:
+        raise SourceFileError(
+            STANDARD_INPUT, "standard input has no name; say what it is with --format csv or jsonl"
+        )
+    spooled = tempfile.NamedTemporaryFile(prefix="indextables-")  # noqa: SIM115 - with the source
+    shutil.copyfileobj(sys.stdin.buffer, spooled)
+    spooled.flush()
+    return Source(
+        STANDARD_INPUT,
+        kind,
+        delimiter=delimiter or ",",
+        guessed_delimiter=delimiter is None,
+        spooled=spooled,
+    )
 
 
 def _source(file: _File, *, kind: Format | None, delimiter: str | None) -> Source | None:
@@ -112,6 +141,16 @@ def _source(file: _File, *, kind: Format | None, delimiter: str | None) -> Sourc
         store=file.store,
         key=file.key,
     )
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name means files, not a table: it has a wildcard or a suffix of theirs.
+
+    >>> is_file_name("data/*.parquet"), is_file_name("more.csv.gz"), is_file_name("docs")
+    (True, True, False)
+    """
+    path = PurePosixPath(name)
+    return _kind(path)[0] is not None and not Path(name, "_transaction_log").exists()
 
 
 def _kind(path: PurePosixPath) -> tuple[Format | None, Any]:

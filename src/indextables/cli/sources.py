@@ -9,17 +9,30 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from indextables.cli.source_files import Source
+from indextables.cli.options import Format
+from indextables.cli.rejects import (
+    Record,
+    Reject,
+    Rejects,
+    pieces,
+    records,
+    salvaged,
+    shown_text,
+)
+from indextables.cli.source_files import Source, find_sources
 from indextables.errors import IndexTablesError, SourceFileError
-from indextables.schema import conform, normalize
+from indextables.schema import conform, normalize, type_name
 from indextables.storage import Store
 
 INFER_BYTES = 16 << 20
@@ -30,30 +43,56 @@ _NO_TEXT = (
 )
 
 
-def schema_of(sources: Sequence[Source], types: Mapping[str, pa.DataType]) -> pa.Schema:
+def schema_of(
+    sources: Sequence[Source], types: Mapping[str, pa.DataType], *, skip: bool = False
+) -> pa.Schema:
     """The columns of all files together; `types` decides where it names a column.
 
-    A column that is null in all rows that were read is a text.
+    A column that is null in all rows that were read is a text. `skip` passes over lines that
+    cannot be read.
     """
     schemas = []
     for source in sources:
-        with _explained(source):
-            found = _open(source, types)[0]
+        with _explained(source, types):
+            found = _sound_schema(source, types) if skip else _open(source, types)[0]
             _check_columns(source, found.names)
             folders = [name for name in source.partition if name not in found.names]
             values = [pa.field(n, _value_type(source.partition, n, types)) for n in folders]
             schemas.append(pa.schema([*found, *values]).remove_metadata())
     try:
         together = pa.unify_schemas(schemas, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise SourceFileError(
-            sources[0].path,
-            f"its columns and those of the other files have different types ({error}); name a type "
-            "with --type COLUMN=TYPE, or import the files one by one",
-        ) from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise _clash(sources, schemas) from None
     if not together.names:
+        for source in sources if skip else ():
+            if (first := _first_reject(source, types)) is not None:
+                raise _unreadable(source, first)
         raise SourceFileError(sources[0].path, "it is empty, and so are all files beside it")
     return normalize(pa.schema([_storable(f, types) for f in together]))
+
+
+def _clash(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> SourceFileError:
+    """The first column whose types do not go together, and the file that has the rarest of them."""
+    for name in dict.fromkeys(name for schema in schemas for name in schema.names):
+        holders = [(source, schema.field(name)) for source, schema in zip(sources, schemas,
+                   strict=True) if name in schema.names]  # fmt: skip
+        try:
+            pa.unify_schemas([pa.schema([f]) for _, f in holders], promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            break
+    counts = Counter(field.type for _, field in holders if not pa.types.is_null(field.type))
+    rare = min(reversed(counts), key=counts.__getitem__)
+    usual = max((kind for kind in counts if kind != rare), key=counts.__getitem__)
+    odd = next(source for source, field in holders if field.type == rare)
+    others = "1 other file" if counts[usual] == 1 else f"{counts[usual]:,} other files"
+    if any(pa.types.is_nested(kind) for kind in counts):
+        remedy = "import it into a table of its own"
+    else:
+        remedy = f"--type {name}=string reads the column as text in all files"
+    return SourceFileError(
+        odd.path,
+        f"its column '{name}' is {type_name(rare)}, but {type_name(usual)} in {others}; {remedy}",
+    )
 
 
 def _check_columns(source: Source, names: Sequence[str]) -> None:
@@ -96,17 +135,55 @@ def _value_type(
     return pa.date32()
 
 
-def read(sources: Sequence[Source], schema: pa.Schema) -> pa.RecordBatchReader:
-    """The rows of all files as one stream in one schema."""
-    return pa.RecordBatchReader.from_batches(schema, _batches(sources, schema))
+def read(
+    sources: Sequence[Source], schema: pa.Schema, *, rejects: Rejects | None = None
+) -> pa.RecordBatchReader:
+    """The rows of all files as one stream in one schema; with `rejects`, without the lines that
+    cannot be read."""
+    return pa.RecordBatchReader.from_batches(schema, _batches(sources, schema, rejects))
 
 
-def _batches(sources: Sequence[Source], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    types = {f.name: f.type for f in schema}
+def rows_of_files(pattern: str, kind: Format | None) -> Any:
+    """The rows of files for a query: Parquet on this machine stays there, the rest is in memory."""
+    sources = find_sources([pattern], kind=kind)
+    schema = schema_of(sources, {})
+    if all(s.format == "parquet" and s.store is None and not s.partition for s in sources):
+        return pyarrow.dataset.dataset([s.path for s in sources], schema, format="parquet")
+    return read(sources, schema).read_all()
+
+
+def rows_in(sources: Sequence[Source]) -> int | None:
+    """How many rows the footers of the files state; None if a file has no footer."""
+    if any(source.format != "parquet" for source in sources):
+        return None
+    count = 0
     for source in sources:
-        with _explained(source), _unchanged(source):
-            for batch in _open(source, types)[1]:
-                yield conform(_with_partition(_with_texts(batch), source, schema), schema)
+        with _explained(source):
+            count += pq.ParquetFile(_raw(source)).metadata.num_rows
+    return count
+
+
+def _batches(
+    sources: Sequence[Source], schema: pa.Schema, rejects: Rejects | None
+) -> Iterator[pa.RecordBatch]:
+    types = {f.name: f.type for f in schema}
+    rows = 0
+    for source in sources:
+        with _explained(source, types), _unchanged(source):
+            if rejects is None or source.format == "parquet":
+                opened = _open(source, types)[1]
+                batches: Iterator[Any] = (_fitted(b, source, schema) for b in opened)
+            else:
+                batches = _salvaged_batches(source, schema, rejects)
+            for batch in batches:
+                rows += batch.num_rows
+                yield batch
+    if rejects is not None and rejects.first is not None and not rows:
+        raise _unreadable(sources[0], rejects.first)
+
+
+def _fitted(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.RecordBatch:
+    return conform(_with_partition(_with_texts(batch), source, schema), schema)
 
 
 def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -129,15 +206,17 @@ def _with_partition(batch: pa.RecordBatch, source: Source, schema: pa.Schema) ->
 _Opened = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
-def _open(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
-    """The columns of a file and its batches."""
+def _open(source: Source, types: Mapping[str, pa.DataType], text: bytes | None = None) -> _Opened:
+    """The columns of a file and its batches, or of a text in its format."""
     if source.format == "parquet":
         file = pq.ParquetFile(_raw(source))
         # One by one: what Arrow is asked for at once, it also fetches at once.
         groups = range(file.num_row_groups)
-        return file.schema_arrow, (b for g in groups for b in file.iter_batches(row_groups=[g]))
+        batches = (b for g in groups for b in file.iter_batches(row_groups=[g]))
+        return _cast(file.schema_arrow, batches, source.casts)
     try:
-        return _open_csv(source, types) if source.format == "csv" else _open_json(source, types)
+        open_text = _open_csv if source.format == "csv" else _open_json
+        return open_text(source, types, text)
     except pa.ArrowInvalid as error:
         # Whoever writes files in parallel writes empty ones too: no columns, no rows.
         if str(error).startswith(_EMPTY):
@@ -145,20 +224,37 @@ def _open(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
         raise
 
 
+def _cast(
+    schema: pa.Schema, batches: Iterator[pa.RecordBatch], types: Mapping[str, pa.DataType]
+) -> _Opened:
+    """Batches with some columns in other types."""
+    if not any(f.name in types and f.type != types[f.name] for f in schema):
+        return schema, batches
+    wanted = pa.schema([f.with_type(types.get(f.name, f.type)) for f in schema])
+    return wanted, (
+        pa.RecordBatch.from_arrays(
+            [c.cast(f.type) for c, f in zip(b.columns, wanted, strict=True)], schema=wanted
+        )
+        for b in batches
+    )
+
+
 def _raw(source: Source) -> Any:
     if source.store is None:
-        return pa.OSFile(source.path, "rb")
+        return pa.OSFile(source.path if source.spooled is None else source.spooled.name, "rb")
     return pa.PythonFile(StoredFile(source.store, source.key), "r")
 
 
-def _stream(source: Source) -> Any:
+def _stream(source: Source, text: bytes | None = None) -> Any:
+    if text is not None:
+        return pa.BufferReader(text)
     return pa.CompressedInputStream(_raw(source), source.codec) if source.codec else _raw(source)
 
 
-def _open_csv(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
+def _open_csv(source: Source, types: Mapping[str, pa.DataType], text: bytes | None) -> _Opened:
     flat = {n: t for n, t in types.items() if not pa.types.is_nested(t)}
     nulls = [n for n in pyarrow.csv.ConvertOptions().null_values or () if "nan" not in n.lower()]
-    reader = _csv_reader(source, column_types=flat, null_values=nulls)
+    reader = _csv_reader(source, text, column_types=flat, null_values=nulls)
     schema = reader.schema
     for column in schema:
         if pa.types.is_binary(column.type) and column.name not in types:
@@ -169,33 +265,36 @@ def _open_csv(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
     def batches() -> Iterator[pa.RecordBatch]:
         # What is null depends on the type: NA is a text, not a number. Arrow has one list for all
         # columns, so texts are read by themselves; both readers cut the file at the same places.
-        others = _csv_reader(source, column_types=texts, include_columns=list(texts),
+        others = _csv_reader(source, text, column_types=texts, include_columns=list(texts),
                              null_values=[""], strings_can_be_null=True,
                              quoted_strings_can_be_null=False)  # fmt: skip
-        for batch, text in zip(reader, others, strict=True):
-            columns = [text.column(f.name) if f.name in texts else c
+        for batch, words in zip(reader, others, strict=True):
+            columns = [words.column(f.name) if f.name in texts else c
                        for f, c in zip(schema, batch.columns, strict=True)]  # fmt: skip
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return schema, batches() if texts else iter(reader)
 
 
-def _csv_reader(source: Source, **convert: Any) -> Any:
+def _csv_reader(source: Source, text: bytes | None, **convert: Any) -> Any:
     return pyarrow.csv.open_csv(
-        _stream(source),
+        _stream(source, text),
         read_options=pyarrow.csv.ReadOptions(block_size=INFER_BYTES),
         parse_options=pyarrow.csv.ParseOptions(delimiter=source.delimiter, newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(**convert),
     )
 
 
-def _open_json(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
+def _open_json(source: Source, types: Mapping[str, pa.DataType], text: bytes | None) -> _Opened:
     # Arrow reads dates from numbers only; files have them as text. Of times it would not notice
     # that they name no zone.
     cast = {n for n, t in types.items() if pa.types.is_date(t) or getattr(t, "tz", None)}
-    known = [pa.field(n, pa.string() if n in cast else t) for n, t in types.items()]
+    # A number is a text only by a cast of all values.
+    loose = {n for n, t in source.casts.items() if pa.types.is_string(t)}
+    known = [pa.field(n, pa.string() if n in cast else t)
+             for n, t in types.items() if n not in loose]  # fmt: skip
     reader: Any = pyarrow.json.open_json(
-        _stream(source),
+        _stream(source, text),
         read_options=pyarrow.json.ReadOptions(block_size=INFER_BYTES),
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=pa.schema(known) if known else None
@@ -210,7 +309,108 @@ def _open_json(source: Source, types: Mapping[str, pa.DataType]) -> _Opened:
                        for c, f in zip(batch.columns, schema, strict=True)]  # fmt: skip
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    return schema, batches()
+    return _cast(schema, batches(), {name: pa.string() for name in loose})
+
+
+# --- lines that cannot be read -------------------------------------------------------------------
+
+
+def _records(source: Source) -> tuple[bytes, Iterator[Record]]:
+    """The header of a text file, which JSON lines do not have, and its records."""
+    lines = iter(io.BufferedReader(_stream(source), 1 << 20))
+    if source.format != "csv":
+        return b"", records(lines, None)
+    delimiter = source.delimiter.encode()
+    found = records(lines, delimiter)
+    header = next((record for record in found if record.text.strip()), None)
+    if header is None:
+        return b"", iter(())
+    return header.text.rstrip(b"\r\n") + b"\n", found
+
+
+def _sound_schema(source: Source, types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The columns of a file by the lines at its beginning that can be read."""
+    if source.format == "parquet":
+        return _open(source, types)[0]
+    header, found = _records(source)
+    piece = next(pieces(found, size=INFER_BYTES), [])
+    if source.format == "csv":
+        names = _open(source, {}, header)[0].names
+        texts = dict.fromkeys(names, pa.string())
+
+        def parse(text: bytes) -> bytes:
+            for _ in _open(source, texts, header + text)[1]:
+                pass
+            return text
+
+        sound = b"".join(salvaged(piece, parse, lambda *_: None))
+        # Arrow converts the first values when it opens a file; those of a known type may be wrong.
+        known = {n: t for n, t in types.items() if not pa.types.is_nested(t)}
+        found_types = _open(source, {}, header + sound)[0]
+        return pa.schema([f.with_type(known.get(f.name, f.type)) for f in found_types])
+    return _first_types(source, types, [r for r in piece if _is_object(r.text)])
+
+
+def _first_types(
+    source: Source, types: Mapping[str, pa.DataType], piece: Sequence[Record]
+) -> pa.Schema:
+    """Types of JSON lines; of values that differ, the earlier ones decide."""
+    try:
+        return _open(source, types, b"".join(record.text for record in piece))[0]
+    except pa.ArrowException:
+        if len(piece) < 2:
+            return pa.schema([])
+    middle = len(piece) // 2
+    halves = [_first_types(source, types, half) for half in (piece[:middle], piece[middle:])]
+    try:
+        return pa.unify_schemas(halves, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        more = [field for field in halves[1] if field.name not in halves[0].names]
+        return pa.schema([*halves[0], *more])
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _salvaged_batches(
+    source: Source, schema: pa.Schema, rejects: Rejects
+) -> Iterator[pa.RecordBatch]:
+    types = {f.name: f.type for f in schema}
+    header, found = _records(source)
+
+    def parse(text: bytes) -> list[pa.RecordBatch]:
+        return [_fitted(b, source, schema) for b in _open(source, types, header + text)[1]]
+
+    def reject(record: Record, reason: str) -> None:
+        rejects.add(Reject(source.path, record.line, reason, shown_text(record)))
+
+    for piece in pieces(found):
+        for batches in salvaged(piece, parse, reject):
+            yield from batches
+
+
+def _first_reject(source: Source, types: Mapping[str, pa.DataType]) -> Reject | None:
+    """The first line of a file that cannot be read."""
+    rejects = Rejects()
+    with contextlib.suppress(pa.ArrowException, UnicodeError, IndexTablesError, OSError):
+        found = _sound_schema(source, types)
+        folders = [pa.field(n, _value_type(source.partition, n, types))
+                   for n in source.partition if n not in found.names]  # fmt: skip
+        schema = normalize(pa.schema([_storable(f, types) for f in [*found, *folders]]))
+        for _ in _salvaged_batches(source, schema, rejects):
+            if rejects.first is not None:
+                break
+    return rejects.first
+
+
+def _unreadable(source: Source, first: Reject) -> SourceFileError:
+    return SourceFileError(
+        source.path, f"no line of it can be read; line {first.line}: {first.reason}"
+    )
 
 
 @contextlib.contextmanager
@@ -223,7 +423,7 @@ def _unchanged(source: Source) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(source: Source) -> Iterator[None]:
+def _explained(source: Source, types: Mapping[str, pa.DataType] | None = None) -> Iterator[None]:
     """Turns what a reader says about a file into a sentence that names it."""
     try:
         yield
@@ -233,7 +433,17 @@ def _explained(source: Source) -> Iterator[None]:
         reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
         raise SourceFileError(source.path, reason) from None
     except (pa.ArrowException, UnicodeError) as error:
-        raise SourceFileError(source.path, _reason(" ".join(str(error).split()))) from None
+        reason = _reason(" ".join(str(error).split()))
+        if source.format != "parquet" and types is not None and _ARRAY not in reason:
+            first = _first_reject(source, types)
+            if first is not None:
+                reason = f"line {first.line}: {_reason(first.reason)}; {_SKIP}"
+        raise SourceFileError(source.path, reason) from None
+
+
+_SKIP = "--on-error skip leaves such lines out"
+_TYPE = "--type COLUMN=TYPE names a column's type"
+_ARRAY = "it is one JSON array"
 
 
 def _reason(message: str) -> str:
@@ -243,7 +453,7 @@ def _reason(message: str) -> str:
     '; a column has values of one kind, in every line'
     """
     if "Column() changed from" in message:
-        return "it is one JSON array; write an object on each line, as `jq -c '.[]'` does"
+        return f"{_ARRAY}; write an object on each line, as `jq -c '.[]'` does"
     if "changed from" in message:
         return f"{message}; a column has values of one kind, in every line"
     if "UTF8" in message:
@@ -251,8 +461,8 @@ def _reason(message: str) -> str:
     if "expected a zone offset" in message:
         what = message.partition(". If these")[0]
         return f"{what}; write 2024-01-31T12:00:00Z, or let the column be timestamp_ntz"
-    if "conversion error" in message:
-        return f"{message}; --type COLUMN=TYPE names a column's type"
+    if "conversion error" in message or message.startswith("column "):
+        return f"{message}; {_TYPE}"
     return message.rstrip(".")
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from indextables.cli import output
+from indextables.cli.options import Format
 from indextables.cli.output import show_facts, show_rows
 from indextables.cli.settings import Settings, fail
+from indextables.cli.source_files import is_file_name
+from indextables.cli.sources import rows_of_files
 from indextables.config import Config
 from indextables.errors import StatementError
 from indextables.plan.access import TableAccess
@@ -21,6 +25,7 @@ from indextables.storage import open_store
 from indextables.table import Table
 
 _CATALOGS = ("indextables", "tantivy4spark")
+_FORMATS: dict[str, Format] = {"parquet": "parquet", "csv": "csv", "json": "jsonl"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,21 @@ class Tables:
 
     def open(
         self, parts: tuple[str, ...], version: int | None = None, as_of: str | None = None
-    ) -> Table:
-        """The table of a name: `docs`, or indextables.`s3://bucket/docs`."""
+    ) -> Any:
+        """The table of a name: `docs`, or indextables.`s3://bucket/docs`; or the rows of files."""
+        files = self._files(parts)
+        if files is not None:
+            if version is not None or as_of is not None:
+                raise StatementError(f"Files have no versions: '{files[0]}'.")
+            return rows_of_files(files[0], files[1])
         return self.settings.open(self.uri(parts), version=version, as_of=as_of)
+
+    def _files(self, parts: tuple[str, ...]) -> tuple[str, Format | None] | None:
+        """The files that a name means, and their format if it says one."""
+        if len(parts) == 2 and parts[0].lower() in _FORMATS:
+            return parts[1], _FORMATS[parts[0].lower()]
+        place = self.names.get(parts[0], parts[0])
+        return (place, None) if len(parts) == 1 and is_file_name(place) else None
 
     def uri(self, parts: tuple[str, ...]) -> str:
         """The place of a table.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -70,7 +70,8 @@ def _import(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE", help="Files, folders or globs, here or in s3://, gs://, abfss:// …"
+            metavar="FILE",
+            help="Files, folders or globs, here or in s3://, gs://, abfss:// …; - is stdin.",
         ),
     ],
     format_: o.Formatted = None,
@@ -82,10 +83,18 @@ def _import(
     map_: o.Mapped = None,
     type_: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="COLUMN=TYPE", help="A type of CSV or JSON, Spark's name."),
+        typer.Option("--type", metavar="COLUMN=TYPE", help="A column's type, Spark's name."),
     ] = None,
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", help="Of CSV; a comma by default, a tab in .tsv.")
+    ] = None,
+    on_error: Annotated[
+        Literal["fail", "skip"],
+        typer.Option("--on-error", help="What a line that cannot be read does: CSV and JSON."),
+    ] = "fail",
+    rejects: Annotated[
+        str | None,
+        typer.Option("--rejects", metavar="FILE", help="Keep skipped lines here, as JSON lines."),
     ] = None,
 ) -> None:
     """Import Parquet, CSV or JSON lines; the table is created where it is missing.
@@ -95,6 +104,8 @@ def _import(
     from indextables.cli.importing import import_files
     from indextables.cli.output import show_facts
 
+    if rejects is not None and on_error != "skip":
+        raise typer.BadParameter("it needs --on-error skip.", param_hint="--rejects")
     imported = import_files(
         settings,
         table,
@@ -106,16 +117,21 @@ def _import(
         mapping=pairs(map_ or (), "--map"),
         overwrite=overwrite,
         merge_schema=merge_schema,
+        skip=on_error == "skip",
+        rejects_file=rejects,
     )
     if settings.json:
         show_facts(imported, json=True)
         return
+    kept = "" if rejects is None else f", in {rejects}"
+    left_out = imported.get("rejected")
     show_facts(
         {
             "imported": f"{_many(imported['rows'], 'row')} of {_many(imported['files'], 'file')}",
             "table": f"{imported['table']} at version {imported['version']}",
             "written": f"{_many(imported['files_added'], 'split')}, "
             f"{size(imported['bytes_added'])}",
+            **({"rejected": f"{_many(left_out, 'line')}{kept}"} if left_out else {}),
         },
         json=False,
     )
@@ -163,7 +179,7 @@ def _export(
 
     opened = settings.open(table, version=version, as_of=as_of)
     rows = opened.scan_batches(columns=column, where=where, limit=limit)
-    with progress("Exporting, rows") as advance:
+    with progress("Exporting", unit="rows") as advance:
         if format_ == "delta":
             kept = [n for n in opened.partition_columns if n in rows.schema.names]
             count = export_delta(

@@ -137,7 +137,7 @@ def _carried_out(
     runner = runner or local_runner(config)
     at_once = config[keys.XREF_BUILD_PARALLELISM] or max(1, len(tasks))
     results: list[BuiltXRef | Exception] = []
-    with progress("Building cross-references", len(tasks)) as advance:
+    with progress("Building cross-references", len(tasks), "files") as advance:
         for start in range(0, len(tasks), at_once):
             results += runner.map(run_build, tasks[start : start + at_once])
             advance(min(at_once, len(tasks) - start))

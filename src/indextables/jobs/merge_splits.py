@@ -214,7 +214,7 @@ def merge_groups(
     if not groups:
         return Merged("no_action", OPTIMAL, view.version)
     batch_size = view.config[keys.MERGE_BATCH_SIZE] or 4 * (os.cpu_count() or 1)
-    with progress("Merging splits", len(groups)) as advance:
+    with progress("Merging into", len(groups)) as advance:
         for start in range(0, len(groups), batch_size):
             batch = groups[start : start + batch_size]
             view = view.at(log.snapshot())

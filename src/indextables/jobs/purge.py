@@ -187,7 +187,7 @@ def _delete(log: TransactionLog, orphans: Sequence[ObjectMeta]) -> list[ObjectMe
     """Delete what is still an orphan; returns what was deleted."""
     deleted: list[ObjectMeta] = []
     seen, live = -1, set[str]()
-    with progress("Deleting splits", len(orphans)) as advance:
+    with progress("Deleting", len(orphans), "files") as advance:
         for start in range(0, len(orphans), _DELETE_AT_ONCE):
             batch = orphans[start : start + _DELETE_AT_ONCE]
             with log.store.commits_held(PURGE_LOCK, alone=True):

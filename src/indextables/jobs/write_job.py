@@ -670,7 +670,7 @@ def merge_rows(
 
 
 def _carried_out(job: WriteJob, log: TransactionLog, rows: pa.RecordBatchReader) -> Written:
-    with progress("Writing rows") as advance:
+    with progress("Writing", unit="rows") as advance:
         output = job.store(rows, advance)
     return job.commit(log, [output])
 

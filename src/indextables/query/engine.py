@@ -7,6 +7,7 @@ settings; all that it can reach are its relations.
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -128,6 +129,7 @@ def _explained(error: Exception, failures: list[IndexTablesError]) -> IndexTable
     if isinstance(error, IndexTablesError):
         return error
     reason = " ".join(str(error).split("LINE 1:")[0].split())
+    reason = re.sub(r"^\w+ Error: ", "", reason)
     if "map contains duplicate key" in reason:
         return EmbeddedQueryError(
             "A map in a column has the same key twice, which this engine cannot hold. Leave the "

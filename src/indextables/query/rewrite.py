@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
@@ -85,7 +87,7 @@ class Rewritten:
 
     engine: EngineSql
     relations: tuple[Relation, ...]
-    foreign: dict[str, pa.Table]
+    foreign: dict[str, pa.Table | ds.Dataset]
     """Relations that are not index tables."""
     searches_values: bool
     """Whether it calls functions that look into values which are no column of a table."""
@@ -139,7 +141,7 @@ def _parsed(sql: str) -> Any:
         found: list[dict[str, Any]] = getattr(error, "errors", [])
         first = found[0] if found else {}
         where = f"line {first['line']}, column {first['col']}: " if first else ""
-        reason = first.get("description") or str(error).splitlines()[0]
+        reason = _plain(first.get("description") or str(error).splitlines()[0], first)
         raise EmbeddedQueryError(f"Cannot read the query: {where}{reason}") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise EmbeddedQueryError(
@@ -150,12 +152,23 @@ def _parsed(sql: str) -> Any:
     return statements[0]
 
 
+_TOKEN = re.compile(r"<Token .*?text: (.*?), line: .*?>(?=$| )")
+
+
+def _plain(reason: str, found: dict[str, Any]) -> str:
+    """What sqlglot says, without its classes."""
+    if "Unexpected token" in reason and found.get("highlight"):
+        return f"'{found['highlight']}' is not expected here."
+    reason = _TOKEN.sub(r"'\1'", reason)
+    return reason.replace("Expecting )", "a closing ) is missing").rstrip(".") + "."
+
+
 class _Rewriter:
     def __init__(self, opener: Opener) -> None:
         self.opener = opener
         self.opened: dict[tuple[Any, ...], Table | pa.Table] = {}
         self.relations: list[Relation] = []
-        self.foreign: dict[str, pa.Table] = {}
+        self.foreign: dict[str, pa.Table | ds.Dataset] = {}
         self.searches: list[PushedSearch] = []
         self.searches_values = False
         self.hidden = 0
@@ -202,7 +215,7 @@ class _Rewriter:
         node.set("this", exp.to_identifier(name, quoted=True))
         for key in ("db", "catalog", "version"):
             node.set(key, None)
-        if isinstance(table, pa.Table):
+        if isinstance(table, pa.Table | ds.Dataset):
             self.foreign[name] = table
             return table.schema
         self.relations.append(Relation(name, table))

@@ -57,7 +57,8 @@ def _small_files(report: Report, table: str) -> Iterator[Advice]:
     count = sum(mergeable.values())
     if not count:
         return
-    where = f" in {len(mergeable):,} partitions" if report.partition_columns else ""
+    many = "partition" if len(mergeable) == 1 else "partitions"
+    where = f" in {len(mergeable):,} {many}" if report.partition_columns else ""
     yield Advice(
         "warning" if count > len(mergeable) * 4 else "hint",
         "Small files",

@@ -303,6 +303,13 @@ class RemoteStore(Store):
         Of the document in its answer the code and the message: the rest may repeat the request,
         with a token that was read from the environment.
         """
+        if _INSTANCE_METADATA.search(text):
+            # Without credentials the client asks the machine it runs on, as one in a cloud would.
+            return StorageRefusedError(
+                f"Cannot {verb} {shown}: no credentials were found for it. Pass them as "
+                "storage_options, or set the environment variables of the vendor.",
+                path=shown,
+            )
         reason = scrub(text, self._options)
         if answer := _ANSWER.search(text):
             told = ": ".join(part.split("\n")[0] for part in answer.groups() if part)
@@ -354,6 +361,9 @@ class RemoteStore(Store):
         except ObjectNotFoundError:
             return True
         return False
+
+
+_INSTANCE_METADATA = re.compile(r"169\.254\.1\d+\.\d+|metadata\.google\.internal|fd00:ec2::")
 
 
 def open_remote(location: Location, options: Mapping[str, object]) -> RemoteStore:
