@@ -32,9 +32,9 @@ SUB_LAYERS = {
         "transaction_log", "__init__",
     ],
     "split": [
-        "analyzer", "row_numbers", "leaves", "row_hash", "mapping", "mapping_options", "ip_address",
-        "row_filter", "format", "write", "search", "open_split", "linked", "snippet", "scoring",
-        "merge", "__init__",
+        "text_steps", "chain", "analyzer", "row_numbers", "leaves", "row_hash", "mapping",
+        "mapping_options", "ip_address", "row_filter", "format", "write", "search", "open_split",
+        "linked", "snippet", "scoring", "merge", "__init__",
     ],
     "ariadne": [
         "values", "model", "store", "files", "lookup", "build", "opening", "joins", "sql", "index",
@@ -171,9 +171,10 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
 # vectors and MERGE are five, search indexes over tables of other formats are nine, the Delta mirror
-# and CONVERT four, names of searches one, facets three.
-MOST_MODULES = 307
-LONGEST_CHAIN = 25
+# and CONVERT four, names of searches one, facets three,
+# analyzers two.
+MOST_MODULES = 309
+LONGEST_CHAIN = 26  # the language of analyzers stands below them
 MOST_SINGLE_IMPORTERS = 61
 
 

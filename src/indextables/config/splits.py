@@ -36,8 +36,9 @@ TYPE_MAP = _indexing.family(
 TOKENIZER = _indexing.family(
     "indexing.tokenizer.",
     "field",
-    "The tokenizer of a text or json field: default, raw, whitespace, en_stem and other "
-    "languages, ngram or ngram(2,3).",
+    "The analyzer of a text or json field: default, english and other languages, code, raw, "
+    "whitespace, ngram(2,3) …, alone or with filters: 'html | default | fold | stop(en)'. "
+    "search.md lists them.",
 )
 FIELD_RECORD_OPTION = _indexing.family(
     "indexing.indexrecordoption.",

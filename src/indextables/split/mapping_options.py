@@ -24,7 +24,8 @@ from indextables.config import (
     Config,
 )
 from indextables.errors import SchemaError
-from indextables.split.analyzer import MAX_TOKEN_LENGTH, check_tokenizer, parse_token_length
+from indextables.split.analyzer import MAX_TOKEN_LENGTH, canonical_tokenizer, parse_token_length
+from indextables.split.chain import AnalyzerError
 from indextables.split.mapping import (
     MAX_FAST_DECIMAL,
     RECORDS,
@@ -136,7 +137,7 @@ class _Options:
         for name, value in options.items():
             column = self._column(prefix + name, name)
             if column is not None:
-                fields[column] = change(prefix + name, fields[column], value.strip().lower())
+                fields[column] = change(prefix + name, fields[column], value.strip())
 
     # --- kinds ---
 
@@ -230,19 +231,20 @@ class _Options:
     def _set_tokenizer(self, key: str, field: FieldMapping, value: str) -> FieldMapping:
         if field.kind not in ("text", "json"):
             self.problems.append(f"{key}: '{field.name}' is {field.kind} and has no tokenizer")
-        elif (wrong := check_tokenizer(value)) is not None:
-            self.problems.append(f"{key}: {wrong}")
         else:
-            return replace(field, tokenizer=value)
+            try:
+                return replace(field, tokenizer=canonical_tokenizer(value))
+            except AnalyzerError as wrong:
+                self.problems.append(f"{key}: {wrong}")
         return field
 
     def _set_record(self, key: str, field: FieldMapping, value: str) -> FieldMapping:
         if field.kind not in ("text", "json"):
             self.problems.append(f"{key}: '{field.name}' is {field.kind} and has no words in order")
-        elif value not in RECORDS:
+        elif value.lower() not in RECORDS:
             self.problems.append(f"{key}: {value!r} is none of {', '.join(RECORDS)}")
         else:
-            return replace(field, record=value)
+            return replace(field, record=cast(Record, value.lower()))
         return field
 
     def _set_length(self, key: str, field: FieldMapping, value: str) -> FieldMapping:
