@@ -32,9 +32,9 @@ SUB_LAYERS = {
         "transaction_log", "__init__",
     ],
     "split": [
-        "analyzer", "row_numbers", "leaves", "row_hash", "mapping", "mapping_options", "ip_address",
-        "row_filter", "format", "write", "search", "open_split", "linked", "snippet", "scoring",
-        "merge", "__init__",
+        "text_steps", "chain", "analyzer", "row_numbers", "leaves", "row_hash", "mapping",
+        "mapping_options", "ip_address", "row_filter", "format", "write", "search", "open_split",
+        "linked", "snippet", "scoring", "merge", "__init__",
     ],
     "ariadne": [
         "values", "model", "store", "files", "lookup", "build", "opening", "joins", "sql", "index",

@@ -19,6 +19,7 @@ ROWS = pa.table(
         "addr": ["10.0.0.1", "10.0.0.77", "2001:db8::1", None, "192.168.1.1"],
         "gram": ["running fox", "run", "Fox-Run", None, "foxes"],
         "space": ["running fox", "run", "Fox-Run", None, "foxes,fox"],
+        "chain": ["the running fox", "Run", "<b>r</b>ün", None, "getRun"],
         "hidden": ["fox", "fox", "run", None, "run"],
         "n": [7, 8, None, 9, 7],
         "part": ["fox", "fox", "run", "run", "run"],
@@ -31,6 +32,7 @@ OPTIONS = {
     "spark.indextables.indexing.tokenizer.stem": "en_stem",
     "spark.indextables.indexing.tokenizer.gram": "ngram(2,3)",
     "spark.indextables.indexing.tokenizer.space": "whitespace",
+    "spark.indextables.indexing.tokenizer.chain": "html | english | fold",
 }
 # Each has another answer with the default mapping, but for the first.
 SEARCHES = {
@@ -41,6 +43,7 @@ SEARCHES = {
     "addr": "10.0.0.0/8",
     "gram": "ox",
     "space": "fox",
+    "chain": "the AND runs",
     "n": ">7",
     "part": "fox",
 }
@@ -211,3 +214,38 @@ def test_all_fields_of_a_frame_without_a_hidden_column(spark, table):
     frame = spark.table("mapped_cached").select("*")
     found = frame.select("id", it.indexqueryall("runs").alias("h")).collect()
     assert {row.id for row in found if row.h} == {1, 2, 3}
+
+
+ANALYZERS = {
+    "english": "the AND runs",
+    "html": "run",
+    "code": "http",
+    "code | stem(en)": '"gets http"',
+    "default | fold": "run",
+    "default | edge(1,3)": "ru",
+    "default | pieces(2,3)": "un",
+    "default | shingles(2)": '"running fox"',
+    "default | stop_words(fox)": "fox AND run",
+    "words": "Run",
+    "raw | lower": "run",
+    "cjk": "京都",
+}
+
+
+def test_every_analyzer_goes_with_its_column(spark, tmp_path):
+    texts = ["the running fox", "Run", "<b>r</b>un", None, "rün getHttpRun", "東京都"]
+    columns = {f"c{n}": texts for n in range(len(ANALYZERS))}
+    data = pa.table({"id": range(len(texts)), **columns})
+    names = zip(columns, ANALYZERS, strict=True)
+    options = {f"spark.indextables.indexing.tokenizer.{c}": name for c, name in names}
+    made = Table.create(str(tmp_path / "t"), data.schema, config=options)
+    made.append(data)
+    calls = {c: f"{c} indexquery '{q}'" for c, q in zip(columns, ANALYZERS.values(), strict=True)}
+    hits = ", ".join(f"{call} AS h_{c}" for c, call in calls.items())
+    seen = spark.sql(f"SELECT id, {hits} FROM indextables.`{tmp_path}/t`").collect()
+    found = {c: {row.id for row in seen if row[f"h_{c}"]} for c in calls}
+    by_index = {
+        c: set(made.scan(columns=["id"], where=call)["id"].to_pylist()) for c, call in calls.items()
+    }
+    assert found == by_index
+    assert all(by_index.values())

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from indextables.cli.cells import to_json
+from indextables.cells import to_json
 from indextables.errors import IndexTablesError, SourceFileError
 
 _PIECE = 1 << 20

@@ -50,8 +50,9 @@ DEFAULT_STRING_KIND = _indexing.choice(
 TOKENIZER = _indexing.family(
     "indexing.tokenizer.",
     "field",
-    "The tokenizer of a text or json field: default, raw, whitespace, en_stem and other "
-    "languages, ngram or ngram(2,3). The other spelling names the tokenizer and lists the fields: "
+    "The analyzer of a text or json field: default, english and other languages, code, raw, "
+    "whitespace, ngram(2,3) …, alone or with filters: 'html | default | fold | stop(en)'. "
+    "search.md lists them. The other spelling names the analyzer and lists the fields: "
     "indexing.tokenizer.en_stem = title,body.",
 )
 FIELD_RECORD_OPTION = _indexing.family(

@@ -21,12 +21,12 @@ from indextables.log.protocol import COLUMN_NAMES, DEFAULT_PROTOCOL
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.column_names import names_of, stored_mapping
+from indextables.plan.column_names import names_in, names_of, shown_metadata, stored_mapping
 from indextables.plan.view import INTERNAL_PROPERTIES, TableView
 from indextables.predicate.names import resolve_column
 from indextables.schema import normalize, refuse_hidden, to_json
 from indextables.schema.column_names import new_stored_name, stored_schema
-from indextables.split.mapping import MAPPING_PROPERTY
+from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
 from indextables.split.mapping_options import build_mapping
 
 _PREFIXES = (
@@ -125,7 +125,30 @@ def with_properties(metadata: Metadata, properties: Mapping[str, str | None]) ->
             Config({name: value})  # what does not parse is refused now
     kept = {k: v for k, v in metadata.configuration.items() if k not in properties}
     given = {name: str(value) for name, value in properties.items() if value is not None}
-    return replace(metadata, configuration={**kept, **given})
+    return _analysed_anew(replace(metadata, configuration={**kept, **given}), properties)
+
+
+def _analysed_anew(metadata: Metadata, properties: Mapping[str, str | None]) -> Metadata:
+    """Metadata whose mapping has the analyzers that changed properties say.
+
+    Splits that are there keep their words: they are searched row by row until they are merged.
+    """
+    changed = {
+        name: "default" if value is None else str(value)
+        for name, value in properties.items()
+        if name.lower().startswith(keys.TOKENIZER.name.lower())
+    }
+    if not changed or MAPPING_PROPERTY not in metadata.configuration:
+        return metadata
+    seen = shown_metadata(metadata)
+    mapping = build_mapping(
+        names_in(metadata).shown,
+        Config(changed),
+        partition_by=seen.partition_columns,
+        base=TableMapping.from_json(seen.configuration[MAPPING_PROPERTY]),
+    )
+    text = stored_mapping(mapping, names_in(metadata).stored).to_json()
+    return replace(metadata, configuration={**metadata.configuration, MAPPING_PROPERTY: text})
 
 
 def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) -> list[Action]:

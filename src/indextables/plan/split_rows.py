@@ -145,7 +145,7 @@ def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query
 
 def _may_be_dropped(text: str, field: FieldMapping) -> bool:
     """Whether a whole value is too long for the index."""
-    return field.analyzer.tokenizer == "raw" and len(text.encode()) > field.token_length
+    return field.analyzer.is_whole and len(text.encode()) > field.token_length
 
 
 Mask = npt.NDArray[np.bool_]

@@ -1,136 +1,255 @@
 """Analyzers: how a text becomes the words that an index holds.
 
-An analyzer is named in the mapping (`default`, `en_stem`, `ngram(2,3)` …) and is built anew in
-every process, because Tantivy does not store it. Two analyzers give the same words for every text
-exactly when their `pipeline` is the same; the mapping's fingerprint is made from it.
+An analyzer is named in the mapping (`default`, `english`, `html | default | fold` …: see `chain`)
+and is built anew in every process, because Tantivy does not store it. Two analyzers make the same
+words of every text exactly when their `pipeline` is the same; the mapping's fingerprint is made
+from it. What Tantivy cannot do is done here, and the index gets the words instead of the text.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import tantivy
 
+from indextables.split.chain import STEMMERS, STOP_WORDS, Chain, Step, parse_chain
+from indextables.split.text_steps import (
+    Word,
+    split_bigrams,
+    split_identifiers,
+    strip_html,
+    with_edges,
+    with_pieces,
+    with_shingles,
+)
+
 PIPELINE_VERSION = 1
-"""Raised when the same pipeline description starts to give other words."""
+"""Raised when the same pipeline description starts to make other words."""
 
 TOKEN_LENGTHS = {"tantivy_max": 65_530, "default": 255, "legacy": 40, "min": 1}
 MAX_TOKEN_LENGTH = TOKEN_LENGTHS["tantivy_max"]
 
-STEMMERS = {
-    "ar": "arabic", "da": "danish", "de": "german", "el": "greek", "en": "english",
-    "es": "spanish", "fi": "finnish", "fr": "french", "hu": "hungarian", "it": "italian",
-    "nl": "dutch", "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian",
-    "sv": "swedish", "ta": "tamil", "tr": "turkish",
-}  # fmt: skip
-"""Language codes with a stemmer; the tokenizer of a language is called `<code>_stem`."""
-
-TOKENIZER_NAMES = ("default", "raw", "whitespace", "ngram", *(f"{c}_stem" for c in STEMMERS))
-
-_NGRAM = re.compile(r"ngram(?:\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
-_MAX_GRAM = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word of a text: its place among the words and its characters in the text."""
-
-    text: str
-    position: int
-    start: int
-    end: int
+_SOURCES = {"words": "simple"}
+_CUT_HERE = ("identifiers", "bigrams")
+"""Tokenizers that Tantivy does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Analyzer:
-    """A tokenizer by name and the longest word, in bytes, that it lets through."""
+    """A chain of steps by its name, and the longest word, in bytes, that it lets through."""
 
     tokenizer: str
     token_length: int = TOKEN_LENGTHS["default"]
 
     @property
+    def chain(self) -> Chain:
+        """The steps."""
+        return parse_chain(self.tokenizer)
+
+    @property
     def lowercases(self) -> bool:
         """Whether words are in lower case, so that patterns must be too."""
-        return self.tokenizer not in ("raw", "whitespace")
+        return self.chain.lowercases
 
     @property
     def is_ngram(self) -> bool:
         """Whether words are pieces of words: they have no order."""
-        return _NGRAM.fullmatch(self.tokenizer) is not None
+        chain = self.chain
+        return chain.tokenizer.name == "ngram" or (
+            chain.pieces is not None and chain.pieces.name == "pieces"
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a text is one word."""
+        return self.chain.tokenizer.name == "raw"
+
+    @property
+    def has_blanks(self) -> bool:
+        """Whether a word may hold a blank."""
+        chain = self.chain
+        return chain.tokenizer.name in ("raw", "ngram") or chain.pieces is not None
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a place may have several words, of which a search asks for one."""
+        return self.chain.pieces is not None or self.chain.tokenizer.name == "identifiers"
+
+    @property
+    def has_stop_words(self) -> bool:
+        """Whether some words are left out."""
+        return any(step.name.startswith("stop") for step in self.chain.filters)
 
     @property
     def pipeline(self) -> str:
-        """The steps in words. Equal pipelines give equal words."""
-        steps = [_source(self.tokenizer), f"at most {self.token_length} bytes"]
-        if self.lowercases:
-            steps.append("lower case")
-        if self.tokenizer.endswith("_stem"):
-            steps.append(f"stem {STEMMERS[self.tokenizer.removesuffix('_stem')]}")
-        return " > ".join(steps)
+        """The steps in words. Equal pipelines make equal words."""
+        chain = self.chain
+        steps = ["html"] if chain.html else []
+        if chain.tokenizer.name == "ngram":
+            steps.append("ngram {} to {}".format(*chain.tokenizer.lengths))
+        else:
+            steps.append(_SOURCES.get(chain.tokenizer.name, chain.tokenizer.name))
+        steps.append(f"at most {self.token_length} bytes")
+        return " > ".join([*steps, *map(_described, chain.filters)])
 
     def build(self) -> tantivy.TextAnalyzer:
-        """The Tantivy analyzer."""
-        return _build(self)
+        """The Tantivy analyzer; of a chain that is not all Tantivy's, the part that is."""
+        return _build(self.chain, self.token_length)
 
     def words(self, text: str) -> list[Word]:
-        """The words of a text, in order.
+        """The words of a text that an index holds, in order.
 
         >>> [word.text for word in Analyzer("default").words("Wi-Fi at HOME")]
         ['wi', 'fi', 'at', 'home']
         """
-        tokens = _build(self).pre_tokenize(text).tokens
-        return [Word(t.text, t.position, t.char_offset_from, t.char_offset_to) for t in tokens]
+        return _words(self.chain, self.token_length, text)
+
+    def query_words(self, text: str) -> list[Word]:
+        """The words that a search for a text asks for, in order.
+
+        >>> [word.text for word in Analyzer("default | edge(1,2)").query_words("Fox")]
+        ['fox']
+        """
+        return _words(self.chain, self.token_length, text, query=True)
+
+    @property
+    def documents(self) -> Callable[[str], str | tantivy.PreTokenizedString] | None:
+        """What the index takes in place of a text; `None` if it takes the text."""
+        chain = self.chain
+        if chain.tokenizer.name in _CUT_HERE or chain.pieces is not None:
+            return self._tokens
+        return (lambda text: strip_html(text).text) if chain.html else None
+
+    def _tokens(self, text: str) -> tantivy.PreTokenizedString:
+        tokens = [tantivy.Token(word.text, word.position, 0, 0) for word in self.words(text)]
+        return tantivy.PreTokenizedString("", tokens)
+
+    def shown(self, text: str) -> tuple[str, Analyzer]:
+        """The text without its markup, and the analyzer of such a text."""
+        if not self.chain.html:
+            return text, self
+        plain = str(replace(self.chain, html=False))
+        return strip_html(text).text, replace(self, tokenizer=plain)
+
+    def drops(self, text: str) -> bool:
+        """Whether a text has words, and all of them are stop words."""
+        if not self.has_stop_words or self.query_words(text):
+            return False
+        chain = self.chain
+        kept = tuple(step for step in chain.filters if not step.name.startswith("stop"))
+        return bool(_words(replace(chain, filters=kept), self.token_length, text, query=True))
 
     def lower(self, text: str) -> str:
-        """Text in the case of the words. Character by character, as Tantivy lowers."""
-        return "".join(c.lower() for c in text) if self.lowercases else text
+        """A part of a pattern in the form of the words: in lower case, without accents."""
+        steps = tuple(s for s in self.chain.filters if s.name in ("lower", "fold"))
+        lowered = _filtered(steps, MAX_TOKEN_LENGTH, text) if steps else None
+        return text if lowered is None else lowered
 
 
-def _source(tokenizer: str) -> str:
-    if tokenizer in ("raw", "whitespace"):
-        return tokenizer
-    if (match := _NGRAM.fullmatch(tokenizer)) is not None:
-        return f"ngram {match[1] or 2} to {match[2] or 3}"
-    return "simple"
+def _described(step: Step) -> str:
+    match step.name:
+        case "lower":
+            return "lower case"
+        case "stem":
+            return f"stem {STEMMERS[step.arguments[0]]}"
+        case _:
+            return str(step)
+
+
+def _words(chain: Chain, token_length: int, text: str, *, query: bool = False) -> list[Word]:
+    if chain.html and not query:  # nobody writes a search in HTML
+        plain = strip_html(text)
+        found = _words(replace(chain, html=False), token_length, plain.text)
+        return [Word(w.text, w.position, *plain.source(w.start, w.end)) for w in found]
+    if chain.tokenizer.name in _CUT_HERE:
+        return _cut_here(chain, token_length, text, whole=not query)
+    words = _tantivy_words(_build(chain, token_length), text)
+    pieces = chain.pieces
+    match pieces.name if pieces else None:
+        case "pieces":
+            return with_pieces(words, *pieces.lengths)  # type: ignore[union-attr]
+        case "edge" if not query:
+            return with_edges(words, *pieces.lengths)  # type: ignore[union-attr]
+        case "shingles" if not query:
+            return with_shingles(words, int(pieces.arguments[0]))  # type: ignore[union-attr]
+        case _:
+            return words
+
+
+def _cut_here(chain: Chain, token_length: int, text: str, *, whole: bool) -> list[Word]:
+    """Cut a text by a tokenizer of ours. A word that a filter drops leaves its place empty."""
+    runs = _tantivy_words(_build(Chain(Step("words")), MAX_TOKEN_LENGTH), text)
+    cut = (
+        split_identifiers(text, runs, whole=whole)
+        if chain.tokenizer.name == "identifiers"
+        else split_bigrams(runs)
+    )
+    words = []
+    for word in cut:
+        filtered = _filtered(chain.filters, token_length, word.text)
+        if filtered is not None:
+            words.append(word if filtered == word.text else replace(word, text=filtered))
+    return words
+
+
+def _tantivy_words(analyzer: tantivy.TextAnalyzer, text: str) -> list[Word]:
+    tokens = analyzer.pre_tokenize(text).tokens
+    return [Word(t.text, t.position, t.char_offset_from, t.char_offset_to) for t in tokens]
+
+
+@functools.lru_cache(maxsize=65_536)
+def _filtered(filters: tuple[Step, ...], token_length: int, word: str) -> str | None:
+    """A word after filters; `None` if they drop it."""
+    words = _build(Chain(Step("raw"), filters), token_length).analyze(word)
+    return words[0] if words else None
 
 
 @functools.lru_cache(maxsize=256)
-def _build(analyzer: Analyzer) -> tantivy.TextAnalyzer:
-    match _source(analyzer.tokenizer).split():
-        case ["raw"]:
+def _build(chain: Chain, token_length: int) -> tantivy.TextAnalyzer:
+    """Tantivy's part of a chain: everything but what `_words` does."""
+    match chain.tokenizer.name:
+        case "raw":
             tokenizer = tantivy.Tokenizer.raw()
-        case ["whitespace"]:
+        case "whitespace":
             tokenizer = tantivy.Tokenizer.whitespace()
-        case ["ngram", low, _, high]:
-            tokenizer = tantivy.Tokenizer.ngram(int(low), int(high))
+        case "ngram":
+            tokenizer = tantivy.Tokenizer.ngram(*chain.tokenizer.lengths)
         case _:
             tokenizer = tantivy.Tokenizer.simple()
     builder = tantivy.TextAnalyzerBuilder(tokenizer)
     # The filter keeps what is shorter than its limit.
-    builder = builder.filter(tantivy.Filter.remove_long(analyzer.token_length + 1))
-    if analyzer.lowercases:
-        builder = builder.filter(tantivy.Filter.lowercase())
-    if analyzer.tokenizer.endswith("_stem"):
-        language = STEMMERS[analyzer.tokenizer.removesuffix("_stem")]
-        builder = builder.filter(tantivy.Filter.stemmer(language))
+    builder = builder.filter(tantivy.Filter.remove_long(token_length + 1))
+    for step in chain.filters:
+        for each in _tantivy_filters(step):
+            builder = builder.filter(each)
     return builder.build()
 
 
-def check_tokenizer(name: str) -> str | None:
-    """What is wrong with the name of a tokenizer, or `None`.
+def _tantivy_filters(step: Step) -> Sequence[tantivy.Filter]:
+    match step.name:
+        case "lower":
+            return [tantivy.Filter.lowercase()]
+        case "fold":
+            return [tantivy.Filter.ascii_fold()]
+        case "stop":
+            return [tantivy.Filter.stopword(STOP_WORDS[code]) for code in step.arguments]
+        case "stop_words":
+            return [tantivy.Filter.custom_stopword(list(step.arguments))]
+        case "stem":
+            return [tantivy.Filter.stemmer(STEMMERS[step.arguments[0]])]
+        case _:
+            return []
 
-    >>> check_tokenizer("ngram(3,2)")
-    'ngram(3,2) needs 1 <= shortest <= longest <= 20'
+
+def canonical_tokenizer(name: str) -> str:
+    """The shortest spelling of an analyzer; `AnalyzerError` if there is no such one.
+
+    >>> canonical_tokenizer("Standard"), canonical_tokenizer("words | lower | stem(en)")
+    ('default', 'en_stem')
     """
-    if name in TOKENIZER_NAMES:
-        return None
-    if (match := _NGRAM.fullmatch(name)) is not None:
-        if 1 <= int(match[1]) <= int(match[2]) <= _MAX_GRAM:
-            return None
-        return f"{name} needs 1 <= shortest <= longest <= {_MAX_GRAM}"
-    return f"there is no tokenizer '{name}'; there are {', '.join(TOKENIZER_NAMES)}, ngram(2,3)"
+    return str(parse_chain(name))
 
 
 def parse_token_length(value: str) -> int | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -24,12 +25,8 @@ import pyarrow as pa
 import tantivy
 
 from indextables.errors import SchemaError
-from indextables.split.analyzer import (
-    MAX_TOKEN_LENGTH,
-    PIPELINE_VERSION,
-    Analyzer,
-    check_tokenizer,
-)
+from indextables.split.analyzer import MAX_TOKEN_LENGTH, PIPELINE_VERSION, Analyzer
+from indextables.split.chain import AnalyzerError, parse_chain
 
 Kind = Literal[
     "text", "string", "json", "ip", "i64", "f64", "bool", "date", "timestamp", "decimal", "bytes"
@@ -53,6 +50,7 @@ _SCALA_TYPES: dict[Kind, str] = {
     "string": "text", "json": "object", "date": "datetime", "timestamp": "datetime",
     "decimal": "f64",
 }  # fmt: skip
+_FIRST_WORD = re.compile(r"[^\w]")
 _RETIRED = {"retired": True}
 _HASHED = {"hashed": True}
 MAX_FAST_DECIMAL = 18
@@ -90,7 +88,7 @@ class FieldMapping:
     @property
     def is_tokenized(self) -> bool:
         """Whether values are cut into words, and are not one each."""
-        return self.kind in ("text", "json") and self.tokenizer != "raw"
+        return self.kind in ("text", "json") and not self.analyzer.is_whole
 
     @property
     def fingerprint(self) -> str:
@@ -236,7 +234,8 @@ class TableMapping:
 def tokenizer_name(field: FieldMapping) -> str:
     """The name of a field's analyzer in the index, the same for equal analyzers."""
     digest = hashlib.sha256(field.analyzer.pipeline.encode()).hexdigest()[:8]
-    return f"{field.tokenizer.partition('(')[0]}_{digest}"
+    # Spellings of one analyzer begin with one word: what is stored is its shortest.
+    return f"{_FIRST_WORD.split(field.tokenizer, maxsplit=1)[0]}_{digest}"
 
 
 def compatible(index: TableMapping, query: TableMapping, names: Iterable[str]) -> bool:
@@ -270,22 +269,34 @@ def _field_from_document(entry: Mapping[str, Any]) -> FieldMapping:
         raise ValueError(f"the field {name!r} has values of other types")
     if not 1 <= length <= MAX_TOKEN_LENGTH:
         raise ValueError(f"the field {name!r} has words of at most {length} bytes")
-    # Names of other writers that are none of ours mean the default.
-    if words and (str(tokenizer).startswith("ngram(") or str(tokenizer).endswith("_stem")):
-        reason = check_tokenizer(str(tokenizer))
-        if reason is not None:
-            raise ValueError(reason)
+    tokenizer = _known_tokenizer(name, tokenizer or "default", entry) if words else ""
     return FieldMapping(
         name=name,
         kind=kind,
         field=_checked(entry.get("field", "")),
         indexed=bool(entry.get("indexed", True)),
         fast=bool(entry.get("fast", False)),
-        tokenizer=(tokenizer or "default") if words else "",
+        tokenizer=tokenizer,
         token_length=length,
         record=record if words else "basic",
         partition=bool(entry.get("partition", False)),
     )
+
+
+def _known_tokenizer(name: str, tokenizer: str, entry: Mapping[str, Any]) -> str:
+    """The tokenizer of a field of words. Names of other products that are none of ours mean the
+    default; a chain that this version does not have must not be searched by other words."""
+    try:
+        parse_chain(tokenizer)
+    except AnalyzerError as error:
+        is_ours = "fingerprint" in entry or "(" in tokenizer or tokenizer.endswith("_stem")
+        if is_ours:
+            raise ValueError(
+                f"the field {name!r} has the analyzer {tokenizer!r}: {error}. A newer version of "
+                "IndexTables may have written it"
+            ) from None
+        return "default"
+    return tokenizer
 
 
 def _checked(field: str) -> str:

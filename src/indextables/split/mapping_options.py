@@ -26,7 +26,8 @@ from indextables.config import (
     KeyFamily,
 )
 from indextables.errors import SchemaError
-from indextables.split.analyzer import MAX_TOKEN_LENGTH, check_tokenizer, parse_token_length
+from indextables.split.analyzer import MAX_TOKEN_LENGTH, canonical_tokenizer, parse_token_length
+from indextables.split.chain import AnalyzerError
 from indextables.split.mapping import (
     MAX_FAST_DECIMAL,
     RECORDS,
@@ -133,7 +134,7 @@ class _Options:
     ) -> None:
         """Apply `family.<field> = value`, or `family.<value> = field,field`."""
         for name, given in self.config[family].items():
-            key, value = family.name + name, given.strip().lower()
+            key, value = family.name + name, given.strip()
             columns: list[str | None] = []
             if is_value(name) and (name not in self.by_lower or not is_value(value)):
                 columns, value = list(self._listed(key, given)), name
@@ -237,19 +238,20 @@ class _Options:
     def _set_tokenizer(self, key: str, field: FieldMapping, value: str) -> FieldMapping:
         if field.kind not in ("text", "json"):
             self.problems.append(f"{key}: '{field.name}' is {field.kind} and has no tokenizer")
-        elif (wrong := check_tokenizer(value)) is not None:
-            self.problems.append(f"{key}: {wrong}")
         else:
-            return replace(field, tokenizer=value)
+            try:
+                return replace(field, tokenizer=canonical_tokenizer(value))
+            except AnalyzerError as wrong:
+                self.problems.append(f"{key}: {wrong}")
         return field
 
     def _set_record(self, key: str, field: FieldMapping, value: str) -> FieldMapping:
         if field.kind not in ("text", "json"):
             self.problems.append(f"{key}: '{field.name}' is {field.kind} and has no words in order")
-        elif value not in RECORDS:
+        elif value.lower() not in RECORDS:
             self.problems.append(f"{key}: {value!r} is none of {', '.join(RECORDS)}")
         else:
-            return replace(field, record=value)
+            return replace(field, record=cast(Record, value.lower()))
         return field
 
     def _set_length(self, key: str, field: FieldMapping, value: str) -> FieldMapping:
@@ -264,7 +266,11 @@ class _Options:
 
 
 def _is_tokenizer(name: str) -> bool:
-    return check_tokenizer(name) is None
+    try:
+        canonical_tokenizer(name)
+    except AnalyzerError:
+        return False
+    return True
 
 
 def _is_length(text: str) -> bool:

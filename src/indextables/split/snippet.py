@@ -14,7 +14,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from indextables.predicate import Fuzzy, Phrase, Search, Term, TermSet
-from indextables.split.analyzer import Word
 from indextables.split.leaves import document_texts, json_documents
 from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.search.compile import Compiler
@@ -25,6 +24,7 @@ from indextables.split.search.query import (
     Query,
     resolve,
 )
+from indextables.split.text_steps import Word
 from indextables.split.write.indexer import MemoryIndex
 
 DEFAULT_LENGTH = 150
@@ -49,7 +49,8 @@ def snippet(
     if field.kind == "json":
         # Its values, not its spelling: in JSON a new line is a backslash and an n.
         text = "\n".join(document_texts(json_documents(pa.array([text], pa.string())))[0] or ())
-    words = field.analyzer.words(text)
+    text, analyzer = field.analyzer.shown(text)
+    words = analyzer.words(text)
     query = resolve(search, mapping, schema)
     wanted = _wanted(query, field, sorted({word.text for word in words}))
     marked = [word for word in words if word.text in wanted]
@@ -79,15 +80,17 @@ def _wanted(query: Query, field: FieldMapping, vocabulary: list[str]) -> set[str
     for leaf in _positive(query, field):
         match leaf.node:
             case Term(text=text) | Phrase(text=text, prefix=False):
-                wanted |= {word.text for word in field.analyzer.words(text)}
+                wanted |= {word.text for word in field.analyzer.query_words(text)}
             case Phrase(text=text):
-                *whole, last = field.analyzer.words(text) or [Word("", 0, 0, 0)]
+                *whole, last = field.analyzer.query_words(text) or [Word("", 0, 0, 0)]
                 wanted |= {word.text for word in whole}
                 wanted |= {w for w in vocabulary if last.text and w.startswith(last.text)}
             case TermSet(values=values):
-                wanted |= {word.text for text in values for word in field.analyzer.words(text)}
+                wanted |= {
+                    word.text for text in values for word in field.analyzer.query_words(text)
+                }
             case Fuzzy(text=text, distance=distance):
-                for word in field.analyzer.words(text):
+                for word in field.analyzer.query_words(text):
                     wanted |= _matched(
                         field, Leaf(field, Fuzzy(None, word.text, distance)), vocabulary
                     )

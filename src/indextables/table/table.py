@@ -861,7 +861,8 @@ class Table:
 
         Args:
             properties: Any names; `spark.indextables.*` keys configure everybody who uses the
-                table.
+                table. Another `indexing.tokenizer.<field>` holds from now on for all rows: splits
+                of the old one are searched row by row until `merge_splits` takes them.
 
         Returns:
             The version of the table that has them.

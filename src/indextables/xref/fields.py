@@ -31,7 +31,6 @@ import tantivy
 
 from indextables.config import XREF_BLOOM_FIELDS
 from indextables.errors import DamagedSplitError, SplitFileError, XRefError
-from indextables.split.analyzer import Word
 from indextables.split.format import (
     Footer,
     RowReader,
@@ -45,6 +44,7 @@ from indextables.split.format import (
     value_texts,
 )
 from indextables.split.mapping import ROW_FIELD, FieldMapping
+from indextables.split.text_steps import Word
 from indextables.storage import Store
 
 WORDS_FIELD = "w"
@@ -55,8 +55,6 @@ MAX_TERM_BYTES = 60_000
 
 BETWEEN = "\x1f"
 """Stands between the words of a pair; no analyzer lets it through as a blank."""
-
-_BLANK_FREE = ("default", "whitespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +99,7 @@ def term_field(mapped: FieldMapping, kind: pa.DataType) -> TermField | None:
     if not mapped.indexed or mapped.partition:
         return None
     if mapped.kind in ("text", "json"):
-        tokenizer = mapped.tokenizer
-        has_blanks = tokenizer not in _BLANK_FREE and not tokenizer.endswith("_stem")
-        return TermField(mapped.name, mapped.fingerprint, "words", has_blanks)
+        return TermField(mapped.name, mapped.fingerprint, "words", mapped.analyzer.has_blanks)
     meaning = value_class(mapped, kind)
     if meaning is None:
         return None
@@ -112,7 +108,8 @@ def term_field(mapped: FieldMapping, kind: pa.DataType) -> TermField | None:
 
 def pair_field(mapped: FieldMapping) -> TermField | None:
     """The pairs of neighbouring words of a column of text, for phrases; `None` if it has none."""
-    if mapped.kind != "text" or not mapped.indexed or mapped.partition or mapped.analyzer.is_ngram:
+    analyzer = mapped.analyzer
+    if mapped.kind != "text" or analyzer.is_ngram or analyzer.overlaps:
         return None
     words = term_field(mapped, pa.string())
     return None if words is None else replace(words, meaning="pairs")

@@ -217,7 +217,7 @@ class _Asker:
     def equal_text(self, field: TermField, mapped: FieldMapping, text: str) -> Question:
         """A value has all the words of an equal one. A text without words tells nothing."""
         words = [word.text for word in mapped.analyzer.words(text)]
-        if not words or (mapped.tokenizer == "raw" and _is_long(text, mapped)):
+        if not words or (mapped.analyzer.is_whole and _is_long(text, mapped)):
             return EVERYTHING
         return all_of(HasAny(field, (word,)) for word in words)
 
@@ -300,7 +300,7 @@ class _Asker:
             case Term(text=text) | Phrase(text=text, prefix=False):
                 return self.sequence(leaf, field, text)
             case Phrase(text=text):
-                *words, last = [w.text for w in mapped.analyzer.words(text)] or [""]
+                *words, last = [w.text for w in mapped.analyzer.query_words(text)] or [""]
                 if not last:
                     return self.no_words(leaf)
                 ending = self.pattern(mapped, Wildcard(None, (last, Placeholder.MANY)))
@@ -312,7 +312,7 @@ class _Asker:
             case Regex(pattern=pattern):
                 return HasMatch(field, pattern)
             case Fuzzy(text=text, distance=distance):
-                words = [w.text for w in mapped.analyzer.words(text)]
+                words = [w.text for w in mapped.analyzer.query_words(text)]
                 if not words:
                     return self.no_words(leaf)
                 return all_of(HasNear(field, word, distance) for word in words)
@@ -326,7 +326,7 @@ class _Asker:
         values of other types.
         """
         field, key, node = path_field(leaf.field), path_key(leaf.path), leaf.node
-        words = leaf.field.analyzer.words
+        words = leaf.field.analyzer.query_words
         if field is None:
             return EVERYTHING
         match node:
@@ -355,7 +355,7 @@ class _Asker:
         return any_of(choices) if choices else EVERYTHING
 
     def sequence(self, leaf: Leaf, field: TermField, text: str) -> Question:
-        words = [w.text for w in leaf.field.analyzer.words(text)]
+        words = [w.text for w in leaf.field.analyzer.query_words(text)]
         if not words:
             return self.no_words(leaf)
         return all_of([*(HasAny(field, (word,)) for word in words), *self.pairs(leaf, text)])
@@ -365,7 +365,7 @@ class _Asker:
         field = pair_field(leaf.field)
         moves = isinstance(leaf.node, Phrase) and leaf.node.slop
         if field is not None and not moves:
-            for pair in pairs(leaf.field.analyzer.words(text)):
+            for pair in pairs(leaf.field.analyzer.query_words(text)):
                 yield HasAny(field, (pair,))
 
     def no_words(self, leaf: Leaf) -> Question:

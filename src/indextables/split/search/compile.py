@@ -36,7 +36,7 @@ from indextables.predicate import (
     Wildcard,
 )
 from indextables.predicate.search import FieldNode
-from indextables.split.analyzer import Analyzer, Word
+from indextables.split.analyzer import Analyzer
 from indextables.split.format.index import IndexSearcher, Vocabulary
 from indextables.split.ip_address import parse_ranges, show_address
 from indextables.split.mapping import FieldMapping
@@ -45,6 +45,7 @@ from indextables.split.search.distances import count_within, rows_decide
 from indextables.split.search.engine import balanced
 from indextables.split.search.query import LEAF_LEVELS, Boosted, Combined, Every, Leaf, Query
 from indextables.split.search.typed import UTC, clip, intervals, words_decide
+from indextables.split.text_steps import Word
 
 DEFAULT_MAX_EXPANSIONS = 100_000
 
@@ -73,11 +74,11 @@ class WordCompiler:
         """The query for a question to a field of words; `None` if the rows must be asked."""
         match node:
             case Term(text=text):
-                return self._sequence(target, target.analyzer.words(text))
+                return self._sequence(target, target.analyzer.query_words(text))
             case Phrase(text=text, slop=slop, prefix=False):
-                return self._sequence(target, target.analyzer.words(text), slop=slop)
+                return self._sequence(target, target.analyzer.query_words(text), slop=slop)
             case Phrase(text=text, slop=slop):
-                return self._phrase_prefix(target, target.analyzer.words(text), slop=slop)
+                return self._phrase_prefix(target, target.analyzer.query_words(text), slop=slop)
             case Wildcard():
                 return self._wildcard(target, node)
             case Regex(pattern=pattern):
@@ -86,7 +87,7 @@ class WordCompiler:
                 self._count_matches(target, pattern, shown=f"/{pattern}/")
                 return query
             case Fuzzy(text=text, distance=distance):
-                words = target.analyzer.words(text)
+                words = target.analyzer.query_words(text)
                 return self.all(self._fuzzy(target, word.text, distance) for word in words)
             case TermSet(values=values):
                 return self._set(target, values)
@@ -197,7 +198,7 @@ class WordCompiler:
     def _set(self, target: FieldMapping, values: tuple[str, ...]) -> tantivy.Query | None:
         singles, clauses = [], []
         for value in values:
-            words = target.analyzer.words(value)
+            words = target.analyzer.query_words(value)
             if len(words) == 1:
                 singles.append(words[0].text)
             elif words:
@@ -400,7 +401,7 @@ class Compiler(WordCompiler):
         if leaf.path and isinstance(node, (Exists, Range)):
             return None
         if isinstance(node, (Term, Phrase)):
-            words = leaf.field.analyzer.words(node.text)
+            words = leaf.field.analyzer.query_words(node.text)
             slop = node.slop if isinstance(node, Phrase) else 0
             exact = leaf.field.record == "position" and not leaf.path
             if isinstance(node, Phrase) and node.prefix:

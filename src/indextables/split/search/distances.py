@@ -20,7 +20,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from indextables.split.analyzer import Analyzer, Word
+from indextables.split.analyzer import Analyzer
+from indextables.split.text_steps import Word
 
 
 def count_within(words: Sequence[str], text: str, distance: int) -> int:

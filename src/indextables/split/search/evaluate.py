@@ -154,7 +154,7 @@ class _Answer:
     def phrases(self, phrase: Phrase, values: list[object]) -> Mask:
         """Phrases whose words may move, by the positions of the words."""
         analyzer = self.field.analyzer
-        wanted = analyzer.words(phrase.text)
+        wanted = analyzer.query_words(phrase.text)
         result = np.zeros(len(values), dtype=np.bool_)
         for row, value in enumerate(values if wanted else ()):
             texts = [] if value is None else [value] if isinstance(value, str) else value

@@ -9,7 +9,8 @@ A search bound to the columns of a table: every leaf knows its field, its path a
 
 `resolve` turns the `Search` of a predicate into this tree. A leaf without a field of its own goes
 to the search's column; over all columns it becomes one leaf per field, any of which may match, so
-that booleans combine per row. A field that cannot hold what a leaf asks for drops out.
+that booleans combine per row. A field that cannot hold what a leaf asks for drops out. A row need
+not have words that are all stop words of a field they are asked of: no index holds them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from indextables.split.ip_address import parse_addresses
 from indextables.split.leaves import Path
 from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.search.engine import balanced
-from indextables.split.search.typed import UTC, is_value
+from indextables.split.search.typed import UTC, could_be_value, is_value
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,9 @@ class _Resolver:
         self.mapping = mapping
         self.schema = schema
         self.named: dict[str, tuple[FieldMapping, Path]] = {}
+        self.has_stop_words = any(
+            field.has_words and field.analyzer.has_stop_words for field in mapping.fields
+        )
         asked = search.columns if search.column is None else (search.column,)
         self.targets: Sequence[tuple[FieldMapping, Path]] = [
             (self._field(column.root, column.path[1:]), column.path[1:]) for column in asked
@@ -237,8 +241,12 @@ class _Resolver:
             case Boolean(must=must, should=should, must_not=must_not):
                 if must_not and not must and not should:
                     return Combined((Every(),), (), self._bind_all(must_not))
+                spared = [child for child in must if self.has_stop_words and self._drops(child)]
+                needed = [child for child in must if child not in spared] if spared else must
                 return Combined(
-                    self._bind_all(must), self._bind_all(should), self._bind_all(must_not)
+                    self._bind_all(needed),
+                    self._bind_all((*spared, *should)),
+                    self._bind_all(must_not),
                 )
             case _ if node.field is None:
                 if self.search.column is not None:
@@ -246,6 +254,24 @@ class _Resolver:
                 return any_of([Leaf(field, node, path) for field, path in self.targets])
             case _:
                 return self._check(Leaf(*self._named(node)))
+
+    def _drops(self, node: SearchNode) -> bool:
+        """Whether all words of a node are stop words in a field that it asks."""
+        match node:
+            case Boost(child=child):
+                return self._drops(child)
+            case Boolean(must=must, should=should):
+                return bool(must or should) and all(map(self._drops, (*must, *should)))
+            case Term(text=text) | Phrase(text=text):
+                fields = self.targets if node.field is None else [self._named(node)[::2]]
+                return any(
+                    field.has_words
+                    and field.analyzer.drops(text)
+                    and not (field.kind == "json" and could_be_value(text, pa.null()))
+                    for field, _ in fields
+                )
+            case _:
+                return False
 
     def _bind_all(self, nodes: Sequence[SearchNode]) -> tuple[Query, ...]:
         return tuple(self.bind(node) for node in nodes)

@@ -297,8 +297,10 @@ def words_decide(node: FieldNode, analyzer: Analyzer) -> bool:
 
 
 def _has_a_word(text: str, analyzer: Analyzer) -> bool:
-    words = analyzer.words(text)
-    return not words or any(_is_word(word.text) for word in words)
+    words = analyzer.query_words(text)
+    if not words:  # a stop word of one's own may be a value
+        return not could_be_value(text, pa.null())
+    return any(_is_word(word.text) for word in words)
 
 
 def _is_word(text: str) -> bool:
@@ -330,8 +332,8 @@ def could_be_value(text: str, kind: pa.DataType) -> bool:
 
 def _has_one_spelling(text: str, analyzer: Analyzer) -> bool:
     """Whether a value has one word in the index, and this text the same one."""
-    if not analyzer.lowercases or analyzer.is_ngram:
-        return False  # 5.00 would be one word
+    if not analyzer.lowercases or analyzer.is_ngram or not analyzer.query_words(text):
+        return False  # 5.00 would be one word, and a stop word is none
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdecimal() and len(digits) <= 4:
         return str(int(digits)) == digits

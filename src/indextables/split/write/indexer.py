@@ -245,7 +245,7 @@ def add_documents(
     """
     # A loop over rows in Python: Tantivy takes one document at a time. Every name is a local.
     new, add, add_row = tantivy.Document, writer.add_document, tantivy.Document.add_unsigned
-    adders = [(f.field, _ADDERS.get(f.kind, tantivy.Document.add_integer)) for f in fields]
+    adders = [(f.field, _adder(f)) for f in fields]
     values_by_row = zip(*columns, strict=True) if columns else ((),) * rows
     for row, values in enumerate(values_by_row, first_row):
         document = new()
@@ -267,6 +267,22 @@ def add_documents(
             add(document)
         except ValueError as error:  # the thread that writes has stopped: a disk that fails
             raise OSError(f"Tantivy cannot write the index: {error}") from error
+
+
+def _adder(field: FieldMapping) -> Callable[[tantivy.Document, str, Any], None]:
+    """How a value of a field is added to a document."""
+    prepare = field.analyzer.documents if field.has_words else None
+    if prepare is None:
+        return _ADDERS.get(field.kind, tantivy.Document.add_integer)
+
+    def add(document: tantivy.Document, name: str, text: str) -> None:
+        prepared = prepare(text)
+        if isinstance(prepared, str):
+            document.add_text(name, prepared)
+        else:
+            document.add_pre_tokenized_text(name, prepared)
+
+    return add
 
 
 _ADDERS: dict[str, Callable[[tantivy.Document, str, Any], None]] = {

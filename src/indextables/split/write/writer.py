@@ -406,7 +406,7 @@ def _columns_too_long(batch: pa.RecordBatch, mapping: TableMapping) -> set[str]:
     found = set()
     for field in mapping.indexed:
         column: Any = batch.column(field.name)
-        if field.tokenizer == "raw" and pa.types.is_string(column.type):
+        if field.has_words and field.analyzer.is_whole and pa.types.is_string(column.type):
             longest: Any = pc.max(pc.binary_length(column))
             if (longest.as_py() or 0) > field.token_length:
                 found.add(field.name)
