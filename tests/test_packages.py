@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-OPTIONAL = ("datafusion", "deltalake", "duckdb", "pandas", "polars", "pyspark")
+OPTIONAL = ("datafusion", "deltalake", "duckdb", "pandas", "polars", "pyiceberg", "pyspark")
 
 _WITHOUT = f"""
 import importlib.machinery
@@ -56,6 +56,11 @@ def test_the_core_needs_no_extra(tmp_path):
             "it.SearchIndex.create('memory://i', source='/tmp', format='delta', columns=['a'])",
             "deltalake",
             "delta",
+        ),
+        (
+            "it.SearchIndex.create('memory://i', source='/tmp', format='iceberg', columns=['a'])",
+            "pyiceberg",
+            "iceberg",
         ),
     ],
 )

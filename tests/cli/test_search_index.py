@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from iceberg_tables import catalog_in
 
 ROWS = pa.table({"id": [1, 2, 3], "body": ["red fox", "lazy dog", "fox and dog"]})
 
@@ -53,6 +54,18 @@ def test_another_format_and_a_mapping(cli):
     found = cli.rows("sql", "SELECT id FROM index WHERE body indexquery '\"red fox\"'")
     assert found == [{"id": 1}]
     cli.ok("search-index", "create", "index", ".", "--format", "parquet", "--if-not-exists")
+
+
+def test_an_iceberg_table(cli):
+    table = catalog_in(cli.folder).create_table("db.docs", ROWS.schema)
+    table.append(ROWS)
+    place = table.location().removeprefix("file://")
+    cli.ok("search-index", "create", "index", place, "--format", "iceberg", "-c", "body")
+    assert cli.rows("sql", "SELECT id FROM index WHERE body indexquery 'red'") == [{"id": 1}]
+    cli.ok("sql", f"CREATE SEARCH INDEX 'second' ON iceberg.`{place}` (body)")
+    assert cli.rows("sql", "SELECT count(*) AS c FROM second") == [{"c": ROWS.num_rows}]
+    cli.ok("sql", f"CONVERT TO INDEXTABLES iceberg.`{place}` LOCATION 'copy'")
+    assert cli.rows("sql", "SELECT id FROM copy WHERE body indexquery 'red'") == [{"id": 1}]
 
 
 @pytest.mark.parametrize(

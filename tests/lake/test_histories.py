@@ -1,13 +1,15 @@
 """A search index answers as a scan of its source does, whatever happened to the source since.
 
-Random histories of a Delta table and of a folder of Parquet files, with refreshes in between. The
-expected rows are those that delta-rs or pyarrow read, filtered by the flat evaluator.
+Random histories of a Delta table, of an Iceberg table and of a folder of Parquet files, with
+refreshes in between. The expected rows are those that delta-rs, pyiceberg or pyarrow read, filtered
+by the flat evaluator.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from iceberg_tables import catalog_in, data_files, delete_positions
+from pyiceberg.types import LongType
 
 import indextables as it
 from indextables.predicate.sql_text import parse_predicate
@@ -215,7 +219,91 @@ class FolderHistory:
         self.append(rows)
 
 
-@pytest.mark.parametrize("kind", [DeltaHistory, FolderHistory])
+class IcebergHistory:
+    """The same by pyiceberg, with columns that are renamed and come back, and partition specs.
+
+    Deletes are copies of files, as pyiceberg writes them, or files of deletes beside them.
+    """
+
+    def __init__(self, folder: Path, rows: list[tuple]) -> None:
+        self.table = catalog_in(folder).create_table("db.docs", rows_of([(1, "", "", "")]).schema)
+        self.uri = self.table.location()
+        self.has_extra = False
+        with self.table.update_spec() as spec:
+            spec.add_identity("p")
+        self.append(rows)
+
+    def rows(self) -> pa.Table:
+        return self.table.scan().to_arrow()
+
+    def append(self, rows: list[tuple]) -> None:
+        self.table.append(self.fitting(rows))
+
+    def fitting(self, rows: list[tuple]) -> pa.Table:
+        table, wanted = rows_of(rows, extra=self.has_extra), self.table.schema().as_arrow()
+        columns = [c if (c := f.name) in table.schema.names else None for f in wanted]
+        return pa.table(
+            [
+                pa.nulls(len(rows), f.type) if name is None else table[name].cast(f.type)
+                for f, name in zip(wanted, columns, strict=True)
+            ],
+            schema=wanted,
+        )
+
+    def evolve(self, rows: list[tuple]) -> None:
+        if self.has_extra:  # dropped and added again, the old values are gone
+            with self.table.update_schema() as change:
+                change.delete_column("extra")
+        with self.table.update_schema() as change:
+            change.add_column("extra", LongType())
+            change.update_column("n", LongType())
+        self.has_extra = True
+        self.append(rows)
+
+    def delete(self, n: int) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Delete operation did not match any records")
+            self.table.delete(f"n = {n}")
+
+    def update(self, n: int) -> None:
+        """A position delete of a row of a file, which may be dead already."""
+        if self.table.inspect.files().num_rows:
+            files = {f.file_path: f for f in data_files(self.table)}
+            path, file = sorted(files.items())[n % len(files)]
+            values = tuple(file.partition[at] for at in range(len(file.partition)))
+            row = n % file.record_count
+            delete_positions(self.table, [(path, row)], spec=file.spec_id, partition=values)
+
+    def merge(self, rows: list[tuple]) -> None:
+        """Another partition spec from here on, and a column that has another name for a while."""
+        names = [f.name for f in self.table.spec().fields]
+        with self.table.update_spec() as spec:
+            if "p" in names:
+                spec.remove_field("p")
+            else:
+                spec.add_identity("p")
+        with self.table.update_schema() as change:
+            change.rename_column("title", "heading")
+        self.append([(n, None, body, p) for n, _, body, p in rows])
+        with self.table.update_schema() as change:
+            change.rename_column("heading", "title")
+
+    def optimize(self, _: None) -> None:
+        self.overwrite_by(self.rows())
+
+    def overwrite(self, rows: list[tuple]) -> None:
+        self.overwrite_by(self.fitting(rows))
+
+    def overwrite_by(self, rows: pa.Table) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Delete operation did not match any records")
+            self.table.overwrite(rows)
+
+
+FORMATS = {DeltaHistory: "delta", FolderHistory: "parquet", IcebergHistory: "iceberg"}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_an_index_answers_as_its_source(kind):
     # A shorter history is not worth the minutes that shrinking takes.
     @settings(max_examples=settings().max_examples // 12, phases=[Phase.generate])
@@ -227,7 +315,7 @@ def test_an_index_answers_as_its_source(kind):
             index = it.SearchIndex.create(
                 folder / "index",
                 source=source.uri,
-                format="delta" if kind is DeltaHistory else "parquet",
+                format=FORMATS[kind],
                 columns=["n", "title", "body", "p"],
             )
             for (change, argument), refreshes, where in history:

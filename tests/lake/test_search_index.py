@@ -455,7 +455,7 @@ def test_bad_arguments(tmp_path):
         over_folder(tmp_path, columns="body")
     with pytest.raises(SchemaError, match="None of the columns id"):
         over_folder(tmp_path, columns=["id"])
-    with pytest.raises(ConfigError, match="delta, parquet"):
+    with pytest.raises(ConfigError, match="delta, iceberg, parquet"):
         it.SearchIndex.create(tmp_path / "index", source=tmp_path / "source", format="orc")
     with pytest.raises(SourceMissingError, match="no Delta source"):
         over_delta(tmp_path)

@@ -86,8 +86,8 @@ class Tables:
         named = named_source(target)
         if named is None:
             raise StatementError(
-                f"The source {target} has no format. Write delta.`{target}` or parquet.`{target}`; "
-                "there is no catalog here."
+                f"The source {target} has no format. Write delta.`{target}`, iceberg.`{target}` or "
+                f"parquet.`{target}`; there is no catalog here."
             )
         return named[0], self._access(named[1])
 

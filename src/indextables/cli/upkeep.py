@@ -157,8 +157,8 @@ _Source = Annotated[
     str, typer.Argument(metavar="SOURCE", help="The table that has the rows, and keeps them.")
 ]
 _SourceFormat = Annotated[
-    Literal["delta", "parquet"],
-    typer.Option("--format", help="What the source is: a Delta table, or a folder of Parquet."),
+    Literal["delta", "iceberg", "parquet"],
+    typer.Option("--format", help="What the source is: a table, or a folder of Parquet files."),
 ]
 
 

@@ -7,8 +7,8 @@
     index.search('"zero copy"')
     index.refresh()
 
-A `Source` says what a table consists of now (`source`, `delta`); `rows` reads its Parquet files by
-row number; `SearchIndex` keeps an index of those files and answers from both.
+A `Source` says what a table consists of now (`source`, `delta`, `iceberg`); `rows` reads its
+Parquet files by row number; `SearchIndex` keeps an index of those files and answers from both.
 """
 
 from indextables.lake.refresh import Refreshed

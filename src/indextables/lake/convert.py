@@ -19,7 +19,6 @@ from indextables.config import Config
 from indextables.errors import LakeError, SchemaError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.write_job import TaskOutput, WriteJob, plan_write
-from indextables.lake.rows import SourceRowsFile
 from indextables.lake.source import Source, SourceFile, SourceSnapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.statistics import decode
@@ -78,9 +77,7 @@ def convert_files(task: ConvertFiles) -> TaskOutput:
 def _batches(task: ConvertFiles) -> Iterator[pa.RecordBatch]:
     source = task.source
     for file in task.files:
-        rows = SourceRowsFile(
-            source.store, file.path, file.size, file.stamp, source.schema, source.columns
-        ).open()
+        rows = source.rows_of(file).open()
         stored = [n for n in rows.schema.names if n not in source.partition_columns]
         for first, table in rows.batches(stored):
             found: dict[str, Any] = {name: table.column(name) for name in stored}

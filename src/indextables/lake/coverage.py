@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from indextables.config import Config
 from indextables.errors import DamagedIndexError, LakeError
-from indextables.lake.rows import SourceRowsFile, SourceSplit, UnindexedSplit
+from indextables.lake.rows import SourceSplit, UnindexedSplit
 from indextables.lake.source import SourceFile, SourceSnapshot
 from indextables.log.actions import Add, Metadata
 from indextables.log.files import VECTOR, files_from_adds
@@ -297,10 +297,7 @@ class LakeEnvironment(Environment):
     def searcher(self, task: SplitTask) -> SplitSearcher:
         """The split of a task with the rows of its source file."""
         file = self.files[task.path]
-        rows = SourceRowsFile(
-            self.source.store, file.path, file.size, file.stamp,
-            self.source.schema, self.source.columns, self.pool.footers,
-        )  # fmt: skip
+        rows = self.source.rows_of(file, self.pool.footers)
         split: SourceSplit
         if task.path.startswith(_UNINDEXED):
             fields = (replace(f, field="", indexed=False) for f in self.context.mapping.fields)

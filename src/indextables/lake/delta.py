@@ -26,7 +26,7 @@ from indextables.errors import (
     SourceVersionError,
     UnsupportedSourceError,
 )
-from indextables.lake.rows import SourceColumns
+from indextables.lake.rows import Place, SourceColumns
 from indextables.lake.source import SourceFile, SourceSnapshot
 from indextables.log.vectors import Rows
 from indextables.packages import require
@@ -132,7 +132,10 @@ class DeltaSource:
             return SourceColumns()
         if mode not in ("name", "id"):
             raise UnsupportedSourceError(self.uri, f"its column mapping has the mode {mode!r}")
-        return SourceColumns({f["name"]: f for f in document["fields"]}, by_id=mode == "id")
+        by_id = mode == "id"
+        return SourceColumns(
+            {f["name"]: _place(f, by_id=by_id) for f in document["fields"]}, by_id=by_id
+        )
 
     def _files(
         self, table: DeltaTable, schema: pa.Schema, partition_columns: tuple[str, ...], stamp: str
@@ -202,6 +205,27 @@ class DeltaSource:
             if version is not None and "version" in message.lower():
                 raise SourceVersionError(self.uri, version, message) from None
             raise UnsupportedSourceError(self.uri, message) from None
+
+
+def _place(declared: Mapping[str, Any], *, by_id: bool) -> Place:
+    """Where a field of a table with a column mapping is."""
+    metadata = declared["metadata"]
+    key = metadata["delta.columnMapping.id" if by_id else "delta.columnMapping.physicalName"]
+    return _inner_place(declared["type"], key, by_id=by_id) or Place(key)
+
+
+def _inner_place(kind: Any, key: int | str, *, by_id: bool) -> Place | None:
+    """The place of a field of a nested type; None if there are no names in it."""
+    name = kind.get("type") if isinstance(kind, Mapping) else None
+    if name == "struct":
+        return Place(key, fields={f["name"]: _place(f, by_id=by_id) for f in kind["fields"]})
+    if name == "array":
+        element = _inner_place(kind["elementType"], "", by_id=by_id)
+        return None if element is None else Place(key, element=element)
+    if name == "map" and any(isinstance(kind[k], Mapping) for k in ("keyType", "valueType")):
+        problem = "a map of nested values under a column mapping is not supported"
+        return Place(key, problem=problem)
+    return None
 
 
 def _below(uri: str, root: str) -> str | None:

@@ -15,6 +15,7 @@ from cachetools import LRUCache
 from indextables.config import Config
 from indextables.errors import VersionNotFoundError
 from indextables.lake.coverage import Definition
+from indextables.lake.iceberg import CATALOG
 from indextables.lake.search_index import SearchIndex, source_of
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -51,7 +52,8 @@ def search_index_of(access: TableAccess) -> SearchIndex:
     """The search index at a place. Equal accesses of this process share it."""
     log = access.log()
     definition = Definition.of(log.snapshot().metadata, uri=access.uri)
-    options = access.storage_of(definition.source)
+    in_catalog = definition.source.startswith(CATALOG)
+    options = {} if in_catalog else access.storage_of(definition.source)
     key = (id(log), definition.source, definition.format, repr(sorted(options.items())))
     with _lock:
         known = _open.get(key)

@@ -157,9 +157,7 @@ def _tasks(store: Store, coverage: Coverage, metadata: Metadata, config: Config)
     return [
         IndexFile(
             store,
-            SourceRowsFile(
-                source.store, file.path, file.size, file.stamp, source.schema, source.columns
-            ),
+            source.rows_of(file),
             replace(file, dead=None),
             schema,
             usable,

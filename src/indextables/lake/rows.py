@@ -10,7 +10,8 @@ its own name. One that a file does not have is null there. Types of older files 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,7 +33,7 @@ from indextables.lake.pages import ReadRange, can_be_lean, read_lean
 from indextables.schema import TIMESTAMP, conform
 from indextables.split.format.container import Chunk, Footer, SplitInfo, Statistics
 from indextables.split.format.page_headers import SMALL_CHUNK, PageRecord
-from indextables.split.format.rows import RowReader
+from indextables.split.format.rows import RowReader, without_columns
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import FooterCache, SplitFile
 from indextables.split.row_numbers import RowNumbers
@@ -50,72 +51,114 @@ _FEW_ROWS = 64
 
 
 @dataclass(frozen=True)
-class SourceColumns:
-    """Where columns are in files. Those that are not named here are found by their own name."""
+class Place:
+    """Where a field is in files."""
 
-    physical: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The declaration of each column, with the names and ids of a column mapping inside."""
+    key: int | str
+    """Its field id, or its physical name."""
+    names: tuple[str, ...] = ()
+    """Its names in files that have no field ids."""
+    fields: Mapping[str, Place] | None = None
+    """The fields of a struct, by the names that users have for them."""
+    element: Place | None = None
+    """The elements of a list, if they are not used as they are."""
+    is_uuid: bool = False
+    """Whether 16 bytes are shown as the text of a UUID."""
+    problem: str = ""
+    """Why the field cannot be read."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether values are used as they are in files."""
+        nested = (self.fields, self.element)
+        return nested == (None, None) and not self.is_uuid and not self.problem
+
+    def __str__(self) -> str:
+        """The keys of the field and of those in it."""
+        inner = self.element.fields if self.element is not None else self.fields
+        shown = "" if inner is None else ",".join(f"{n}:{place}" for n, place in inner.items())
+        return f"{self.key}({shown})" if shown else str(self.key)
+
+
+@dataclass(frozen=True)
+class SourceColumns:
+    """Where columns are in files. Without places they are found by their own names."""
+
+    places: Mapping[str, Place] = field(default_factory=dict)
     by_id: bool = False
+    needs_ids: bool = False
+    """Whether a file without field ids is an error, unless the places have names for it."""
 
     def place(self, name: str) -> str:
-        """What tells a column from another one that had its name."""
-        declared = self.physical.get(name)
-        return name if declared is None else str(_key(declared, by_id=self.by_id))
+        """What distinguishes a column from another one that had its name."""
+        return str(self.places.get(name, name))
 
     def located(self, schema: pa.Schema) -> dict[str, str]:
         """The columns that a file of this schema has, with their names there."""
-        if not self.physical:
+        if not self.places:
             return {name: name for name in schema.names}
-        names = {_key_of(f, by_id=self.by_id): f.name for f in schema}
-        keys = {name: _key(d, by_id=self.by_id) for name, d in self.physical.items()}
-        return {name: names[key] for name, key in keys.items() if key in names}
+        named = any(place.names for place in self.places.values())
+        if self.needs_ids and not named and not _has_ids(schema):
+            raise SchemaError(
+                "its columns have no field ids, and the table has no name mapping for them"
+            )
+        indexes = _located(schema, self.places, by_id=self.by_id)
+        return {name: schema.names[at] for name, at in indexes.items()}
 
     def logical(self, name: str, column: Any) -> Any:
         """A column with the names that users have for its nested fields."""
-        declared = self.physical.get(name)
-        if declared is None or not pa.types.is_nested(column.type):
+        place = self.places.get(name)
+        if place is None or place.is_plain:
             return column
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        renamed = [_renamed(chunk, declared["type"], by_id=self.by_id) for chunk in chunks]
-        return pa.chunked_array(renamed) if renamed else column
+        shown = [_shown(chunk, place, by_id=self.by_id) for chunk in chunks]
+        return pa.chunked_array(shown) if shown else column
 
 
-def _key(declared: Mapping[str, Any], *, by_id: bool) -> Any:
-    metadata = declared["metadata"]
-    return metadata["delta.columnMapping.id" if by_id else "delta.columnMapping.physicalName"]
+def _has_ids(fields: Iterable[Any]) -> bool:
+    return any(_FIELD_ID in (f.metadata or {}) for f in fields)
 
 
-def _key_of(stored: Any, *, by_id: bool) -> Any:
-    if not by_id:
-        return stored.name
-    text = (stored.metadata or {}).get(_FIELD_ID)
-    return None if text is None else int(text)
+def _located(fields: Iterable[Any], places: Mapping[str, Place], *, by_id: bool) -> dict[str, int]:
+    """The numbers of those fields that have places, by the names that users have for them."""
+    stored = list(fields)
+    if by_id and _has_ids(stored):
+        ids = [(f.metadata or {}).get(_FIELD_ID) for f in stored]
+        numbers: dict[Any, int] = {int(one): n for n, one in enumerate(ids) if one is not None}
+        return {name: numbers[p.key] for name, p in places.items() if p.key in numbers}
+    numbers = {f.name: n for n, f in enumerate(stored)}
+    found = {}
+    for name, place in places.items():
+        there = place.names if by_id else (place.key,)
+        at = next((numbers[one] for one in there if one in numbers), None)
+        if at is not None:
+            found[name] = at
+    return found
 
 
-def _renamed(values: Any, declared: Any, *, by_id: bool) -> Any:
-    """Nested values under the declared names; fields that are not declared are left out."""
-    kind = declared.get("type") if isinstance(declared, Mapping) else None
-    if kind == "struct":
-        stored = {_key_of(f, by_id=by_id): n for n, f in enumerate(values.type)}
+def _shown(values: Any, place: Place, *, by_id: bool) -> Any:
+    """Values under the names that users have; fields without a place are left out."""
+    if place.problem:
+        raise SchemaError(place.problem)
+    if place.fields is not None:
         parts = values.flatten()
-        children, names = [], []
-        for child in declared["fields"]:
-            at = stored.get(_key(child, by_id=by_id))
-            if at is None:
-                continue  # it is null, which conform makes of what is missing
-            children.append(_renamed(parts[at], child["type"], by_id=by_id))
-            names.append(child["name"])
-        return pa.StructArray.from_arrays(children, names=names, mask=values.is_null())
-    if kind == "array":
+        found = _located(values.type, place.fields, by_id=by_id)
+        # Fields that are missing are null, which conform makes of them.
+        children = [_shown(parts[at], place.fields[n], by_id=by_id) for n, at in found.items()]
+        return pa.StructArray.from_arrays(children, names=list(found), mask=values.is_null())
+    if place.element is not None:
         lengths = np.asarray(values.value_lengths().fill_null(0))
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
-        inner = _renamed(values.flatten(), declared["elementType"], by_id=by_id)
+        inner = _shown(values.flatten(), place.element, by_id=by_id)
         return pa.ListArray.from_arrays(offsets, inner, mask=values.is_null())
-    if kind == "map":
-        for inner in (declared["keyType"], declared["valueType"]):
-            if isinstance(inner, Mapping):
-                raise SchemaError("a map of nested values under a column mapping is not supported")
+    if place.is_uuid:
+        texts = (None if one is None else _uuid_text(one) for one in values.to_pylist())
+        return pa.array(texts, pa.string())
     return values
+
+
+def _uuid_text(value: uuid.UUID | bytes) -> str:
+    return str(value if isinstance(value, uuid.UUID) else uuid.UUID(bytes=value))
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -264,6 +307,8 @@ class SourceRows(RowReader):
 
     source_schema: pa.Schema
     columns: SourceColumns
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    """Values of columns that the file may lack, as scalars of Arrow."""
 
     @property
     def has_bounds(self) -> bool:
@@ -276,12 +321,14 @@ class SourceRows(RowReader):
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        return self.columns.located(self.footer.schema)
+        with self._errors():
+            return self.columns.located(self.footer.schema)
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns that the file has, in the source's types."""
-        return pa.schema(f for f in self.source_schema if f.name in self._names)
+        there = self._names.keys() | self.constants.keys()
+        return pa.schema(f for f in self.source_schema if f.name in there)
 
     def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
         """Some rows, in the order given, and some columns."""
@@ -291,7 +338,7 @@ class SourceRows(RowReader):
             rest = [name for name in names if name not in lean]
             if lean and not rest:
                 return self._logical(pa.table(lean), columns)
-            table = self._stored.read_rows(rows, rest)
+            table = self._stored.read_rows(rows, rest)  # without columns, as many rows
             for name, values in lean.items():
                 table = table.append_column(name, values)
             return self._logical(table, columns)
@@ -343,21 +390,30 @@ class SourceRows(RowReader):
     def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Whole row groups."""
         with self._errors():
-            return self._logical(self._stored.read_groups(groups, self._physical(columns)), columns)
+            names = self._physical(columns)
+            if names or not columns:
+                return self._logical(self._stored.read_groups(groups, names), columns)
+            starts = self.footer.group_starts
+            count = sum(int(starts[group + 1] - starts[group]) for group in groups)
+            return self._logical(without_columns(count), columns)
 
     def group_sizes(self, columns: Sequence[str]) -> RowNumbers:
         """What the columns of each row group take in memory."""
         return self._stored.group_sizes(self._physical(columns))
 
     def _physical(self, columns: Sequence[str]) -> list[str]:
-        return [self._names[name] for name in columns]
+        return [self._names[name] for name in columns if name in self._names]
 
     def _logical(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
         if not columns:
             return table
         found = {}
         instants = _instants(self.footer)
-        for name, stored in zip(columns, self._physical(columns), strict=True):
+        for name in columns:
+            stored = self._names.get(name)
+            if stored is None:
+                found[name] = pa.repeat(self.constants[name], table.num_rows)
+                continue
             column: Any = self.columns.logical(name, table.column(stored))
             if stored in instants:
                 column = column.cast(TIMESTAMP)
@@ -388,6 +444,7 @@ class SourceRowsFile:
     stamp: str
     schema: pa.Schema
     columns: SourceColumns
+    constants: Mapping[str, Any] = field(default_factory=dict)
     footers: FooterCache | None = field(default=None, compare=False)
 
     def open(self) -> SourceRows:
@@ -399,7 +456,7 @@ class SourceRowsFile:
             footer = self.footers.get(
                 key, lambda: read_parquet_footer(self.store, self.path, self.size)
             )
-        return SourceRows(self.store, self.path, footer, self.schema, self.columns)
+        return SourceRows(self.store, self.path, footer, self.schema, self.columns, self.constants)
 
 
 @dataclass(frozen=True)

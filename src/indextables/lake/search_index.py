@@ -25,6 +25,7 @@ from indextables.jobs.merge_groups import local_runner
 from indextables.jobs.purge import Purged, purge, remove_table
 from indextables.lake.coverage import Coverage, Definition, lake_view, splits_by_file, tags_of
 from indextables.lake.delta import DeltaSource
+from indextables.lake.iceberg import CATALOG, IcebergSource
 from indextables.lake.refresh import Refreshed, refresh_index
 from indextables.lake.source import ParquetFolder, Source, SourceFile, SourceSnapshot
 from indextables.log.actions import Metadata
@@ -52,12 +53,12 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
     import polars
 
-Format = Literal["delta", "parquet"]
+Format = Literal["delta", "iceberg", "parquet"]
 Answer = TypeVar("Answer")
 
 
 class SearchIndex:
-    """A full-text index of a Delta table or a folder of Parquet files. Make one with `create`.
+    """A full-text index of a Delta or Iceberg table or a folder of Parquet files.
 
     The rows stay in the source. Every question is answered from the source as it is now: files that
     the index covers are searched by it, the rows of others one by one, and what left the source is
@@ -90,8 +91,9 @@ class SearchIndex:
 
         Args:
             uri: Where the index is kept: a folder, or a prefix of a bucket.
-            source: The table to search.
-            format: `delta`, or `parquet` for all Parquet files below a folder.
+            source: The table to search. An Iceberg table is named by its folder, by a metadata
+                file, or as `catalog://<catalog>/<namespace>.<table>`.
+            format: `delta`, `iceberg`, or `parquet` for all Parquet files below a folder.
             columns: The columns that can be searched; all if it is left out.
             mapping: How columns are searched (`text`, `string`, `json`, `ip`).
             properties: Kept with the index; they configure everybody who uses it.
@@ -184,7 +186,7 @@ class SearchIndex:
 
     @property
     def format(self) -> str:
-        """Of the source: `delta` or `parquet`."""
+        """Of the source: `delta`, `iceberg` or `parquet`."""
         return self._source.format
 
     @property
@@ -431,9 +433,13 @@ def source_of(
     """A table of another format at a place, reached with its options or those of the index."""
     if source_format not in get_args(Format):
         raise ConfigError(f"format is one of {', '.join(get_args(Format))}, not {source_format!r}.")
+    if source_format == "iceberg" and str(uri).startswith(CATALOG):
+        return IcebergSource(str(uri), options or index_options or {})
     place = canonical_uri(uri)
     if options is None:
         options = None if place.startswith("/") else index_options
+    if source_format == "iceberg":
+        return IcebergSource(place, options or {})
     if source_format == "delta":
         return DeltaSource(place, options or {})
     return ParquetFolder(open_store(place, options))
@@ -441,6 +447,8 @@ def source_of(
 
 def _check_apart(index: str, source: str) -> None:
     """What is in the folder of an index is deleted with it."""
+    if source.startswith(CATALOG):
+        return
     inside = f"{canonical_uri(source)}/".startswith(f"{canonical_uri(index)}/")
     if inside:
         raise SearchIndexError(

@@ -14,7 +14,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,9 +27,15 @@ from indextables.errors import (
     SourceRowsError,
     UnsupportedSourceError,
 )
-from indextables.lake.rows import SourceColumns, parquet_columns, read_parquet_footer
+from indextables.lake.rows import (
+    SourceColumns,
+    SourceRowsFile,
+    parquet_columns,
+    read_parquet_footer,
+)
 from indextables.log.vectors import Rows
 from indextables.schema import evolve, normalize, refuse_hidden
+from indextables.split.open_split import FooterCache
 from indextables.split.write.partitioning import NULL_FOLDER
 from indextables.storage import ObjectMeta, Store
 
@@ -49,6 +55,10 @@ class SourceFile:
     partition: Mapping[str, str | None] = field(default_factory=dict)
     dead: Rows | None = None
     """The numbers of deleted rows."""
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    """Values of columns that the file may lack, as scalars of Arrow."""
+    outside: tuple[Store, str] | None = None
+    """Where the file is, if it is not in the folder of the source."""
 
     @property
     def identity(self) -> tuple[str, int, str]:
@@ -82,6 +92,13 @@ class SourceSnapshot:
         known = [n for n in names if n in self.schema.names and n not in self.partition_columns]
         parts = [f"{n}\0{self.columns.place(n)}\0{self.schema.field(n).type}" for n in known]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def rows_of(self, file: SourceFile, footers: FooterCache | None = None) -> SourceRowsFile:
+        """The rows of a file, in the columns of this snapshot."""
+        store, path = file.outside or (self.store, file.path)
+        return SourceRowsFile(
+            store, path, file.size, file.stamp, self.schema, self.columns, file.constants, footers
+        )
 
 
 class Source(Protocol):

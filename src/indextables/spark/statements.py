@@ -19,7 +19,7 @@ from indextables.predicate.search_names import mentions_search
 from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
 from indextables.statements.forms import Target
 from indextables.statements.merge_into import MergeInto
-from indextables.statements.session import named_source
+from indextables.statements.session import SOURCE_FORMATS, named_source
 from indextables.statements.statements import (
     DeleteRows,
     DropPartitions,
@@ -101,8 +101,8 @@ class SparkIndexes:
             return named[0], self._at(named[1])
         if target.path is not None:
             raise StatementError(
-                f"The source '{target}' has no format. Write delta.`{target}` or "
-                f"parquet.`{target}`."
+                f"The source '{target}' has no format. Write delta.`{target}`, "
+                f"iceberg.`{target}` or parquet.`{target}`."
             )
         name = ".".join(map(quoted_name, target.name))
         try:
@@ -110,15 +110,15 @@ class SparkIndexes:
         except AnalysisException as error:
             raise StatementError(
                 f"Spark's catalog has no table {target} to be a source "
-                f"({error.getCondition() or 'it cannot be read'}). Write its place: delta.`…` or "
-                "parquet.`…`."
+                f"({error.getCondition() or 'it cannot be read'}). Write its place: delta.`…`, "
+                "iceberg.`…` or parquet.`…`."
             ) from None
         facts = {row["col_name"]: row["data_type"] for row in described}
         provider, location = str(facts.get("Provider", "")).lower(), facts.get("Location")
-        if provider not in ("delta", "parquet") or location is None:
+        if provider not in SOURCE_FORMATS or location is None:
             raise StatementError(
                 f"{target} is a {'view' if not provider else f'table of {provider}'}. A search "
-                "index is over a Delta table or Parquet files."
+                "index is over a Delta or Iceberg table or Parquet files."
             )
         return provider, self._at(str(location))
 

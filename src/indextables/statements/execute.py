@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from indextables.errors import LogError, StatementError, StorageError
 from indextables.lake.convert import convert
-from indextables.lake.delta import DeltaSource
+from indextables.lake.search_index import source_of
 from indextables.lake.source import ParquetFolder, Source
 from indextables.log.cache import CacheStats
 from indextables.log.transaction_log import TransactionLog
@@ -31,7 +31,7 @@ from indextables.statements import (
     maintenance as merge,
 )
 from indextables.statements import statements as s
-from indextables.statements.session import Resolver, Session, columns
+from indextables.statements.session import SOURCE_FORMATS, Resolver, Session, columns
 from indextables.table import Table
 
 __all__ = ["Session", "execute"]
@@ -174,14 +174,15 @@ def _restore(statement: s.Restore, session: Session) -> pa.Table:
 
 def _convert(statement: s.ConvertTable, session: Session) -> pa.Table:
     format_, _, uri = ".".join(statement.source.name).partition(".")
-    if format_.lower() not in ("delta", "parquet") or not uri:
+    if format_.lower() not in SOURCE_FORMATS or not uri:
         raise StatementError(
-            f"CONVERT takes a Delta table or a folder of Parquet files, as delta.`s3://…` or "
-            f"parquet.`s3://…`, and not {statement.source}."
+            f"CONVERT takes a Delta or Iceberg table or a folder of Parquet files, as "
+            f"delta.`s3://…`, iceberg.`s3://…` or parquet.`s3://…`, and not {statement.source}."
         )
     place, target = session.open_store(uri), session.open_store(statement.location)
-    is_delta = format_.lower() == "delta"
-    source: Source = DeltaSource(uri, place.options) if is_delta else ParquetFolder(place)
+    source: Source = ParquetFolder(place)
+    if format_.lower() != "parquet":
+        source = source_of(uri, format_.lower(), place.options)
     log = TransactionLog(target, config=session.config)
     written = convert(source, log, settings=session.config, runner=session.runner)
     row = {

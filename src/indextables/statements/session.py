@@ -108,9 +108,12 @@ class IndexPlaces(Protocol):
         ...
 
 
+SOURCE_FORMATS = ("delta", "iceberg", "parquet")
+
+
 def named_source(target: Target) -> tuple[str, str] | None:
     """The format and the place of a source that names both: delta.`s3://lake/docs`."""
-    if len(target.name) == 2 and target.name[0].lower() in ("delta", "parquet"):
+    if len(target.name) == 2 and target.name[0].lower() in SOURCE_FORMATS:
         return target.name[0].lower(), target.name[1]
     return None
 

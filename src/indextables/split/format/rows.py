@@ -66,7 +66,7 @@ class RowReader:
         """Some rows, in the order given, and some columns."""
         if not len(rows) or not columns:
             empty = self._empty(columns)
-            return empty if columns else _without_columns(len(rows))
+            return empty if columns else without_columns(len(rows))
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         starts = self.footer.group_starts
@@ -180,7 +180,7 @@ class RowReader:
         if columns:
             return self.read_groups(groups, columns)
         starts = self.footer.group_starts
-        return _without_columns(int(starts[groups.stop] - starts[groups.start]))
+        return without_columns(int(starts[groups.stop] - starts[groups.start]))
 
     def batches(
         self, columns: Sequence[str], *, groups_at_once: int = _GROUPS_AT_ONCE
@@ -400,7 +400,8 @@ def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="indextables-rows")
 
 
-def _without_columns(rows: int) -> pa.Table:
+def without_columns(rows: int) -> pa.Table:
+    """So many rows of no column."""
     return pa.table({"": pa.nulls(rows)}).select([])
 
 

@@ -1,0 +1,366 @@
+"""An Iceberg table as the source of a search index, its metadata read by pyiceberg.
+
+A table is named by its folder, by one of its metadata files, or by its name in a catalog
+(`catalog://prod/db.docs`). Columns are found in files by their field ids. What is not understood is
+refused by name; which rows are deleted is in `iceberg_files`.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+from cachetools import LRUCache
+
+from indextables.errors import (
+    LakeError,
+    ObjectNotFoundError,
+    SchemaError,
+    SourceMissingError,
+    SourceVersionError,
+    UnsupportedSourceError,
+)
+from indextables.lake.iceberg_files import Entry, IcebergFiles, KeyColumn, data_files, place_of
+from indextables.lake.rows import Place, SourceColumns
+from indextables.lake.source import SourceFile, SourceSnapshot
+from indextables.packages import require
+from indextables.schema import SIMPLE, map_of, refuse_hidden
+from indextables.storage.options import scrub
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import NestedField
+
+CATALOG = "catalog://"
+_CATALOG_OPTION = "catalog."
+_SUFFIX = ".metadata.json"
+_VERSION = re.compile(r"v?(\d+)(?:-.*)?(?:\.gz)?\.metadata\.json")
+_TYPES = {
+    "boolean": "boolean", "int": "integer", "long": "long", "float": "float", "double": "double",
+    "date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "string": "string",
+    "uuid": "string", "binary": "binary",
+}  # fmt: skip
+
+
+@dataclass
+class IcebergSource:
+    """An Iceberg table.
+
+    Options whose names begin with `catalog.` are properties of its catalog, the others those of the
+    store.
+    """
+
+    uri: str
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    format = "iceberg"
+
+    def __post_init__(self) -> None:
+        self._catalog_options = {
+            name.removeprefix(_CATALOG_OPTION): str(value)
+            for name, value in self.options.items()
+            if name.startswith(_CATALOG_OPTION)
+        }
+        self.storage_options = {
+            n: v for n, v in self.options.items() if not n.startswith(_CATALOG_OPTION)
+        }
+        if not self.uri.startswith(CATALOG):
+            self.uri = place_of(self.uri)
+        self._files = IcebergFiles(self.uri, self.storage_options)
+        self._metadata: LRUCache[str, TableMetadata] = LRUCache(2)
+        self._snapshots: LRUCache[object, SourceSnapshot] = LRUCache(4)
+        self._lock = threading.Lock()
+
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        timestamp_ms: int | None = None,
+        known_schema: pa.Schema | None = None,  # noqa: ARG002 - the metadata has the schema
+        is_known: Callable[[SourceFile], bool] = lambda _file: False,  # noqa: ARG002
+    ) -> SourceSnapshot:
+        """The current snapshot, one by its id, or the one that was current at a time."""
+        require("pyiceberg", extra="iceberg", for_what="Reading an Iceberg table")
+        with self._errors():
+            location, metadata = self._current()
+            chosen, schema = self._chosen(metadata, version, timestamp_ms)
+            key = (location, chosen and chosen.snapshot_id, schema.schema_id)
+            with self._lock:
+                known = self._snapshots.get(key)
+            if known is None:
+                known = self._read(metadata, chosen, schema)
+                with self._lock:
+                    self._snapshots[key] = known
+            return known
+
+    # --- metadata ----------------------------------------------------------------------------
+
+    def _current(self) -> tuple[str, TableMetadata]:
+        """The metadata of the table, and where it is."""
+        if self.uri.startswith(CATALOG):
+            return self._in_catalog()
+        location = self.uri if self.uri.endswith(_SUFFIX) else self._newest()
+        with self._lock:
+            known = self._metadata.get(location)
+        if known is None:
+            try:
+                data = self._files.read(location)
+            except ObjectNotFoundError:
+                raise SourceMissingError(self.uri, "Iceberg") from None
+            known = self._parsed(location, data)
+            with self._lock:
+                self._metadata[location] = known
+        return location, known
+
+    def _parsed(self, location: str, data: bytes) -> TableMetadata:
+        from pyiceberg.exceptions import ValidationError
+        from pyiceberg.serializers import Compressor, FromByteStream
+
+        stream: Any = io.BytesIO(data)
+        compression = Compressor.get_compressor(location)
+        try:
+            return FromByteStream.table_metadata(stream, compression=compression)
+        except (ValidationError, ValueError, KeyError, OSError) as error:
+            text = " ".join(str(error).split())
+            raise UnsupportedSourceError(
+                self.uri, f"pyiceberg does not understand '{location}' ({text[:300]})"
+            ) from None
+
+    def _newest(self) -> str:
+        """The newest metadata file of a folder: the one with the highest number."""
+        store = self._files.store(self.uri)
+        names = [meta.path.rpartition("/")[2] for meta in store.list("metadata")]
+        numbered = [(int(m[1]), name) for name in names if (m := _VERSION.fullmatch(name))]
+        if not numbered:
+            raise SourceMissingError(self.uri, "Iceberg")
+        highest = max(numbered)[0]
+        newest = [name for number, name in numbered if number == highest]
+        if len(newest) > 1:
+            raise UnsupportedSourceError(
+                self.uri, f"it has {len(newest)} metadata files of the number {highest}, and only "
+                "its catalog says which of them is valid. Name a metadata file or the catalog",
+            )  # fmt: skip
+        return f"{self.uri}/metadata/{newest[0]}"
+
+    def _in_catalog(self) -> tuple[str, TableMetadata]:
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        name, _, identifier = self.uri.removeprefix(CATALOG).partition("/")
+        if not name or not identifier:
+            raise LakeError(
+                f"'{self.uri}' does not name a table. Write catalog://<catalog>/<namespace>.<table>."
+            )
+        try:
+            table = load_catalog(name, **self._catalog_options).load_table(identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            raise SourceMissingError(self.uri, "Iceberg") from None
+        except ValueError as error:
+            message = scrub(str(error), self.options)
+            raise LakeError(
+                f"pyiceberg cannot load the catalog of '{self.uri}': {message}."
+            ) from None
+        return table.metadata_location, table.metadata
+
+    def _chosen(
+        self, metadata: TableMetadata, version: int | None, timestamp_ms: int | None
+    ) -> tuple[Snapshot | None, Schema]:
+        """A snapshot, if the table has one, and the columns that it had."""
+        if version is None and timestamp_ms is None:
+            current = metadata.current_snapshot_id
+            chosen = None if current is None else metadata.snapshot_by_id(current)
+            if current is not None and chosen is None:
+                raise UnsupportedSourceError(self.uri, f"its snapshot {current} is missing")
+            return chosen, metadata.schema()
+        wanted = version
+        if timestamp_ms is not None:
+            wanted = self._at(metadata, timestamp_ms)
+        chosen = None if wanted is None else metadata.snapshot_by_id(wanted)
+        if chosen is None:
+            raise SourceVersionError(
+                self.uri, wanted or 0, "a version is the id of a snapshot that has not expired"
+            )
+        own = None if chosen.schema_id is None else metadata.schema_by_id(chosen.schema_id)
+        return chosen, own or metadata.schema()
+
+    def _at(self, metadata: TableMetadata, timestamp_ms: int) -> int:
+        for entry in reversed(metadata.snapshot_log):
+            if entry.timestamp_ms <= timestamp_ms:
+                return entry.snapshot_id
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=timestamp_ms)
+        raise SourceVersionError(self.uri, f"of {moment}", "its history begins later")
+
+    # --- files -------------------------------------------------------------------------------
+
+    def _read(
+        self, metadata: TableMetadata, chosen: Snapshot | None, schema: Schema
+    ) -> SourceSnapshot:
+        names = _mapped_names(metadata)
+        columns = SourceColumns(
+            {f.name: _place(f, names) for f in schema.fields}, by_id=True, needs_ids=True
+        )
+        shown = pa.schema([pa.field(f.name, _type(f.field_type, f.name)) for f in schema.fields])
+        refuse_hidden(shown.names)
+        root = place_of(metadata.location)
+        store = self._files.store(root)
+        files: list[SourceFile] = []
+        if chosen is not None:
+            entries = self._files.entries(chosen.manifest_list)
+            live = data_files(entries)
+            ids = {f.field_id: f.name for f in schema.fields}
+            keys = {number for entry in entries for number in entry.equality_ids}
+            # A column that deletes compare may have been dropped since.
+            declared = {f.field_id: f for s in (*metadata.schemas, schema) for f in s.fields}
+            needed = {i: f for i, f in declared.items() if i in ids or i in keys}
+            constants = {entry.location: self._constants(entry, metadata, needed) for entry in live}
+            dead = self._files.dead_rows(
+                entries,
+                {
+                    number: KeyColumn(_type(f.field_type, f.name), _place(f, names))
+                    for number, f in needed.items()
+                    if number in keys and f.field_type.is_primitive
+                },
+                constants,
+                unpartitioned={s.spec_id for s in metadata.partition_specs if s.is_unpartitioned()},
+            )
+            for entry in live:
+                values = {ids[i]: v for i, v in constants[entry.location].items() if i in ids}
+                place = place_of(entry.location)
+                inside = place.startswith(f"{root}/")
+                files.append(
+                    SourceFile(
+                        place.removeprefix(f"{root}/"),
+                        entry.size,
+                        f"{metadata.table_uuid}-{entry.added_by}",
+                        entry.rows,
+                        dead=dead.get(entry.location),
+                        constants=values,
+                        outside=None if inside else self._files.located(entry.location),
+                    )
+                )
+        number = None if chosen is None else chosen.snapshot_id
+        version = "no snapshot" if number is None else f"snapshot {number}"
+        return SourceSnapshot(store, version, shown, (), columns, tuple(files), number=number)
+
+    def _constants(
+        self, entry: Entry, metadata: TableMetadata, known: Mapping[int, NestedField]
+    ) -> dict[int, Any]:
+        """Values of columns that a file may lack: those of its partition, and default values."""
+        from pyiceberg.transforms import IdentityTransform
+
+        found = {}
+        for number, declared in known.items():
+            default = declared.initial_default
+            if default is not None:
+                found[number] = _scalar(default, declared)
+        spec = metadata.specs().get(entry.spec)
+        if spec is None or len(spec.fields) != len(entry.partition):
+            raise UnsupportedSourceError(
+                self.uri, f"its file '{entry.location}' is of a partition spec that is not known"
+            )
+        for part, value in zip(spec.fields, entry.partition, strict=True):
+            column = known.get(part.source_id)
+            if value is not None and column and isinstance(part.transform, IdentityTransform):
+                found[part.source_id] = _scalar(value, column)
+        return found
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SchemaError as error:
+            raise UnsupportedSourceError(self.uri, str(error).rstrip(".")) from None
+        except ObjectNotFoundError as error:
+            raise UnsupportedSourceError(
+                self.uri, f"its metadata names a file that is missing ({error})".rstrip(".")
+            ) from None
+        except Exception as error:
+            if not type(error).__module__.startswith("pyiceberg"):
+                raise
+            message = scrub(str(error), self.options)
+            raise UnsupportedSourceError(self.uri, message) from None
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+
+def _mapped_names(metadata: TableMetadata) -> dict[int, tuple[str, ...]]:
+    """The names of fields in files that have no field ids."""
+    found: dict[int, tuple[str, ...]] = {}
+
+    def walk(fields: Any) -> None:
+        for one in fields:
+            if one.field_id is not None:
+                found[one.field_id] = tuple(one.names)
+            walk(one.fields)
+
+    walk(metadata.name_mapping() or ())
+    return found
+
+
+def _place(declared: NestedField, names: Mapping[int, tuple[str, ...]]) -> Place:
+    number, kind = declared.field_id, declared.field_type
+    own = names.get(number, ())
+    inner = _inner(kind, names)
+    return Place(number, own) if inner is None else Place(number, own, **inner)
+
+
+def _inner(kind: Any, names: Mapping[int, tuple[str, ...]]) -> dict[str, Any] | None:
+    """What a place says about the inside of a type; None if values are used as they are."""
+    if kind.is_struct:
+        for f in kind.fields:
+            if f.initial_default is not None:
+                raise SchemaError(f"its nested field '{f.name}' has a default value")
+        return {"fields": {f.name: _place(f, names) for f in kind.fields}}
+    if hasattr(kind, "element_type"):
+        inner = _inner(kind.element_type, names)
+        return None if inner is None else {"element": Place(kind.element_id, **inner)}
+    if hasattr(kind, "value_type"):
+        nested = [_inner(k, names) for k in (kind.key_type, kind.value_type)]
+        if any(one is not None for one in nested):
+            return {"problem": "a map of nested values in an Iceberg table is not supported"}
+        return None
+    return {"is_uuid": True} if str(kind) == "uuid" else None
+
+
+def _type(kind: Any, path: str) -> Any:
+    """The type of a column as Spark has it."""
+    if kind.is_struct:
+        fields = [pa.field(f.name, _type(f.field_type, f"{path}.{f.name}")) for f in kind.fields]
+        return pa.struct(fields)
+    if hasattr(kind, "element_type"):
+        return pa.list_(pa.field("element", _type(kind.element_type, f"{path}.element")))
+    if hasattr(kind, "value_type"):
+        return map_of(
+            pa.field("key", _type(kind.key_type, f"{path}.key"), nullable=False),
+            pa.field("value", _type(kind.value_type, f"{path}.value")),
+        )
+    name = str(kind)
+    if name.startswith("decimal"):
+        return pa.decimal128(kind.precision, kind.scale)
+    if name.startswith("fixed"):
+        return pa.binary()
+    if name not in _TYPES:
+        raise SchemaError(f"its column '{path}' has the type {name}")
+    return SIMPLE[_TYPES[name]]
+
+
+def _scalar(value: Any, declared: NestedField) -> Any:
+    """A value as Iceberg keeps it, of the column's type. Days and microseconds are numbers."""
+    kind = _type(declared.field_type, declared.name)
+    if str(declared.field_type) == "uuid":
+        value = str(value if isinstance(value, UUID) else UUID(bytes=bytes(value)))
+    if pa.types.is_temporal(kind) and isinstance(value, int):
+        stored: Any = pa.scalar(value, pa.int32() if pa.types.is_date32(kind) else pa.int64())
+        return stored.cast(kind)
+    return pa.scalar(value, kind)
