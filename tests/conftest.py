@@ -50,11 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        # Two JVMs that take about as long: xdist keeps a group in one worker.
-        if "/tests/spark/" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark elsewhere"))
+        # Modules share tables and servers: xdist keeps those of a file in one worker, which starts
+        # one JVM for all of its files.
+        if "spark" in getattr(item, "fixturenames", ()) or "/tests/spark/" in item.path.as_posix():
+            item.add_marker(pytest.mark.xdist_group(item.path.as_posix()))
     if not config.getoption("--long"):
         for item in items:
             if item.get_closest_marker("long"):
