@@ -170,11 +170,12 @@ def test_a_package_exports_what_is_used(package):
 
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: deletion
-# vectors and MERGE are five, search indexes over tables of other formats are ten, the Delta mirror
-# and CONVERT four, names of searches one, facets three.
-MOST_MODULES = 308
+# vectors and MERGE are five, search indexes over tables of other formats are twelve (two of them
+# Iceberg, one of which the other alone imports), the Delta mirror and CONVERT four, names of
+# searches one, facets three.
+MOST_MODULES = 310
 LONGEST_CHAIN = 25
-MOST_SINGLE_IMPORTERS = 61
+MOST_SINGLE_IMPORTERS = 62
 
 
 def test_the_house_does_not_grow():
