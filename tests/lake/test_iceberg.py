@@ -387,3 +387,11 @@ def test_on_s3(s3, tmp_path):
     table.append(pa.table({"id": [5], "body": ["blue fox"]}))
     assert ids(index.search("fox")) == [1, 4, 5]
     assert ids(index.scan(where="body indexquery 'dog' AND id > 2")) == [4]
+
+
+def test_a_split_is_a_data_file_of_an_iceberg_table(tmp_path):
+    it.Table.create(tmp_path / "own", data=ROWS)
+    (split,) = (tmp_path / "own").rglob("*.split")
+    table = catalog_in(tmp_path).create_table("db.docs", ROWS.schema)
+    table.add_files([f"file://{split}"])
+    assert table.scan().to_arrow().to_pylist() == ROWS.to_pylist()
