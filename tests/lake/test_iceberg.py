@@ -26,6 +26,7 @@ from pyiceberg.types import (
     DateType,
     IntegerType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
@@ -241,6 +242,32 @@ def test_default_values(docs, tmp_path):
     assert index.scan(columns=["day"], limit=1).num_rows == 1
 
 
+def test_nested_maps_and_dates_that_became_times(tmp_path):
+    inner = StructType(NestedField(7, "x", StringType()))
+    kinds = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "body", StringType()),
+        NestedField(3, "day", DateType()),
+        NestedField(4, "m", MapType(5, StringType(), 6, inner)),
+    )
+    table = catalog_in(tmp_path).create_table("db.t", kinds)
+    row = {"id": 1, "body": "fox", "day": datetime.date(2024, 1, 2), "m": [("k", {"x": "y"})]}
+    table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
+    index = over(table, tmp_path)
+    assert index.search("fox", columns=["id"])["id"].to_pylist() == [1]
+    with pytest.raises(UnsupportedSourceError, match="map of nested values"):
+        index.scan(columns=["m"])
+
+    def promote(content: dict) -> None:
+        content["format-version"], content["next-row-id"] = 3, 1
+        content["schemas"][0]["fields"][2]["type"] = "timestamp"
+
+    metadata_as(table, promote)
+    assert index.search("fox", columns=["id"])["id"].to_pylist() == [1]
+    midnight = [datetime.datetime(2024, 1, 2)]
+    assert index.scan(columns=["day"])["day"].to_pylist() == midnight
+
+
 def test_a_deletion_vector(docs, tmp_path):
     index = over(docs, tmp_path)
     docs.append(pa.table({"id": [5], "body": ["fox"]}))
@@ -326,8 +353,11 @@ def test_bad_sources(docs, tmp_path):
         it.SearchIndex.open(index.uri).count()
 
 
-def test_a_table_without_rows(tmp_path):
-    table = catalog_in(tmp_path).create_table("db.docs", ROWS.schema)
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_a_table_without_rows(tmp_path, version):
+    table = catalog_in(tmp_path).create_table(
+        "db.docs", ROWS.schema, properties={"format-version": version}
+    )
     index = over(table, tmp_path)
     assert index.count() == 0
     table.append(ROWS)
@@ -357,3 +387,11 @@ def test_on_s3(s3, tmp_path):
     table.append(pa.table({"id": [5], "body": ["blue fox"]}))
     assert ids(index.search("fox")) == [1, 4, 5]
     assert ids(index.scan(where="body indexquery 'dog' AND id > 2")) == [4]
+
+
+def test_a_split_is_a_data_file_of_an_iceberg_table(tmp_path):
+    it.Table.create(tmp_path / "own", data=ROWS)
+    (split,) = (tmp_path / "own").rglob("*.split")
+    table = catalog_in(tmp_path).create_table("db.docs", ROWS.schema)
+    table.add_files([f"file://{split}"])
+    assert table.scan().to_arrow().to_pylist() == ROWS.to_pylist()

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from delta_logs import DeltaLog, field
 from deltalake import write_deltalake
+from iceberg_tables import catalog_in
 
 import indextables as it
 from indextables.spark.bridge.frames import driver_scans
@@ -442,3 +443,23 @@ def test_a_source_that_was_dropped_and_made_again(spark, partitioned):
     done = row(spark.sql(f"REFRESH SEARCH INDEX '{partitioned.uri}'"))
     assert (done["files_indexed"], done["files_removed"]) == (1, 2)
     assert ids(spark.sql(query)) == [9]
+
+
+def test_an_iceberg_table(spark, tmp_path):
+    rows = pa.table({"id": [1, 2], "body": ["red fox", "lazy dog"]})
+    table = catalog_in(tmp_path).create_table("db.docs", rows.schema)
+    table.append(rows)
+    first = table.current_snapshot().snapshot_id
+    place = table.location().removeprefix("file://")
+    spark.sql(
+        f"CREATE SEARCH INDEX iceberg_search ON iceberg.`{place}` (body) "
+        f"LOCATION '{tmp_path}/index'"
+    )
+    table.append(pa.table({"id": [3], "body": ["blue fox"]}))
+    search = "body indexquery 'fox'"
+    found = spark.sql(f"SELECT id FROM iceberg_search WHERE {search} ORDER BY id").collect()
+    assert [row["id"] for row in found] == [1, 3]
+    old = spark.sql(f"SELECT id FROM iceberg_search VERSION AS OF {first} WHERE {search}").collect()
+    assert [row["id"] for row in old] == [1]
+    assert spark.sql("REFRESH SEARCH INDEX iceberg_search").collect()[0]["files_indexed"] == 1
+    spark.sql("DROP SEARCH INDEX iceberg_search")

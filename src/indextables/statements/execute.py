@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from indextables.errors import LogError, StatementError, StorageError
 from indextables.lake.convert import convert
-from indextables.lake.search_index import source_of
+from indextables.lake.delta import DeltaSource
+from indextables.lake.iceberg import IcebergSource
 from indextables.lake.source import ParquetFolder, Source
 from indextables.log.cache import CacheStats
 from indextables.log.transaction_log import TransactionLog
@@ -182,7 +183,8 @@ def _convert(statement: s.ConvertTable, session: Session) -> pa.Table:
     place, target = session.open_store(uri), session.open_store(statement.location)
     source: Source = ParquetFolder(place)
     if format_.lower() != "parquet":
-        source = source_of(uri, format_.lower(), place.options)
+        kind = DeltaSource if format_.lower() == "delta" else IcebergSource
+        source = kind(uri, place.options)
     log = TransactionLog(target, config=session.config)
     written = convert(source, log, settings=session.config, runner=session.runner)
     row = {

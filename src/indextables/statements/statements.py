@@ -279,9 +279,10 @@ class MergeSplits(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateSearchIndex(Statement):
-    """Index columns of a Delta table or of Parquet files, which stay where they are.
+    """Index columns of a Delta or Iceberg table or of Parquet files, which stay where they are.
 
-    The source is delta.`uri`, parquet.`uri`, or a table of Spark's catalog in one of these formats.
+    The source is delta.`uri`, iceberg.`uri`, parquet.`uri`, or a table of Spark's catalog in one of
+    these formats.
     Without names, all its columns are searched. OPTIONS are `spark.indextables.*` keys.
     """
 
