@@ -11,7 +11,6 @@ import glob
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -23,6 +22,7 @@ from indextables.cli.options import Format
 from indextables.errors import ObjectNotFoundError, SourceFileError
 from indextables.storage import Store, open_store
 from indextables.storage.location import Location, parse_location
+from indextables.storage.scratch import temporary_file
 
 _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet", ".pq": "parquet",
@@ -110,7 +110,7 @@ def _standard_input(kind: Format | None, delimiter: str | None) -> Source:
         raise SourceFileError(
             STANDARD_INPUT, "standard input has no name; say what it is with --format csv or jsonl"
         )
-    spooled = tempfile.NamedTemporaryFile(prefix="indextables-")  # noqa: SIM115 - with the source
+    spooled = temporary_file("import")
     shutil.copyfileobj(sys.stdin.buffer, spooled)
     spooled.flush()
     return Source(

@@ -16,9 +16,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args
+from typing import IO, Literal, get_args
 
-Purpose = Literal["split", "merge", "index", "xref", "cache", "manifest", "values", "export"]
+Purpose = Literal[
+    "split", "merge", "index", "xref", "cache", "manifest", "values", "export", "import"
+]
 """What a folder is for; its name begins with `indextables-` and this."""
 PREFIXES = tuple(f"indextables-{purpose}-" for purpose in get_args(Purpose))
 _OLDER_NAME = re.compile(r"(indextables|ariadne)-(?!\d+$)[a-z0-9_]{8}")
@@ -42,6 +44,11 @@ def temporary_folder(purpose: Purpose, parent: str | None = None) -> Iterator[Pa
         yield folder
     finally:
         remove_folder(folder)
+
+
+def temporary_file(purpose: Purpose) -> IO[bytes]:
+    """A new file that is removed when it is closed or forgotten."""
+    return tempfile.NamedTemporaryFile(prefix=f"indextables-{purpose}-")  # noqa: SIM115
 
 
 @functools.cache
