@@ -48,7 +48,7 @@ def temporary_folder(purpose: Purpose, parent: str | None = None) -> Iterator[Pa
 
 def temporary_file(purpose: Purpose) -> IO[bytes]:
     """A new file that is removed when it is closed or forgotten."""
-    return tempfile.NamedTemporaryFile(prefix=f"indextables-{purpose}-")  # noqa: SIM115
+    return tempfile.NamedTemporaryFile(prefix=f"indextables-{purpose}-")
 
 
 @functools.cache
