@@ -133,10 +133,12 @@ def test_many_splits_take_few_threads(tmp_path: Path):
     for split in range(12):
         made.append(pa.table({"body": [f"w{split}"]}))
     made.count()
+    others = set(threading.enumerate())  # of tests before this one
     before = len(list(Path("/proc/self/task").iterdir())) if Path("/proc/self/task").exists() else 0
     for where in ("body indexquery 'w3'", "body indexquery 'w4'"):
         assert made.scan(where=where).num_rows == made.count(where=where) == 1
-    names = {thread.name.rpartition("_")[0] for thread in threading.enumerate()}
+    new = set(threading.enumerate()) - others
+    names = {thread.name.rpartition("_")[0] for thread in new}
     assert not any(name.startswith("ThreadPoolExecutor") for name in names)
     if before:
         after = len(list(Path("/proc/self/task").iterdir()))
