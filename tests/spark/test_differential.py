@@ -116,7 +116,7 @@ def answers(spark, query, view):
 
 @pytest.mark.parametrize(
     "chunk",
-    [pytest.param(n, marks=[pytest.mark.long] * (n >= CHUNKS // 4)) for n in range(CHUNKS)],
+    [pytest.param(n, marks=[pytest.mark.long] * (n >= CHUNKS // 8)) for n in range(CHUNKS)],
 )
 def test_random_queries(spark, tmp_path, chunk):
     from indextables.spark.bridge import sessions

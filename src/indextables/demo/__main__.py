@@ -49,7 +49,7 @@ def say_goodbye() -> None:
     program = os.path.relpath(Path(sys.executable).with_name("indextables"))
     console.print(
         f"\nThe table is in {PLACE / 'code'}; any Parquet reader can open its splits. "
-        f"Look at it:  [bold]{program} report {PLACE / 'code'}[/]",
+        f"Look at it:  [bold]{program} serve {PLACE / 'code'}[/]",
         soft_wrap=True,
     )
 
