@@ -16,6 +16,7 @@ from indextables import Table
 from indextables.errors import (
     ConfigError,
     IntervalError,
+    QueryError,
     SchemaError,
     TooManyValuesError,
     UnknownColumnError,
@@ -170,6 +171,12 @@ def test_clocks_that_change(tmp_path):
         (TooManyValuesError, "10,000", lambda t: t.histogram(column="ts", interval="1s")),
         (UnknownColumnError, "nope", lambda t: t.histogram(column="nope", interval=1)),
         (UnknownColumnError, "nope", lambda t: t.facets(by=["nope"])),
+        (
+            QueryError,
+            "Unknown time zone 'Mars/X'",
+            lambda t: t.histogram(column="ts", interval="1h", timezone="Mars/X"),
+        ),
+        (IntervalError, "18 digits", lambda t: t.histogram(column="n", interval=1e-19)),
         (ConfigError, "by=", lambda t: t.facets(by="level")),
         (ConfigError, "different", lambda t: t.facets(by=[("level", "level")])),
         (ConfigError, "by=", lambda t: t.facets(by=[])),
@@ -190,3 +197,32 @@ def test_lists_are_not_counted():
     table = Table.create("memory://facet-lists", data=pa.table({"a": [["x"], ["y"]]}))
     with pytest.raises(SchemaError, match="'a'"):
         table.facets(by=["a"])
+
+
+def test_numbers_and_times_at_their_ends():
+    """Nothing wraps around, and years that Python does not have are counted."""
+    most, least = 2**63 - 1, -(2**63)
+    times = [0, 253_402_300_799_000_000, 9_000_000_000_000_000_000, -9_000_000_000_000_000_000]
+    data = pa.table({"n": [most, least, 0, -1], "ts": pa.array(times, pa.timestamp("us", "UTC"))})
+    table = Table.create("memory://facet-ends", data=data)
+    wide = table.histogram(column="n", interval=2**61, where="n > -5")
+    assert wide.to_pydict()["n"] == [i * 2**61 for i in range(-1, 4)]
+    assert wide["count"].to_pylist() == [1, 1, 0, 0, 1]
+    # The least number begins a part of a power of two, and of ten it would begin below all numbers.
+    low = table.histogram(column="n", interval=2**61, where="n < -5")
+    assert low.to_pydict() == {"n": [least], "count": [1]}
+    with pytest.raises(IntervalError, match="18 digits"):
+        table.histogram(column="n", interval=10, where="n < -5")
+    for number in (most, least, 0, -1):
+        for zone in ("UTC", "Europe/Berlin", "Z", "+05:30"):
+            where = f"n = {number}" if number != least else "n < -5"
+            years = table.histogram(column="ts", interval="1y", where=where, timezone=zone)
+            assert years["count"].to_pylist() == [1]
+
+
+def test_offsets_and_regions_are_zones():
+    times = pa.array([datetime.datetime(2024, 7, 1, 22, 30, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    table = Table.create("memory://facet-zones", data=pa.table({"ts": times}))
+    for zone, hour in {"Z": 0, "GMT": 0, "+05:30": 18, "-8": 8, "Europe/Berlin": 22}.items():
+        (day,) = table.histogram(column="ts", interval="1d", timezone=zone)["ts"].to_pylist()
+        assert (day.hour, zone) == (hour, zone)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import IntervalError
+from indextables.predicate.literals import time_zone
 
 Unit = Literal["second", "minute", "hour", "day", "week", "month", "quarter", "year"]
 
@@ -44,7 +45,9 @@ _INTERVAL = re.compile(r"\s*(\d{1,9})?\s*([A-Za-z]+)\s*")
 _MICROS = 1_000_000
 _LARGEST = 2**62
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MOST_DIGITS = 18
 _BEYOND = int(np.datetime64("2038", "us").astype(np.int64))
+_LAST_YEAR = int(np.datetime64("9999", "us").astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,14 @@ class NumberBuckets:
             # Added to zero, -0.0 is 0.0: one part, not two.
             return pc.add(pc.if_else(pc.is_finite(starts), starts, None), 0.0)
         scale = max(getattr(values.type, "scale", 0), -int(self.width.as_tuple().exponent), 0)
-        step = int(self.width.scaleb(scale))
         try:
-            whole = _unscaled(values, scale)
+            if scale > _MOST_DIGITS:
+                raise pa.ArrowInvalid("more digits than 64 bits hold")
+            starts = _multiples(_unscaled(values, scale), int(self.width.scaleb(scale)))
         except pa.ArrowInvalid:
-            raise IntervalError(str(self.width), "its values have more than 18 digits") from None
-        starts = _multiples(whole, step)
+            raise IntervalError(
+                str(self.width), f"its parts have more than {_MOST_DIGITS} digits"
+            ) from None
         if not scale:
             return starts
         unit = pa.scalar(Decimal(1).scaleb(-scale), pa.decimal128(scale + 1, scale))
@@ -85,11 +90,12 @@ class NumberBuckets:
 
 
 def _multiples(whole: Any, step: int) -> Any:
-    """The greatest multiple of a step that is not above each number."""
-    zero: Any = pa.scalar(0, pa.int64())
+    """The greatest multiple of a step that is not above each number; an error if 64 bits end."""
+    down: Any = pc.divide(whole, step)
+    rest: Any = pc.subtract(whole, pc.multiply(down, step))
     # Arrow rounds a quotient towards zero.
-    below: Any = pc.if_else(pc.less(whole, zero), step - 1, 0)
-    return pc.multiply(pc.divide(pc.subtract(whole, below), step), step)
+    below = pc.less(rest, pa.scalar(0, pa.int64()))
+    return pc.multiply_checked(pc.subtract(down, below.cast(pa.int64())), step)
 
 
 def _unscaled(values: Any, scale: int) -> Any:
@@ -120,7 +126,11 @@ class TimeBuckets:
         if self.count > 1:
             return self._fixed(values)
         starts = self._of_zone(values.cast(pa.timestamp("us", self.zone))).cast(pa.int64())
-        late: Any = pc.greater_equal(values.cast(pa.int64()), pa.scalar(_BEYOND))
+        micros = values.cast(pa.int64())
+        # Python's years end with 9999; after them the zone keeps its standard time.
+        late: Any = pc.and_(
+            pc.greater_equal(micros, pa.scalar(_BEYOND)), pc.less(micros, pa.scalar(_LAST_YEAR))
+        )
         if pc.any(late).as_py() and self.zone[:1] not in "+-":
             starts = pc.replace_with_mask(
                 starts,
@@ -199,7 +209,7 @@ def buckets_of(kind: Any, interval: object, zone: str) -> NumberBuckets | TimeBu
     """
     types = pa.types
     if types.is_date(kind) or types.is_timestamp(kind):
-        buckets = _time_buckets(interval, zone)
+        buckets = _time_buckets(interval, _zone_of_arrow(zone))
         if types.is_date(kind) and buckets.unit in ("second", "minute", "hour"):
             raise IntervalError(interval, "a date has no hours; take a day or more")
         return buckets
@@ -214,6 +224,15 @@ def buckets_of(kind: Any, interval: object, zone: str) -> NumberBuckets | TimeBu
     if not width.is_finite() or not 0 < width < _LARGEST:
         raise IntervalError(interval, "a width is greater than 0")
     return NumberBuckets(width.normalize() if width != width.to_integral() else Decimal(int(width)))
+
+
+def _zone_of_arrow(name: str) -> str:
+    """A zone as Arrow spells it: a region, or an offset with minutes."""
+    found = time_zone(name)
+    if isinstance(found, zoneinfo.ZoneInfo):
+        return found.key
+    minutes = (found.utcoffset(None) or datetime.timedelta()) // datetime.timedelta(minutes=1)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
 def _time_buckets(interval: object, zone: str) -> TimeBuckets:
