@@ -32,6 +32,9 @@ SPARK_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.structuredLogging.enabled": "false",
+    "spark.python.daemon.module": "warm_daemon",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 # The ordinary run tries the same examples each time, so that it tells about the change at hand. The
@@ -87,9 +90,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     import indextables
 
     warehouse = tmp_path_factory.mktemp("warehouse")
-    session = indextables.session(
-        "tests", **SPARK_SETTINGS, **{"spark.sql.warehouse.dir": str(warehouse)}
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent / "support"), prepend=os.pathsep)
+        session = indextables.session(
+            "tests", **SPARK_SETTINGS, **{"spark.sql.warehouse.dir": str(warehouse)}
+        )
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

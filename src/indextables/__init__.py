@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from indextables.jobs.commit_write import Written
     from indextables.jobs.history import Truncated
     from indextables.jobs.merge_splits import Merged
-    from indextables.jobs.partitions import Dropped
     from indextables.jobs.prewarm import Prewarmed
     from indextables.jobs.purge import Purged
     from indextables.jobs.repair import Repaired
+    from indextables.jobs.row_changes import Dropped
     from indextables.jobs.verify import Check
     from indextables.lake import Refreshed, SearchIndex
     from indextables.query import sql
@@ -62,7 +62,7 @@ __all__ = [
 # Loaded when first used, so that importing the package costs milliseconds.
 _LAZY = {
     "Check": "indextables.jobs.verify",
-    "Dropped": "indextables.jobs.partitions",
+    "Dropped": "indextables.jobs.row_changes",
     "Merged": "indextables.jobs.merge_splits",
     "Prewarmed": "indextables.jobs.prewarm",
     "Purged": "indextables.jobs.purge",

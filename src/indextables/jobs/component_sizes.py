@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.jobs.partitions import check_partition_condition, files_of_partitions
 from indextables.plan.column_names import ColumnNames
+from indextables.plan.partitions import check_partition_condition, files_of_partitions
 from indextables.plan.tasks import SplitTask, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate

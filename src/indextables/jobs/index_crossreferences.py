@@ -39,7 +39,6 @@ from indextables.jobs.crossreference_build import (
     tasks_for,
 )
 from indextables.jobs.crossreference_plan import Build, CrossReferencePlan, Mask, plan_index
-from indextables.jobs.partitions import check_partition_condition
 from indextables.jobs.progress import progress
 from indextables.log.actions import Action
 from indextables.log.commit import XREF_FEATURE
@@ -47,6 +46,7 @@ from indextables.log.crossreferences import cover_of
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.partitions import check_partition_condition
 from indextables.plan.skipping import keep_mask
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate

@@ -41,7 +41,6 @@ from indextables.jobs.merge_groups import (
     with_many_dead,
     without_large_splits,
 )
-from indextables.jobs.partitions import check_partition_condition, files_of_partitions
 from indextables.jobs.progress import progress
 from indextables.jobs.write_splits import discard
 from indextables.log.actions import Add
@@ -49,6 +48,7 @@ from indextables.log.files import adds_from_files, removes_for, with_paths
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog, without_cooldown
+from indextables.plan.partitions import check_partition_condition, files_of_partitions
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.runner import Runner

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from indextables.errors import IndexTablesError, UnknownColumnError
-from indextables.jobs.partitions import check_partition_condition, files_of_partitions
 from indextables.plan.execute import Environment
+from indextables.plan.partitions import check_partition_condition, files_of_partitions
 from indextables.plan.tasks import SplitTask, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate

@@ -5,18 +5,22 @@ anew (`_is_marked` decides). New values of rows are written to new splits, in th
 Spark chose the rows, it computed the condition on one version. It cannot be asked of files that
 others add after that version, so every added file is a conflict. Where the condition reads the
 table a second time, in a subquery, every removed file is one too.
+
+Where whole partitions go, nothing is read or rewritten: their splits leave the table in one commit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables import config as keys
-from indextables.errors import MetadataChangedError
+from indextables.errors import MetadataChangedError, NotAPartitionError
 from indextables.jobs.assignments import Assignments
 from indextables.jobs.commit_write import (
     Removal,
@@ -25,26 +29,40 @@ from indextables.jobs.commit_write import (
     scope_of,
     undone_on_error,
 )
+from indextables.jobs.crossreference_build import commit_indexed
 from indextables.jobs.mark_rows import RowMarks
 from indextables.jobs.progress import progress
 from indextables.jobs.write_splits import SplitSink
 from indextables.jobs.write_target import Target
-from indextables.log.actions import Add
-from indextables.log.files import paths_of, with_paths
+from indextables.log.actions import Action, Add
+from indextables.log.files import paths_of, removes_for, with_paths
 from indextables.log.protocol import has_vectors
-from indextables.log.transaction import everything
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction import Operation, Transaction, everything
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.column_names import names_of
 from indextables.plan.execute import Environment
+from indextables.plan.partitions import check_partition_condition, files_of_partitions
 from indextables.plan.scan import plan_scan
 from indextables.plan.split_rows import SplitRows
 from indextables.plan.tasks import SplitTask, split_tasks
-from indextables.plan.view import TableView
+from indextables.plan.view import TableView, refuse_search_index
 from indextables.predicate import TRUE, Predicate
 from indextables.schema import ROW, SPLIT
 from indextables.split.row_numbers import RowNumbers
 
 PIECE = 65_536
 """Rows that are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What left the table. Nothing did where no partition met the condition."""
+
+    version: int
+    partitions: int
+    files_removed: int
+    bytes_removed: int
 
 
 def _is_marked(view: TableView, task: SplitTask, *, total: int, deleted: int) -> bool:
@@ -252,4 +270,39 @@ def replace_rows(
         read_paths=frozenset(paths) if reads_again else frozenset(),
         parameters=dict(parameters),
         metrics={"rowsUpdated": updated} if updated else {},
+    )
+
+
+def drop_partitions(log: TransactionLog, predicate: Predicate) -> Dropped:
+    """Remove the partitions that meet a condition, with all that is in them at the commit."""
+    snapshot = log.snapshot()
+    refuse_search_index(snapshot.metadata, uri=log.store.uri)
+    if not snapshot.partition_columns:
+        raise NotAPartitionError(None, partition_columns=())
+    check_partition_condition(predicate, snapshot)
+    gone = snapshot.entries.slice(0, 0)
+
+    def plan(newest: Snapshot) -> Sequence[Action]:
+        nonlocal gone
+        check_partition_condition(predicate, newest)
+        gone = files_of_partitions(newest, predicate)
+        return removes_for(gone, timestamp=log.now_ms(), data_change=True)
+
+    committed = commit_indexed(
+        log,
+        Transaction(
+            operation=Operation.REWRITE,
+            transform=plan,
+            parameters={
+                "where": str(names_of(snapshot).shown_predicate(predicate)),
+                "drop": "partitions",
+            },
+        ),
+    )
+    values = gone["partitionValues"].to_pylist()
+    return Dropped(
+        version=committed.version,
+        partitions=len({tuple(sorted(pairs or ())) for pairs in values}),
+        files_removed=gone.num_rows,
+        bytes_removed=pc.sum(gone["size"]).as_py() or 0,
     )

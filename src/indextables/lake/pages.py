@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indextables.split.format.page_headers import PageRecord, refers_to_dictionary
+from indextables.split.format.page_headers import PageRecord, refers_to_dictionary, varint
 from indextables.split.row_numbers import RowNumbers
 
 _PHYSICAL = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6}
@@ -100,7 +100,7 @@ def _file(chunk: Any, data: bytes, *, dictionary: int, values: int) -> bytes:
     column = (
         _int(1, physical, after=0)
         + _list(2, 8, 5, after=1) + encodings
-        + _list(3, 1, 8, after=2) + _varint(1) + b"c"
+        + _list(3, 1, 8, after=2) + varint(1) + b"c"
         + _int(4, _CODECS[chunk.compression], after=3)
         + _long(5, values, after=4)
         + _long(6, chunk.total_uncompressed_size, after=5)
@@ -133,7 +133,7 @@ def _long(number: int, value: int, *, after: int) -> bytes:
 
 
 def _text(number: int, value: bytes, *, after: int) -> bytes:
-    return _field(number, 8, after) + _varint(len(value)) + value
+    return _field(number, 8, after) + varint(len(value)) + value
 
 
 def _list(number: int, length: int, kind: int, *, after: int) -> bytes:
@@ -141,13 +141,4 @@ def _list(number: int, length: int, kind: int, *, after: int) -> bytes:
 
 
 def _zigzag(value: int) -> bytes:
-    return _varint(value << 1)
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
+    return varint(value << 1)

@@ -239,6 +239,12 @@ class SourceOptions:
             stores=stores,
         )
 
+    @property
+    def moment(self) -> str | int | None:
+        """The time of a read: a text, or the milliseconds that a text of digits means."""
+        text = self.timestamp
+        return int(text) if text is not None and text.strip().isdecimal() else text
+
     def access(self, path: str | None = None) -> TableAccess:
         """The table at a path; without one, at the only path of the options."""
         from indextables.plan.access import TableAccess

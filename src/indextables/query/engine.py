@@ -104,7 +104,9 @@ def _executed(connection: Any, query: Rewritten, failures: list[IndexTablesError
         connection.register(relation.name, _Relation(relation, failures))
     for name, rows in query.foreign.items():
         connection.register(name, rows)
-    register_functions(connection, query, failures)
+    register_functions(
+        connection, query.engine.divisions, failures, searches_values=query.searches_values
+    )
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET lock_configuration = true")
     result = connection.sql(query.engine.sql)

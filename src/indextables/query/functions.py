@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +18,7 @@ from indextables.errors import EmbeddedQueryError, IndexTablesError
 from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.query.numbers import DOUBLE_TEXT, FLOAT_TEXT, Division
-from indextables.query.rewrite import SEARCH_FUNCTION, Rewritten
+from indextables.query.relations import SEARCH_FUNCTION
 from indextables.query.texts import BOUNDED
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import search_rows
@@ -30,7 +30,13 @@ _VALUE = "value"
 _EXACT = decimal.Context(prec=80)
 
 
-def register_functions(connection: Any, query: Rewritten, failures: list[IndexTablesError]) -> None:
+def register_functions(
+    connection: Any,
+    divisions: Iterable[Division],
+    failures: list[IndexTablesError],
+    *,
+    searches_values: bool,
+) -> None:
     """Give a connection the functions that a query may call."""
 
     def register(name: str, work: Callable[..., Any], arguments: list[str], result: str) -> None:
@@ -49,11 +55,11 @@ def register_functions(connection: Any, query: Rewritten, failures: list[IndexTa
     register(BOUNDED, _bounded, ["BIGINT"] * 3, "BIGINT")
     register(DOUBLE_TEXT, _double_texts, ["DOUBLE"], "VARCHAR")
     register(FLOAT_TEXT, _float_texts, ["DOUBLE"], "VARCHAR")
-    for division in query.engine.divisions:
+    for division in divisions:
         operands = [f"DECIMAL(38, {division.left})", f"DECIMAL(38, {division.right})"]
         result = f"DECIMAL({division.precision}, {division.scale})"
         register(division.name, _divider(division), operands, result)
-    if query.searches_values:
+    if searches_values:
         register(SEARCH_FUNCTION, _search_values, ["VARCHAR", "VARCHAR"], "BOOLEAN")
         register(SNIPPET, _snippets_of_values, ["VARCHAR", "VARCHAR"], "VARCHAR")
 

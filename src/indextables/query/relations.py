@@ -28,6 +28,9 @@ from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
 if TYPE_CHECKING:
     from indextables.table import Table
 
+SEARCH_FUNCTION = "indexquery"
+"""The function of the engine that searches values."""
+
 _SEARCHES = frozenset((*ONE_COLUMN, *ALL_COLUMNS, SEVERAL_COLUMNS))
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 

@@ -43,8 +43,8 @@ from indextables.predicate.search_names import (
 )
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators
 from indextables.query.dialect import EngineSql, SparkDialect, engine_sql
-from indextables.query.headers import name_columns
 from indextables.query.relations import (
+    SEARCH_FUNCTION,
     PushedSearch,
     Relation,
     Sources,
@@ -62,6 +62,7 @@ from indextables.query.tree import (
     conjuncts,
     hide,
     joins,
+    name_columns,
     push_limit,
     replace,
     searched_one,
@@ -72,9 +73,6 @@ from indextables.schema import ROW_IDENTITY
 from indextables.split.search import check_kind
 from indextables.statements.search_calls import SNIPPET
 from indextables.table import Table
-
-SEARCH_FUNCTION = "indexquery"
-
 
 Opener = Callable[[tuple[str, ...], int | None, str | None], Any]
 """Opens a table by the parts of its name, at a version or a time: a `Table` or what stands for one,

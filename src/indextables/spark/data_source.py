@@ -45,14 +45,6 @@ if TYPE_CHECKING:
 _PARALLELISM = 64
 
 
-def view_for(access: TableAccess, options: SourceOptions) -> TableView:
-    """The version of a table, or of an index's source, that a read asks for."""
-    moment: str | int | None = options.timestamp
-    if options.timestamp is not None and options.timestamp.strip().isdecimal():
-        moment = int(options.timestamp)
-    return view_of(access, version=options.version, timestamp=moment)
-
-
 class IndexTablesSource(source.DataSource):
     """`format("indextables")` in Spark's public API."""
 
@@ -76,7 +68,8 @@ class IndexTablesSource(source.DataSource):
     def schema(self) -> StructType:
         schemas, mappings = {}, []
         for path in self.parsed.paths or (self.parsed.access().path,):
-            view = view_for(self.parsed.access(path), self.parsed)
+            access = self.parsed.access(path)
+            view = view_of(access, version=self.parsed.version, timestamp=self.parsed.moment)
             # A search index has the versions of its source, and none over plain files.
             self.versions[path] = view.elsewhere.version if view.elsewhere else view.version
             seen = view.shown

@@ -40,11 +40,10 @@ from indextables.jobs.index_crossreferences import (
 )
 from indextables.jobs.merge_rows import WhenMatched, WhenNotMatched
 from indextables.jobs.merge_splits import Merged, MergeLimits, merge_splits
-from indextables.jobs.partitions import Dropped, drop_partitions
 from indextables.jobs.prewarm import Prewarmed, PrewarmPlan, plan_prewarm
 from indextables.jobs.purge import Purged, purge
 from indextables.jobs.repair import Repaired, repair_log
-from indextables.jobs.row_changes import delete_rows, update_rows
+from indextables.jobs.row_changes import Dropped, delete_rows, drop_partitions, update_rows
 from indextables.jobs.verify import Check, verify
 from indextables.jobs.write_job import Exclusive, create_table, merge_rows, write_rows
 from indextables.log.actions import Metadata

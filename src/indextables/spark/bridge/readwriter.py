@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from indextables.config import is_own_key, session_keys
 from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.write_job import Exclusive, Kind, plan_write
+from indextables.lake.opening import view_of
 from indextables.plan.ranking import SCORE
 from indextables.plan.source_options import NAME, PROVIDERS, ChosenRows, SourceOptions
 from indextables.predicate.literals import quoted_name, time_zone
@@ -33,7 +34,6 @@ from indextables.spark.bridge.sessions import (
     new_session,
     session_settings,
 )
-from indextables.spark.data_source import view_for
 from indextables.spark.schemas import table_schema
 from indextables.spark.stream_source import StreamOptions, check_stream, is_stream_option
 
@@ -147,11 +147,10 @@ def _load_one(
     spark = reader._spark
     access = options.access(path)
     bridge = bridge_of(spark)
-    if bridge is not None and not options.chosen.needs_table(
-        lambda: view_for(access, options).config
-    ):
+    view = functools.partial(view_of, access, version=options.version, timestamp=options.moment)
+    if bridge is not None and not options.chosen.needs_table(lambda: view().config):
         return chosen_rows(bridge.read(access, options), options.chosen)
-    view_for(access, options)  # an error here is a sentence, in a worker it is a traceback
+    view()  # an error here is a sentence, in a worker it is a traceback
     fresh = spark.read.format(NAME)
     for name, value in _as_dict(reader._jreader.extraOptions()).items():
         if name.lower() not in ("path", "paths"):

@@ -15,6 +15,7 @@ from indextables.errors import ExpressionError, IndexTablesError, StatementError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.constraints import constraints_of, names_columns
 from indextables.jobs.write_job import WriteJob
+from indextables.lake.opening import view_of
 from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
@@ -28,7 +29,6 @@ from indextables.spark.bridge.jvm.handles import V2, JavaObject, Jvm
 from indextables.spark.bridge.jvm.kept import kept
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.write import PlannedWrite
-from indextables.spark.data_source import view_for
 from indextables.spark.schemas import spark_schema
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ class SessionBridge:
 
     def read(self, access: TableAccess, options: SourceOptions) -> DataFrame:
         """The rows of a table at the version that the options name."""
-        table = BridgedTable(self.java, access, view_for(access, options))
+        view = view_of(access, version=options.version, timestamp=options.moment)
+        table = BridgedTable(self.java, access, view)
         return self._frame(self._relation(kept(self.java, table)))
 
     def write(

@@ -65,6 +65,15 @@ Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
+class IndexFiles:
+    """A finished index: its files, `meta.json` among them, and its segments in order."""
+
+    files: tuple[Path, ...]
+    segments: tuple[str, ...]
+    row_tags: Tags = UNTAGGED
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """A run of bytes in the file: an index file (`kind` index) or a term list (`kind` terms)."""
 

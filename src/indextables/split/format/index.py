@@ -40,9 +40,8 @@ import tantivy
 from indextables.errors import DamagedIndexError, IndexTablesError, StorageError
 from indextables.split.format.blocks import TERMS, BlockDirectory, directories, opening_sections
 from indextables.split.format.container import HASHES, ReadRange, Section, SplitInfo, read_section
+from indextables.split.format.needs import AllWords, Need
 from indextables.split.format.ranged import (
-    AllWords,
-    Need,
     RangedFile,
     RangedSplit,
     Ranges,
@@ -57,15 +56,6 @@ from indextables.storage.store import ObjectMeta, Store
 
 if TYPE_CHECKING:
     from indextables.storage.disk_cache import DiskCache
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFiles:
-    """A finished index: its files, `meta.json` among them, and its segments in order."""
-
-    files: tuple[Path, ...]
-    segments: tuple[str, ...]
-    row_tags: Tags = UNTAGGED
 
 
 Hit = tuple[Any, tantivy.DocAddress]
@@ -230,8 +220,13 @@ class IndexSearcher:
         with tantivy_errors(self.path):
             return [term for term, _ in self.searcher.terms_with_prefix(field, prefix)]
 
-    def vocabulary(self, field: str) -> Vocabulary:
-        """All words of a field, listed once: an open index does not change."""
+    def vocabulary(self, field: str, prefix: str = "") -> Vocabulary:
+        """The words of a field that begin with a text.
+
+        All of its words are listed once: an open index does not change.
+        """
+        if prefix:
+            return Vocabulary.of(self.terms(field, prefix))
         found = self._vocabularies.get(field)
         if found is None:
             found = Vocabulary.of(self.terms(field))

@@ -41,8 +41,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import tantivy
 
-from indextables.split.format.container import Section, Sink, SplitInfo, write_bytes_section
-from indextables.split.format.index import IndexFiles
+from indextables.split.format.container import (
+    IndexFiles,
+    Section,
+    Sink,
+    SplitInfo,
+    write_bytes_section,
+)
 from indextables.split.ip_address import parse_address
 from indextables.split.leaves import ArrowColumn, Path, as_integers
 from indextables.split.mapping import FieldMapping, TableMapping

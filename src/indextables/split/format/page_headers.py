@@ -380,7 +380,7 @@ def thin_chunk(
 @functools.lru_cache(maxsize=256)
 def null_page(values: int, compression: str, encoding: int) -> bytes:
     """A page of so many nulls of a column that is neither nested nor required."""
-    run = _spelled(values << 1) + b"\0"
+    run = varint(values << 1) + b"\0"
     body = struct.pack("<I", len(run)) + run + (b"\0" if encoding == _REFERENCES else b"")
     packed = _PACK[compression](body)
     # Thrift's compact protocol: the step to a field's number and its type, then its value.
@@ -391,10 +391,11 @@ def null_page(values: int, compression: str, encoding: int) -> bytes:
 
 
 def _number(value: int) -> bytes:
-    return _spelled(value << 1)
+    return varint(value << 1)
 
 
-def _spelled(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as Parquet and Thrift spell it: seven bits a byte, the lowest first."""
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import tantivy
 
-from indextables.split.format.ranged import Beginning, Need, Pattern, Words
+from indextables.split.format.needs import Beginning, Need, Pattern, Words
 from indextables.split.mapping import FieldMapping
 from indextables.split.search.distances import words_within
 

@@ -17,7 +17,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -37,7 +37,6 @@ from indextables.predicate import (
 )
 from indextables.predicate.search import FieldNode
 from indextables.split.analyzer import Analyzer
-from indextables.split.format.index import IndexSearcher, Vocabulary
 from indextables.split.ip_address import parse_ranges, show_address
 from indextables.split.mapping import FieldMapping
 from indextables.split.search.building import QueryBuilder
@@ -46,6 +45,9 @@ from indextables.split.search.engine import balanced
 from indextables.split.search.query import LEAF_LEVELS, Boosted, Combined, Every, Leaf, Query
 from indextables.split.search.typed import UTC, clip, intervals, words_decide
 from indextables.split.text_steps import Word
+
+if TYPE_CHECKING:
+    from indextables.split.format.index import IndexSearcher
 
 DEFAULT_MAX_EXPANSIONS = 100_000
 
@@ -233,11 +235,7 @@ class WordCompiler:
         """Refuse a pattern that matches too many words. A small vocabulary needs no counting."""
         if not self._may_be_many(target):
             return
-        vocabulary = (
-            Vocabulary.of(self.searcher.terms(target.field, prefix))
-            if prefix
-            else self.searcher.vocabulary(target.field)
-        )
+        vocabulary = self.searcher.vocabulary(target.field, prefix)
         if len(vocabulary.words) <= self.max_expansions:
             return
         spelled = pattern.replace("\0", r"\x00")  # RE2 takes a NUL only by its number

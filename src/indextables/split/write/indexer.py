@@ -36,11 +36,10 @@ import tantivy
 import zstandard
 
 from indextables.errors import DamagedIndexError, SplitError
-from indextables.split.format.container import ReadRange, Section, SplitInfo
+from indextables.split.format.container import IndexFiles, ReadRange, Section, SplitInfo
 from indextables.split.format.index import (
     LONGEST_FOOTER,
     META,
-    IndexFiles,
     IndexSearcher,
     check_file,
     read_meta,

@@ -27,10 +27,9 @@ from indextables.spark.bridge.jvm.handles import (
     implements,
 )
 from indextables.spark.bridge.scan.conditions import condition
-from indextables.spark.bridge.scan.description import Described
+from indextables.spark.bridge.scan.description import Described, Statistics
 from indextables.spark.bridge.scan.filters import Translator
 from indextables.spark.bridge.scan.native import ListedFile, file_index
-from indextables.spark.bridge.scan.scans import Statistics
 
 _V2_FILES = "org.apache.spark.sql.execution.datasources.v2."
 _BUILDERS = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.jobs.partitions import drop_partitions
+from indextables.jobs.row_changes import drop_partitions
 from indextables.plan.column_names import shown
 from indextables.plan.statistics import decode, lookup
 from indextables.predicate import Predicate, conjunction, disjunction

@@ -248,7 +248,7 @@ class ColumnStatistics:
         return optional.empty() if value is None else optional.of(value)
 
 
-def java_statistics(java: Jvm, snapshot: Snapshot, columns: Collection[str]) -> JavaObject:
+def _java_statistics(java: Jvm, snapshot: Snapshot, columns: Collection[str]) -> JavaObject:
     """Return a Java map from references of columns to their statistics."""
     by_reference = java.hash_map({})
     for name, bounds in column_bounds(snapshot, columns).items():
@@ -256,3 +256,25 @@ def java_statistics(java: Jvm, snapshot: Snapshot, columns: Collection[str]) -> 
         reference = java.find(V2 + "expressions.FieldReference").column(shown)
         by_reference.put(reference, ColumnStatistics(java, bounds))
     return by_reference
+
+
+@implements("read.Statistics")
+class Statistics:
+    """The size of a scan, for the optimizer."""
+
+    def __init__(self, java: Jvm, described: Described) -> None:
+        self.java = java
+        self._described = described
+
+    def sizeInBytes(self) -> JavaObject:  # noqa: N802
+        return self.java.find("java.util.OptionalLong").of(self._described.size)
+
+    def numRows(self) -> JavaObject:  # noqa: N802
+        optional = self.java.find("java.util.OptionalLong")
+        rows = self._described.rows
+        return optional.empty() if rows is None else optional.of(rows)
+
+    def columnStats(self) -> JavaObject:  # noqa: N802
+        if self._described.whole is None or not self.java.conf.cboEnabled():
+            return self.java.hash_map({})
+        return _java_statistics(self.java, *self._described.whole)

@@ -35,33 +35,11 @@ from indextables.spark.bridge.jvm.handles import (
 )
 from indextables.spark.bridge.jvm.rows import internal_rows
 from indextables.spark.bridge.scan.conditions import column_of, condition
-from indextables.spark.bridge.scan.description import Described, java_statistics
+from indextables.spark.bridge.scan.description import Described, Statistics
 from indextables.spark.schemas import worker_schema
 
 ON_DRIVER = ", answered on the driver"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
-
-
-@implements("read.Statistics")
-class Statistics:
-    """The size of a scan, for the optimizer."""
-
-    def __init__(self, java: Jvm, described: Described) -> None:
-        self.java = java
-        self._described = described
-
-    def sizeInBytes(self) -> JavaObject:  # noqa: N802
-        return self.java.find("java.util.OptionalLong").of(self._described.size)
-
-    def numRows(self) -> JavaObject:  # noqa: N802
-        optional = self.java.find("java.util.OptionalLong")
-        rows = self._described.rows
-        return optional.empty() if rows is None else optional.of(rows)
-
-    def columnStats(self) -> JavaObject:  # noqa: N802
-        if self._described.whole is None or not self.java.conf.cboEnabled():
-            return self.java.hash_map({})
-        return java_statistics(self.java, *self._described.whole)
 
 
 class _Scan(Comparable):
