@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 use_memory()
 
 # Tests are many short queries: compiling them well takes longer than running them. For every JVM
-# that a test starts, those of other processes too.
+# that a test starts, those of other processes too. Half of the JVM's time went into compiling plans
+# (`spark.sql.codegen.wholeStage`): only the differential tests have them compiled.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SPARK_SETTINGS = {
@@ -34,7 +35,6 @@ SPARK_SETTINGS = {
     "spark.log.structuredLogging.enabled": "false",
     "spark.python.daemon.module": "warm_daemon",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 # The ordinary run tries the same examples each time, so that it tells about the change at hand. The

@@ -29,7 +29,7 @@ from indextables.log.transaction import Operation, Transaction, everything, noth
 from indextables.log.transaction_log import TransactionLog
 from indextables.log.vectors import DeletionVector, StoredVector
 
-SCHEDULES = 1_000
+SCHEDULES, ORDINARY = 1_000, 400
 BATCH = 50
 
 FAULTS = Faults(before=0.02, after=0.05, lost_response=0.05, stale=0.1)
@@ -170,7 +170,13 @@ class World:
         assert all(paths(fresh.snapshot(version=v)) == history[v] for v in range(last + 1))
 
 
-@pytest.mark.parametrize("batch", range(SCHEDULES // BATCH))
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(n, marks=[pytest.mark.long] * (n >= ORDINARY // BATCH))
+        for n in range(SCHEDULES // BATCH)
+    ],
+)
 def test_schedules(batch):
     for seed in range(batch * BATCH, (batch + 1) * BATCH):
         world = World(seed)

@@ -26,3 +26,11 @@ def public(spark: SparkSession) -> Iterator[SparkSession]:
 def door(request: pytest.FixtureRequest) -> SparkSession:
     """A session through each of the two doors."""
     return request.getfixturevalue("spark" if request.param == "bridge" else "public")
+
+
+@pytest.fixture(scope="module")
+def compiled_plans(spark: SparkSession) -> Iterator[None]:
+    """Spark compiles plans, as it does for users."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "true")
+    yield
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")

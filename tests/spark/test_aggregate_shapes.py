@@ -131,6 +131,7 @@ def places(spark, tmp_path_factory):
     return made
 
 
+@pytest.mark.usefixtures("compiled_plans")
 @pytest.mark.parametrize(
     ("layout", "on_driver", "shapes"),
     [

@@ -114,6 +114,7 @@ def answers(spark, query, view):
     return sorted(repr(row) for row in spark.sql(query.format(t=view)).collect())
 
 
+@pytest.mark.usefixtures("compiled_plans")
 @pytest.mark.parametrize(
     "chunk",
     [pytest.param(n, marks=[pytest.mark.long] * (n >= CHUNKS // 8)) for n in range(CHUNKS)],

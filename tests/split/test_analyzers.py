@@ -239,7 +239,7 @@ def test_words_are_those_of_a_second_implementation(text):
                 assert lower(text[word.start : word.end]) == word.text
 
 
-@examples(25, 1_000)
+@examples(10, 1_000)
 @given(
     st.lists(TEXT, min_size=1, max_size=8),
     st.lists(TOKEN, min_size=1, max_size=3),

@@ -11,7 +11,7 @@ from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
 
-APPENDS = 50
+APPENDS = 25
 
 # Many writers on one table need more patience than the default.
 PATIENT = {

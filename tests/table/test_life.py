@@ -275,7 +275,7 @@ def found(table: Table) -> list[Row]:
     return sorted(zip(*columns, strict=True), key=repr)
 
 
-LIVES = max(2, settings.default.max_examples // 6)
+LIVES = max(2, settings.default.max_examples // 10)
 
 
 @pytest.mark.filterwarnings("error")

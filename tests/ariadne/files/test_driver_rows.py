@@ -98,7 +98,14 @@ def is_local(frame):
     return not frame.inputFiles()
 
 
-@pytest.mark.parametrize("key", ["small", "name", "price", "local"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "name",
+        "local",
+        *(pytest.param(key, marks=pytest.mark.long) for key in ("small", "price")),
+    ],
+)
 def test_rows_are_those_that_spark_reads(key, spark, make):
     random = np.random.default_rng(len(key))
     index, whole = make(*(some_rows(random, n) for n in (40, 0, 25)), columns=[key])

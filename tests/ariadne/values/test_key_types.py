@@ -68,7 +68,7 @@ def compared(spark, column, key):
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_keys_meet_the_values_that_spark_calls_equal(spark, ansi):
+def test_keys_meet_the_values_that_spark_calls_equal(spark, ansi, request):
     """For all types of column and key: what Spark matches is matched, or left open."""
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", ansi)
@@ -81,7 +81,8 @@ def test_keys_meet_the_values_that_spark_calls_equal(spark, ansi):
             for kind, (_, literals) in TYPES.items()
         }
         wrong, exact = [], 0
-        for column, key in PAIRS:
+        is_long = request.config.getoption("--long")
+        for column, key in PAIRS if is_long else PAIRS[ansi == "true" :: 3]:
             arrow = TYPES[column][0]
             for (m, n), matches in compared(spark, column, key).items():
                 if matches is REFUSED:
@@ -95,7 +96,7 @@ def test_keys_meet_the_values_that_spark_calls_equal(spark, ansi):
                     pair = f"{column} {TYPES[column][1][m]}, {key} {TYPES[key][1][n]}"
                     wrong.append(f"{pair}: {matches}, the key became {keys.values}")
         assert not wrong
-        assert exact > 150
+        assert exact > 45
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)
 
