@@ -34,7 +34,7 @@ _ROWS = ("pyarrow.lib", "Table")
 
 
 def load(shell: InteractiveShell) -> None:
-    """Show rows as HTML, and know the cell `%%search`."""
+    """Show rows as HTML, and add the cell `%%search`."""
     _html_formatter(shell).for_type_by_name(*_ROWS, rows_html)
 
     def search(line: str, cell: str) -> pa.Table:
