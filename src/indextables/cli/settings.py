@@ -221,7 +221,7 @@ PHRASES = {
     "Choose with columns=… what": "Choose with --column what",
     "and the other storage_options": "and --storage-option",
     "the network and the storage_options": "the network and --storage-option",
-    "Pass them as storage_options": "Give them with --storage-option",
+    "Pass them as storage_options (in Spark: as options)": "Give them with --storage-option",
     "with REPAIR INDEXFILES TRANSACTION LOG":
         "with `indextables sql` and REPAIR INDEXFILES TRANSACTION LOG",
     "with INDEX CROSSREFERENCES FOR … FORCE REBUILD": "with `indextables xref --force-rebuild`",
