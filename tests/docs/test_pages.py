@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,13 @@ def test_stores_take_the_options_of_the_page(title, uri):
             raise AssertionError(f"{name}: {error}") from None
         except it.errors.StorageError:  # a key alone is no credential
             pass
+
+
+@pytest.mark.parametrize("name", ["split", "log", "route", "commit"])
+def test_pictures_of_concepts_are_described_and_follow_light_and_dark(name):
+    picture = (ROOT / "docs" / "images" / f"{name}.svg").read_text()
+    root = ElementTree.fromstring(picture)
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.find(f"{space}title").text and root.find(f"{space}desc").text
+    assert "prefers-color-scheme: dark" in picture and "http" not in picture.partition("<title")[2]
+    assert f"(images/{name}.svg)" in (ROOT / "docs" / "concepts.md").read_text()
