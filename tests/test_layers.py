@@ -17,9 +17,9 @@ PACKAGE = Path(indextables.__file__).parent
 
 # From the ground up. A part may import itself and what stands before it.
 LAYERS = [
-    "errors", "packages", "config", "runner", "backoff", "schema", "bloom", "storage", "predicate",
-    "log", "split", "xref", "plan", "jobs", "table", "lake", "statements", "query", "spark",
-    "ariadne", "cells", "sinks", "report", "serve", "cli", "demo", "__init__",
+    "errors", "packages", "config", "runner", "backoff", "schema", "cells", "bloom", "storage",
+    "predicate", "log", "split", "xref", "plan", "jobs", "table", "lake", "statements", "query",
+    "spark", "ariadne", "sinks", "report", "serve", "cli", "notebook", "demo", "__init__",
 ]  # fmt: skip
 
 # The same inside a package that has packages of its own.

@@ -96,5 +96,19 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(_LAZY[name]), name)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext indextables`: rows with their words marked, and the cell `%%search`."""
+    from indextables.notebook import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """`%unload_ext indextables`."""
+    from indextables.notebook import unload
+
+    unload(shell)
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import html
 import re
 from typing import Any
 
@@ -125,6 +126,16 @@ def _other(value: Any) -> Any:
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     return str(value)
+
+
+def marked_parts(snippet: str) -> list[tuple[str, bool]]:
+    """A snippet as pieces of plain text, each with whether it was found; its HTML is not trusted.
+
+    >>> marked_parts("a &lt; <b>fox</b>")
+    [('a < ', False), ('fox', True)]
+    """
+    pieces = snippet.replace("</b>", "<b>").split("<b>")
+    return [(html.unescape(piece), at % 2 == 1) for at, piece in enumerate(pieces) if piece]
 
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")

@@ -836,15 +836,23 @@ class SearchIndexError(LakeError, ValueError):
 
 
 class SourceMissingError(LakeError, FileNotFoundError):
-    """The source of a search index is not there."""
+    """The source of a search index, or of a conversion, is not there."""
 
-    def __init__(self, uri: str, source_format: str) -> None:
+    def __init__(
+        self, uri: str, source_format: str, *, is_new: bool = False, has_parquet: bool = False
+    ) -> None:
         self.uri = uri
-        super().__init__(
-            f"There is no {source_format} source at '{uri}'. Check the path; if the source was "
-            "moved, say where it is: REFRESH SEARCH INDEX … ON …, or open the index with source=… "
-            "and call refresh()."
-        )
+        self.source_format = source_format
+        if has_parquet:
+            remedy = "There are Parquet files: name the format parquet to use those."
+        elif is_new:
+            remedy = "Check the path and the format."
+        else:
+            remedy = (
+                "Check the path; if the source was moved, say where it is: REFRESH SEARCH INDEX … "
+                "ON …, or open the index with source=… and call refresh()."
+            )
+        super().__init__(f"There is no {source_format} source at '{uri}'. {remedy}")
 
 
 class SourceVersionError(LakeError, LookupError):

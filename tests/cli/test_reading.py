@@ -129,3 +129,13 @@ def test_numbers_in_a_pipe_have_all_their_digits(cli):
 @pytest.mark.parametrize("query", ["fox AND (", "nofield:x"])
 def test_a_wrong_query_is_one_sentence(cli, docs, query):
     assert cli.error("search", docs, query).startswith("error: ")
+
+
+def test_a_pipe_has_snippets_as_plain_text(cli):
+    rows = pa.table({"id": [1], "body": ['a <b>"red"</b> fox & more']})
+    pq.write_table(rows, "rows.parquet")
+    cli.ok("import", "found", "rows.parquet")
+    header, row = (line.split("\t") for line in cli.ok("search", "found", "fox").splitlines())
+    assert row[header.index("_snippet_body")] == 'a <b>"red"</b> fox & more'
+    (found,) = cli.rows("search", "found", "fox")
+    assert found["_snippet_body"].endswith("<b>fox</b> &amp; more")

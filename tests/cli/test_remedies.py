@@ -76,6 +76,7 @@ def test_commands_show_them(cli, docs, s3):
     Path("b.csv").write_text("Id,extra\n1,2\n")
     assert "--merge-schema" in cli.error("import", docs, "b.csv")
     assert "--version or --as-of" in cli.error("describe", docs, "--version", 0, "--as-of", "2024")
+    assert "with --storage-option; a" in cli.error("search", "s3://key:secret@bucket/docs", "fox")
     assert "2020-01-31 00:00:00+00:00" in cli.error("describe", docs, "--as-of", "2020-01-31")
     assert "datetime" not in cli.error("describe", docs, "--as-of", "yesterday")
     assert "--storage-option" in cli.error("describe", "s3://me:secret@bucket/docs")

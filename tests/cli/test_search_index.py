@@ -46,6 +46,18 @@ def test_the_life_of_an_index(cli):
     assert "not an index table" in cli.error("search", "index", "dog")
 
 
+def test_a_source_that_was_never_there_is_not_said_to_have_moved(cli):
+    pq.write_table(ROWS, "a.parquet")
+    said = cli.error("search-index", "create", "../index", ".")
+    assert "no Delta source" in said and "--format parquet" in said and "moved" not in said
+    said = cli.error("search-index", "create", "index", "nowhere")
+    assert "Check the path and the format" in said and "moved" not in said
+    said = cli.error("search-index", "create", "index", "nowhere", "--format", "parquet")
+    assert "no Parquet source" in said and "moved" not in said
+    said = cli.error("sql", "CONVERT TO INDEXTABLES delta.`.` LOCATION '../made'")
+    assert "parquet" in said and "moved" not in said
+
+
 def test_another_format_and_a_mapping(cli):
     pq.write_table(ROWS, "a.parquet")
     cli.ok("search-index", "create", "index", ".", "--format", "parquet", "--map", "body=string",

@@ -53,7 +53,7 @@ def test_verify_finds_damage_and_says_so_by_its_exit_code(cli, docs):
     split.write_bytes(data)
     result = cli("verify", docs)
     assert result.exit_code == 1
-    assert "FAILED" in result.stdout and split.name in result.stderr
+    assert "\tfailed\t" in result.stdout and split.name in result.stderr
     assert "Traceback" not in result.output
 
 
@@ -72,3 +72,17 @@ def test_checkpoint_writes_one(cli, docs):
     (row,) = cli.rows("checkpoint", docs)
     assert (row["status"], row["checkpoint_version"]) == ("SUCCESS", 1)
     assert "not an index table" in cli.error("checkpoint", "nothing")
+
+
+def test_outcomes_have_one_vocabulary_for_people_and_sql_s_for_programs(cli, docs):
+    def said(*arguments):
+        header, row = (line.split("\t") for line in cli.ok(*arguments).splitlines()[:2])
+        return row[header.index("status")]
+
+    assert said("merge", docs, "--target-size", "1G") == "done"
+    assert said("merge", docs, "--target-size", "1G") == "nothing to do"
+    assert said("checkpoint", docs) == "done"
+    assert said("purge", docs, "--dry-run") == "dry run"
+    assert said("verify", docs) == "ok"
+    assert said("sql", f"PREWARM INDEXTABLES CACHE '{docs}'") == "done"
+    assert cli.rows("checkpoint", docs)[0]["status"] == "SUCCESS"

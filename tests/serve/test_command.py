@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import signal
-import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -21,37 +13,7 @@ from indextables.cli.app import app
 from indextables.cli.reading import _places
 from indextables.errors import ConfigError
 
-README = Path(__file__).parents[2] / "README.md"
-PAGE = README.parent / "docs" / "serve.md"
-
-
-def test_the_commands_of_the_page_lead_to_a_page(tmp_path):
-    pq.write_table(pa.table({"title": ["red fox", "lazy dog"]}), tmp_path / "one.parquet")
-    pq.write_table(pa.table({"title": ["fox and dog"]}), tmp_path / "two.parquet")
-    first = re.search(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)[1].splitlines()
-    assert first[0] == "pip install 'indextables[serve]'"  # as in the README
-    flat = " ".join(README.read_text().split())
-    assert all(f"`{line}`" in flat for line in first)
-    run = f"{sys.executable} -c 'from indextables.cli import main; main()' "
-    subprocess.run(run + first[1].removeprefix("indextables "), shell=True, cwd=tmp_path,
-                   check=True, capture_output=True)  # fmt: skip
-    server = subprocess.Popen(
-        f"exec {run}{first[2].removeprefix('indextables ')} --json",
-        shell=True, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ,
-    )  # fmt: skip
-    try:
-        address = json.loads(server.stdout.readline())["address"]
-        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        assert "<title>IndexTables</title>" in opener.open(address).read().decode()
-        place = address.partition("?")[0] + "api/tables/docs/search?query=fox"
-        found = json.load(opener.open(place))
-        assert (found["total"], found["version"]) == (2, 0)
-    finally:
-        server.send_signal(signal.SIGINT)
-        _, complaints = server.communicate(timeout=60)
-    assert "Traceback" not in complaints
-    assert address.partition("token=")[2] not in complaints
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 
 def test_tables_have_names(tmp_path, monkeypatch):
@@ -90,6 +52,6 @@ def test_without_the_packages_it_says_what_to_install(tmp_path, monkeypatch):
 
 
 def test_the_pictures_are_small():
-    for name in ("serve.png", "serve-table.png"):
-        picture = (README.parent / "docs" / "images" / name).read_bytes()
+    for name in ("demo.png", "serve.png", "serve-table.png", "notebook.png"):
+        picture = (IMAGES / name).read_bytes()
         assert picture.startswith(b"\x89PNG") and len(picture) < 200_000

@@ -60,6 +60,13 @@ def test_search_table_is_the_search_of_the_table(door, table, asked):
     assert rows_of(frame) == rounded(expected)
 
 
+def test_a_notebook_shows_the_frame_with_its_words_marked(door, table):
+    frame = it.search_table(door, table.uri, "sql", snippets=["title"], limit=3)
+    shown = frame._repr_html_()
+    assert shown.count("<mark>sql</mark>") == 3 and "3 rows" in shown
+    assert not frame.where("id > 1")._repr_html_(), "only the frame of a search runs by itself"
+
+
 @pytest.mark.parametrize(
     ("call", "asked"),
     [

@@ -108,6 +108,7 @@ def test_a_rejected_schema_lists_the_differences(door, tmp_path):
     with pytest.raises(SchemaError, match="'contents'") as caught:
         other.write.format("indextables").mode("append").save(path)
     assert "content string" in str(caught.value)
+    assert ".option('mergeSchema', True)" in str(caught.value)
     other.write.format("indextables").mode("append").option("mergeSchema", "true").save(path)
     assert door.read.format("indextables").load(path).columns == [
         "id", "content", "part", "contents",

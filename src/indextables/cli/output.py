@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 import re
 import sys
@@ -21,7 +20,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from indextables.cells import cell, printable, python_values, to_json
+from indextables.cells import cell, marked_parts, printable, python_values, to_json
 
 SHOWN_ROWS = 1_000
 """How many rows a terminal shows."""
@@ -196,7 +195,6 @@ def _text(value: Any, style: Style | None) -> Text:
     return Text(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
-_MARK = re.compile(r"(</?b>)")
 _STYLE = "bold yellow"
 
 
@@ -216,11 +214,7 @@ def highlighted(snippet: str) -> Text:
     >>> highlighted("a <b>red</b> &lt;b&gt;").plain
     'a red <b>'
     """
-    text, marked = Text(), False
-    for part in _MARK.split(snippet):
-        if part in ("<b>", "</b>"):
-            marked = part == "<b>"
-            continue
-        shown = printable(re.sub(r"\s+", " ", html.unescape(part)))
-        text.append(shown, _STYLE if marked else None)
+    text = Text()
+    for part, marked in marked_parts(snippet):
+        text.append(printable(re.sub(r"\s+", " ", part)), _STYLE if marked else None)
     return text

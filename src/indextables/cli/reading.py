@@ -15,7 +15,7 @@ from indextables.cli.settings import Settings, command, pairs
 from indextables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from indextables.table import Table
+    pass
 
 _PANEL = "Look"
 _SHOWN = 150
@@ -57,10 +57,11 @@ def _search(
 
     from indextables.cli import output
     from indextables.cli.output import highlighted, show_rows
+    from indextables.serve.tables import text_columns
 
     opened = settings.open(table, version=version, as_of=as_of)
     columns = column or opened.schema.names
-    shown = _text_columns(opened, columns) if snippets else []
+    shown = [name for name in text_columns(opened) if name in columns] if snippets else []
     hits = opened.search(
         query,
         mode="lenient" if lenient else "query",
@@ -70,8 +71,15 @@ def _search(
         limit=limit,
         snippets=shown,
     )
-    if settings.json or not output.is_terminal():
-        show_rows(hits, json=settings.json)
+    if settings.json:
+        show_rows(hits, json=True)
+        return
+    if not output.is_terminal():  # plain text: neither marks nor escapes of HTML
+        for name in (f"_snippet_{column}" for column in shown):
+            texts = [highlighted(text or "").plain for text in hits.column(name).to_pylist()]
+            at = hits.schema.get_field_index(name)
+            hits = hits.set_column(at, name, pa.array(texts, pa.string()))
+        show_rows(hits, json=False)
         return
     # On a terminal a text shows the part that was found, in its own column.
     styles: dict[str, Any] = {"_score": lambda score: Text(f"{score:.3f}")}
@@ -83,20 +91,6 @@ def _search(
         styles[name] = highlighted
     order = ["_score", *columns]
     show_rows(hits.select(order), json=False, styles=styles, empty="nothing found")
-
-
-def _text_columns(table: Table, columns: list[str]) -> list[str]:
-    import pyarrow as pa
-
-    mapping, schema = table.view.shown.mapping.by_name, table.schema
-    return [
-        name
-        for name in columns
-        if name in mapping
-        and mapping[name].kind == "text"
-        and mapping[name].indexed
-        and pa.types.is_string(schema.field(name).type)
-    ]
 
 
 def _beginnings(column: Any) -> list[str | None]:

@@ -213,13 +213,15 @@ PHRASES = {
     "Open the table again and repeat the operation with the new metadata": "Run the command again",
     "Open the table again and repeat the operation": "Run the command again",
     "Plan the operation again on the current version": "Run the command again",
-    "write with merge_schema=True": "import with --merge-schema",
+    "write with merge_schema=True (in Spark: .option('mergeSchema', True))":
+        "import with --merge-schema",
+    "name the format parquet": "add --format parquet",
     "version=… or timestamp=…": "--version or --as-of",
     "Write 2024-01-31T12:00:00, a datetime, or milliseconds": "Write 2024-01-31T12:00:00",
     "Choose with columns=… what": "Choose with --column what",
     "and the other storage_options": "and --storage-option",
     "the network and the storage_options": "the network and --storage-option",
-    "Pass them as storage_options": "Give them with --storage-option",
+    "Pass them as storage_options (in Spark: as options)": "Give them with --storage-option",
     "with REPAIR INDEXFILES TRANSACTION LOG":
         "with `indextables sql` and REPAIR INDEXFILES TRANSACTION LOG",
     "with INDEX CROSSREFERENCES FOR … FORCE REBUILD": "with `indextables xref --force-rebuild`",
@@ -242,8 +244,8 @@ _KEYS = "Keys are given with --config KEY=VALUE."
 def on_command_line(sentence: str) -> str:
     """An error's sentence with the command line's remedy.
 
-    >>> on_command_line("No such column. To add columns, write with merge_schema=True.")
-    'No such column. To add columns, import with --merge-schema.'
+    >>> on_command_line("There are Parquet files: name the format parquet to use those.")
+    'There are Parquet files: add --format parquet to use those.'
     >>> on_command_line("Choose another spark.indextables.cache.disk.path.")
     'Choose another spark.indextables.cache.disk.path. Keys are given with --config KEY=VALUE.'
     """

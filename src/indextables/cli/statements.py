@@ -122,6 +122,22 @@ class Tables:
 
 
 _FAILURES = ("ERROR", "FAILED")
+_STATUSES = {
+    "SUCCESS": "done",
+    "DROPPED": "done",
+    "PARTIAL": "partly done",
+    "PARTIAL_SUCCESS": "partly done",
+    "INCOMPLETE": "partly done",
+    "NO_ACTION": "nothing to do",
+    "NO_SPLITS": "nothing to do",
+    "EXISTS": "nothing to do",
+    "NOT FOUND": "nothing to do",
+    "DRY_RUN": "dry run",
+    "OK": "ok",
+    "ERROR": "failed",
+    "FAILED": "failed",
+}
+"""What statements of the two origins call an outcome, and what a person reads."""
 
 
 def run_statement(
@@ -134,13 +150,26 @@ def run_statement(
     """Execute a statement and print its rows. `--json` prints them in the shape that SQL has."""
     rows = execute(statement, (tables or Tables(settings)).session)
     flat = _flat(rows)
+    shown = _in_plain_words(flat)
     if settings.json:
         show_rows(rows, json=True)
-    elif flat.num_rows == 1 and output.is_terminal():
-        show_facts({n: v for n, v in flat.to_pylist()[0].items() if v is not None}, json=False)
+    elif shown.num_rows == 1 and output.is_terminal():
+        show_facts({n: v for n, v in shown.to_pylist()[0].items() if v is not None}, json=False)
     else:
-        show_rows(flat, json=False, empty=empty)
+        show_rows(shown, json=False, empty=empty)
     _check(flat)
+
+
+def _in_plain_words(rows: pa.Table) -> pa.Table:
+    """The rows with one vocabulary of outcomes; `ERROR: …` is a failure with its reason."""
+    at = rows.schema.get_field_index("status")
+    if at < 0:
+        return rows
+    shown = []
+    for status in rows.column(at).to_pylist():
+        name, colon, reason = str(status).partition(":")
+        shown.append(_STATUSES.get(name.upper(), name) + colon + reason)
+    return rows.set_column(at, "status", pa.array(shown, pa.string()))
 
 
 def _flat(rows: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from rich.progress import track
 
-from indextables.demo import corpus, spark_tour, tour
+from indextables.demo import corpus, tour
 from indextables.demo.show import console, heading, say
 from indextables.errors import JavaMissingError
 from indextables.table import Table
@@ -29,17 +29,17 @@ def main() -> None:
     plain = corpus.write_files(documents, PLACE / "parquet")
     path = str((PLACE / "code").resolve())
     try:
-        spark = spark_tour.start(PLACE.resolve())
+        spark = tour.start_spark(PLACE.resolve())
     except (JavaMissingError, ImportError) as error:
         say(f"[yellow]{error}[/] What needs Spark is left out.")
         write_without_spark(documents, path)
         tour_of(Table.open(path), documents)
         say_goodbye()
         return
-    spark_tour.write(spark, PLACE / "parquet", path)
-    spark_tour.search(spark, PLACE / "parquet", path)
+    tour.spark_write(spark, PLACE / "parquet", path)
+    tour.spark_search(spark, PLACE / "parquet", path)
     tour_of(Table.open(path), documents)
-    spark_tour.join(spark, plain)
+    tour.spark_join(spark, plain)
     spark.stop()
     say_goodbye()
 
@@ -47,17 +47,16 @@ def main() -> None:
 def say_goodbye() -> None:
     """What is left, and how to look at it in this very environment."""
     program = os.path.relpath(Path(sys.executable).with_name("indextables"))
-    console.print(
-        f"\nThe table is in {PLACE / 'code'}; any Parquet reader can open its splits. "
-        f"Look at it:  [bold]{program} serve {PLACE / 'code'}[/]",
-        soft_wrap=True,
-    )
+    heading("Search it in a browser", f"{program} serve {PLACE / 'code'}")
+    say("prints an address; --open opens it. docs/images/demo.png shows the page.")
+    say(f"The table is in {PLACE / 'code'}; any Parquet reader can open its splits.")
 
 
 def write_without_spark(documents: pa.Table, path: str) -> None:
     """The same table, written by plain Python."""
     heading("Write", "table.append(documents)")
-    table = Table.create(path, corpus.SCHEMA, partition_by=["kind"], mapping={"module": "string"})
+    mapping = {"module": "string", "package": "string"}
+    table = Table.create(path, corpus.SCHEMA, partition_by=["kind"], mapping=mapping)
     written = table.append(documents)
     say(f"{written.rows:,} functions and classes in {written.files_added} splits")
 

@@ -1,7 +1,8 @@
-"""How the tour prints: headings, hits with their words marked, timings side by side."""
+"""How the tour prints: a screen for each step, hits with their words marked, times as bars."""
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -11,6 +12,8 @@ from rich.markup import escape
 from rich.table import Table as Grid
 from rich.text import Text
 
+from indextables.cli.output import bars
+
 console = Console(highlight=False)
 Result = TypeVar("Result")
 _SHORT = 22
@@ -18,7 +21,10 @@ _SHORT = 22
 
 def heading(title: str, code: str) -> None:
     """What comes now, and the code that does it."""
-    console.print(f"\n[bold]{title}[/]  [dim]{escape(code)}[/]", soft_wrap=True)
+    console.print()
+    console.rule(f"[bold]{title}[/]", align="left", style="dim")
+    for line in textwrap.dedent(code).splitlines():
+        console.print(f"  [cyan]{escape(line)}[/]", soft_wrap=True)
 
 
 def say(text: str) -> None:
@@ -57,8 +63,16 @@ def timed(work: Callable[[], Result], *, times: int = 3) -> tuple[Result, float]
     return result, min(found)
 
 
+def bars_of(what: Sequence[tuple[str, float, str]]) -> None:
+    """Some numbers as bars, each with its label before and its text behind."""
+    widest = max(len(label) for label, _, _ in what)
+    drawn = bars([round(1000 * number) for _, number, _ in what])
+    for (label, _, text), bar in zip(what, drawn, strict=True):
+        console.print(f"  {label:<{widest}}  [green]{bar or '▏'}[/] {text}", soft_wrap=True)
+
+
 def versus(ours: float, theirs: float, *, other: str) -> None:
     """Two times of the same question."""
+    bars_of([("index", ours, f"{ours:,.1f} ms"), (other, theirs, f"{theirs:,.0f} ms")])
     ratio = theirs / ours
-    verdict = f"[bold green]{ratio:,.0f} times[/] quicker" if ratio >= 2 else f"{ratio:.1f} times"
-    say(f"{ours:,.1f} ms; {other} {theirs:,.0f} ms: {verdict}")
+    say(f"[bold]{ratio:,.0f} times quicker[/]" if ratio >= 2 else f"ratio {ratio:.1f}")

@@ -1,22 +1,30 @@
-"""The part of the tour that needs no Spark: search, compare, append, route, merge, look back."""
+"""The steps of the tour. Those that need Spark come last; the others work without it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from indextables.cli.output import highlighted
-from indextables.config import XREF_MIN_SPLITS
-from indextables.demo.show import console, grid, heading, say, timed, versus
+from indextables.config import XREF_QUERY
+from indextables.demo.show import bars_of, console, grid, heading, say, timed, versus
 from indextables.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 QUERY = '"context manager" AND (socket OR thread*)'
 NEEDLE = "sendfile"
-_APPENDS = 40
+_APPENDS = 100
+_KEYS = 40
 
 
 def search(table: Table) -> None:
@@ -49,8 +57,9 @@ def compare(table: Table, folder: Path) -> None:
 
     ours, our_time = timed(lambda: table.scan(columns=["module", "name"], where=where))
     theirs, their_time = timed(scan)
-    say(f"{ours.num_rows} rows by index, {theirs.num_rows} by a scan of the same rows in Parquet")
-    versus(our_time, their_time, other="the scan")
+    assert ours.num_rows == theirs.num_rows
+    say(f"{ours.num_rows} rows, by the index as by a scan of the same rows in Parquet")
+    versus(our_time, their_time, other="scan")
     condition = f"kind = 'class' AND code indexquery '{NEEDLE}'"
     heading("Why", f"table.explain(where={condition!r})")
     console.print(table.explain(where=condition), soft_wrap=True)
@@ -68,19 +77,31 @@ def append(table: Table, documents: pa.Table) -> None:
 
 def route(table: Table) -> None:
     """Cross-references: from many splits to the few that hold a word."""
-    heading("Route", "table.index_crossreferences()")
-    # By default routing begins at more splits: opening a few is cheap where the disk is near.
-    table = Table.open(table.uri, config={XREF_MIN_SPLITS.name: 16})
-    where = f"code indexquery '{NEEDLE}'"
-    before, without = timed(lambda: table.scan(columns=["id"], where=where))
+    heading("Route", "table.index_crossreferences()  # most are there: appends build them")
     with console.status("Building the cross-reference …"):
         table.index_crossreferences()
-    after, routed = timed(lambda: table.scan(columns=["id"], where=where))
+    where = f"code indexquery '{NEEDLE}'"
+    before, opened, without = _asked(Table.open(table.uri, config={XREF_QUERY.name: False}), where)
+    after, routed, with_it = _asked(table, where)
     assert before.sort_by("id") == after.sort_by("id")
-    for line in table.explain(where=where).splitlines():
-        if "xref" in line.lower() or "cross" in line.lower() or " read " in line:
-            say(line.strip())
-    say(f"{without:,.1f} ms before, {routed:,.1f} ms with it; the same {after.num_rows} rows")
+    bars_of(
+        [
+            ("without", opened, f"{opened} splits opened, {without:,.1f} ms"),
+            ("with", routed, f"{routed} splits opened, {with_it:,.1f} ms"),
+        ]
+    )
+    say(
+        f"The same {after.num_rows} rows. It is for thousands of splits, and for buckets, where "
+        "each split that is opened is a request."
+    )
+
+
+def _asked(table: Table, where: str) -> tuple[pa.Table, int, float]:
+    """The rows of a condition, how many splits were opened for them, and the milliseconds."""
+    found, spent = timed(lambda: table.scan(columns=["id"], where=where))
+    read = re.search(r"^ *read +([\d,]+) splits", table.explain(where=where), re.MULTILINE)
+    assert read is not None
+    return found, int(read[1].replace(",", "")), spent
 
 
 def merge(table: Table) -> None:
@@ -112,3 +133,100 @@ def look_back(table: Table) -> None:
         for entry in shown
     ]
     grid(("version", "operation", "added", "removed", "rows then"), rows)
+
+
+# --- on Spark ------------------------------------------------------------------------------------
+
+
+def start_spark(place: Path) -> SparkSession:
+    """A quiet session on this machine."""
+    from indextables.spark.session import session
+
+    settings: dict[str, object] = {
+        "spark.master": "local[2]",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        "spark.ariadne.storagePath": str(place / "ariadne"),
+    }
+    with console.status("Starting Spark …"), _stderr_in(place / "spark.log"):
+        return session("indextables demo", **settings)
+
+
+@contextlib.contextmanager
+def _stderr_in(log: Path) -> Iterator[None]:
+    """Processes that start meanwhile have their standard error in a file, for as long as they run.
+
+    What a JVM says about itself cannot be turned off by Spark's settings.
+    """
+    kept = os.dup(2)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def spark_write(spark: SparkSession, folder: Path, path: str) -> None:
+    """A DataFrame becomes a table."""
+    heading("Write", "df.write.format('indextables').partitionBy('kind').save(path)")
+    frame: Any = spark.read.parquet(str(folder))
+    with console.status("Writing from Spark …"):
+        _, spent = timed(
+            lambda: (
+                frame.write.format("indextables")
+                .mode("append")
+                .option("spark.indextables.indexing.typemap.string", "module,package")
+                .partitionBy("kind")
+                .save(path)
+            ),
+            times=1,
+        )
+    rows = frame.count()
+    rate = rows / spent * 1000
+    say(f"{rows:,} functions and classes in {spent / 1000:.1f} s, {rate:,.0f} a second")
+
+
+def spark_search(spark: SparkSession, folder: Path, path: str) -> None:
+    """A search in SQL, beside the same question asked of Parquet."""
+    query = f"""SELECT package, count(*) AS n FROM indextables.`{path}`
+WHERE code indexquery '{NEEDLE} OR "zero copy"' GROUP BY package ORDER BY n DESC, package"""
+    heading("SQL", query)
+    plain: Any = spark.read.parquet(str(folder))
+    plain.createOrReplaceTempView("plain")
+    pattern = rf"(?i)(^|[^a-z0-9])({NEEDLE}|zero[^a-z0-9]+copy)($|[^a-z0-9])"
+    scan = f"SELECT package, count(*) AS n FROM plain WHERE code rlike '{pattern}' GROUP BY package"
+    found, our_time = timed(lambda: spark.sql(query).collect())
+    other, their_time = timed(lambda: spark.sql(scan).collect())
+    assert {tuple(row) for row in found} == {tuple(row) for row in other}
+    grid(("package", "definitions"), [tuple(row) for row in found[:5]])
+    versus(our_time, their_time, other="rlike on Parquet")
+
+
+def spark_join(spark: SparkSession, files: list[str]) -> None:
+    """A join that reads only the files that can match."""
+    from indextables.ariadne import Index
+
+    heading("Join external files", "index.join(keys, ['name'])")
+    first: Any = spark.read.parquet(files[0])
+    index = Index("definitions", first.schema, "parquet")
+    index.add_file(*files)
+    index.add_index("package")
+    index.add_bloom_index("name")
+    with console.status("Indexing the files …"):
+        index.update()
+    everything: Any = spark.read.parquet(*files)
+    some: Any = everything.where("package = 'asyncio'").select("name", "package").distinct()
+    keys: Any = spark.createDataFrame(some.limit(_KEYS).collect(), some.schema)
+    ours = index.join(keys, ["name", "package"], "inner").count()
+    theirs = everything.join(keys, ["name", "package"], "inner").count()
+    assert ours == theirs
+    located = index.locate_files({"package": ["asyncio"]})
+    say(
+        f"{ours:,} rows, as Spark's join over all files returns them; {len(located)} of "
+        f"{len(files)} files are read"
+    )

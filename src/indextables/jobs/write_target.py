@@ -112,7 +112,8 @@ def check_fits(incoming: pa.Schema, table: pa.Schema) -> None:
             + "; ".join(problems)
             + ". The table has: "
             + ", ".join(f"{f.name} {type_name(f.type)}" for f in table)
-            + ". To add columns, write with merge_schema=True."
+            + ". To add columns, write with merge_schema=True (in Spark: "
+            ".option('mergeSchema', True))."
         )
 
 

@@ -19,7 +19,7 @@ from indextables.config import Config
 from indextables.errors import LakeError, SchemaError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.write_job import TaskOutput, WriteJob, plan_write
-from indextables.lake.source import Source, SourceFile, SourceSnapshot
+from indextables.lake.source import Source, SourceFile, SourceSnapshot, first_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.statistics import decode
 from indextables.runner import LocalRunner, Runner
@@ -47,7 +47,7 @@ def convert(
         TableExistsError: There is a table already.
         LakeError: The source, or one of its files, cannot be read.
     """
-    snapshot = source.snapshot()
+    snapshot = first_snapshot(source)
     job = plan_write(
         log,
         snapshot.schema,

@@ -27,7 +27,13 @@ from indextables.lake.coverage import Coverage, Definition, lake_view, splits_by
 from indextables.lake.delta import DeltaSource
 from indextables.lake.iceberg import CATALOG, IcebergSource
 from indextables.lake.refresh import Refreshed, refresh_index
-from indextables.lake.source import ParquetFolder, Source, SourceFile, SourceSnapshot
+from indextables.lake.source import (
+    ParquetFolder,
+    Source,
+    SourceFile,
+    SourceSnapshot,
+    first_snapshot,
+)
 from indextables.log.actions import Metadata
 from indextables.log.protocol import WITH_ROWS_ELSEWHERE
 from indextables.log.snapshot import Snapshot
@@ -47,6 +53,7 @@ from indextables.table.arguments import (
     check_version,
     milliseconds,
 )
+from indextables.table.html import table_html
 from indextables.table.table import Table
 
 if TYPE_CHECKING:
@@ -129,7 +136,7 @@ class SearchIndex:
             raise TableExistsError(log.store.uri)
         made = source_of(source, format, source_options, storage_options)
         _check_apart(log.store.uri, made.uri)
-        snapshot = made.snapshot()
+        snapshot = first_snapshot(made)
         metadata = _metadata(
             made,
             snapshot,
@@ -201,6 +208,9 @@ class SearchIndex:
 
     def __repr__(self) -> str:
         return f"SearchIndex({self.uri!r}, source={self.source!r})"
+
+    def _repr_html_(self) -> str:
+        return table_html(self.table().view)
 
     def describe(self) -> dict[str, Any]:
         """The source, the columns, and how much of the source is indexed."""

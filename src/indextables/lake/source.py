@@ -37,7 +37,7 @@ from indextables.log.vectors import Rows
 from indextables.schema import evolve, normalize, refuse_hidden
 from indextables.split.open_split import FooterCache
 from indextables.split.write.partitioning import NULL_FOLDER
-from indextables.storage import ObjectMeta, Store
+from indextables.storage import ObjectMeta, Store, open_store
 
 _SUFFIXES = (".parquet", ".parq", ".pq")
 
@@ -220,6 +220,26 @@ class ParquetFolder:
             with self._lock:
                 self._schemas[file.identity] = schema
         return schema
+
+
+def first_snapshot(source: Source) -> SourceSnapshot:
+    """The newest snapshot of a source that nobody has used before.
+
+    Raises:
+        SourceMissingError: It is not there; Parquet files at its place are pointed out.
+    """
+    try:
+        return source.snapshot()
+    except SourceMissingError as error:
+        raise SourceMissingError(
+            error.uri, error.source_format, is_new=True, has_parquet=_has_parquet(source)
+        ) from None
+
+
+def _has_parquet(source: Source) -> bool:
+    if source.format == "parquet" or "://" in source.uri.removeprefix("file://"):
+        return False  # listing a bucket may take long, and may be forbidden
+    return any(_is_data(meta.path) for meta in open_store(source.uri).list())
 
 
 def _is_data(path: str) -> bool:

@@ -6,7 +6,6 @@ All parts of an answer are of one version of the table.
 from __future__ import annotations
 
 import datetime
-import html
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.cells import cell, python_values
+from indextables.cells import cell, marked_parts, python_values
 from indextables.errors import QueryError
 from indextables.plan.aggregation import Aggregate, Aggregation
 from indextables.plan.execute import count_rows, run_scan
@@ -172,7 +171,9 @@ def _row(record: dict[str, Any], columns: Sequence[str], *, display: bool) -> di
     if SCORE in record:
         row["score"] = record[SCORE]
         row["snippets"] = {
-            name: marked_parts(text) for name in columns if (text := record.get(f"_snippet_{name}"))
+            name: [{"text": part, "found": found} for part, found in marked_parts(text)]
+            for name in columns
+            if (text := record.get(f"_snippet_{name}"))
         }
     return row
 
@@ -186,19 +187,6 @@ def _plain(value: Any, display: bool) -> Any:
         return value
     text = cell(value)
     return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "…"
-
-
-def marked_parts(snippet: str) -> list[dict[str, Any]]:
-    """A snippet as parts of plain text, so that nobody has to trust its HTML.
-
-    >>> marked_parts("a &lt; <b>fox</b>")
-    [{'text': 'a < ', 'found': False}, {'text': 'fox', 'found': True}]
-    """
-    parts = []
-    for at, piece in enumerate(snippet.replace("</b>", "<b>").split("<b>")):
-        if piece:
-            parts.append({"text": html.unescape(piece), "found": at % 2 == 1})
-    return parts
 
 
 def narrowing(plan: ScanPlan) -> dict[str, Any]:

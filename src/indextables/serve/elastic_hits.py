@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.cells import python_values
+from indextables.cells import marked_parts, python_values
 from indextables.plan.ranking import with_snippets
 from indextables.predicate import searches
 from indextables.schema import ROW, SPLIT
-from indextables.serve.answers import marked_parts, within_bytes
+from indextables.serve.answers import within_bytes
 from indextables.serve.elastic_query import (
     Question,
     UnsupportedError,
@@ -194,6 +194,6 @@ def _with_marks(rows: pa.Table, question: Question, columns: list[str]) -> pa.Ta
 def _tagged(snippet: str, before: str, after: str, escaped: bool) -> str:
     spelled = html.escape if escaped else str
     return "".join(
-        f"{before}{spelled(p['text'])}{after}" if p["found"] else spelled(p["text"])
-        for p in marked_parts(snippet)
+        f"{before}{spelled(text)}{after}" if found else spelled(text)
+        for text, found in marked_parts(snippet)
     )

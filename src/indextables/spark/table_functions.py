@@ -34,6 +34,7 @@ from indextables.spark.statements import access_to
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.statements.forms import Failure, Target, Word, form, words_of
 from indextables.table.arguments import check_limit, check_versions
+from indextables.table.html import SHOWN_ROWS, rows_html
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,10 +151,23 @@ def search_table(
         found = chosen_rows(spark.table(name), chosen)
     else:
         found = _read(spark, _path(spark, target, table), chosen)
-    if columns is None:
-        return found
-    marked = [f"_snippet_{name}" for name in snippets]
-    return found.select(*(quoted_name(name) for name in [*columns, SCORE, *marked]))
+    if columns is not None:
+        marked = [f"_snippet_{name}" for name in snippets]
+        found = found.select(*(quoted_name(name) for name in [*columns, SCORE, *marked]))
+    return _shown_in_notebooks(found)
+
+
+def _shown_in_notebooks(frame: DataFrame) -> DataFrame:
+    """The frame; a notebook that ends a cell with it runs it, and shows its snippets marked.
+
+    Only this frame, not those that are made of it: a search has few rows, a join may not.
+    """
+
+    def show() -> str:
+        return rows_html(frame.limit(SHOWN_ROWS + 1).toArrow(), is_all=False)
+
+    frame._repr_html_ = show  # type: ignore[method-assign]
+    return frame
 
 
 def _config(spark: SparkSession, target: Target) -> Config:

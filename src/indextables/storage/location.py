@@ -110,8 +110,8 @@ def _refuse_secrets(text: str, scheme: str, authority: str, path: str) -> None:
     azure_container = scheme == "az" and ":" not in user and "@" not in user
     if (user and not azure_container) or "?" in authority or "?" in path:
         raise StorageError(
-            f"'{_shown(text)}' carries credentials or a query. Pass them as storage_options; a URI "
-            "is written to logs and plans."
+            f"'{_shown(text)}' carries credentials or a query. Pass them as storage_options "
+            "(in Spark: as options); a URI is written to logs and plans."
         )
 
 

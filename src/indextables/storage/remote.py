@@ -307,7 +307,8 @@ class RemoteStore(Store):
             # Without credentials the client asks the machine it runs on, as one in a cloud would.
             return StorageRefusedError(
                 f"Cannot {verb} {shown}: no credentials were found for it. Pass them as "
-                "storage_options, or set the environment variables of the vendor.",
+                "storage_options (in Spark: as options), or set the environment variables of the "
+                "vendor.",
                 path=shown,
             )
         reason = scrub(text, self._options)

@@ -55,7 +55,7 @@ from indextables.plan.changes import changes_schema, table_changes
 from indextables.plan.execute import count_rows, result_schema, run_scan
 from indextables.plan.facets import COUNT, facet_counts, value_histogram
 from indextables.plan.ranking import SCORE, top_rows, with_snippets
-from indextables.plan.scan import ScanPlan, checked_columns, explain_scan, plan_scan
+from indextables.plan.scan import ScanPlan, checked_columns, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.sql_text import parse_predicate
@@ -84,7 +84,7 @@ from indextables.table.arguments import (
     search_of,
 )
 from indextables.table.expressions import columns_of, filtered
-from indextables.table.html import table_html
+from indextables.table.html import Explained, table_html
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -724,7 +724,7 @@ class Table:
         timezone: str = "UTC",
     ) -> str:
         """What a scan would do: how many splits and bytes each stage keeps, and why."""
-        return explain_scan(self._plan(self.view, where, columns, limit, timezone))
+        return Explained.of(self._plan(self.view, where, columns, limit, timezone))
 
     # --- writing: every verb is one commit, or none if it fails ------------------------------
 
