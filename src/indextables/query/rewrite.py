@@ -43,7 +43,6 @@ from indextables.predicate.search_names import (
 )
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators
 from indextables.query.dialect import EngineSql, SparkDialect, engine_sql
-from indextables.query.headers import name_columns
 from indextables.query.relations import (
     PushedSearch,
     Relation,
@@ -62,6 +61,7 @@ from indextables.query.tree import (
     conjuncts,
     hide,
     joins,
+    name_columns,
     push_limit,
     replace,
     searched_one,
