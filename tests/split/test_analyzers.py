@@ -8,9 +8,9 @@ import itertools
 import re
 import tempfile
 import unicodedata
+import warnings
 from pathlib import Path
 
-import jieba
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -54,6 +54,10 @@ o re ve y ain aren couldn didn doesn hadn hasn haven isn ma mightn mustn needn s
 weren won wouldn
 """
 LONG_ENGLISH = ENGLISH | set(LONG.split())
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import jieba
 
 DICTIONARY = jieba.Tokenizer()
 

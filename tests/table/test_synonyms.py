@@ -131,7 +131,9 @@ def test_index_rows_and_definition_agree(tables):
 
 
 def test_ranked_searches_and_other_ways_have_the_same(tables):
+    before = [found(tables[1], query) for query in QUERIES]
     tables[1].index_crossreferences()
+    assert [found(tables[1], query) for query in QUERIES] == before
     one = tables[0].search("tv car", fields=["body"], columns=["id"], limit=None)
     for table in tables[1:]:
         assert table.search("tv car", fields=["body"], columns=["id"], limit=None).equals(one)
@@ -171,6 +173,23 @@ def test_the_list_is_versioned_with_the_table(tables, config):
     assert set(written.search("x", columns=["id"])["id"].to_pylist()) == {2, 3}
     written.set_properties({SYNONYMS: None})
     assert written.scan(where="body indexquery 'x'")["id"].to_pylist() == [1]
+
+
+def test_changes_of_rows_have_synonyms_too(config):
+    table = Table.create(
+        "memory://synonyms-changed", pa.schema({"id": pa.int64(), "t": pa.string()}),
+        mapping={"t": "text"}, properties={SYNONYMS: "ny, new york"}, config=config,
+    )  # fmt: skip
+    table.append(pa.table({"id": [1, 2, 3], "t": ["ny", "in new york", "x"]}))
+    options = {"spark.indextables.indexing.typemap.t": "text"}
+    table.overwrite(
+        pa.table({"id": [4], "t": ["New York"]}), where="t indexquery 'ny'", config=options
+    )
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [3, 4]
+    table.update({"t": "'y'"}, where="t indexquery 'ny'")
+    table.append(pa.table({"id": [5], "t": ["ny"]}))
+    table.delete(where="t indexquery '\"new york\"'")
+    assert sorted(table.to_arrow()["t"].to_pylist()) == ["x", "y"]
 
 
 def test_stems_stop_words_json_and_values(config):

@@ -236,6 +236,12 @@ def test_words_have_positions_and_places(tables):
         assert "os.getHTTPHeader()"[start:end].lower() == word
 
 
+def test_nothing_is_returned_if_nothing_is_wanted(marked):
+    assert pairs(marked.complete("m", column="body", limit=0)) == []
+    assert pairs(marked.suggest("spak", column="body", limit=0)) == []
+    assert marked.more_like_this("spark", limit=0).num_rows == 0
+
+
 def test_a_table_without_rows_has_no_words(config):
     table = Table.create("memory://words-empty", SCHEMA, config=config)
     assert pairs(table.complete("a", column="body")) == []

@@ -118,7 +118,9 @@ def _dictionary(
 ) -> Iterator[Dictionary]:
     """The dictionaries of columns, by their stored names."""
     environment = Environment.of(view)
-    tasks = split_tasks(view.snapshot, view.snapshot.entries, TRUE)
+    tasks = view.kept.get(TRUE)  # those of ranked searches
+    if tasks is None:
+        tasks = view.kept[TRUE] = split_tasks(view.snapshot, view.snapshot.entries, TRUE)
     group = environment.group(tasks)
     within: list[Mask | None] = [None] * len(group.searchers)
     if predicate != TRUE:
@@ -158,6 +160,8 @@ _Rank = tuple[int, int, str]
 def _best(ranks: Iterable[_Rank], count: Callable[[str], int], limit: int | None) -> list[_Rank]:
     """The best words by the rows that count. `ranks` come in order and have at least as many."""
     found: list[_Rank] = []
+    if limit == 0:
+        return found
     for distance, most, word in ranks:
         if limit is not None and len(found) >= limit and found[limit - 1][:2] < (distance, most):
             break

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -215,7 +216,9 @@ def _jieba() -> Callable[[str], Iterator[str]]:
     from indextables.packages import require
 
     require("jieba", extra="chinese", for_what="The analyzer 'chinese'")
-    import jieba  # type: ignore[import-untyped]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its patterns are spelled in an old way
+        import jieba  # type: ignore[import-untyped]
 
     jieba.setLogLevel(logging.WARNING)
     return functools.partial(jieba.Tokenizer().cut, HMM=False)

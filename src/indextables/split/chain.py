@@ -134,9 +134,9 @@ haven haven't isn isn't ma mightn mightn't mustn mustn't needn needn't shan shan
 wasn wasn't weren weren't won won't wouldn wouldn't
 """
 LONG_ENGLISH = tuple(_LONG_ENGLISH.split())
-"""The stop words of `en_long`: the 179 of NLTK and others, which are Snowball's (M. F. Porter, BSD
-licence) and the parts that a tokenizer makes of its contractions. Splits are written with them, so
-the list never changes: another one gets another code."""
+"""The stop words of `en_long`: the 179 that NLTK and bm25s (MIT licence) have. NLTK took them from
+PostgreSQL's list for Snowball and added the parts of contractions. Splits are written without these
+words, so the list never changes: another one gets another code."""
 
 
 class AnalyzerError(ValueError):
