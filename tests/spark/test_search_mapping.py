@@ -277,6 +277,9 @@ def test_synonyms_go_with_the_columns(spark, tmp_path):
         assert {row.id for row in unpushed} == expected, call
     seen = spark.sql(f"SELECT id, t indexquery 'ny' AS h FROM {place}").collect()
     assert {row.id for row in seen if row.h} == {1}
+    for call in ("_indexall indexquery 'ny'", "indexqueryall('ny')"):
+        seen = spark.sql(f"SELECT id, {call} AS h FROM {place}").collect()
+        assert {row.id for row in seen if row.h} == {1, 3}, call
     frame = spark.read.format("indextables").load(str(tmp_path / "t"))
     assert {r.id for r in frame.filter(it.search("u", "ny")).collect()} == {3}
     ranked = it.search_table(spark, str(tmp_path / "t"), "t:ny").collect()
