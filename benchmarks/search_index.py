@@ -102,14 +102,14 @@ def _one_table(root: Path, rows: int) -> Iterator[Result]:
             lambda scan=scan: duckdb.sql(scan).fetchall(),  # type: ignore[misc]
         )
         yield Result(
-            f"{_needles(found)} in {rows:,} rows found faster than by a scan of DuckDB",
+            f"{_needles(found)}, of {rows:,} rows, against a scan of DuckDB",
             duck.seconds / ours.seconds, bar, "at least", f"DuckDB {duck} / index {ours}",
         )  # fmt: skip
     yield from _in_spark(root, source, needles)
 
 
 def _needles(count: int) -> str:
-    return "One needle is" if count == 1 else f"{count} needles, one in every file, are"
+    return "One needle" if count == 1 else f"{count} needles, one in every file"
 
 
 def _in_spark(root: Path, source: Path, needles: int) -> Iterator[Result]:
@@ -128,7 +128,7 @@ def _in_spark(root: Path, source: Path, needles: int) -> Iterator[Result]:
                 lambda wanted=wanted: wanted.collect(),  # type: ignore[misc]
             )
             yield Result(
-                f"{_needles(found)} found in Spark faster than by rlike over the table's files",
+                f"{_needles(found)}, in Spark, against rlike over the table's files",
                 rlike.seconds / ours.seconds, bar, "at least",
                 f"rlike {rlike.seconds:.3g} s / index {ours.seconds:.3g} s",
             )  # fmt: skip

@@ -42,7 +42,7 @@ SUB_LAYERS = {
     ],
     "spark": [
         "schemas", "runner", "distributed_log", "stream_sink", "stream_source", "data_source",
-        "bridge", "struct_fields", "row_statements", "merge_statement",
+        "bridge", "row_statements", "merge_statement",
         "statements", "bucket_functions", "table_functions", "functions", "connect", "sql_entry",
         "session", "__init__",
     ],

@@ -7,7 +7,16 @@ import sys
 
 import pytest
 
-OPTIONAL = ("datafusion", "deltalake", "duckdb", "pandas", "polars", "pyiceberg", "pyspark")
+OPTIONAL = (
+    "datafusion",
+    "deltalake",
+    "duckdb",
+    "jieba",
+    "pandas",
+    "polars",
+    "pyiceberg",
+    "pyspark",
+)
 
 _WITHOUT = f"""
 import importlib.machinery
@@ -52,6 +61,11 @@ def test_the_core_needs_no_extra(tmp_path):
     [
         ("it.sql('SELECT 1')", "duckdb", "sql"),
         ("it.session()", "pyspark", "spark"),
+        (
+            "it.Table.create('memory://t', data=pa.table({'a': ['x']})).analyze('chinese', '京')",
+            "jieba",
+            "chinese",
+        ),
         (
             "it.SearchIndex.create('memory://i', source='/tmp', format='delta', columns=['a'])",
             "deltalake",

@@ -58,6 +58,18 @@ class InvalidValueError(ConfigError):
         super().__init__(f"Cannot use {value!r} for '{key}': expected {expected}.")
 
 
+class SynonymsError(ConfigError):
+    """A list of synonyms that cannot be used."""
+
+    def __init__(self, reason: str, *, line: int) -> None:
+        self.line = line
+        super().__init__(
+            f"spark.indextables.search.synonyms, line {line}: {reason}. Write words that find each "
+            "other as 'car, automobile', and words that are searched instead of others as 'ny => "
+            "new york', one rule a line or between semicolons."
+        )
+
+
 class StorageError(IndexTablesError, OSError):
     """A request to a store failed."""
 

@@ -55,6 +55,22 @@ def test_facets_count_values_and_parts(cli, docs, monkeypatch):
     assert "20 │ █" in cli.ok("facets", docs, "--by", "Id", "--every", "20")
 
 
+def test_words_are_analyzed_completed_and_corrected(cli, docs):
+    (word,) = cli.rows("analyze", docs, "english", "The foxes")
+    assert word == {"word": "fox", "position": 1, "start": 4, "end": 9}
+    assert [row["word"] for row in cli.rows("analyze", docs, "body", "Wi-Fi")] == ["wi", "fi"]
+    rows = cli.rows("complete", docs, "body", "FO", "--where", "Id < 10")
+    searched = cli.rows("search", docs, "body:fox", "--where", "Id < 10", "-l", "100")
+    assert rows == [{"word": "fox", "count": len(searched)}]
+    assert cli.rows("suggest", docs, "body", "spakr", "-l", "1")[0]["word"] == "spark"
+    alike = cli.rows("more-like", docs, "--row", "Id = 4", "-f", "body", "-c", "Id", "-l", "3")
+    assert len(alike) == 3
+    assert all(row["Id"] != 4 for row in alike)
+    assert "neither a column" in cli.error("analyze", docs, "martian", "x")
+    assert "There is no column 'x'" in cli.error("complete", docs, "x", "a")
+    assert "text='…' or row=" in cli.error("more-like", docs)
+
+
 def test_describe_tells_columns_and_sizes(cli, docs):
     (facts,) = cli.rows("describe", docs)
     assert (facts["version"], facts["rows"]) == (1, 60)

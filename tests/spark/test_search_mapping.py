@@ -249,3 +249,38 @@ def test_every_analyzer_goes_with_its_column(spark, tmp_path):
     }
     assert found == by_index
     assert all(by_index.values())
+
+
+def test_synonyms_go_with_the_columns(spark, tmp_path):
+    """Pushed or not, in SQL or by a function, over one column or all."""
+    place = f"indextables.`{tmp_path}/t`"
+    made = Table.create(
+        str(tmp_path / "t"), pa.schema({"id": pa.int64(), "t": pa.string(), "u": pa.string()})
+    )
+    made.append(
+        pa.table({"id": [1, 2, 3], "t": ["new york", "ny", "x"], "u": ["a", "b", "new york"]})
+    )
+    spark.sql(
+        f"ALTER TABLE {place} SET TBLPROPERTIES "
+        "('spark.indextables.search.synonyms' = 'ny => new york, big apple')"
+    )
+    for call, expected in {
+        "t indexquery 'ny'": {1},
+        "search(t, 'NY')": {1},
+        "match_any(u, 'ny b')": {2, 3},
+        "indexqueryall('ny')": {1, 3},
+        "search((t, u), 'ny')": {1, 3},
+    }.items():
+        pushed = spark.sql(f"SELECT id FROM {place} WHERE {call}").collect()
+        assert {row.id for row in pushed} == expected, call
+        unpushed = spark.sql(f"SELECT id FROM {place} WHERE {call} OR rand() < -1").collect()
+        assert {row.id for row in unpushed} == expected, call
+    seen = spark.sql(f"SELECT id, t indexquery 'ny' AS h FROM {place}").collect()
+    assert {row.id for row in seen if row.h} == {1}
+    for call in ("_indexall indexquery 'ny'", "indexqueryall('ny')"):
+        seen = spark.sql(f"SELECT id, {call} AS h FROM {place}").collect()
+        assert {row.id for row in seen if row.h} == {1, 3}, call
+    frame = spark.read.format("indextables").load(str(tmp_path / "t"))
+    assert {r.id for r in frame.filter(it.search("u", "ny")).collect()} == {3}
+    ranked = it.search_table(spark, str(tmp_path / "t"), "t:ny").collect()
+    assert [row.id for row in ranked] == [1]

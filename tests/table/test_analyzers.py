@@ -117,6 +117,44 @@ def test_another_analyzer_holds_for_rows_that_are_there(tmp_path: Path, config: 
     assert Table.open(table.uri, config=config).count(where="text indexquery 'the AND foxes'") == 1
 
 
+def test_english_of_older_tables_keeps_its_words(tmp_path: Path, config: dict[str, object]):
+    """A stored `english` has 33 stop words for ever; the one that is chosen today has 179."""
+    table = Table.create(
+        str(tmp_path / "t"),
+        pa.schema({"text": pa.string()}),
+        config={**config, TOKENIZER + "text": "default | stop(en) | stem(en)"},
+    )
+    texts = ["what have foxes been", "the fox", "no fox"]
+    table.append(pa.table({"text": texts}))
+    table = Table.open(table.uri, config=config)
+    assert '"tokenizer":"english"' in table.metadata().configuration["indextables.mapping"]
+    queries = {
+        "what": (1, 0), "have AND fox": (1, 3), "the AND foxes": (3, 3), '"what foxes"': (0, 3),
+    }  # fmt: skip
+
+    def counts() -> list[int]:
+        return [table.count(where=f"text indexquery '{query}'") for query in queries]
+
+    assert counts() == [short for short, _ in queries.values()]
+    table.append(pa.table({"text": ["what"]}))
+    assert table.count(where="text indexquery 'what'") == 2
+    table.delete(where="text = 'what'")
+    ranked = table.search("what fox", fields=["text"])
+    table.set_properties({TOKENIZER + "text": "english"})
+    table.append(pa.table({"text": ["what"]}), config={TOKENIZER + "text": "English"})
+    table.delete(where="text = 'what'")
+    assert counts() == [short for short, _ in queries.values()]
+    table.set_properties({TOKENIZER + "text": "english_long"})
+    assert '"english_long"' in table.metadata().configuration["indextables.mapping"]
+    assert counts() == [long for _, long in queries.values()]
+    assert table.search("what fox", fields=["text"]).num_rows == ranked.num_rows == 3
+    table.append(pa.table({"text": ["what"]}))
+    table.merge_splits()
+    assert table.snapshot().num_files == 1
+    assert counts() == [long for _, long in queries.values()]
+    assert table.search("what", fields=["text"]).num_rows == 0
+
+
 def test_snippets_show_the_text_of_the_row(table):
     def snippet(name: str, query: str) -> list[str]:
         hits = table.search(query, fields=[name], columns=["id"], snippets=[name], limit=100)

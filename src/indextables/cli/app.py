@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli import reading, upkeep, writing
+from indextables.cli import reading, upkeep, words, writing
 
 app = typer.Typer(
     name="indextables",
@@ -41,4 +41,5 @@ def _root(
 
 writing.register(app)
 reading.register(app)
+words.register(app)
 upkeep.register(app)

@@ -33,6 +33,7 @@ from indextables.config.key import KeyFamily as KeyFamily
 from indextables.config.key import parse_boolean as parse_boolean
 from indextables.config.key import parse_duration_ms as parse_duration_ms
 from indextables.config.key import parse_size as parse_size
+from indextables.config.key import parse_synonyms as parse_synonyms
 from indextables.config.key import short_name as short_name
 from indextables.config.key import storage_key as storage_key
 from indextables.config.log import *  # noqa: F403

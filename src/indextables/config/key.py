@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from indextables.config import origin
-from indextables.errors import InvalidValueError
+from indextables.errors import InvalidValueError, SynonymsError
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -61,6 +62,57 @@ def parse_boolean(value: object, *, name: str = "flag") -> bool:
     if found is None:
         raise InvalidValueError(name, value, "true or false")
     return found
+
+
+MAX_SYNONYMS = 10_000
+MAX_ALTERNATIVES = 100
+"""A word may stand for so many at the most, all lines together."""
+
+Rules = tuple[tuple[str, tuple[str, ...]], ...]
+"""Each text that a query may have, and what is searched in its place."""
+
+
+@functools.lru_cache(maxsize=64)
+def parse_synonyms(text: str) -> Rules:
+    """The rules of a list of synonyms; `SynonymsError` says which line is wrong, and why.
+
+        car, automobile, motor car      each of them finds all of them
+        ny => new york                  `ny` finds the phrase, and not itself
+        tv => tv, television            `tv` finds both; `television` finds itself alone
+
+    Lines end with a line feed or a semicolon; what follows `#` is a comment. A rule is applied once
+    to what a query says and never to what a rule made of it, so circles do no harm.
+
+    >>> parse_synonyms("car, auto; ny => new  york")
+    (('car', ('car', 'auto')), ('auto', ('car', 'auto')), ('ny', ('new york',)))
+    """
+    rules: dict[str, dict[str, None]] = {}
+    for number, line in enumerate(text.replace(";", "\n").splitlines(), 1):
+        rule = line.partition("#")[0].strip()
+        for source, alternatives in _rule(rule, number) if rule else ():
+            known = rules.setdefault(source, {})
+            known.update(dict.fromkeys(alternatives))
+            if len(known) > MAX_ALTERNATIVES:
+                raise SynonymsError(
+                    f"'{source}' stands for more than {MAX_ALTERNATIVES} words", line=number
+                )
+        if len(rules) > MAX_SYNONYMS:
+            raise SynonymsError(f"there are more than {MAX_SYNONYMS:,} words", line=number)
+    return tuple((source, tuple(known)) for source, known in rules.items())
+
+
+def _rule(rule: str, number: int) -> Iterator[tuple[str, list[str]]]:
+    sides = [_texts(side) for side in rule.split("=>")]
+    if len(sides) > 2 or not all(all(side) for side in sides):
+        raise SynonymsError(f"'{rule}' is not a rule", line=number)
+    if len(sides) == 1 and len(sides[0]) == 1:
+        raise SynonymsError(f"'{rule}' is one word and stands for nothing else", line=number)
+    for source in sides[0]:
+        yield source, sides[-1]
+
+
+def _texts(side: str) -> list[str]:
+    return [" ".join(one.split()) for one in side.split(",")]
 
 
 PREFIX = "spark.indextables."
@@ -217,6 +269,15 @@ class Section:
     def text(self, name: str, default: str, meaning: str) -> Key[str]:
         """A key that is any text."""
         return Key(_full(name), "text", default, meaning, self.title, str)
+
+    def synonyms(self, name: str, meaning: str) -> Key[str]:
+        """A key that is a list of synonyms, kept as it is written."""
+
+        def parse(value: object) -> str:
+            parse_synonyms(str(value))
+            return str(value)
+
+        return Key(_full(name), "rules", "", meaning, self.title, parse)
 
     def family(self, name: str, placeholder: str, meaning: str) -> KeyFamily:
         """Keys that begin with a name."""

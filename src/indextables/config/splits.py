@@ -32,6 +32,13 @@ SEARCH_FIELDS = _queries.text(
     "are indexed by default. Meant as a property of a table.",
 )
 
+SEARCH_SYNONYMS = _queries.synonyms(
+    "search.synonyms",
+    "What else a search for a word finds: 'car, automobile' finds both, 'ny => new york' finds "
+    "the phrase instead. One rule a line, or between semicolons. Meant as a property of a "
+    "table; search.md says where it applies.",
+)
+
 _indexing = Section("Indexing")
 
 TYPE_MAP = _indexing.family(

@@ -363,6 +363,22 @@ class SearchIndex:
             version,
         )
 
+    def analyze(self, column: str, text: str) -> pa.Table:
+        """The words that the index holds of a text; see `Table.analyze`."""
+        return self.table().analyze(column, text)
+
+    def complete(self, prefix: str, *, column: str, **arguments: Any) -> pa.Table:
+        """The words of a column that begin with a text; see `Table.complete`."""
+        return self._answer(lambda t: t.complete(prefix, column=column, **arguments), None)
+
+    def suggest(self, word: str, *, column: str, **arguments: Any) -> pa.Table:
+        """The words that a misspelt one may stand for; see `Table.suggest`."""
+        return self._answer(lambda t: t.suggest(word, column=column, **arguments), None)
+
+    def more_like_this(self, text: str | None = None, **arguments: Any) -> pa.Table:
+        """The rows that are about the same as a text or a row; see `Table.more_like_this`."""
+        return self._answer(lambda t: t.more_like_this(text, **arguments), None)
+
     def count(
         self, *, where: Where | None = None, timezone: str = "UTC", version: int | None = None
     ) -> int:

@@ -24,7 +24,7 @@ import orjson
 import pyarrow as pa
 
 from indextables.log.actions import Metadata
-from indextables.plan.column_names import names_in, shown_metadata
+from indextables.plan.view import TableView
 from indextables.predicate import Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.schema import from_json
@@ -38,12 +38,12 @@ def indexed_columns(metadata: Metadata) -> list[str]:
     return [field.name for field in mapping.fields if field.indexed]
 
 
-def documents(rows: pa.Table, metadata: Metadata) -> pa.Array[Any]:
+def documents(rows: pa.Table, view: TableView) -> pa.Array[Any]:
     """The values of `_indexall`: what `search_documents` needs to search these rows."""
-    names = [n for n in indexed_columns(metadata) if n in rows.column_names]
-    seen = shown_metadata(metadata)  # queries use these names
-    head = orjson.dumps([seen.schema_string, seen.configuration[MAPPING_PROPERTY]]).decode()
-    shown = rows.select(names).rename_columns([*names_in(metadata).shown_names(names)])
+    names = [n for n in indexed_columns(view.snapshot.metadata) if n in rows.column_names]
+    seen = view.shown  # queries use these names
+    head = orjson.dumps([seen.snapshot.metadata.schema_string, seen.carried_mapping]).decode()
+    shown = rows.select(names).rename_columns([*view.names.shown_names(names)])
     texts = [f"{head}\n{orjson.dumps(row, default=_plain).decode()}" for row in shown.to_pylist()]
     return pa.array(texts, pa.string())
 

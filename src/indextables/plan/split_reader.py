@@ -113,7 +113,7 @@ class SplitReader:
         else:
             found = (p for pieces in self.environment.map(read, searched) for p in pieces)
         for piece in found:
-            yield with_hidden(piece, wanted, self.metadata)
+            yield with_hidden(piece, wanted, self.view)
 
     def batches(self, tasks: Sequence[SplitTask], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The same in the schema that Spark expects, where columns count by position."""
@@ -157,7 +157,7 @@ class ScoredReader:
             columns=_real(wanted, metadata),
             limit=self.limit,
         )
-        return with_hidden(found, self.columns, metadata)
+        return with_hidden(found, self.columns, self.view)
 
     def batches(self, _tasks: object, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows in the schema that Spark expects."""
@@ -187,12 +187,12 @@ def _real(wanted: Sequence[str], metadata: Metadata) -> list[str]:
     return every or from_json(metadata.schema_string).names[:1]
 
 
-def with_hidden(table: pa.Table, wanted: Sequence[str], metadata: Metadata) -> pa.Table:
+def with_hidden(table: pa.Table, wanted: Sequence[str], view: TableView) -> pa.Table:
     """The requested columns, hidden ones computed; without a ranked search the score is null."""
     columns: list[Any] = []
     for name in wanted:
         if name == ALL_FIELDS:
-            columns.append(documents(table, metadata))
+            columns.append(documents(table, view))
         elif name == SCORE and SCORE not in table.column_names:
             columns.append(pa.nulls(table.num_rows, pa.float32()))
         else:

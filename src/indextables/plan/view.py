@@ -165,7 +165,17 @@ class TableView:
     @functools.cached_property
     def mapping(self) -> TableMapping:
         """How the columns are searched."""
-        return mapping_of(self.snapshot.metadata, uri=self.uri)
+        stored = mapping_of(self.snapshot.metadata, uri=self.uri)
+        return stored.with_synonyms(self.config[keys.SEARCH_SYNONYMS])
+
+    @property
+    def carried_mapping(self) -> str | None:
+        """The mapping as JSON, synonyms included, for whoever searches values of these columns.
+
+        None of a table that another product wrote.
+        """
+        stored = self.snapshot.metadata.configuration.get(MAPPING_PROPERTY)
+        return None if stored is None else self.mapping.to_json(with_synonyms=True)
 
     @functools.cached_property
     def context(self) -> SearchContext:

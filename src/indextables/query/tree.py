@@ -1,4 +1,7 @@
-"""Looking at the parts of a parsed query, and changing them."""
+"""Looking at the parts of a parsed query, and changing them.
+
+Headers of its columns are what the query says, not what became of it for the engine.
+"""
 
 from __future__ import annotations
 

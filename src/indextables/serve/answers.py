@@ -5,6 +5,7 @@ All parts of an answer are of one version of the table.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.cells import cell, marked_parts, python_values
-from indextables.errors import QueryError
+from indextables.errors import QueryError, SchemaError
 from indextables.plan.aggregation import Aggregate, Aggregation
 from indextables.plan.execute import count_rows, run_scan
 from indextables.plan.ranking import SCORE, score_parts, with_snippets
@@ -39,7 +40,7 @@ from indextables.predicate.names import resolve_field
 from indextables.predicate.search import walk
 from indextables.runner import check_stop
 from indextables.schema import ROW, SPLIT
-from indextables.serve.requests import LAST_ROW, MOST_TEXT, SearchRequest, quoted, sql_text
+from indextables.serve.requests import LAST_ROW, SearchRequest, quoted, sql_text
 from indextables.serve.tables import text_columns
 from indextables.serve.work import RequestError
 from indextables.table import Table
@@ -316,28 +317,18 @@ def _spelled(node: FieldNode | All) -> str:
 
 # --- words for type-ahead ------------------------------------------------------------------------
 
-_LOOKED_AT = 30
-
 
 def words(table: Table, prefix: str, field: str | None, *, most: int = 8) -> list[str]:
-    """Words of good rows that begin like this, the most frequent first."""
+    """Words that begin like this, those of the most rows of a column first."""
     if len(prefix) < 2 or not prefix.isalnum() or len(prefix) > 64:
         return []
-    columns = [c for c in text_columns(table) if field in (None, c)]
-    if not columns:
-        return []
-    try:
-        found = table.search(f"{prefix}*", fields=columns, columns=columns, limit=_LOOKED_AT)
-    except QueryError:  # too many words begin so
-        return []
-    mapping, begins = table.view.shown.mapping.by_name, prefix.lower()
     counted: Counter[str] = Counter()
-    for column in columns:
-        analyzer = mapping[column].analyzer
-        for text in found[column].to_pylist():
-            beginning = (text or "")[:MOST_TEXT]
-            spelled = (beginning[w.start : w.end].lower() for w in analyzer.words(beginning))
-            counted.update(word for word in spelled if word.startswith(begins))
+    for column in text_columns(table):
+        if field in (None, column):
+            # A column may be cut into pieces, and too many words may begin so.
+            with contextlib.suppress(QueryError, SchemaError):
+                found = table.complete(prefix, column=column, limit=most).to_pylist()
+                counted.update({one["word"]: one["count"] for one in found})
     return [word for word, _ in counted.most_common(most)]
 
 

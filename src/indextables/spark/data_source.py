@@ -34,7 +34,6 @@ from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, with_mappings, worker_schema
 from indextables.spark.stream_sink import TableStreamWriter
 from indextables.spark.stream_source import StreamOptions, TableStreamReader, is_stream_option
-from indextables.split.mapping import MAPPING_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -74,7 +73,7 @@ class IndexTablesSource(source.DataSource):
             self.versions[path] = view.elsewhere.version if view.elsewhere else view.version
             seen = view.shown
             schemas[path] = seen.schema
-            mappings.append(seen.snapshot.metadata.configuration.get(MAPPING_PROPERTY))
+            mappings.append(seen.carried_mapping)
         first, *others = schemas.items()
         for path, schema in others:
             if not schema.equals(first[1]):

@@ -26,9 +26,15 @@ from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import mentions_search
 from indextables.schema import ROW, ROW_ACTION, ROW_IDENTITY, SPLIT
 from indextables.spark.bridge.frames import estimated_size, is_repeatable
-from indextables.spark.row_statements import Query, default_of, identity_of, place_in
+from indextables.spark.row_statements import (
+    Place,
+    Query,
+    default_of,
+    identity_of,
+    new_value,
+    place_in,
+)
 from indextables.spark.schemas import spark_schema, table_schema
-from indextables.spark.struct_fields import Place, new_value
 from indextables.statements.forms import words_of
 from indextables.statements.merge_into import MergeClause, MergeInto, When
 

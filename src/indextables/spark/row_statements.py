@@ -10,7 +10,7 @@ commit does it all.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +37,8 @@ from indextables.predicate.literals import quoted_name
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
 from indextables.schema.types import FIELD_METADATA
-from indextables.spark.struct_fields import Place, new_value, place_of
 from indextables.statements.forms import split_assignments, words_of
+from indextables.statements.search_calls import literal
 from indextables.statements.statements import DeleteRows, UpdateRows
 from indextables.table import Table
 
@@ -52,6 +52,8 @@ _DEFAULT = "CURRENT_DEFAULT"
 _CHARACTERS = "__CHAR_VARCHAR_TYPE_STRING"
 Query = Callable[[str], "DataFrame"]
 """Runs the text of a query with the statement's own parameters."""
+Place = tuple[str, ...]
+"""A column, or the path of a field below it."""
 
 
 def needs_spark(table: Table, statement: DeleteRows | UpdateRows, *, timezone: str) -> bool:
@@ -189,3 +191,41 @@ def _metadata(field: Any) -> dict[str, Any]:
 
 def _lower(parts: tuple[str, ...] | tuple[str | None, ...]) -> list[str]:
     return [str(part).lower() for part in parts]
+
+
+# --- fields of structs that are assigned ---------------------------------------------------------
+#
+# The struct is made again, its other fields as they are. As in Spark's own UPDATE, a struct that
+# was null becomes one whose other fields are null.
+
+
+def place_of(name: tuple[str, ...], schema: pa.Schema) -> Place:
+    """The place that a name means, as the schema spells it."""
+    found: Place = ()
+    kind: Any = pa.struct(list(schema))
+    for part in name:
+        if not pa.types.is_struct(kind):
+            raise ExpressionError(".".join(name), f"'{'.'.join(found)}' is not a struct")
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        same = [f for f in fields if f.name.lower() == part.lower()]
+        if not same:
+            raise UnknownColumnError(".".join(name), available=[f.name for f in fields])
+        field = next((f for f in same if f.name == part), same[0])
+        found, kind = (*found, field.name), field.type
+    return found
+
+
+def new_value(place: Place, kind: Any, assigned: Mapping[Place, str], text: str) -> str:
+    """The SQL of what a column or field becomes, by the expressions of what is assigned."""
+    below = [one for one in assigned if len(one) > len(place) and one[: len(place)] == place]
+    if place in assigned:
+        if below:
+            raise ExpressionError(text, "it assigns a column twice, as a whole and by its fields")
+        return assigned[place]
+    if not below:
+        return ".".join(map(quoted_name, place))
+    fields = (kind.field(number) for number in range(kind.num_fields))
+    parts = [
+        f"{literal(f.name)}, {new_value((*place, f.name), f.type, assigned, text)}" for f in fields
+    ]
+    return f"named_struct({', '.join(parts)})"

@@ -120,6 +120,7 @@ def _not_default(schema: str, mapping: str) -> dict[str, str]:
     by_column = {}
     for one in TableMapping.from_json(mapping).fields:
         here = replace(one, field="", fast=False)
-        if one.name in default and here != replace(default[one.name], field="", fast=False):
-            by_column[one.name] = TableMapping((here,)).to_json()
+        usual = replace(default[one.name], field="", fast=False) if one.name in default else here
+        if here != usual or (one.synonyms and one.name in default):
+            by_column[one.name] = TableMapping((here,)).to_json(with_synonyms=True)
     return by_column

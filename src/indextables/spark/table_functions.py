@@ -31,7 +31,6 @@ from indextables.spark.bridge.readwriter import chosen_rows
 from indextables.spark.bridge.sessions import bridge_of, is_classic
 from indextables.spark.schemas import with_mappings, worker_schema
 from indextables.spark.statements import access_to
-from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.statements.forms import Failure, Target, Word, form, words_of
 from indextables.table.arguments import check_limit, check_versions
 from indextables.table.html import SHOWN_ROWS, rows_html
@@ -307,8 +306,7 @@ def changes_frame(spark: SparkSession, access: TableAccess, first: int, last: in
     """The rows that versions changed; each task reads some of the versions."""
     check_versions(first, last)
     view = access.view(access.log().snapshot(version=last))
-    mapping = view.shown.snapshot.metadata.configuration.get(MAPPING_PROPERTY)
-    schema = with_mappings(changes_schema(view), mapping)
+    schema = with_mappings(changes_schema(view), view.shown.carried_mapping)
     tasks = min(last - first + 1, _MOST_TASKS)
     versions: Any = spark.range(first, last + 1, 1, tasks)
     found: DataFrame = versions.mapInArrow(_ReadChanges(access, last, schema), schema)

@@ -9,16 +9,27 @@ from it. What Tantivy cannot do is done here, and the index gets the words inste
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import tantivy
 
-from indextables.split.chain import STEMMERS, STOP_WORDS, Chain, Step, parse_chain
+from indextables.split.chain import (
+    LONG_ENGLISH,
+    STEMMERS,
+    STOP_WORDS,
+    Chain,
+    Step,
+    chosen_chain,
+    parse_chain,
+)
 from indextables.split.text_steps import (
     Word,
     split_bigrams,
     split_identifiers,
+    split_words,
     strip_html,
     with_edges,
     with_pieces,
@@ -31,8 +42,8 @@ PIPELINE_VERSION = 1
 TOKEN_LENGTHS = {"tantivy_max": 65_530, "default": 255, "legacy": 40, "min": 1}
 MAX_TOKEN_LENGTH = TOKEN_LENGTHS["tantivy_max"]
 
-_SOURCES = {"words": "simple"}
-_CUT_HERE = ("identifiers", "bigrams")
+_SOURCES = {"words": "simple", "jieba": "jieba 0.42"}
+_CUT_HERE = ("identifiers", "bigrams", "jieba")
 """Tokenizers that Tantivy does not have."""
 
 
@@ -181,17 +192,36 @@ def _words(chain: Chain, token_length: int, text: str, *, query: bool = False) -
 def _cut_here(chain: Chain, token_length: int, text: str, *, whole: bool) -> list[Word]:
     """Cut a text by a tokenizer of ours. A word that a filter drops leaves its place empty."""
     runs = _tantivy_words(_build(Chain(Step("words")), MAX_TOKEN_LENGTH), text)
-    cut = (
-        split_identifiers(text, runs, whole=whole)
-        if chain.tokenizer.name == "identifiers"
-        else split_bigrams(runs)
-    )
+    match chain.tokenizer.name:
+        case "identifiers":
+            cut = split_identifiers(text, runs, whole=whole)
+        case "jieba":
+            cut = split_words(runs, _jieba())
+        case _:
+            cut = split_bigrams(runs)
     words = []
     for word in cut:
         filtered = _filtered(chain.filters, token_length, word.text)
         if filtered is not None:
             words.append(word if filtered == word.text else replace(word, text=filtered))
     return words
+
+
+@functools.cache
+def _jieba() -> Callable[[str], Iterator[str]]:
+    """Cuts Chinese text by the dictionary of the package, whatever a process added to its own.
+
+    Without guesses about unknown words: every text is then cut as the dictionary says.
+    """
+    from indextables.packages import require
+
+    require("jieba", extra="chinese", for_what="The analyzer 'chinese'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its patterns are spelled in an old way
+        import jieba  # type: ignore[import-untyped]
+
+    jieba.setLogLevel(logging.WARNING)
+    return functools.partial(jieba.Tokenizer().cut, HMM=False)
 
 
 def _tantivy_words(analyzer: tantivy.TextAnalyzer, text: str) -> list[Word]:
@@ -234,7 +264,7 @@ def _tantivy_filters(step: Step) -> Sequence[tantivy.Filter]:
         case "fold":
             return [tantivy.Filter.ascii_fold()]
         case "stop":
-            return [tantivy.Filter.stopword(STOP_WORDS[code]) for code in step.arguments]
+            return [_stop_words(code) for code in step.arguments]
         case "stop_words":
             return [tantivy.Filter.custom_stopword(list(step.arguments))]
         case "stem":
@@ -243,13 +273,23 @@ def _tantivy_filters(step: Step) -> Sequence[tantivy.Filter]:
             return []
 
 
-def canonical_tokenizer(name: str) -> str:
-    """The shortest spelling of an analyzer; `AnalyzerError` if there is no such one.
+def _stop_words(code: str) -> tantivy.Filter:
+    if code == "en_long":
+        return tantivy.Filter.custom_stopword(list(LONG_ENGLISH))
+    return tantivy.Filter.stopword(STOP_WORDS[code])
+
+
+def canonical_tokenizer(name: str, *, old: str = "") -> str:
+    """The spelling that a mapping stores for an analyzer that a person names.
+
+    A name that a mapping has stored already, as `old`, means what it meant there. `AnalyzerError`
+    if there is no such analyzer.
 
     >>> canonical_tokenizer("Standard"), canonical_tokenizer("words | lower | stem(en)")
     ('default', 'en_stem')
     """
-    return str(parse_chain(name))
+    stored = str(parse_chain(name))
+    return stored if stored == old else str(chosen_chain(name))
 
 
 def parse_token_length(value: str) -> int | None:

@@ -22,8 +22,11 @@ STEMMERS = {
 }  # fmt: skip
 """Language codes with a stemmer; the tokenizer of a language is called `<code>_stem`."""
 
-STOP_WORDS = {c: name for c, name in STEMMERS.items() if c not in ("ar", "el", "ro", "ta", "tr")}
-"""Language codes with a list of stop words."""
+LANGUAGES_WITH_STOP_WORDS = {
+    c: name for c, name in STEMMERS.items() if c not in ("ar", "el", "ro", "ta", "tr")
+}
+STOP_WORDS = {**LANGUAGES_WITH_STOP_WORDS, "en_long": "english_long"}
+"""Lists of stop words by their codes: Tantivy's of each language, and a long one of ours."""
 
 MAX_GRAM = 20
 MAX_SHINGLE = 4
@@ -88,13 +91,17 @@ _NAMED: dict[str, tuple[Step, ...]] = {
     "simple": (_WORDS, _LOWER),
     "code": (Step("identifiers"), _LOWER),
     "cjk": (Step("bigrams"), _LOWER),
+    "chinese": (Step("jieba"), _LOWER),
     **{f"{c}_stem": (_WORDS, _LOWER, Step("stem", (c,))) for c in STEMMERS},
     **{
         language: (_WORDS, _LOWER, Step("stop", (c,)), Step("stem", (c,)))
-        for c, language in STOP_WORDS.items()
+        for c, language in LANGUAGES_WITH_STOP_WORDS.items()
     },
+    "english_long": (_WORDS, _LOWER, Step("stop", ("en_long",)), Step("stem", ("en",))),
 }
-"""Chains with a name of their own."""
+"""Chains with a name of their own. A mapping stores these names, so none may change its meaning."""
+
+_WRITTEN = re.compile(r"(\s*html\s*\|)?\s*english\s*(?=\||$)", re.IGNORECASE)
 
 _SHORTEST = dict(
     sorted(
@@ -104,14 +111,32 @@ _SHORTEST = dict(
 )
 """The names in which a chain is written, longest chains first."""
 
-_TOKENIZERS = ("words", "whitespace", "raw", "identifiers", "bigrams")
+_TOKENIZERS = ("words", "whitespace", "raw", "identifiers", "bigrams", "jieba")
 
 CHAINS = (*(n for n in _NAMED if not n.endswith("_stem")), "ngram(2,3)", "<language>_stem")
 """What a chain may begin with and what is more than a tokenizer, for messages."""
 FILTERS = (
-    "lower", "fold", "stop(en)", "stop_words(a,b)", "stem(en)", "edge(1,10)", "pieces(2,3)",
+    "lower", "fold", "stop(en_long)", "stop_words(a,b)", "stem(en)", "edge(1,10)", "pieces(2,3)",
     "shingles(2)",
 )  # fmt: skip
+
+
+_LONG_ENGLISH = """
+i me my myself we our ours ourselves you you're you've you'll you'd your yours yourself yourselves
+he him his himself she she's her hers herself it it's its itself they them their theirs themselves
+what which who whom this that that'll these those am is are was were be been being have has had
+having do does did doing a an the and but if or because as until while of at by for with about
+against between into through during before after above below to from up down in out on off over
+under again further then once here there when where why how all any both each few more most other
+some such no nor not only own same so than too very s t can will just don don't should should've now
+d ll m o re ve y ain aren aren't couldn couldn't didn didn't doesn doesn't hadn hadn't hasn hasn't
+haven haven't isn isn't ma mightn mightn't mustn mustn't needn needn't shan shan't shouldn shouldn't
+wasn wasn't weren weren't won won't wouldn wouldn't
+"""
+LONG_ENGLISH = tuple(_LONG_ENGLISH.split())
+"""The stop words of `en_long`: the 179 that NLTK and bm25s (MIT licence) have. NLTK took them from
+PostgreSQL's list for Snowball and added the parts of contractions. Splits are written without these
+words, so the list never changes: another one gets another code."""
 
 
 class AnalyzerError(ValueError):
@@ -141,6 +166,17 @@ def parse_chain(text: str) -> Chain:
         if new not in filters:  # the same filter again changes nothing
             filters.append(new)
     return Chain(tokenizer, tuple(filters), html)
+
+
+def chosen_chain(text: str) -> Chain:
+    """The chain that a person names: `english` is the one that we recommend today.
+
+    In a mapping `english` is what it was at first, with 33 stop words: splits have those words.
+
+    >>> str(chosen_chain("html | english")), str(parse_chain("html | english"))
+    ('html | english_long', 'html | english')
+    """
+    return parse_chain(_WRITTEN.sub(r"\1english_long", text, count=1))
 
 
 def _step(text: str) -> Step:

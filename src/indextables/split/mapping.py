@@ -13,6 +13,7 @@ produce the same ones.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import re
@@ -74,6 +75,9 @@ class FieldMapping:
     token_length: int = MAX_TOKEN_LENGTH
     record: Record = "basic"
     partition: bool = False
+    synonyms: str = dataclasses.field(default="", compare=False, repr=False)
+    """What else a search for a word of this field finds, as the table's property says. No index
+    depends on it, so it is not part of a stored mapping."""
 
     @property
     def analyzer(self) -> Analyzer:
@@ -159,9 +163,19 @@ class TableMapping:
         """The fields of the index's schema: those that it holds, and retired ones."""
         return tuple(sorted((*self.indexed, *self.retired), key=lambda f: int(f.field[1:])))
 
-    def to_json(self) -> str:
-        """The `docMappingJson` of the log."""
+    def with_synonyms(self, text: str) -> TableMapping:
+        """The mapping of a table whose columns of words are searched with synonyms."""
+        if not text.strip():
+            return self
+        fields = (replace(f, synonyms=text) if f.is_tokenized else f for f in self.fields)
+        return replace(self, fields=tuple(fields))
+
+    def to_json(self, *, with_synonyms: bool = False) -> str:
+        """The `docMappingJson` of the log; with synonyms, all that a search needs elsewhere."""
         fields = [f.to_document() for f in self.fields]
+        if with_synonyms:
+            carried = [{"synonyms": f.synonyms} if f.synonyms else {} for f in self.fields]
+            fields = [f | more for f, more in zip(fields, carried, strict=True)]
         fields += [f.to_document() | _RETIRED for f in self.retired]
         return orjson.dumps([f | _HASHED for f in fields] if self.hashed else fields).decode()
 
@@ -280,6 +294,7 @@ def _field_from_document(entry: Mapping[str, Any]) -> FieldMapping:
         token_length=length,
         record=record if words else "basic",
         partition=bool(entry.get("partition", False)),
+        synonyms=str(entry.get("synonyms", "")),
     )
 
 

@@ -240,7 +240,10 @@ class _Options:
             self.problems.append(f"{key}: '{field.name}' is {field.kind} and has no tokenizer")
         else:
             try:
-                return replace(field, tokenizer=canonical_tokenizer(value))
+                old = self.base.by_name.get(field.name) if self.base else None
+                return replace(
+                    field, tokenizer=canonical_tokenizer(value, old=old.tokenizer if old else "")
+                )
             except AnalyzerError as wrong:
                 self.problems.append(f"{key}: {wrong}")
         return field

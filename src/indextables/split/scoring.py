@@ -20,7 +20,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from indextables.predicate import Search
 from indextables.schema import conform
 from indextables.split.format.index import Hit, is_beginning, schema_document
 from indextables.split.linked import LinkedSplits, can_be_linked, link_splits
-from indextables.split.mapping import LEVEL_FIELD
+from indextables.split.mapping import LEVEL_FIELD, FieldMapping
 from indextables.split.open_split import SplitFile, SplitSearcher
 from indextables.split.row_hash import LEVELS, row_hashes
 from indextables.split.row_numbers import RowNumbers
@@ -55,6 +55,7 @@ from indextables.split.write.writer import SplitWriter
 from indextables.storage.local import LocalStore
 
 Scores = npt.NDArray[np.float32]
+Answer = TypeVar("Answer")
 
 _MORE_HITS = 6
 """How many hits are asked for beyond the wanted ones, to see whether the last of those ties."""
@@ -162,14 +163,44 @@ class CombinedSearcher:
         """
         if not self.splits or k <= 0:
             return _no_hits()
-        search = functools.partial(with_stack, levels(self._query), lambda: self._top(k, within))
+        return self._asked(lambda: with_stack(levels(self._query), lambda: self._top(k, within)))
+
+    def words(self, column: str, prefix: str = "") -> list[tuple[str, int]]:
+        """The words of a column that begin with a text, and in how many rows each occurs.
+
+        The column is one that the search asks. Deleted rows count, here and in `rows_with_words`.
+        """
+        if not self.splits:
+            return []
+        return self._asked(
+            lambda: self._linked.index.searcher.counted_terms(self._field(column).field, prefix)
+        )
+
+    def rows_with_words(self, column: str, words: Sequence[str]) -> list[int]:
+        """How many rows have each of some words."""
+        if not self.splits:
+            return [0] * len(words)
+        return self._asked(
+            lambda: self._linked.index.searcher.term_counts(self._field(column).field, words)
+        )
+
+    def rows_with_word(self, column: str, word: str) -> dict[int, RowNumbers]:
+        """The rows of each split that have a word, deleted ones included."""
+        return self._asked(
+            lambda: self._linked.matching(self._compiler().term(self._field(column), word))
+        )
+
+    def _field(self, column: str) -> FieldMapping:
+        return self.splits[0].context.mapping.by_name[column]
+
+    def _asked(self, ask: Callable[[], Answer]) -> Answer:
         try:
-            return search()
+            return ask()
         except DamagedIndexError as error:
             # Nobody can tell whose index it was. Those made from the rows answer.
-            warnings.warn(f"{error} All rows are indexed again for this search.", stacklevel=2)
+            warnings.warn(f"{error} All rows are indexed again for this search.", stacklevel=3)
             self._linked = self._link_rewritten(lambda _: False)
-            return search()
+            return ask()
 
     def _top(self, k: int, within: Sequence[Mask] | None) -> Hits:
         compiled = self._compiler().compile(self._query)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -207,6 +207,21 @@ def split_bigrams(runs: Iterable[Word]) -> list[Word]:
             for begin in range(max(1, len(part) - cut + 1) if part else 0):
                 piece = part[begin : begin + cut]
                 words.append(Word(piece, len(words), at + begin, at + begin + len(piece)))
+            at += len(part)
+    return words
+
+
+def split_words(runs: Iterable[Word], cut: Callable[[str], Iterable[str]]) -> list[Word]:
+    """Words that a program finds in text without blanks; together they are the whole of it.
+
+    >>> [word.text for word in split_words([Word("ab", 0, 0, 2), Word("c", 1, 3, 4)], list)]
+    ['a', 'b', 'c']
+    """
+    words: list[Word] = []
+    for run in runs:
+        at = run.start
+        for part in cut(run.text):
+            words.append(Word(part, len(words), at, at + len(part)))
             at += len(part)
     return words
 

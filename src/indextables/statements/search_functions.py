@@ -71,7 +71,7 @@ class Searched:
             return ""
         every = {"": self.operand} if self.operand else {}
         named = TableMapping(tuple(replace(f, name=n) for n, f in {**self.fields, **every}.items()))
-        return orjson.dumps([named.to_json(), self.path]).decode()
+        return orjson.dumps([named.to_json(with_synonyms=True), self.path]).decode()
 
     @classmethod
     @functools.lru_cache(maxsize=64)

@@ -32,6 +32,7 @@ from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import over_fields
 from indextables.predicate.search_names import lenient_query, words_query
 from indextables.predicate.search_syntax import MAX_BOOST, parse_search
+from indextables.predicate.search_words import half_character
 from indextables.predicate.sql_text import parse_predicate
 
 Timestamp = datetime.datetime | str | int
@@ -51,6 +52,14 @@ def check_names(names: Sequence[str] | None, what: str) -> Sequence[str] | None:
     if isinstance(names, str):
         raise SchemaError(f"{what} is a list of names. Write {what}=[{names!r}].")
     return names
+
+
+def check_text(text: object, what: str) -> None:
+    """A text, not bytes or nothing."""
+    if not isinstance(text, str):
+        raise ConfigError(f"{what} is a text, not {text!r}.")
+    if half_character(text) is not None:
+        raise ConfigError(f"{what} has half of a surrogate pair, which is no character.")
 
 
 def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -199,6 +208,28 @@ def search_of(
     search = Search(None, spread(node), query)
     view.check_searches(search)
     return search
+
+
+def word_fields(view: TableView, fields: Sequence[str] | None) -> dict[str, float]:
+    """Columns that are cut into words, by their names, with their weights."""
+    if fields is not None and not fields:
+        raise SchemaError("fields is empty. Leave it out to compare all columns of words.")
+    weights = _fields_of(view) if fields is None else _weighted_fields(fields, view.schema)
+    if not weights:
+        listed = [f.name for f in view.mapping.searchable if f.is_tokenized]
+        if not listed:
+            raise SchemaError(f"'{view.uri}' has no column that is cut into words.")
+        return dict.fromkeys(listed, 1.0)
+    found = {}
+    for field, weight in weights.items():
+        name, path = resolve_field(field, view.schema) or (field, ())
+        if path:
+            raise SchemaError(
+                f"'{field}' is a path into '{name}', whose words are indexed together. Name the "
+                "column."
+            )
+        found[name] = weight
+    return found
 
 
 def _fields_of(view: TableView) -> dict[str, float]:

@@ -57,6 +57,14 @@ from indextables.plan.facets import COUNT, facet_counts, value_histogram
 from indextables.plan.ranking import SCORE, top_rows, with_snippets
 from indextables.plan.scan import ScanPlan, checked_columns, plan_scan
 from indextables.plan.view import TableView
+from indextables.plan.words import (
+    MAX_DISTANCE,
+    analyzed,
+    analyzer_of,
+    completions,
+    more_like,
+    suggestions,
+)
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import Runner
@@ -73,6 +81,7 @@ from indextables.table.arguments import (
     check_merge,
     check_names,
     check_properties,
+    check_text,
     check_version,
     check_versions,
     check_where,
@@ -82,6 +91,7 @@ from indextables.table.arguments import (
     milliseconds,
     names_of,
     search_of,
+    word_fields,
 )
 from indextables.table.expressions import columns_of, filtered
 from indextables.table.html import Explained, table_html
@@ -616,6 +626,169 @@ class Table:
         stored = view.names.stored_name(column)
         found = value_histogram(view, predicate, stored, interval, zone=timezone)
         return found.rename_columns([column, COUNT])
+
+    def analyze(self, column: str, text: str) -> pa.Table:
+        """The words that an index holds of a text.
+
+        Args:
+            column: A column that is searched by words, or an analyzer: `english`, `default | fold`.
+            text: Any text.
+
+        Returns:
+            Each `word`, its `position` among the words, and its `start` and `end` in the text, in
+            characters. Words that the analyzer leaves out leave their positions empty.
+
+        Raises:
+            QueryError: There is neither such a column nor such an analyzer; the message lists them.
+            SchemaError: The column has no words.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://analyze-example", pa.schema({"body": pa.string()}))
+        >>> table.analyze("english", "The quick foxes").to_pylist()[-1]
+        {'word': 'fox', 'position': 2, 'start': 10, 'end': 15}
+        >>> table.analyze("body", "Wi-Fi")["word"].to_pylist()
+        ['wi', 'fi']
+        """
+        check_text(text, "text")
+        return analyzed(analyzer_of(self._view.shown, column), text)
+
+    def complete(
+        self,
+        prefix: str,
+        *,
+        column: str,
+        limit: int | None = 10,
+        where: Where | None = None,
+        timezone: str = "UTC",
+    ) -> pa.Table:
+        """The words of a column that begin with a text, for type-ahead.
+
+        Words are those of the column's analyzer: of a column with stems they are stems.
+
+        Args:
+            prefix: The first letters of a word; of a column of kind `string`, of a value.
+            column: A column that is searched by words.
+            limit: The most words to return; None for all.
+            where: A SQL condition that leaves rows out.
+            timezone: The zone of times in `where` that name none.
+
+        Returns:
+            Each `word`, and in how many rows it occurs as `count`, the most frequent first.
+
+        Raises:
+            TooManyExpansionsError: More than `spark.indextables.indexquery.maxExpansions` words
+                begin so.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"body": ["a machine", "machines", "machine made", "fox"]})
+        >>> table = Table.create("memory://complete-example", data=rows)
+        >>> table.complete("Mach", column="body").to_pydict()
+        {'word': ['machine', 'machines'], 'count': [2, 1]}
+        """
+        check_text(prefix, "prefix")
+        view = self.view
+        predicate = self._predicate(where, view, timezone=timezone)
+        return completions(view, column, prefix, predicate=predicate, limit=check_limit(limit))
+
+    def suggest(
+        self,
+        word: str,
+        *,
+        column: str,
+        limit: int | None = 5,
+        distance: int = 2,
+        where: Where | None = None,
+        timezone: str = "UTC",
+    ) -> pa.Table:
+        """The words of a column that a misspelt one may stand for.
+
+        Args:
+            word: One word, as somebody typed it.
+            column: A column that is searched by words.
+            limit: The most words to return; None for all.
+            distance: How many letters may be added, missing, different or swapped: 0 to 2.
+            where: A SQL condition that leaves rows out.
+            timezone: The zone of times in `where` that name none.
+
+        Returns:
+            Each `word`, its `distance` and the `count` of its rows: the nearest first, of these
+            the most frequent. A word that is there itself has the distance 0.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"body": ["spark sql", "spark", "spare"]})
+        >>> table = Table.create("memory://suggest-example", data=rows)
+        >>> table.suggest("spak", column="body")["word"].to_pylist()
+        ['spark', 'spare']
+        """
+        check_text(word, "word")
+        if distance not in range(MAX_DISTANCE + 1):
+            raise ConfigError(f"distance is 0 to {MAX_DISTANCE}, not {distance!r}.")
+        view = self.view
+        predicate = self._predicate(where, view, timezone=timezone)
+        return suggestions(
+            view, column, word, predicate=predicate, distance=distance, limit=check_limit(limit)
+        )
+
+    def more_like_this(
+        self,
+        text: str | None = None,
+        *,
+        row: Where | None = None,
+        fields: Sequence[str] | None = None,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = 10,
+        max_words: int = 25,
+        timezone: str = "UTC",
+    ) -> pa.Table:
+        """The rows that are about the same as a text or as a row, best first, with a `_score`.
+
+        A search for the words that tell the most: frequent in the text, rare in the table.
+
+        Args:
+            text: A text; or name a row instead.
+            row: A condition that one row meets, such as `id = 'a-1'`. It is not in the result.
+            fields: The columns that are compared, with weights if wanted: `["title^3", "body"]`.
+                If it is left out, those of the table's property `spark.indextables.search.fields`,
+                or all that are cut into words.
+            where: A SQL condition that leaves rows out and changes nobody's score.
+            columns: The columns to return; all if it is left out.
+            limit: The most rows to return; None for all that have one of the words.
+            max_words: How many words are searched for.
+            timezone: The zone of times in conditions that name none.
+
+        Raises:
+            QueryError: `row` names no row, or several.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"id": [1, 2, 3], "body": ["red fox", "a fox, red", "lazy dog"]})
+        >>> table = Table.create("memory://more-example", data=rows)
+        >>> table.more_like_this(row="id = 1")["id"].to_pylist()
+        [2]
+        """
+        view = self.view
+        if (text is None) == (row is None):
+            raise ConfigError("Say what the rows are to be like: text='…' or row=\"id = 1\".")
+        if text is not None:
+            check_text(text, "text")
+        if isinstance(max_words, bool) or not isinstance(max_words, int) or max_words < 1:
+            raise ConfigError(f"max_words is a number of at least 1, not {max_words!r}.")
+        chosen = checked_columns(view.shown.snapshot, check_names(columns, "columns"))
+        found = more_like(
+            view,
+            word_fields(view.shown, check_names(fields, "fields")),
+            text=text,
+            row=None if row is None else self._predicate(row, view, timezone=timezone),
+            predicate=self._predicate(where, view, timezone=timezone),
+            columns=view.names.stored_names(chosen),
+            limit=check_limit(limit),
+            most_words=max_words,
+        )
+        return view.names.shown_rows(found).rename_columns([*chosen, SCORE])
 
     def sql(self, query: str, /, **tables: Any) -> pa.Table:
         """Run a query in Spark's SQL over this table, without Spark. It is called `this` there.

@@ -215,10 +215,21 @@ class IndexSearcher:
 
     def terms(self, field: str, prefix: str = "") -> list[str]:
         """The words of a field that begin with a text."""
+        return [term for term, _ in self.counted_terms(field, prefix)]
+
+    def counted_terms(self, field: str, prefix: str = "") -> list[tuple[str, int]]:
+        """The same words, and how many documents have each."""
         self.name(AllWords(field))
         self._provide()
         with tantivy_errors(self.path):
-            return [term for term, _ in self.searcher.terms_with_prefix(field, prefix)]
+            return self.searcher.terms_with_prefix(field, prefix)
+
+    def term_counts(self, field: str, words: Sequence[str]) -> list[int]:
+        """How many documents have each of some words."""
+        self.name(AllWords(field))
+        self._provide()
+        with tantivy_errors(self.path):
+            return [self.searcher.doc_freq(field, word) for word in words]
 
     def vocabulary(self, field: str, prefix: str = "") -> Vocabulary:
         """The words of a field that begin with a text.

@@ -10,19 +10,21 @@ A search bound to the columns of a table: every leaf knows its field, its path a
 `resolve` turns the `Search` of a predicate into this tree. A leaf without a field of its own goes
 to the search's column; over all columns it becomes one leaf per field, any of which may match, so
 that booleans combine per row. A field that cannot hold what a leaf asks for drops out. A row need
-not have words that are all stop words of a field they are asked of: no index holds them.
+not have words that are all stop words of a field they are asked of: no index holds them. Synonyms
+are put in here, so every way of searching has the same.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from indextables.config import MAX_EXPANSIONS
+from indextables.config import MAX_EXPANSIONS, parse_synonyms
 from indextables.errors import (
     QueryError,
     SearchCallError,
@@ -47,6 +49,7 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import walk
 from indextables.predicate.tree import ColumnKind
+from indextables.split.analyzer import Analyzer
 from indextables.split.ip_address import parse_addresses
 from indextables.split.leaves import Path
 from indextables.split.mapping import FieldMapping, TableMapping
@@ -216,6 +219,7 @@ class _Resolver:
         self.has_stop_words = any(
             field.has_words and field.analyzer.has_stop_words for field in mapping.fields
         )
+        self.has_synonyms = any(field.synonyms for field in mapping.fields)
         asked = search.columns if search.column is None else (search.column,)
         self.targets: Sequence[tuple[FieldMapping, Path]] = [
             (self._field(column.root, column.path[1:]), column.path[1:]) for column in asked
@@ -226,11 +230,17 @@ class _Resolver:
 
     def clauses(self) -> int:
         """How many words the query asks of how many fields, before any clause is made."""
-        return sum(
-            _word_count(node) * (len(self.targets) if node.field is None else 1)
-            for node in walk(self.search.query)
-            if not isinstance(node, (All, Boolean, Boost))
-        )
+        total = 0
+        for node in walk(self.search.query):
+            if isinstance(node, (All, Boolean, Boost)):
+                continue
+            fields = self.targets if node.field is None else [self._named(node)[::2]]
+            if self.has_synonyms and isinstance(node, (Term, Phrase)):
+                asked = (Leaf(field, node, path) for field, path in fields)
+                total += sum(_word_count(one.node) for leaf in asked for one in with_synonyms(leaf))
+            else:
+                total += _word_count(node) * len(fields)
+        return total
 
     def bind(self, node: SearchNode) -> Query:
         match node:
@@ -251,9 +261,11 @@ class _Resolver:
             case _ if node.field is None:
                 if self.search.column is not None:
                     self._check(Leaf(self.targets[0][0], node, self.targets[0][1]))
-                return any_of([Leaf(field, node, path) for field, path in self.targets])
+                asked = [Leaf(field, node, path) for field, path in self.targets]
+                return any_of([one for leaf in asked for one in with_synonyms(leaf)])
             case _:
-                return self._check(Leaf(*self._named(node)))
+                leaf = self._check(Leaf(*self._named(node)))
+                return any_of(list(with_synonyms(leaf)))
 
     def _drops(self, node: SearchNode) -> bool:
         """Whether all words of a node are stop words in a field that it asks."""
@@ -309,6 +321,38 @@ class _Resolver:
                 "fields and nested columns have paths",
             )
         return field
+
+
+def with_synonyms(leaf: Leaf) -> list[Leaf]:
+    """A word or a whole phrase as the query has it, or what the synonyms of its field say.
+
+    Words are compared as the analyzer of the field makes them. Several words are a phrase.
+    """
+    match leaf.node:
+        case Term(text=text) | Phrase(text=text, slop=0, prefix=False) if leaf.field.synonyms:
+            rules = _rules_of(leaf.field.synonyms, leaf.field.analyzer)
+            alternatives = rules.get(_words_of(leaf.field.analyzer, text))
+            if alternatives is not None:
+                field, at = leaf.node.field, leaf.node.at
+                return [replace(leaf, node=Phrase(field, one, at=at)) for one in alternatives]
+    return [leaf]
+
+
+@functools.lru_cache(maxsize=64)
+def _rules_of(synonyms: str, analyzer: Analyzer) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """What is searched in place of words; alternatives that are the same words count once."""
+    found: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    for source, alternatives in parse_synonyms(synonyms):
+        words = _words_of(analyzer, source)
+        if words:
+            known = found.setdefault(words, {})
+            for one in alternatives:
+                known.setdefault(_words_of(analyzer, one), one)
+    return {words: tuple(known.values()) for words, known in found.items()}
+
+
+def _words_of(analyzer: Analyzer, text: str) -> tuple[str, ...]:
+    return tuple(word.text for word in analyzer.query_words(text))
 
 
 def _word_count(node: FieldNode) -> int:

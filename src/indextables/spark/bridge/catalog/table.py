@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from indextables.errors import CommitStateUnknownError, QueryError, TableExistsError
@@ -32,7 +33,6 @@ from indextables.spark.bridge.scan.conditions import condition
 from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
 from indextables.spark.runner import executors
 from indextables.spark.schemas import with_mappings
-from indextables.split.mapping import MAPPING_PROPERTY
 
 _ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
 _CONSTRAINTS = V2 + "catalog.constraints."
@@ -138,10 +138,8 @@ class BridgedTable(PartitionManagement, Comparable):
             metadata = self.writing.job.target.metadata or metadata
             more = (SPLIT, ROW)
             more += (ROW_ACTION,) if self.writing.job.kind == "merge" else ()
-        metadata = shown_metadata(metadata)
-        return _spark_types(
-            metadata.schema_string, metadata.configuration.get(MAPPING_PROPERTY), more
-        )
+        view = self.view.at(replace(self.snapshot, metadata=shown_metadata(metadata)))
+        return _spark_types(view.snapshot.metadata.schema_string, view.carried_mapping, more)
 
     @property
     def _changes_rows(self) -> bool:
