@@ -173,8 +173,8 @@ def test_a_package_exports_what_is_used(package):
 # vectors and MERGE are five, search indexes over tables of other formats are twelve, the Delta
 # mirror and CONVERT four, names of searches and Spark Connect one each, facets three, the server of
 # tables thirteen, keys of the Scala product one, imports and looks of the terminal two, analyzers
-# two.
-MOST_MODULES = 329
+# two, searches of vectors one.
+MOST_MODULES = 330
 LONGEST_CHAIN = 26
 MOST_SINGLE_IMPORTERS = 67
 

@@ -25,7 +25,13 @@ from indextables.split.format.index import (
 )
 from indextables.split.open_split import SplitFile, SplitSearcher, SplitSource
 from indextables.split.row_hash import hashes_hold
-from indextables.split.row_numbers import TAG_BITS, RowNumbers, rows_in_index, tags_of
+from indextables.split.row_numbers import (
+    TAG_BITS,
+    RowNumbers,
+    numbered_from,
+    rows_in_index,
+    tags_of,
+)
 from indextables.split.search.compile import Compiler
 from indextables.split.search.query import Query, columns_of
 
@@ -121,6 +127,14 @@ class LinkedSplits:
     def compiler(self, like: SplitSearcher) -> Compiler:
         """What compiles queries for the index."""
         return SplitSource(like, self.index, self.term_counts).compiler
+
+    def number(self, split: int, row: int) -> int:
+        """The number that the document of a row carries; rows of other splits may have it too."""
+        own = np.flatnonzero(self._tags >> TAG_BITS == split)
+        begun = own[self._firsts[own] <= row]
+        at = begun[np.argmax(self._firsts[begun])]
+        tag = int(self._tags[at]) & ((1 << TAG_BITS) - 1)
+        return numbered_from(tag, row - int(self._firsts[at]))
 
     def locate(
         self, segments: npt.NDArray[np.int64], numbers: RowNumbers
