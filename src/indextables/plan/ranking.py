@@ -9,6 +9,7 @@ score and columns, which is then computed for every row that matches.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,11 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from indextables.errors import QueryError, SearchValueError
-from indextables.plan.execute import Environment
+from indextables.plan.execute import Environment, SplitGroup
 from indextables.plan.nearest import Nearest, best_of, fused, nearest_hits
 from indextables.plan.scan import plan_scan
 from indextables.plan.split_rows import Mask, SplitRows
-from indextables.plan.tasks import SplitTasks, split_tasks
+from indextables.plan.tasks import split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import (
     TRUE,
@@ -80,10 +81,11 @@ def top_rows(
     With `nearest` scores are those of vectors, among the rows of the search if there is one; with
     `fuse` both rankings count. `rank` orders the rows anew and adds what it ordered them by.
     """
-    environment, tasks = Environment.of(view), _every_split(view)
-    if not tasks:
+    environment = Environment.of(view)
+    every = _every_split(view, environment)
+    if every is None:
         return _no_rows(columns, view.schema, ranked=rank is not None)
-    searchers = environment.group(tasks).searchers
+    searchers = every.group.searchers
 
     def read(names: Sequence[str], splits: RowNumbers, rows: RowNumbers) -> pa.Table:
         return _read_hits(environment, searchers, splits, rows, names)
@@ -91,16 +93,16 @@ def top_rows(
     k = limit if rank is None and not fuse else None
     if nearest is None:
         assert search is not None
-        found = _text_hits(view, search, predicate, k)
+        found = _text_hits(view, search, predicate, k, every)
     elif fuse:
         assert search is not None
         found = fused(
-            _text_hits(view, search, predicate, k),
-            nearest_hits(view, nearest, predicate, tasks.paths, k),
+            _text_hits(view, search, predicate, k, every),
+            nearest_hits(view, nearest, predicate, every.paths, k),
         )
     else:
         among = predicate if search is None else conjunction(search, predicate)
-        found = nearest_hits(view, nearest, among, tasks.paths, k)
+        found = nearest_hits(view, nearest, among, every.paths, k)
     wanted = len(found) if limit is None else limit
     if rank is None:
         best = found if k == limit else best_of(found, wanted)
@@ -124,31 +126,43 @@ def _places(hits: Hits, some: Hits) -> npt.NDArray[np.intp]:
     return order[np.searchsorted(keys, wanted, sorter=order)]
 
 
-def _text_hits(view: TableView, search: Search, predicate: Predicate, limit: int | None) -> Hits:
+def _text_hits(
+    view: TableView, search: Search, predicate: Predicate, limit: int | None, every: _EverySplit
+) -> Hits:
     """The best rows by BM25, best first, with ties of the last one; all without a limit."""
-    environment, tasks = Environment.of(view), _every_split(view)
-    group = environment.group(tasks)
-    within = None
+    within, group = None, every.group
     if predicate != TRUE:
         # Conditions are routed; the search is not: every live split counts in its statistics.
         plan = plan_scan(view, predicate=predicate)
         kept = {t.path: t.predicate for t in plan.tasks}
         within = list(
-            environment.ahead(
-                functools.partial(_mask, searcher, kept.get(task.path))
-                for task, searcher in zip(tasks, group.searchers, strict=True)
+            Environment.of(view).ahead(
+                functools.partial(_mask, searcher, kept.get(path))
+                for path, searcher in zip(every.paths, group.searchers, strict=True)
             )
         )
-    with CombinedSearcher(group.searchers, search, view.config, key=group.key) as combined:
+    query = view.resolved(search)
+    with CombinedSearcher(group.searchers, query, view.config, key=group.key) as combined:
         check_stop()
         return combined.top(combined.num_rows if limit is None else limit, within=within)
 
 
-def _every_split(view: TableView) -> SplitTasks:
-    tasks: SplitTasks | None = view.kept.get(TRUE)
-    if tasks is None:
-        tasks = view.kept[TRUE] = split_tasks(view.snapshot, view.snapshot.entries, TRUE)
-    return tasks
+@dataclass(frozen=True, slots=True)
+class _EverySplit:
+    """The splits of a version, searched as one index."""
+
+    paths: tuple[str, ...]
+    group: SplitGroup
+
+
+def _every_split(view: TableView, environment: Environment) -> _EverySplit | None:
+    """All splits of a version; None if there are none."""
+    key = (_EverySplit, os.getpid())
+    if key not in view.kept:
+        tasks = split_tasks(view.snapshot, view.snapshot.entries, TRUE)
+        view.kept[key] = _EverySplit(tasks.paths, environment.group(tasks)) if tasks else None
+    found: _EverySplit | None = view.kept[key]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +205,10 @@ def explain_score(view: TableView, search: Search, *, split: str, row: int) -> S
 
     Every part is asked alone, of this row alone. Names in the search are the stored ones.
     """
-    environment, tasks = Environment.of(view), _every_split(view)
-    paths = tasks.paths
-    if split not in paths:
+    every = _every_split(view, Environment.of(view))
+    if every is None or split not in every.paths:
         raise QueryError(f"The table has no split '{split}' at version {view.version}.")
-    group, ordinal = environment.group(tasks), paths.index(split)
+    group, ordinal = every.group, every.paths.index(split)
     if not 0 <= row < group.searchers[ordinal].split.info.rows:
         raise QueryError(f"The split '{split}' has no row {row}.")
 
@@ -298,6 +311,8 @@ def _read_hits(
     columns: Sequence[str],
 ) -> pa.Table:
     """Rows of several splits in the order of the hits, read side by side."""
+    if len(searchers) == 1:
+        return searchers[0].read_rows(rows, columns)
     ordinals: list[int] = np.unique(splits).tolist()
     if not ordinals:
         schema = environment.context.schema

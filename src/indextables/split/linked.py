@@ -33,7 +33,7 @@ from indextables.split.row_numbers import (
     tags_of,
 )
 from indextables.split.search.compile import Compiler
-from indextables.split.search.query import Query, columns_of
+from indextables.split.search.query import Query, SearchContext, columns_of
 
 
 def can_be_linked(split: SplitSearcher, query: Query) -> bool:
@@ -126,7 +126,19 @@ class LinkedSplits:
 
     def compiler(self, like: SplitSearcher) -> Compiler:
         """What compiles queries for the index."""
-        return SplitSource(like, self.index, self.term_counts).compiler
+        kept: tuple[SearchContext, Compiler] | None = self.__dict__.get("_compiler")
+        if kept is None or kept[0] is not like.context:
+            made = SplitSource(like, self.index, self.term_counts).compiler
+            kept = self.__dict__["_compiler"] = like.context, made
+        return kept[1]
+
+    def pairwise_compiler(self, like: SplitSearcher) -> Compiler:
+        """The same; scores are added two at a time."""
+        plain = self.compiler(like)
+        kept: tuple[Compiler, Compiler] | None = self.__dict__.get("_pairwise")
+        if kept is None or kept[0] is not plain:
+            kept = self.__dict__["_pairwise"] = plain, replace(plain, pairwise=True)
+        return kept[1]
 
     def number(self, split: int, row: int) -> int:
         """The number that the document of a row carries; rows of other splits may have it too."""

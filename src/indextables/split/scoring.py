@@ -129,7 +129,7 @@ class CombinedSearcher:
     def __init__(
         self,
         splits: Sequence[SplitSearcher],
-        search: Search,
+        search: Search | Query,
         config: Config,
         *,
         key: Hashable | None = None,
@@ -142,7 +142,9 @@ class CombinedSearcher:
         if not splits:
             return
         context = splits[0].context
-        self._query = resolve(search, context.mapping, context.schema)
+        if isinstance(search, Search):
+            search = resolve(search, context.mapping, context.schema)
+        self._query = search
         self._linked = self._link(key)
 
     def _link(self, key: Hashable | None) -> LinkedSplits:
@@ -232,7 +234,7 @@ class CombinedSearcher:
         return ExplainedRow(score, terms if is_sum else ())
 
     def _compiler(self) -> Compiler:
-        return replace(self._linked.compiler(self.splits[0]), pairwise=True)
+        return self._linked.pairwise_compiler(self.splits[0])
 
     def _pure(self, query: tantivy.Query, k: int, within: Sequence[Mask] | None) -> Hits:
         """The index answers everything: ask for more until the last one is worse than the k-th."""
@@ -311,6 +313,9 @@ class CombinedSearcher:
     def _hashes(self, splits: RowNumbers, rows: RowNumbers) -> RowNumbers | None:
         if not self._hashes_hold:
             return None
+        if len(self.splits) == 1:
+            (own,) = self.splits[0].pool.hashes(self.splits[0].split)
+            return own[rows].astype(np.int64)
         hashes = np.zeros(len(rows), dtype=np.int64)
         ordinals: list[int] = np.unique(splits).tolist()
         for at in range(0, len(ordinals), _HASHES_AT_ONCE):
@@ -497,6 +502,8 @@ def break_ties(
     interchangeable.
     """
     hits = hits.take(np.argsort(-hits.scores, kind="stable"))
+    if (hits.scores[1 : k + 1] != hits.scores[:-1][:k]).all():
+        return hits.take(np.arange(min(k, len(hits))))  # none of them ties
     if hashed:
         hits = _by_hash(hits, k, read, schema)
     begins = hits.scores[1:] != hits.scores[:-1]

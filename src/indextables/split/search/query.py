@@ -173,6 +173,7 @@ class Boosted:
 Query: TypeAlias = Leaf | Every | Combined | Boosted
 NOTHING = Combined()
 
+_NO_FIELD = (All, Boolean, Boost)
 MAX_CLAUSES = 32_768
 """The most words that a query may ask for, counted once for each field that they are asked of."""
 LEAF_LEVELS = 16
@@ -213,9 +214,6 @@ class _Resolver:
         self.mapping = mapping
         self.schema = schema
         self.named: dict[str, tuple[FieldMapping, Path]] = {}
-        self.has_stop_words = any(
-            field.has_words and field.analyzer.has_stop_words for field in mapping.fields
-        )
         asked = search.columns if search.column is None else (search.column,)
         self.targets: Sequence[tuple[FieldMapping, Path]] = [
             (self._field(column.root, column.path[1:]), column.path[1:]) for column in asked
@@ -226,11 +224,11 @@ class _Resolver:
 
     def clauses(self) -> int:
         """How many words the query asks of how many fields, before any clause is made."""
-        return sum(
-            _word_count(node) * (len(self.targets) if node.field is None else 1)
-            for node in walk(self.search.query)
-            if not isinstance(node, (All, Boolean, Boost))
-        )
+        total, everywhere = 0, len(self.targets)
+        for node in walk(self.search.query):
+            if not isinstance(node, _NO_FIELD):
+                total += _word_count(node) * (everywhere if node.field is None else 1)
+        return total
 
     def bind(self, node: SearchNode) -> Query:
         match node:
@@ -241,7 +239,9 @@ class _Resolver:
             case Boolean(must=must, should=should, must_not=must_not):
                 if must_not and not must and not should:
                     return Combined((Every(),), (), self._bind_all(must_not))
-                spared = [child for child in must if self.has_stop_words and self._drops(child)]
+                spared = [
+                    child for child in must if self.mapping.has_stop_words and self._drops(child)
+                ]
                 needed = [child for child in must if child not in spared] if spared else must
                 return Combined(
                     self._bind_all(needed),
@@ -277,6 +277,8 @@ class _Resolver:
         return tuple(self.bind(node) for node in nodes)
 
     def _check(self, leaf: Leaf) -> Leaf:
+        if leaf.field.has_words and not leaf.path:
+            return leaf
         kind = self.schema.field(leaf.field.name).type
         check_values(leaf.field, leaf.node, leaf.path, kind, query=self.search.text)
         return leaf
@@ -312,13 +314,9 @@ class _Resolver:
 
 
 def _word_count(node: FieldNode) -> int:
-    match node:
-        case TermSet(values=values):
-            return max(1, len(values))
-        case Term(text=text) | Phrase(text=text):
-            return max(1, len(text.split()))
-        case _:
-            return 1
+    if isinstance(node, (Term, Phrase)):
+        return len(node.text.split()) or 1
+    return len(node.values) or 1 if isinstance(node, TermSet) else 1
 
 
 def levels(query: Query) -> int:
@@ -336,6 +334,8 @@ def levels(query: Query) -> int:
 
 def sum_levels(parts: Sequence[int]) -> int:
     """The levels of a balanced sum."""
+    if len(set(parts)) == 1:
+        return parts[0] + (len(parts) - 1).bit_length()
     return balanced([(part, None) for part in parts], lambda *_: None)[0] if parts else 0
 
 
