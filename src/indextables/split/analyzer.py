@@ -116,7 +116,7 @@ class Analyzer:
         """
         if len(text) > _LONG_WORD:
             return _words(self.chain, self.token_length, text, query=True)
-        return list(_asked_words(self.chain, self.token_length, text))
+        return list(_asked_words(self.tokenizer, self.token_length, text))
 
     @property
     def documents(self) -> Callable[[str], str | tantivy.PreTokenizedString] | None:
@@ -183,9 +183,9 @@ def _words(chain: Chain, token_length: int, text: str, *, query: bool = False) -
 
 
 @functools.lru_cache(maxsize=8_192)
-def _asked_words(chain: Chain, token_length: int, text: str) -> tuple[Word, ...]:
+def _asked_words(tokenizer: str, token_length: int, text: str) -> tuple[Word, ...]:
     """The words of a short text of a search; many searches ask for the same ones."""
-    return tuple(_words(chain, token_length, text, query=True))
+    return tuple(_words(parse_chain(tokenizer), token_length, text, query=True))
 
 
 def _cut_here(chain: Chain, token_length: int, text: str, *, whole: bool) -> list[Word]:

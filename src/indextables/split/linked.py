@@ -118,11 +118,15 @@ class LinkedSplits:
 
     def hashes_hold(self, splits: Sequence[SplitSearcher], schema: pa.Schema) -> bool:
         """Whether the hashes of all rows are those of their values in the table's schema."""
-        return all(
-            splits[ordinal].split.info.mapping.hashed
-            and hashes_hold(splits[ordinal].split.footer.schema, schema)
-            for ordinal in self.alike
-        )
+        kept: tuple[pa.Schema, bool] | None = self.__dict__.get("_hashes_hold")
+        if kept is None or kept[0] is not schema:
+            every = all(
+                splits[ordinal].split.info.mapping.hashed
+                and hashes_hold(splits[ordinal].split.footer.schema, schema)
+                for ordinal in self.alike
+            )
+            kept = self.__dict__["_hashes_hold"] = schema, every
+        return kept[1]
 
     def compiler(self, like: SplitSearcher) -> Compiler:
         """What compiles queries for the index."""

@@ -364,16 +364,15 @@ def with_fields(query: Query, mapping: TableMapping) -> Query:
 
 def leaves_of(query: Query) -> Iterator[Leaf]:
     """Every leaf, from left to right."""
-    match query:
-        case Leaf():
-            yield query
-        case Combined(must=must, should=should, must_not=must_not):
-            for child in (*must, *should, *must_not):
-                yield from leaves_of(child)
-        case Boosted(child=child):
-            yield from leaves_of(child)
-        case _:
-            pass
+    left = [query]
+    while left:
+        node = left.pop()
+        if isinstance(node, Leaf):
+            yield node
+        elif isinstance(node, Combined):
+            left += (*node.must, *node.should, *node.must_not)[::-1]
+        elif isinstance(node, Boosted):
+            left.append(node.child)
 
 
 def columns_of(query: Query) -> tuple[str, ...]:
