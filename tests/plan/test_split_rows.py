@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from indextables import Table
-from indextables.errors import IndexTablesError
+from indextables.errors import DamagedSplitError, IndexTablesError
 from indextables.plan import split_rows
 from indextables.plan.execute import Environment
 from indextables.plan.scan import plan_scan
@@ -177,8 +177,24 @@ def test_columns_that_are_asked_for_often_are_kept(tmp_path, monkeypatch):
         assert found[ROW].to_pylist() == some.tolist()
         with pytest.raises(pytest.fail.Exception):
             searcher.read_rows(some, ["id", "body"])  # a large column is read from the file
+    environment.pool.columns._kept.clear()  # others took their room
+    for attempt in range(4):
+        with monkeypatch.context() as patch:
+            reads = []
+            real = RowReader.read_rows
+            patch.setattr(RowReader, "read_rows", lambda *a, r=reads, f=real: r.append(a) or f(*a))
+            assert searcher.read_rows(some, ["id"])["id"].to_pylist() == some.tolist()
+            assert len(reads) == (attempt < 2)
     environment.pool.clear()
     with monkeypatch.context() as patch:
         patch.setattr(RowReader, "read_rows", lambda *_: pytest.fail("the file was read"))
         with pytest.raises(pytest.fail.Exception):
             searcher.read_rows(some, ["id"])
+        patch.setattr(RowReader, "read_groups", _damaged)
+        for _ in range(2):
+            with pytest.raises(pytest.fail.Exception):
+                searcher.read_rows(some, ["id"])
+
+
+def _damaged(*_: object) -> None:
+    raise DamagedSplitError("t.split", "a page that nobody asked for is damaged")

@@ -12,6 +12,7 @@ import pytest
 import indextables as it
 from indextables import Table
 from indextables.errors import ConfigError, SchemaError, UnknownColumnError, VectorError
+from indextables.log.files import vectors_by_path
 
 COUNT, SIZE = 90, 5
 WORDS = ["fox", "hen", "cow", "fox fox", "hen fox", "sql"]
@@ -73,11 +74,15 @@ def layouts(tmp_path_factory):
     made["partitioned"] = Table.create(
         root / "partitioned", data=ROWS, partition_by=["day"], mapping={"body": "string"}
     )
-    made["deleted"] = Table.create(root / "deleted", data=pa.concat_tables([ROWS, ROWS]))
+    marked = {
+        "spark.indextables.deletionVectors.mode": "vector",
+        "spark.indextables.deletionVectors.maxDeletedShare": "1.0",
+    }
     twice = ROWS.set_column(0, "id", pa.array([n + 1_000 for n in range(COUNT)]))
-    made["deleted"].overwrite(ROWS)
-    made["deleted"].append(twice)
+    both = pa.concat_tables([ROWS, twice])
+    made["deleted"] = Table.create(root / "deleted", data=both, config=off | marked)
     made["deleted"].delete(where="id >= 1000")
+    assert vectors_by_path(made["deleted"].view.snapshot.entries)
     assert made["deleted"].count() == COUNT
     return made
 

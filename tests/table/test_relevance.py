@@ -18,8 +18,14 @@ from indextables.errors import (
     SchemaError,
     UnknownColumnError,
 )
+from indextables.log.files import vectors_by_path
 
 FIELDS = "spark.indextables.search.fields"
+MARKED = {
+    "spark.indextables.deletionVectors.mode": "vector",
+    "spark.indextables.deletionVectors.maxDeletedShare": "1.0",
+    "spark.indextables.mergeOnWrite.enabled": "false",
+}
 ROWS = pa.table(
     {
         "id": [1, 2, 3, 4, 5],
@@ -227,8 +233,9 @@ def layouts(table, tmp_path_factory):
         root / "stemmed", data=ROWS,
         config={"spark.indextables.indexing.tokenizer.body": "en_stem"}, mapping={"name": "string"},
     )  # fmt: skip
-    deleted = Table.create(root / "deleted", data=ROWS)
+    deleted = Table.create(root / "deleted", data=ROWS, config=MARKED)
     deleted.delete(where="id = 4")
+    assert vectors_by_path(deleted.view.snapshot.entries)
     return {
         "one": table, "many": many, "partitioned": partitioned, "stemmed": stemmed,
         "deleted": deleted,
@@ -367,3 +374,27 @@ def test_the_order_of_sql_is_complete(dated, order):
     hidden = query.replace(" AS s", " AS _score").replace("BY s", "BY _score")
     found = dated[1].sql(f"{hidden} NULLS LAST LIMIT 5")
     assert found["_score"].to_pylist() == pytest.approx(every["_rank_by"].to_pylist()[:5], rel=1e-5)
+
+
+def test_an_expression_over_a_table_that_changes(tmp_path):
+    """Renamed and added columns, deleted rows, an older version, a mapping of one's own."""
+    stemmed = {"spark.indextables.indexing.tokenizer.body": "en_stem"}
+    made = Table.create(tmp_path / "t", data=DATED, config=MARKED | stemmed)
+    asked = {"rank_by": "_score - age", "limit": 6}
+    before = made.search("foxes", **asked)
+    assert before["Age"].to_pylist() == [0] * 5 + [1]
+    made.rename_column("Age", "days")
+    made.delete(where="days = 0 OR id = 0")
+    assert vectors_by_path(made.view.snapshot.entries)
+    made.add_columns(pa.schema([("weight", pa.float64())]))
+    made.append(pa.table({"id": [1_000], "body": ["a fox"], "weight": [5.0]}))
+    found = made.search("foxes", rank_by="coalesce(weight, 0) - days", limit=3)
+    assert found["days"].to_pylist() == [1] * 3
+    assert made.search("foxes", rank_by="weight", limit=2)["id"].to_pylist()[0] == 1_000
+    why = made.explain_score("foxes", "id = 1000")
+    assert why.parts["clause"].to_pylist() == ["foxes"]
+    past = Table.open(tmp_path / "t", version=0)
+    first = past.scan(columns=["_split", "_row"], where="id = 0").to_pylist()[0]
+    assert past.explain_score("foxes", first).score > 0
+    assert made.explain_score("foxes", first).score == 0  # it is deleted
+    assert past.search("foxes", **asked).equals(before)

@@ -29,7 +29,7 @@ import tantivy
 from cachetools import LRUCache
 
 from indextables.config import MAX_OPEN_FILES, Config
-from indextables.errors import DamagedIndexError, DamagedSplitError
+from indextables.errors import DamagedIndexError, DamagedSplitError, StorageError
 from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
 from indextables.schema import ROW, SPLIT, column_field, conform
@@ -115,10 +115,10 @@ class HotColumns:
         groups = np.searchsorted(starts, rows, side="right") - 1
         needed: list[int] = sorted(set(groups.tolist()))
         identity, parts = (split.store.identity, split.path), []
-        for group in needed:
-            found = [self._column(identity, reader, group, name) for name in columns]
-            if any(column is None for column in found):
-                return None
+        every = [[self._column(identity, reader, g, name) for name in columns] for g in needed]
+        if any(column is None for found in every for column in found):
+            return None
+        for group, found in zip(needed, every, strict=True):
             here = np.flatnonzero(groups == group)
             taken = pa.array(rows[here] - starts[group])
             parts.append((here, [column.take(taken) for column in found]))
@@ -135,11 +135,17 @@ class HotColumns:
             found = self._kept.get(key)
             if found is not None:
                 return found
-            asked = self._asked[key] = self._asked.get(key, 0) + 1
+            asked = self._asked.get(key, 0) + 1
+            if asked <= _HOT_FROM:
+                self._asked[key] = asked
         if asked != _HOT_FROM or not reader.is_small(group, name):
-            return None  # once is enough to find out
-        column: Any = reader.read_groups([group], [name]).column(name).combine_chunks()
+            return None  # a large one stays at that number
+        try:
+            column: Any = reader.read_groups([group], [name]).column(name).combine_chunks()
+        except (DamagedSplitError, StorageError):
+            return None  # perhaps of another row
         with self._lock, contextlib.suppress(ValueError):
+            self._asked[key] = 0  # it may have to go and be asked for again
             self._kept[key] = column
         return column
 

@@ -668,13 +668,16 @@ class Table:
         [{'level': 'warn', 'count': 2}, {'level': 'info', 'count': 1}]
         """
         groups = [(one,) if isinstance(one, str) else tuple(one) for one in facet_names(by)]
+        view = self.view
         for group in groups:
-            checked_columns(self.view.shown.snapshot, group)
-        stored = [self.view.names.stored_names(group) for group in groups]
+            checked_columns(view.shown.snapshot, group)
+        stored = [view.names.stored_names(group) for group in groups]
 
         def ask(*, only_words: bool = False) -> list[pa.Table]:
-            predicate = self._condition(query, mode, fields, where, timezone, only_words=only_words)
-            return facet_counts(self.view, predicate, stored, top=check_limit(top))
+            predicate = self._condition(
+                view, query, mode, fields, where=where, timezone=timezone, only_words=only_words
+            )
+            return facet_counts(view, predicate, stored, top=check_limit(top))
 
         return {
             ",".join(group): counted.rename_columns([*group, COUNT])
@@ -720,12 +723,15 @@ class Table:
         >>> table.histogram(column="n", interval=10).to_pydict()
         {'n': [0, 10, 20], 'count': [2, 0, 1]}
         """
-        checked_columns(self.view.shown.snapshot, [column])
-        stored = self.view.names.stored_name(column)
+        view = self.view
+        checked_columns(view.shown.snapshot, [column])
+        stored = view.names.stored_name(column)
 
         def ask(*, only_words: bool = False) -> pa.Table:
-            predicate = self._condition(query, mode, fields, where, timezone, only_words=only_words)
-            return value_histogram(self.view, predicate, stored, interval, zone=timezone)
+            predicate = self._condition(
+                view, query, mode, fields, where=where, timezone=timezone, only_words=only_words
+            )
+            return value_histogram(view, predicate, stored, interval, zone=timezone)
 
         return _leniently(ask, mode).rename_columns([column, COUNT])
 
@@ -821,7 +827,8 @@ class Table:
         The condition has the stored names of columns; `where` takes it back by
         `view.names.shown_predicate`.
         """
-        return self.view, self._condition(query, mode, fields, where, timezone)
+        view = self.view
+        return view, self._condition(view, query, mode, fields, where=where, timezone=timezone)
 
     def explain(
         self,
@@ -1350,16 +1357,16 @@ class Table:
 
     def _condition(
         self,
+        view: TableView,
         query: str | None,
         mode: SearchMode,
         fields: Sequence[str] | None,
+        *,
         where: Where | None,
         timezone: str,
-        *,
         only_words: bool = False,
     ) -> Predicate:
         """What the rows of a search meet, by stored names."""
-        view = self.view
         predicate = self._predicate(where, view, timezone=timezone)
         if query is None:
             return predicate
