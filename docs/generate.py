@@ -140,6 +140,7 @@ _PYTHON_NAMES = {
         "Dropped",
         "Purged",
         "Refreshed",
+        "ScoreExplanation",
         "Truncated",
         "Repaired",
         "Prewarmed",

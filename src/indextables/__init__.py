@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from indextables.jobs.row_changes import Dropped
     from indextables.jobs.verify import Check
     from indextables.lake import Refreshed, SearchIndex
+    from indextables.plan.ranking import ScoreExplanation
     from indextables.query import sql
     from indextables.spark.functions import indexquery, indexqueryall, search, snippet
     from indextables.spark.session import enable, session
@@ -42,6 +43,7 @@ __all__ = [
     "Purged",
     "Refreshed",
     "Repaired",
+    "ScoreExplanation",
     "SearchIndex",
     "Table",
     "Truncated",
@@ -68,6 +70,7 @@ _LAZY = {
     "Purged": "indextables.jobs.purge",
     "Refreshed": "indextables.lake",
     "Repaired": "indextables.jobs.repair",
+    "ScoreExplanation": "indextables.plan.ranking",
     "SearchIndex": "indextables.lake",
     "Truncated": "indextables.jobs.history",
     "Written": "indextables.jobs.commit_write",

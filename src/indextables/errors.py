@@ -691,6 +691,15 @@ class TooManyValuesError(QueryError):
         self.most = most
 
 
+class VectorError(QueryError):
+    """A search for the nearest vectors that cannot be answered."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        self.column = column
+        self.reason = reason
+        super().__init__(f"Cannot search the vectors of '{column}': {reason}.")
+
+
 class SearchCallError(QueryError):
     """A search in SQL whose arguments cannot be used."""
 

@@ -29,6 +29,19 @@ def test_search_takes_what_people_type_and_weights(cli, docs):
     assert rows[0]["Id"] == 4
     plain = cli.rows("search", docs, "fox OR word4", "--field", "body")
     assert rows[0]["_score"] > plain[0]["_score"]
+    typed = ("fox/ (word4", "--by", "Id", "--top", "100")
+    assert "never closed" in cli.error("facets", docs, *typed)
+    found = Table.open(docs).search(typed[0], mode="lenient", limit=None)
+    assert len(cli.rows("facets", docs, *typed, "--lenient")) == found.num_rows
+
+
+def test_a_score_is_explained(cli, docs):
+    (hit,) = cli.rows("search", docs, "word4", "--field", "body")
+    parts = cli.rows("explain-score", docs, "word4", "--where", "Id = 4", "--field", "body")
+    assert [(part["column"], part["clause"]) for part in parts] == [("body", "word4")]
+    assert abs(parts[0]["score"] - hit["_score"]) < 1e-5
+    assert "_score " in cli.ok("explain-score", docs, "word4", "--where", "Id = 4")
+    assert "No row meets" in cli.error("explain-score", docs, "word4", "--where", "Id = 999")
 
 
 def test_search_looks_back_in_time(cli, docs):

@@ -10,8 +10,11 @@ import pyarrow as pa
 import pytest
 
 from indextables import Table
-from indextables.errors import IndexTablesError
+from indextables.errors import DamagedSplitError, IndexTablesError
 from indextables.plan import split_rows
+from indextables.plan.execute import Environment
+from indextables.plan.scan import plan_scan
+from indextables.schema import ROW
 from indextables.split.format.rows import RowReader
 from indextables.split.write import writer
 
@@ -135,3 +138,63 @@ def test_row_groups_are_left_out_by_their_own_bounds(where, groups, grouped, mon
 def check(table, where, expected):
     assert table.scan(where=where)["n"].to_pylist() == expected
     assert table.count(where=where) == len(expected)
+
+
+# --- columns that are asked for often ------------------------------------------------------------
+
+
+def test_columns_that_are_asked_for_often_are_kept(tmp_path, monkeypatch):
+    count = 9_000  # two row groups
+    rows = pa.table(
+        {
+            "id": list(range(count)),
+            "level": [f"l{n % 3}" if n % 5 else None for n in range(count)],
+            "body": [f"fox {n} " + "x" * 200 for n in range(count)],
+            "day": ["mon"] * count,
+            "v": [[float(n), 1.0] for n in range(count)],
+        }
+    )
+    table = Table.create(tmp_path / "t", data=rows, partition_by=["day"])
+    table.add_columns(pa.schema([("late", pa.int32())]))
+    view = table.view
+    environment = Environment.of(view)
+    (task,) = plan_scan(view).tasks
+    searcher = environment.searcher(task)
+    wanted = rows.append_column("late", pa.nulls(count, pa.int32()))
+    small = ["id", "late", "day", "v"]
+    random = np.random.default_rng(3)
+    for _ in range(6):
+        some = random.choice(count, 12)
+        assert searcher.read_rows(some, small).equals(wanted.select(small).take(some))
+        assert searcher.read_rows(some, ["level", "body"])["body"].to_pylist() == (
+            wanted["body"].take(some).to_pylist()
+        )
+    with monkeypatch.context() as patch:
+        patch.setattr(RowReader, "read_rows", lambda *_: pytest.fail("the file was read"))
+        some = np.array([8_999, 0, 8_191, 8_192, 0])
+        found = searcher.read_rows(some, [*small, ROW])
+        assert found.select(small).equals(wanted.select(small).take(some))
+        assert found[ROW].to_pylist() == some.tolist()
+        with pytest.raises(pytest.fail.Exception):
+            searcher.read_rows(some, ["id", "body"])  # a large column is read from the file
+    environment.pool.columns._kept.clear()  # others took their room
+    for attempt in range(4):
+        with monkeypatch.context() as patch:
+            reads = []
+            real = RowReader.read_rows
+            patch.setattr(RowReader, "read_rows", lambda *a, r=reads, f=real: r.append(a) or f(*a))
+            assert searcher.read_rows(some, ["id"])["id"].to_pylist() == some.tolist()
+            assert len(reads) == (attempt < 2)
+    environment.pool.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(RowReader, "read_rows", lambda *_: pytest.fail("the file was read"))
+        with pytest.raises(pytest.fail.Exception):
+            searcher.read_rows(some, ["id"])
+        patch.setattr(RowReader, "read_groups", _damaged)
+        for _ in range(2):
+            with pytest.raises(pytest.fail.Exception):
+                searcher.read_rows(some, ["id"])
+
+
+def _damaged(*_: object) -> None:
+    raise DamagedSplitError("t.split", "a page that nobody asked for is damaged")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 import indextables as it
 from indextables import Table
@@ -50,6 +51,7 @@ ASKED = [
     {"columns": ["id", "Body"], "fields": ["title", "Body"], "snippets": ["title"], "limit": 4},
     {"where": "search(title, 'hen')"},
     {"columns": ["id"], "fields": ["title^3", "Body"], "limit": 5},
+    {"mode": "any", "where": "id > 3", "snippets": ["title"]},
 ]
 
 
@@ -176,3 +178,54 @@ def test_mistakes(spark, table, tmp_path):
         )
     with pytest.raises(Exception, match="zz"):
         it.search_table(spark, table.uri, "zz:fox").collect()
+
+
+def test_what_people_type(spark, door, table):
+    typed = "http://fox.sql ("
+    expected = rounded(table.search(typed, mode="lenient").to_pylist())
+    assert rows_of(it.search_table(door, table.uri, typed, mode="lenient")) == expected
+    text = f"SELECT * FROM indextables_search('{table.uri}', '{typed}', mode => 'lenient')"
+    assert rows_of(spark.sql(text)) == expected
+    quoted = text.replace("'", "\\'")
+    assert rows_of(spark.sql(f"EXECUTE IMMEDIATE '{quoted}'")) == expected
+    with pytest.raises(IndexTablesError, match="lenient"):
+        it.search_table(door, table.uri, "fox", mode="loose")
+
+
+@pytest.mark.parametrize(
+    "order", ["_score * (id % 7)", "_score * exp(-id / 7)", "-_score", "_score - id"]
+)
+def test_a_top_n_over_an_expression_of_the_score_is_complete(spark, table, order):
+    every = table.search("fox OR sql", limit=None, columns=["id"], rank_by=order)
+    wanted = [round(value, 4) for value in every["_rank_by"].to_pylist()]
+    frame = spark.read.format("indextables").load(table.uri)
+    ranked = frame.where("indexqueryall('fox OR sql')")
+    for name in ("s", "_score"):
+        best = ranked.selectExpr(f"{order} AS {name}").orderBy(F.desc(name))
+        assert [round(row[0], 4) for row in best.limit(3).collect()] == wanted[:3]
+        assert [round(row[0], 4) for row in best.collect()] == wanted
+    best = ranked.orderBy(F.expr(order).desc()).select("id").limit(3)
+    assert len(best.collect()) == 3
+    text = f"SELECT {order} AS s FROM indextables.`{table.uri}` WHERE indexqueryall('fox OR sql')"
+    found = spark.sql(f"{text} ORDER BY {order} DESC LIMIT 4").collect()
+    assert [round(row[0], 4) for row in found] == wanted[:4]
+
+
+def test_vectors_of_spark(spark, tmp_path):
+    """array<float> with a declared dimension; without one a column of plain arrays."""
+    path = str(tmp_path / "t")
+    rows = [(n, [float(n), 1.0, -float(n % 3)], f"w{n % 4}") for n in range(20)]
+    frame = spark.createDataFrame([*rows, (20, None, "w0")], "id long, v array<float>, body string")
+    frame.withMetadata("v", {"indextables.dimension": 3}).write.format("indextables").save(path)
+    table = Table.open(path)
+    found = table.search(vector=[1.0, 0.5, 0.0], metric="dot", limit=3)
+    assert found["id"].to_pylist() == [19, 18, 17]
+    assert "v" not in table.mapping
+    back = spark.read.format("indextables").load(path)
+    assert back.where("id = 4").collect()[0]["v"] == [4.0, 1.0, -1.0]
+    assert back.schema["v"].metadata["indextables.dimension"] == 3
+    with pytest.raises(Exception, match="vector of 2 numbers"):
+        spark.createDataFrame([(1, [1.0, 2.0], "a")], frame.schema).write.format(
+            "indextables"
+        ).mode("append").save(path)
+    assert table.refresh().count() == 21

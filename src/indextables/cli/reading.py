@@ -1,4 +1,4 @@
-"""Commands that look: search, facets, sql, describe, history, explain, serve."""
+"""Commands that look: search, facets, sql, describe, history, explain, explain-score, serve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from indextables.cli.settings import Settings, command, pairs
 from indextables.errors import ConfigError
 
 if TYPE_CHECKING:
-    pass
+    from indextables.table.arguments import SearchMode
 
 _PANEL = "Look"
 _SHOWN = 150
@@ -120,6 +120,9 @@ def _facets(
         list[str] | None,
         typer.Option("--field", "-f", help="Search this field where the query names none."),
     ] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Search what is no query as plain words.")
+    ] = False,
     where: o.Where = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many values of each.")] = 10,
     timezone: Annotated[str, typer.Option(help="The zone of hours and days.")] = "UTC",
@@ -132,17 +135,19 @@ def _facets(
     from indextables.cli import output
 
     opened = settings.open(table, version=version, as_of=as_of)
+    mode: SearchMode = "lenient" if lenient else "query"
     if every is not None and len(by) > 1:
         raise typer.BadParameter("it takes one column.", param_hint="--every with --by")
     if every is not None:
         parts = opened.histogram(
-            query, column=by[0], interval=every, fields=field, where=where, timezone=timezone
-        )
+            query, column=by[0], interval=every, mode=mode, fields=field, where=where,
+            timezone=timezone,
+        )  # fmt: skip
         found = {by[0]: parts}
     else:
         groups = [name if name in opened.schema.names else name.split(",") for name in by]
         found = opened.facets(
-            query, by=groups, top=top, fields=field, where=where, timezone=timezone
+            query, by=groups, top=top, mode=mode, fields=field, where=where, timezone=timezone
         )
     for counted in found.values():
         rows = counted
@@ -279,6 +284,29 @@ def _explain(
         show_text(plan)
 
 
+def _explain_score(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The search.")],
+    where: Annotated[
+        str, typer.Option("--where", "-w", metavar="CONDITION", help="What one row meets: id = 7")
+    ],
+    field: Annotated[list[str] | None, typer.Option("--field", "-f", help="As in search.")] = None,
+    version: o.Version = None,
+    as_of: o.AsOf = None,
+) -> None:
+    """Show why a row has its score for a search: what each word adds in each column."""
+    from indextables.cli.output import show_rows, show_text
+
+    found = settings.open(table, version=version, as_of=as_of).explain_score(
+        query, where, fields=field
+    )
+    if not settings.json:
+        show_text(f"_score {found.score:.6f}")
+    show_rows(found.parts, json=settings.json, empty="the row does not match")
+
+
 def _serve(
     settings: Settings,
     tables: Annotated[
@@ -368,5 +396,6 @@ _COMMANDS: dict[str, Any] = {
     "describe": _describe,
     "history": _history,
     "explain": _explain,
+    "explain-score": _explain_score,
     "serve": _serve,
 }

@@ -21,7 +21,7 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import IndexTablesError
 from indextables.log.actions import Add
-from indextables.schema import refuse_invalid_text
+from indextables.schema import refuse_invalid_text, refuse_other_dimensions
 from indextables.split.mapping import TableMapping
 from indextables.split.write import (
     MIN_HEAP,
@@ -97,6 +97,7 @@ class SplitSink:
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows, whatever partitions they belong to."""
         refuse_invalid_text(batch, first_row=self._rows + 1)
+        refuse_other_dimensions(batch, self._schema, first_row=self._rows + 1)
         self._rows += batch.num_rows
         for start in range(0, batch.num_rows, _PIECE):
             self._write(batch.slice(start, _PIECE))

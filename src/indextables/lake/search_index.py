@@ -39,6 +39,8 @@ from indextables.log.protocol import WITH_ROWS_ELSEWHERE
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.nearest import Metric
+from indextables.plan.ranking import ScoreExplanation
 from indextables.plan.view import SEARCH_INDEX_PROPERTY
 from indextables.runner import Runner
 from indextables.schema import from_json, to_json
@@ -46,6 +48,7 @@ from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.mapping_options import build_mapping
 from indextables.storage import canonical_uri, open_store
 from indextables.table.arguments import (
+    SearchMode,
     Timestamp,
     Where,
     check_names,
@@ -339,27 +342,45 @@ class SearchIndex:
 
     def search(
         self,
-        query: str,
+        query: str | None = None,
         *,
+        mode: SearchMode = "query",
         fields: Sequence[str] | None = None,
         where: Where | None = None,
         columns: Sequence[str] | None = None,
         limit: int | None = 10,
         snippets: Sequence[str] = (),
         timezone: str = "UTC",
+        rank_by: str | None = None,
+        vector: Sequence[float] | None = None,
+        vector_column: str | None = None,
+        metric: Metric = "cosine",
+        fusion: Literal["rrf"] | None = None,
         version: int | None = None,
     ) -> pa.Table:
         """The best rows of the source for a search, with a `_score`; see `Table.search`."""
         return self._answer(
             lambda t: t.search(
-                query,
-                fields=fields,
-                where=where,
-                columns=columns,
-                limit=limit,
-                snippets=snippets,
-                timezone=timezone,
+                query, mode=mode, fields=fields, where=where, columns=columns, limit=limit,
+                snippets=snippets, timezone=timezone, rank_by=rank_by, vector=vector,
+                vector_column=vector_column, metric=metric, fusion=fusion,
             ),
+            version,
+        )  # fmt: skip
+
+    def explain_score(
+        self,
+        query: str,
+        row: Mapping[str, Any] | tuple[str, int] | str,
+        *,
+        mode: SearchMode = "query",
+        fields: Sequence[str] | None = None,
+        timezone: str = "UTC",
+        version: int | None = None,
+    ) -> ScoreExplanation:
+        """Why a row of the source has its score for a search; see `Table.explain_score`."""
+        return self._answer(
+            lambda t: t.explain_score(query, row, mode=mode, fields=fields, timezone=timezone),
             version,
         )
 

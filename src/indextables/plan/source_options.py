@@ -79,6 +79,7 @@ _OURS = frozenset(
         "where",
         "search",
         "fields",
+        "searchmode",
         "limit",
         "snippets",
         "timezone",
@@ -125,6 +126,8 @@ class ChosenRows:
     where: str | None = None
     search: str | None = None
     fields: tuple[str, ...] = ()
+    mode: str = "query"
+    """How the search is read: a mode of `Table.search`."""
     limit: int | None = None
     snippets: tuple[str, ...] = ()
     timezone: str = "UTC"
@@ -139,13 +142,17 @@ class ChosenRows:
             where=given.get("where"),
             search=given.get("search"),
             fields=_names(given.get("fields")) or (),
+            mode=given.get("searchmode", "query"),
             limit=_number("limit", given.get("limit")),
             snippets=_names(given.get("snippets")) or (),
             timezone=given.get("timezone", "UTC"),
             relation=given.get("relation"),
         )
-        if found.search is None and (found.fields or found.limit is not None or found.snippets):
-            raise ConfigError("The options fields, limit and snippets belong to the option search.")
+        of_search = (found.fields, found.limit is not None, found.snippets, found.mode != "query")
+        if found.search is None and any(of_search):
+            raise ConfigError(
+                "The options fields, searchMode, limit and snippets belong to the option search."
+            )
         return found
 
     def refuse(self) -> None:
@@ -161,10 +168,12 @@ class ChosenRows:
         """Whether the table has to rank the rows itself, because Spark's plans would do it wrong.
 
         They would score a search in the condition as well, and have no weights of fields, nor the
-        fields that the table names for searches; `config` is the table's.
+        fields that the table names for searches, nor modes; `config` is the table's.
         """
         if self.search is None:
             return False
+        if self.mode != "query":
+            return True
         if self.where is not None and mentions_search(self.where):
             return True
         if self.fields:

@@ -21,12 +21,12 @@ from indextables.log.actions import Metadata
 from indextables.plan.aggregation import Aggregation
 from indextables.plan.execute import Answers, Environment
 from indextables.plan.hidden_columns import documents, indexed_columns
-from indextables.plan.ranking import SCORE, top_rows
+from indextables.plan.ranking import top_rows
 from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search
 from indextables.predicate.spark_tokens import ALL_FIELDS
-from indextables.schema import from_json
+from indextables.schema import SCORE, from_json
 
 _ROWS_AT_ONCE = 65_536
 

@@ -25,9 +25,10 @@ from indextables.log.protocol import CONSTRAINT_PREFIX
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import ColumnNames, names_of, shown
-from indextables.predicate import Predicate, searches
+from indextables.predicate import Predicate, Search, searches
 from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
 from indextables.split.search import SearchContext, resolve
+from indextables.split.search.query import Query
 from indextables.storage import Store
 from indextables.xref.route import Router
 
@@ -200,7 +201,14 @@ class TableView:
     def check_searches(self, predicate: Predicate) -> None:
         """Refuse searches that the mapping cannot answer, before any split is opened."""
         for search in searches(predicate):
-            resolve(search, self.mapping, self.schema)
+            self.resolved(search)
+
+    def resolved(self, search: Search) -> Query:
+        """A search bound to the fields of the mapping; the last one is not bound again."""
+        last: tuple[Search, Query] | None = self.kept.get(resolve)
+        if last is None or last[0] is not search:
+            last = self.kept[resolve] = search, resolve(search, self.mapping, self.schema)
+        return last[1]
 
     def __getstate__(self) -> dict[str, object]:
         kept = ("store", "snapshot", "settings", "elsewhere")

@@ -158,15 +158,14 @@ SearchNode: TypeAlias = FieldNode | All | Boolean | Boost
 
 def walk(query: SearchNode) -> Iterator[SearchNode]:
     """Every node of a search query, parents first."""
-    yield query
-    match query:
-        case Boolean():
-            for child in (*query.must, *query.should, *query.must_not):
-                yield from walk(child)
-        case Boost():
-            yield from walk(query.child)
-        case _:
-            pass
+    left = [query]
+    while left:
+        node = left.pop()
+        yield node
+        if isinstance(node, Boolean):
+            left += (*node.must, *node.should, *node.must_not)[::-1]
+        elif isinstance(node, Boost):
+            left.append(node.child)
 
 
 def largest_boost(query: SearchNode) -> float:
@@ -221,10 +220,16 @@ def over_fields(
         case _ if query.field is not None:
             return query
         case _:
-            every = tuple(replace(query, field=name) for name in names)
+            every = tuple(_asked_of(query, name) for name in names)
             each = every if len(every) == 1 else tuple(filter(fits, every)) or every
             parts = tuple(_weighted(node, names) for node in each)
             return parts[0] if len(parts) == 1 else Boolean(should=parts)
+
+
+def _asked_of(node: FieldNode, name: str) -> FieldNode:
+    if type(node) is Term:  # what most are; `replace` takes ten times as long
+        return Term(name, node.text, at=node.at)
+    return replace(node, field=name)
 
 
 def _weighted(node: FieldNode, names: Sequence[str] | Mapping[str, float]) -> SearchNode:

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from indextables.errors import EmbeddedQueryError
 from indextables.query.engine import run_query
@@ -24,8 +25,9 @@ def sql(query: str, /, **tables: Any) -> pa.Table:
 
     Args:
         query: One SELECT, with any WITH, joins, subqueries, windows and set operations.
-        tables: The tables by the names that the query has for them: index tables, or anything with
-            Arrow's C interface (Arrow tables, pandas and Polars DataFrames).
+        tables: The tables by the names that the query has for them: index tables, data sets of
+            Arrow, or anything with Arrow's C interface (Arrow tables, pandas and Polars
+            DataFrames).
 
     Returns:
         The rows, as an Arrow table.
@@ -48,7 +50,7 @@ def sql(query: str, /, **tables: Any) -> pa.Table:
         raise EmbeddedQueryError(f"A query is a text, not {type(query).__name__}.")
     named = {name.lower(): _relation(name, table) for name, table in tables.items()}
 
-    def opened(parts: tuple[str, ...], version: int | None, at: str | None) -> Table | pa.Table:
+    def opened(parts: tuple[str, ...], version: int | None, at: str | None) -> Any:
         table = named.get(parts[0].lower()) if len(parts) == 1 else None
         if table is None:
             shown = ", ".join(sorted(tables)) or "none"
@@ -66,10 +68,10 @@ def sql(query: str, /, **tables: Any) -> pa.Table:
     return run_query(query, opened).read_all()
 
 
-def _relation(name: str, table: Any) -> Table | pa.Table:
+def _relation(name: str, table: Any) -> Table | pa.Table | ds.Dataset:
     if isinstance(table, Table):
         return copy.copy(table)
-    if isinstance(table, pa.Table):
+    if isinstance(table, pa.Table | ds.Dataset):
         return table
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(table, pandas.DataFrame):

@@ -32,7 +32,6 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from indextables.errors import EmbeddedQueryError
-from indextables.plan.ranking import SCORE
 from indextables.predicate import Boolean, SearchNode
 from indextables.predicate.search_names import (
     SEVERAL_COLUMNS,
@@ -69,7 +68,7 @@ from indextables.query.tree import (
     time_travel,
 )
 from indextables.query.types import annotate
-from indextables.schema import ROW_IDENTITY
+from indextables.schema import ROW_IDENTITY, SCORE
 from indextables.split.search import check_kind
 from indextables.statements.search_calls import SNIPPET
 from indextables.table import Table

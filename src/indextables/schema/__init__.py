@@ -8,18 +8,25 @@ another schema arrive, and `conform` brings those rows to it.
 
 from __future__ import annotations
 
-from indextables.schema.conformity import conform, evolve, refuse_invalid_text
+from indextables.schema.conformity import (
+    conform,
+    evolve,
+    refuse_invalid_text,
+    refuse_other_dimensions,
+)
 from indextables.schema.types import (
     HIDDEN,
     MAX_DECIMAL_PRECISION,
     ROW,
     ROW_ACTION,
     ROW_IDENTITY,
+    SCORE,
     SIMPLE,
     SPLIT,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     column_field,
+    dimension_of,
     from_json,
     is_collated,
     map_of,
@@ -35,12 +42,14 @@ __all__ = [
     "ROW",
     "ROW_ACTION",
     "ROW_IDENTITY",
+    "SCORE",
     "SIMPLE",
     "SPLIT",
     "TIMESTAMP",
     "TIMESTAMP_NTZ",
     "column_field",
     "conform",
+    "dimension_of",
     "evolve",
     "from_json",
     "is_collated",
@@ -48,6 +57,7 @@ __all__ = [
     "normalize",
     "refuse_hidden",
     "refuse_invalid_text",
+    "refuse_other_dimensions",
     "to_json",
     "type_name",
 ]

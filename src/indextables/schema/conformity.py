@@ -18,6 +18,7 @@ from indextables.schema.types import (
     MAX_DECIMAL_PRECISION,
     Rows,
     Type,
+    dimension_of,
     is_list,
     map_of,
     normalize,
@@ -165,6 +166,24 @@ def refuse_invalid_text(batch: pa.RecordBatch, *, first_row: int = 1) -> None:
                 f"text: the bytes {shown[:59]}. Store bytes in a BINARY column, or replace what is "
                 "invalid (in Spark: make_valid_utf8)."
             ) from None
+
+
+def refuse_other_dimensions(
+    batch: pa.RecordBatch, schema: pa.Schema, *, first_row: int = 1
+) -> None:
+    """Refuse vectors that have more or fewer numbers than their column declares."""
+    for field in schema:
+        dimension = dimension_of(field)
+        if dimension is None or field.name not in batch.schema.names:
+            continue
+        lengths: Any = pc.list_value_length(batch.column(field.name))
+        wrong: Any = pc.index(pc.not_equal(lengths, pa.scalar(dimension, lengths.type)), True)
+        if (row := wrong.as_py()) >= 0:
+            raise SchemaError(
+                f"Row {first_row + row:,} has a vector of {lengths[row]} numbers in column "
+                f"'{field.name}', whose vectors have {dimension}. Write vectors of that length, or "
+                "null."
+            )
 
 
 def _first_invalid(column: Any) -> int:

@@ -43,13 +43,17 @@ CHARACTERS = re.compile(r"(?:var)?char\(\s*\d+\s*\)|string collate \w+")
 FIELD_METADATA = b"spark.metadata"
 
 _COLLATIONS = b'"__COLLATIONS"'
+DIMENSION = "indextables.dimension"
+"""How many numbers each vector of a column has, in the metadata of its field."""
 
 SPLIT, ROW = "_split", "_row"
 ROW_IDENTITY: dict[str, pa.DataType] = {SPLIT: pa.string(), ROW: pa.int64()}
 """Columns that name a row of one version of a table: its split, and its number in there."""
 ROW_ACTION = "_indextables_action"
 """A column of rows that a MERGE writes: "write" it, or only "delete" or "keep" the one it names."""
-HIDDEN = ("_score", "_indexall", *ROW_IDENTITY)
+SCORE = "_score"
+"""How well a row matches a search."""
+HIDDEN = (SCORE, "_indexall", *ROW_IDENTITY)
 """Columns that every index table has beside its own, in any case."""
 
 Type: TypeAlias = Any
@@ -81,6 +85,21 @@ def is_collated(field: pa.Field[Any]) -> bool:
     if _COLLATIONS in (field.metadata or {}).get(FIELD_METADATA, b""):
         return True
     return any(is_collated(inner) for inner in inner_fields(field.type))
+
+
+def dimension_of(field: pa.Field[Any]) -> int | None:
+    """How many numbers each vector of a column has, if that is declared.
+
+    >>> dimension_of(normalize(pa.schema([("v", pa.list_(pa.float32(), 3))])).field("v"))
+    3
+    """
+    if not is_list(field.type) or not pa.types.is_floating(field.type.value_type):
+        return None
+    if pa.types.is_fixed_size_list(field.type):
+        return int(field.type.list_size)
+    text = (field.metadata or {}).get(FIELD_METADATA, b"{}")
+    declared = orjson.loads(text).get(DIMENSION) if DIMENSION.encode() in text else None
+    return declared if isinstance(declared, int) else None
 
 
 def inner_fields(kind: Type) -> list[pa.Field[Any]]:
@@ -138,6 +157,9 @@ def normalize(schema: pa.Schema) -> pa.Schema:
 
 def _normalize_field(field: pa.Field[Any], path: str, problems: list[str]) -> pa.Field[Any]:
     kept = {k: v for k, v in (field.metadata or {}).items() if k == FIELD_METADATA}
+    if pa.types.is_fixed_size_list(field.type) and (dimension := dimension_of(field)) is not None:
+        known = orjson.loads(kept.get(FIELD_METADATA, b"{}"))
+        kept[FIELD_METADATA] = orjson.dumps({**known, DIMENSION: dimension})
     kind = normalize_type(field.type, path, problems)
     return pa.field(field.name, kind, nullable=field.nullable, metadata=kept or None)
 

@@ -18,28 +18,13 @@ from indextables.cells import cell, marked_parts, python_values
 from indextables.errors import QueryError, SchemaError
 from indextables.plan.aggregation import Aggregate, Aggregation
 from indextables.plan.execute import count_rows, run_scan
-from indextables.plan.ranking import SCORE, score_parts, with_snippets
+from indextables.plan.ranking import with_snippets
 from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.plan.view import TableView
-from indextables.predicate import (
-    All,
-    Exists,
-    FieldNode,
-    Fuzzy,
-    Phrase,
-    Predicate,
-    Range,
-    Regex,
-    Search,
-    Term,
-    TermSet,
-    Wildcard,
-    searches,
-)
-from indextables.predicate.names import resolve_field
+from indextables.predicate import Predicate, Search, searches
 from indextables.predicate.search import walk
 from indextables.runner import check_stop
-from indextables.schema import ROW, SPLIT
+from indextables.schema import ROW, SCORE, SPLIT
 from indextables.serve.requests import LAST_ROW, SearchRequest, quoted, sql_text
 from indextables.serve.tables import text_columns
 from indextables.serve.work import RequestError
@@ -276,43 +261,8 @@ def why(table: Table, query: str, split: str, row: int) -> dict[str, Any]:
     parsed = next(iter(searches(predicate)))
     if len(view.mapping.searchable) * sum(1 for _ in walk(parsed.query)) > _MOST_PARTS:
         raise RequestError("The query has too many words to say what each of them adds.")
-    found = score_parts(view, parsed, split=split, row=row)
-    parts = [
-        {
-            "column": None if isinstance(node, All) else _column(node.field or "", view),
-            "clause": _spelled(node),
-            "score": round(score, 6),
-        }
-        for node, score in sorted(found, key=lambda part: -part[1])
-    ]
-    return {"score": round(sum(score for _, score in found), 6), "parts": parts}
-
-
-def _column(field: str, view: TableView) -> str:
-    resolved = resolve_field(field, view.schema)
-    return field if resolved is None else view.names.shown_name(resolved[0])
-
-
-def _spelled(node: FieldNode | All) -> str:
-    match node:
-        case All():
-            return "*"
-        case Term(text=text):
-            return text
-        case Phrase(text=text):
-            return f'"{text}"'
-        case Fuzzy(text=text, distance=distance):
-            return f"{text}~{distance}"
-        case Wildcard(parts=parts):
-            return "".join(p if isinstance(p, str) else p.value for p in parts)
-        case Regex(pattern=pattern):
-            return f"/{pattern}/"
-        case Range(lower=lower, upper=upper):
-            return f"{lower or '*'} to {upper or '*'}"
-        case TermSet(values=values):
-            return f"one of {', '.join(values)}"
-        case Exists():
-            return "has a value"
+    found = table.explain_score(query, (split, row))
+    return {"score": round(found.score, 6), "parts": list(_records(found.parts))}
 
 
 # --- words for type-ahead ------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from indextables.errors import SchemaError
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
 from indextables.lake.opening import open_table, view_of
 from indextables.plan.access import TableAccess
-from indextables.plan.ranking import SCORE
 from indextables.plan.scan import plan_scan
 from indextables.plan.source_options import NAME, ChosenRows, SourceOptions
 from indextables.plan.split_reader import SplitReader, in_groups
@@ -30,10 +29,12 @@ from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.sql_text import parse_predicate
+from indextables.schema import SCORE
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, with_mappings, worker_schema
 from indextables.spark.stream_sink import TableStreamWriter
 from indextables.spark.stream_source import StreamOptions, TableStreamReader, is_stream_option
+from indextables.table.arguments import check_mode
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -225,6 +226,7 @@ class RankedReader(source.DataSourceReader):
         made = {SCORE, *(f"_snippet_{name}" for name in chosen.snippets)}
         found = table.search(
             chosen.search or "",
+            mode=check_mode(chosen.mode),
             fields=chosen.fields or None,
             where=chosen.where,
             columns=[name for name in wanted.names if name not in made],

@@ -23,16 +23,16 @@ from indextables.errors import IndexTablesError, SchemaError, StatementError
 from indextables.lake.opening import view_of
 from indextables.plan.access import TableAccess
 from indextables.plan.changes import changes_schema, table_changes
-from indextables.plan.ranking import SCORE
 from indextables.plan.scan import checked_columns
 from indextables.plan.source_options import NAME, ChosenRows
 from indextables.predicate.literals import quoted_name
+from indextables.schema import SCORE
 from indextables.spark.bridge.readwriter import chosen_rows
 from indextables.spark.bridge.sessions import bridge_of, is_classic
 from indextables.spark.schemas import with_mappings, worker_schema
 from indextables.spark.statements import access_to
 from indextables.statements.forms import Failure, Target, Word, form, words_of
-from indextables.table.arguments import check_limit, check_versions
+from indextables.table.arguments import SearchMode, check_limit, check_mode, check_versions
 from indextables.table.html import SHOWN_ROWS, rows_html
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ _USAGE = {
     CHANGES: f"Write {CHANGES}('table or path', first version) or {CHANGES}('table or path', first "
     "version, last version), with literals.",
     SEARCH: f"Write {SEARCH}('table or path', 'query'), and any of limit => 10, where => '…', "
-    "columns => 'a, b', fields => 'a, b', snippets => 'a', with literals.",
+    "columns => 'a, b', fields => 'a, b', snippets => 'a', mode => 'lenient', with literals.",
 }
-_NAMED = ("limit", "where", "columns", "fields", "snippets")
+_NAMED = ("limit", "where", "columns", "fields", "snippets", "mode")
 _MOST_TASKS = 64
 
 
@@ -118,6 +118,7 @@ def search_table(
     columns: Sequence[str] | None = None,
     fields: Sequence[str] = (),
     snippets: Sequence[str] = (),
+    mode: SearchMode = "query",
 ) -> DataFrame:
     """The best rows of a table for a search, best first, as a DataFrame with a `_score`.
 
@@ -136,13 +137,16 @@ def search_table(
             `spark.indextables.search.fields`, or all.
         snippets: For each of these columns there is a column `_snippet_<name>` with its best
             part, the words found marked.
+        mode: How the query is read: one of the modes of `Table.search`, `lenient` for text typed
+            by people.
     """
+    check_mode(mode)
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     given = [value if isinstance(value, str) else tuple(value) for value in (fields, snippets)]
     if any(isinstance(value, str) for value in (*given, columns)):
         raise SchemaError("columns, fields and snippets are lists of names.")
     limit = check_limit(limit)
-    chosen = ChosenRows(where, query, tuple(fields), limit, tuple(snippets), zone)
+    chosen = ChosenRows(where, query, tuple(fields), mode, limit, tuple(snippets), zone)
     target = _target(table, SEARCH)
     is_named = target.path is None and bridge_of(spark) is not None
     if is_named and not chosen.needs_table(lambda: _config(spark, target)):
@@ -196,6 +200,7 @@ def _read(spark: SparkSession, path: str, chosen: ChosenRows) -> DataFrame:
         "where": chosen.where,
         "search": chosen.search,
         "fields": json.dumps(chosen.fields),
+        "searchMode": chosen.mode,
         "snippets": json.dumps(chosen.snippets),
         "limit": chosen.limit,
         "timezone": chosen.timezone,
@@ -240,6 +245,7 @@ def _search(spark: SparkSession, words: Sequence[Word]) -> DataFrame:
         texts["query"],
         limit=10 if limit is None else int(limit.text) if limit.text.isdecimal() else None,
         where=texts.get("where"),
+        mode=check_mode(texts.get("mode", "query")),
         **listed,
     )
 
@@ -285,7 +291,11 @@ class RankedSearch:
             if named.get(name)
         }
         found = open_table(table).search(
-            query, limit=named.get("limit", 10), where=named.get("where"), **listed
+            query,
+            limit=named.get("limit", 10),
+            where=named.get("where"),
+            mode=check_mode(named.get("mode") or "query"),
+            **listed,
         )
         for batch in found.to_batches():
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -43,6 +43,8 @@ TOKEN_LENGTHS = {"tantivy_max": 65_530, "default": 255, "legacy": 40, "min": 1}
 MAX_TOKEN_LENGTH = TOKEN_LENGTHS["tantivy_max"]
 
 _SOURCES = {"words": "simple", "jieba": "jieba 0.42"}
+_LONG_WORD = 40
+"""Longer texts are not worth remembering."""
 _CUT_HERE = ("identifiers", "bigrams", "jieba")
 """Tokenizers that Tantivy does not have."""
 
@@ -123,7 +125,9 @@ class Analyzer:
         >>> [word.text for word in Analyzer("default | edge(1,2)").query_words("Fox")]
         ['fox']
         """
-        return _words(self.chain, self.token_length, text, query=True)
+        if len(text) > _LONG_WORD:
+            return _words(self.chain, self.token_length, text, query=True)
+        return list(_asked_words(self.tokenizer, self.token_length, text))
 
     @property
     def documents(self) -> Callable[[str], str | tantivy.PreTokenizedString] | None:
@@ -187,6 +191,12 @@ def _words(chain: Chain, token_length: int, text: str, *, query: bool = False) -
             return with_shingles(words, int(pieces.arguments[0]))  # type: ignore[union-attr]
         case _:
             return words
+
+
+@functools.lru_cache(maxsize=8_192)
+def _asked_words(tokenizer: str, token_length: int, text: str) -> tuple[Word, ...]:
+    """The words of a short text of a search; many searches ask for the same ones."""
+    return tuple(_words(parse_chain(tokenizer), token_length, text, query=True))
 
 
 def _cut_here(chain: Chain, token_length: int, text: str, *, whole: bool) -> list[Word]:

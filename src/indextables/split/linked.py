@@ -25,9 +25,15 @@ from indextables.split.format.index import (
 )
 from indextables.split.open_split import SplitFile, SplitSearcher, SplitSource
 from indextables.split.row_hash import hashes_hold
-from indextables.split.row_numbers import TAG_BITS, RowNumbers, rows_in_index, tags_of
+from indextables.split.row_numbers import (
+    TAG_BITS,
+    RowNumbers,
+    numbered_from,
+    rows_in_index,
+    tags_of,
+)
 from indextables.split.search.compile import Compiler
-from indextables.split.search.query import Query, columns_of
+from indextables.split.search.query import Query, SearchContext, columns_of
 
 
 def can_be_linked(split: SplitSearcher, query: Query) -> bool:
@@ -112,15 +118,39 @@ class LinkedSplits:
 
     def hashes_hold(self, splits: Sequence[SplitSearcher], schema: pa.Schema) -> bool:
         """Whether the hashes of all rows are those of their values in the table's schema."""
-        return all(
-            splits[ordinal].split.info.mapping.hashed
-            and hashes_hold(splits[ordinal].split.footer.schema, schema)
-            for ordinal in self.alike
-        )
+        kept: tuple[pa.Schema, bool] | None = self.__dict__.get("_hashes_hold")
+        if kept is None or kept[0] is not schema:
+            every = all(
+                splits[ordinal].split.info.mapping.hashed
+                and hashes_hold(splits[ordinal].split.footer.schema, schema)
+                for ordinal in self.alike
+            )
+            kept = self.__dict__["_hashes_hold"] = schema, every
+        return kept[1]
 
     def compiler(self, like: SplitSearcher) -> Compiler:
         """What compiles queries for the index."""
-        return SplitSource(like, self.index, self.term_counts).compiler
+        kept: tuple[SearchContext, Compiler] | None = self.__dict__.get("_compiler")
+        if kept is None or kept[0] is not like.context:
+            made = SplitSource(like, self.index, self.term_counts).compiler
+            kept = self.__dict__["_compiler"] = like.context, made
+        return kept[1]
+
+    def pairwise_compiler(self, like: SplitSearcher) -> Compiler:
+        """The same; scores are added two at a time."""
+        plain = self.compiler(like)
+        kept: tuple[Compiler, Compiler] | None = self.__dict__.get("_pairwise")
+        if kept is None or kept[0] is not plain:
+            kept = self.__dict__["_pairwise"] = plain, replace(plain, pairwise=True)
+        return kept[1]
+
+    def number(self, split: int, row: int) -> int:
+        """The number that the document of a row carries; rows of other splits may have it too."""
+        own = np.flatnonzero(self._tags >> TAG_BITS == split)
+        begun = own[self._firsts[own] <= row]
+        at = begun[np.argmax(self._firsts[begun])]
+        tag = int(self._tags[at]) & ((1 << TAG_BITS) - 1)
+        return numbered_from(tag, row - int(self._firsts[at]))
 
     def locate(
         self, segments: npt.NDArray[np.int64], numbers: RowNumbers

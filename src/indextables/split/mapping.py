@@ -82,7 +82,7 @@ class FieldMapping:
     @property
     def analyzer(self) -> Analyzer:
         """The analyzer of a field of words."""
-        return Analyzer(self.tokenizer or "raw", self.token_length)
+        return _analyzer(self.tokenizer or "raw", self.token_length)
 
     @property
     def has_words(self) -> bool:
@@ -123,6 +123,9 @@ class FieldMapping:
         return document
 
 
+_analyzer = functools.lru_cache(maxsize=1024)(Analyzer)  # every word of a query asks for it
+
+
 @functools.lru_cache(maxsize=1024)
 def _fingerprint(kind: Kind, indexed: bool, analyzer: Analyzer | None) -> str:
     pipeline = analyzer.pipeline if analyzer else ""
@@ -147,6 +150,16 @@ class TableMapping:
     def by_name(self) -> Mapping[str, FieldMapping]:
         """The fields by their column's exact name."""
         return {f.name: f for f in self.fields}
+
+    @functools.cached_property
+    def has_stop_words(self) -> bool:
+        """Whether a column leaves some words out."""
+        return any(field.has_words and field.analyzer.has_stop_words for field in self.fields)
+
+    @functools.cached_property
+    def has_synonyms(self) -> bool:
+        """Whether words of a query stand for others."""
+        return any(field.synonyms for field in self.fields)
 
     @property
     def searchable(self) -> tuple[FieldMapping, ...]:

@@ -26,6 +26,7 @@ from indextables.config import (
     KeyFamily,
 )
 from indextables.errors import SchemaError
+from indextables.schema import dimension_of
 from indextables.split.analyzer import MAX_TOKEN_LENGTH, canonical_tokenizer, parse_token_length
 from indextables.split.chain import AnalyzerError
 from indextables.split.mapping import (
@@ -197,7 +198,10 @@ class _Options:
             self._check_fast(column, field.kind)
         return replace(
             field,
-            indexed=field.indexed and not store_only and field.kind != "bytes",
+            indexed=field.indexed
+            and not store_only
+            and field.kind != "bytes"
+            and dimension_of(column) is None,  # nobody means a number of a vector
             fast=(fast or (old is not None and old.fast)) and not store_only,
             partition=column.name in self.partition_by,
         )

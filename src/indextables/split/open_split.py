@@ -29,7 +29,7 @@ import tantivy
 from cachetools import LRUCache
 
 from indextables.config import MAX_OPEN_FILES, Config
-from indextables.errors import DamagedIndexError, DamagedSplitError
+from indextables.errors import DamagedIndexError, DamagedSplitError, StorageError
 from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
 from indextables.schema import ROW, SPLIT, column_field, conform
@@ -57,6 +57,10 @@ from indextables.storage.store import Store
 Item = TypeVar("Item")
 
 _MAX_BYTES = 64 << 20
+_MAX_HOT_BYTES = 32 << 20
+_HOT_FROM = 3
+"""A column of a row group is kept when it is asked for so often."""
+_FEW_ROWS = 128
 _MAPPABLE_FILES = 32_768
 _MAPPED_HASHES = 128
 _REMEMBERED = 65_536
@@ -88,6 +92,68 @@ class FooterCache:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+
+class HotColumns:
+    """Small columns of row groups that are asked for often, decoded. Safe between threads.
+
+    Reading ten rows from Parquet takes longer than finding them. What is large, or asked for
+    once, is read from the file.
+    """
+
+    def __init__(self, *, max_bytes: int = _MAX_HOT_BYTES) -> None:
+        self._kept: LRUCache[Hashable, ArrowColumn] = LRUCache(max_bytes, lambda c: c.nbytes)
+        self._asked: LRUCache[Hashable, int] = LRUCache(_REMEMBERED)
+        self._lock = threading.Lock()
+
+    def rows(self, split: SplitFile, rows: RowNumbers, columns: Sequence[str]) -> pa.Table | None:
+        """Some rows, if all of these columns are kept; None if the file has to be read."""
+        reader = split.rows
+        if type(reader) is not RowReader or not 0 < len(rows) <= _FEW_ROWS or not columns:
+            return None  # files of others may change
+        starts = reader.footer.group_starts
+        groups = np.searchsorted(starts, rows, side="right") - 1
+        needed: list[int] = sorted(set(groups.tolist()))
+        identity, parts = (split.store.identity, split.path), []
+        every = [[self._column(identity, reader, g, name) for name in columns] for g in needed]
+        if any(column is None for found in every for column in found):
+            return None
+        for group, found in zip(needed, every, strict=True):
+            here = np.flatnonzero(groups == group)
+            taken = pa.array(rows[here] - starts[group])
+            parts.append((here, [column.take(taken) for column in found]))
+        schema = pa.schema([reader.schema.field(name) for name in columns])
+        tables = [pa.table(part, schema=schema) for _, part in parts]
+        if len(tables) == 1:
+            return tables[0]
+        order = np.argsort(np.concatenate([here for here, _ in parts]), kind="stable")
+        return pa.concat_tables(tables).take(order)
+
+    def _column(self, split: Hashable, reader: RowReader, group: int, name: str) -> ArrowColumn:
+        key = (split, group, name)
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                return found
+            asked = self._asked.get(key, 0) + 1
+            if asked <= _HOT_FROM:
+                self._asked[key] = asked
+        if asked != _HOT_FROM or not reader.is_small(group, name):
+            return None  # a large one stays at that number
+        try:
+            column: Any = reader.read_groups([group], [name]).column(name).combine_chunks()
+        except (DamagedSplitError, StorageError):
+            return None  # perhaps of another row
+        with self._lock, contextlib.suppress(ValueError):
+            self._asked[key] = 0  # it may have to go and be asked for again
+            self._kept[key] = column
+        return column
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._kept.clear()
+            self._asked.clear()
 
 
 @dataclass(frozen=True)
@@ -209,6 +275,7 @@ class IndexPool:
     def __init__(self, cache: DiskCache, *, max_files: int = 0) -> None:
         self.cache = cache
         self.footers = FooterCache()
+        self.columns = HotColumns()
         self.max_files = max_files or mappable_files()
         self._open: OrderedDict[Hashable, tuple[OpenIndex, Any]] = OrderedDict()
         self._files = self._bytes = 0
@@ -296,6 +363,7 @@ class IndexPool:
         with _opened_lock:
             _opened.clear()
         self.footers.clear()
+        self.columns.clear()
         return count
 
     def follow(self) -> IndexPool:
@@ -496,7 +564,10 @@ class SplitSearcher:
     def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
         """Rows by number, in the table's schema: added columns are null, types are widened."""
         here = self.split.rows.schema.names
-        table = self.split.rows.read_rows(rows, [name for name in columns if name in here])
+        stored = [name for name in columns if name in here]
+        table = self.pool.columns.rows(self.split, rows, stored)
+        if table is None:
+            table = self.split.rows.read_rows(rows, stored)
         return self.complete(table, columns, rows=rows)
 
     def column(self, name: str, rows: RowNumbers | None) -> ArrowColumn:

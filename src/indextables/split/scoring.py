@@ -18,7 +18,7 @@ import contextlib
 import functools
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -56,6 +56,8 @@ from indextables.storage.local import LocalStore
 
 Scores = npt.NDArray[np.float32]
 Answer = TypeVar("Answer")
+Read = Callable[[Sequence[str], RowNumbers, RowNumbers], pa.Table]
+"""Reads some columns of rows, given the split and the number of each."""
 
 _MORE_HITS = 6
 """How many hits are asked for beyond the wanted ones, to see whether the last of those ties."""
@@ -97,6 +99,26 @@ class Hits:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TermScore:
+    """What a word adds to the score of a row: by BM25 the product of `idf` and `tf`."""
+
+    score: float
+    idf: float | None = None
+    tf: float | None = None
+    norm: float | None = None
+    occurrences: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedRow:
+    """The score of one row, and the words that it comes from, if the index scored it by words."""
+
+    score: float
+    terms: tuple[TermScore, ...] = ()
+
+
 class CombinedSearcher:
     """Several splits of one table searched as one index.
 
@@ -107,7 +129,7 @@ class CombinedSearcher:
     def __init__(
         self,
         splits: Sequence[SplitSearcher],
-        search: Search,
+        search: Search | Query,
         config: Config,
         *,
         key: Hashable | None = None,
@@ -120,7 +142,9 @@ class CombinedSearcher:
         if not splits:
             return
         context = splits[0].context
-        self._query = resolve(search, context.mapping, context.schema)
+        if isinstance(search, Search):
+            search = resolve(search, context.mapping, context.schema)
+        self._query = search
         self._linked = self._link(key)
 
     def _link(self, key: Hashable | None) -> LinkedSplits:
@@ -162,8 +186,12 @@ class CombinedSearcher:
         rows with equal scores is not yet decided: see `break_ties`.
         """
         if not self.splits or k <= 0:
-            return _no_hits()
-        return self._asked(lambda: with_stack(levels(self._query), lambda: self._top(k, within)))
+            return no_hits()
+        return self._answered(lambda: self._top(k, within))
+
+    def explain(self, split: int, row: int) -> ExplainedRow | None:
+        """Why a row has its score; None if it does not match, or is deleted."""
+        return self._answered(lambda: self._explain(split, row))
 
     def words(self, column: str, prefix: str = "") -> list[tuple[str, int]]:
         """The words of a column that begin with a text, and in how many rows each occurs.
@@ -172,7 +200,7 @@ class CombinedSearcher:
         """
         if not self.splits:
             return []
-        return self._asked(
+        return self._answered(
             lambda: self._linked.index.searcher.counted_terms(self._field(column).field, prefix)
         )
 
@@ -180,27 +208,28 @@ class CombinedSearcher:
         """How many rows have each of some words."""
         if not self.splits:
             return [0] * len(words)
-        return self._asked(
+        return self._answered(
             lambda: self._linked.index.searcher.term_counts(self._field(column).field, words)
         )
 
     def rows_with_word(self, column: str, word: str) -> dict[int, RowNumbers]:
         """The rows of each split that have a word, deleted ones included."""
-        return self._asked(
+        return self._answered(
             lambda: self._linked.matching(self._compiler().term(self._field(column), word))
         )
 
     def _field(self, column: str) -> FieldMapping:
         return self.splits[0].context.mapping.by_name[column]
 
-    def _asked(self, ask: Callable[[], Answer]) -> Answer:
+    def _answered(self, ask: Callable[[], Answer]) -> Answer:
+        search = functools.partial(with_stack, levels(self._query), ask)
         try:
-            return ask()
+            return search()
         except DamagedIndexError as error:
             # Nobody can tell whose index it was. Those made from the rows answer.
             warnings.warn(f"{error} All rows are indexed again for this search.", stacklevel=3)
             self._linked = self._link_rewritten(lambda _: False)
-            return ask()
+            return search()
 
     def _top(self, k: int, within: Sequence[Mask] | None) -> Hits:
         compiled = self._compiler().compile(self._query)
@@ -208,10 +237,32 @@ class CombinedSearcher:
             hits = _kept(self._live(self._mixed(self._query)), within)
         else:
             hits = self._pure(compiled, k, within)
-        return _with_ties(hits, k)
+        return with_ties(hits, k)
+
+    def _explain(self, split: int, row: int) -> ExplainedRow | None:
+        searcher, compiler = self.splits[split], self._compiler()
+        if row in searcher.dead:
+            return None
+        query, index = compiler.compile(self._query), self._linked.index.searcher
+        if query is None:
+            if row not in matching(searcher.bound(self._query), searcher.source()):
+                return None
+            return ExplainedRow(float(self._scores(self._query, compiler)[split][row]))
+        one = compiler.build.row(self._linked.number(split, row))
+        both = [(tantivy.Occur.Must, query), (tantivy.Occur.Must, compiler.build.boosted(one, 0.0))]
+        # Rows of other splits may carry the same number.
+        asked = index.hits(compiler.build.combined(both), len(self.splits))
+        found = self._hits(asked)
+        here = np.flatnonzero((found.splits == split) & (found.rows == row)).tolist()
+        if not here:
+            return None
+        terms = tuple(_terms(index.explain(query, asked[here[0]][1])))
+        score = float(found.scores[here[0]])
+        is_sum = np.isclose(sum(term.score for term in terms), score, rtol=1e-3)
+        return ExplainedRow(score, terms if is_sum else ())
 
     def _compiler(self) -> Compiler:
-        return replace(self._linked.compiler(self.splits[0]), pairwise=True)
+        return self._linked.pairwise_compiler(self.splits[0])
 
     def _pure(self, query: tantivy.Query, k: int, within: Sequence[Mask] | None) -> Hits:
         """The index answers everything: ask for more until the last one is worse than the k-th."""
@@ -290,6 +341,9 @@ class CombinedSearcher:
     def _hashes(self, splits: RowNumbers, rows: RowNumbers) -> RowNumbers | None:
         if not self._hashes_hold:
             return None
+        if len(self.splits) == 1:
+            (own,) = self.splits[0].pool.hashes(self.splits[0].split)
+            return own[rows].astype(np.int64)
         hashes = np.zeros(len(rows), dtype=np.int64)
         ordinals: list[int] = np.unique(splits).tolist()
         for at in range(0, len(ordinals), _HASHES_AT_ONCE):
@@ -385,6 +439,30 @@ def _fits(searcher: SplitSearcher, query: Query) -> bool:
         return False
 
 
+def _terms(explanation: Mapping[str, Any]) -> Iterator[TermScore]:
+    """The words in an explanation of Tantivy's, which has Lucene's form."""
+    details = explanation.get("details") or ()
+    named = {one["description"].split(",")[0].split(" ")[0]: one for one in details}
+    if {"idf", "freq"} <= set(named):
+        idf, tf = named["idf"], named["freq"]
+        numbers = {
+            one["description"].split(",")[0]: one["value"]
+            for one in (*(idf.get("details") or ()), *tf["details"])
+        }
+        k1, b, occurrences = numbers["k1"], numbers["b"], numbers["freq"]
+        yield TermScore(
+            score=explanation["value"],
+            idf=idf["value"],
+            tf=(k1 + 1) * tf["value"],
+            norm=k1 * (1 - b + b * numbers["dl"] / numbers["avgdl"]),
+            occurrences=int(occurrences),
+            rows=int(numbers["n"]) if "n" in numbers else None,
+        )
+        return
+    for one in details:
+        yield from _terms(one)
+
+
 def _rewritten(
     searcher: SplitSearcher, config: Config, cleanup: contextlib.ExitStack
 ) -> SplitSearcher:
@@ -412,7 +490,8 @@ def _rewritten(
     return replace(searcher, split=split)
 
 
-def _no_hits() -> Hits:
+def no_hits() -> Hits:
+    """No rows."""
     empty = np.zeros(0, dtype=np.int64)
     return Hits(empty, empty, np.zeros(0, dtype=np.float32))
 
@@ -428,7 +507,7 @@ def _kept(hits: Hits, within: Sequence[Mask] | None) -> Hits:
     return hits.take(np.flatnonzero(kept))
 
 
-def _with_ties(hits: Hits, k: int) -> Hits:
+def with_ties(hits: Hits, k: int) -> Hits:
     """The k best of sorted hits, and all that are as good as the last of them."""
     if len(hits) <= k:
         return hits
@@ -438,7 +517,7 @@ def _with_ties(hits: Hits, k: int) -> Hits:
 def break_ties(
     hits: Hits,
     k: int,
-    read: Callable[[list[str], RowNumbers, RowNumbers], pa.Table],
+    read: Read,
     schema: pa.Schema,
     *,
     hashed: bool = False,
@@ -451,6 +530,8 @@ def break_ties(
     interchangeable.
     """
     hits = hits.take(np.argsort(-hits.scores, kind="stable"))
+    if (hits.scores[1 : k + 1] != hits.scores[:-1][:k]).all():
+        return hits.take(np.arange(min(k, len(hits))))  # none of them ties
     if hashed:
         hits = _by_hash(hits, k, read, schema)
     begins = hits.scores[1:] != hits.scores[:-1]
@@ -481,7 +562,7 @@ def break_ties(
 def _by_hash(
     hits: Hits,
     k: int,
-    read: Callable[[list[str], RowNumbers, RowNumbers], pa.Table],
+    read: Read,
     schema: pa.Schema,
 ) -> Hits:
     """Hits by score, then by hash; hashes that no index has are made from the rows."""

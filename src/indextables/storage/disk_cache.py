@@ -44,6 +44,7 @@ from indextables.storage.scratch import new_folder
 from indextables.storage.sparse_copy import SparseCopy
 from indextables.storage.store import Store
 
+_LONGEST_NAME = 256
 _PIECE = 8 << 20
 
 
@@ -438,9 +439,13 @@ class DiskCache:
     def _stamp(self) -> str | None:
         """The current generation's name; None if there is none, or a damaged one."""
         try:
-            name = (self.folder / "generation").read_text("ascii", "replace")
+            file = os.open(f"{self.folder}/generation", os.O_RDONLY)  # every query asks for it
         except FileNotFoundError:
             return None
+        try:
+            name = os.read(file, _LONGEST_NAME).decode("ascii", "replace")
+        finally:
+            os.close(file)
         return name if name.isalnum() else None
 
     def _name_generation(self) -> str:

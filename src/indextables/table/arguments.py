@@ -118,6 +118,32 @@ def check_merge(when_matched: object, when_not_matched: object) -> None:
             raise ConfigError(f"{name} is one of {', '.join(choices)}, not {value!r}.")
 
 
+def check_ranking(
+    *,
+    query: object,
+    rank_by: object,
+    vector: object,
+    vector_column: object,
+    fusion: object,
+    snippets: Sequence[str],
+) -> None:
+    """What rows are ranked by, together."""
+    if fusion not in (None, "rrf"):
+        raise ConfigError(f"fusion is 'rrf' or left out, not {fusion!r}.")
+    if fusion is not None and (query is None or vector is None):
+        raise ConfigError("fusion ranks by a query and by a vector: pass both.")
+    if query is None and vector is None:
+        raise ConfigError("A search needs a query, a vector, or both. Rows without one: scan.")
+    if query is not None and not isinstance(query, str):
+        raise ConfigError(f"A query is a text, not {query!r}.")
+    if vector is None and vector_column is not None:
+        raise ConfigError("vector_column belongs to vector=[…], which is missing.")
+    if snippets and query is None:
+        raise ConfigError("snippets show the words of a query, which is missing.")
+    if rank_by is not None and (not isinstance(rank_by, str) or not rank_by.strip()):
+        raise ConfigError(f"rank_by is an expression of SQL, as text, not {rank_by!r}.")
+
+
 def facet_names(by: object) -> list[str | Sequence[str]]:
     """The entries of a list of facets, each a column or several."""
     if isinstance(by, str) or not isinstance(by, Sequence) or not by:
@@ -168,6 +194,14 @@ SearchMode = Literal["query", "lenient", "all", "any", "phrase", "prefix"]
 SEARCH_MODES: tuple[SearchMode, ...] = get_args(SearchMode)
 
 
+def check_mode(mode: str) -> SearchMode:
+    """How a query is read."""
+    for known in SEARCH_MODES:
+        if mode == known:
+            return known
+    raise ConfigError(f"mode is one of {', '.join(SEARCH_MODES)}, not {mode!r}.")
+
+
 def search_of(
     view: TableView,
     query: str,
@@ -180,8 +214,7 @@ def search_of(
 
     With `only_words` a lenient one has no syntax at all.
     """
-    if mode not in SEARCH_MODES:
-        raise ConfigError(f"mode is one of {', '.join(SEARCH_MODES)}, not {mode!r}.")
+    check_mode(mode)
     if fields is not None and not fields:
         raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
     weights = _fields_of(view) if fields is None else _weighted_fields(fields, view.schema)

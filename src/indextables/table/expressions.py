@@ -1,7 +1,7 @@
-"""Conditions as Arrow expressions: rows are read, then filtered by Arrow.
+"""Expressions over rows: conditions as Arrow has them, and what rows are ranked by, as SQL.
 
-Arrow does not show what an expression is made of, so neither statistics nor an index narrow it. A
-condition as text, or as a predicate of ours, is planned.
+Arrow does not show what an expression is made of, so neither statistics nor an index narrow it:
+rows are read, then filtered by Arrow. A condition as text, or as a predicate of ours, is planned.
 """
 
 from __future__ import annotations
@@ -10,10 +10,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
-from indextables.errors import UnknownColumnError, UnsupportedPredicateError
+from indextables.errors import EmbeddedQueryError, UnknownColumnError, UnsupportedPredicateError
+from indextables.plan.view import TableView
+from indextables.runner import check_stop
+from indextables.schema import SCORE
+from indextables.split.scoring import Hits, Read
 
 _UNKNOWN = re.compile(r"No match for FieldRef\.(?:Nested\(FieldRef\.)?Name\((?P<name>.*?)\)")
 
@@ -59,3 +66,78 @@ def filtered(
             kept = kept.slice(0, left)
             left -= kept.num_rows
         yield from kept.to_batches()
+
+
+_HIT, _VALUE = "_indextables_hit", "_indextables_value"
+_ROWS_AT_ONCE = 65_536
+
+
+def rank_values(
+    expression: str, view: TableView, hits: Hits, read: Read
+) -> npt.NDArray[np.float64]:
+    """The value of an expression of SQL for each hit, NaN where it is null.
+
+    The engine of `indextables.sql` computes it. Of the hits, columns that it reads are in memory
+    for some at a time.
+    """
+    import indextables
+
+    select = f"SELECT `{_HIT}`, CAST((\n{expression}\n) AS DOUBLE) AS `{_VALUE}` FROM hits"
+    try:
+        found: Any = indextables.sql(select, hits=_HitRows(view, hits, read))
+    except EmbeddedQueryError as error:
+        raise EmbeddedQueryError(f"rank_by={expression!r} cannot be computed: {error}") from None
+    if found.num_columns != 2 or found.num_rows != len(hits):
+        raise EmbeddedQueryError(
+            f"rank_by={expression!r} is not one expression that has a value for each row."
+        )
+    values = np.full(len(hits), np.nan)
+    numbers = found[_VALUE].to_numpy()  # a null is NaN
+    values[found[_HIT].to_numpy()] = numbers
+    return values
+
+
+class _HitRows(ds.Dataset):
+    """Hits with their scores and columns, as the engine of SQL sees them."""
+
+    def __init__(self, view: TableView, hits: Hits, read: Read) -> None:
+        # The base class is a handle on a data set of Arrow's own, which this is not.
+        self.view, self.hits, self.read = view, hits, read
+        fields: list[Any] = [f.with_nullable(True) for f in view.names.shown]
+        fields += [pa.field(_HIT, pa.int64()), pa.field(SCORE, pa.float32())]
+        self.columns = pa.schema(fields)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.columns
+
+    def scanner(  # type: ignore[override]
+        self,
+        *,
+        columns: list[str] | None = None,
+        filter: Any = None,  # noqa: A002
+        **_: Any,
+    ) -> ds.Scanner:
+        names = self.columns.names if columns is None else columns
+        schema = pa.schema([self.columns.field(name) for name in names])
+        batches = self._batches(self.columns.names if filter is not None else names)
+        if filter is not None:
+            batches = (table.filter(filter) for table in batches)
+        parts = (
+            batch for table in batches for batch in table.select(names).cast(schema).to_batches()
+        )
+        return ds.Scanner.from_batches(pa.RecordBatchReader.from_batches(schema, parts))
+
+    def _batches(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        stored = [name for name in names if name not in (_HIT, SCORE)]
+        for start in range(0, len(self.hits), _ROWS_AT_ONCE):
+            check_stop()
+            places = np.arange(start, min(start + _ROWS_AT_ONCE, len(self.hits)))
+            some = self.hits.take(places)
+            rows: Any = pa.table({_HIT: places, SCORE: pa.array(some.scores, pa.float32())})
+            if stored:
+                own = self.view.names.stored_names(stored)
+                read = self.read(own, some.splits, some.rows)
+                for name, column in zip(stored, read.columns, strict=True):
+                    rows = rows.append_column(name, column)
+            yield rows

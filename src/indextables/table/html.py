@@ -14,10 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.cells import cell, marked_parts, printable, python_values, size
-from indextables.plan.ranking import SCORE
 from indextables.plan.scan import ScanPlan, explain_scan
 from indextables.plan.view import TableView
-from indextables.schema import type_name
+from indextables.schema import SCORE, type_name
 
 SHOWN_ROWS = 50
 """How many rows a notebook shows."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from indextables.config import Config
 from indextables.errors import (
     ConfigError,
     IndexTablesError,
+    QueryError,
     SchemaError,
     SearchIndexError,
     TooManyClausesError,
@@ -54,7 +55,14 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.plan.changes import changes_schema, table_changes
 from indextables.plan.execute import count_rows, result_schema, run_scan
 from indextables.plan.facets import COUNT, facet_counts, value_histogram
-from indextables.plan.ranking import SCORE, top_rows, with_snippets
+from indextables.plan.nearest import Metric, Nearest
+from indextables.plan.ranking import (
+    RANKED_BY,
+    ScoreExplanation,
+    explain_score,
+    top_rows,
+    with_snippets,
+)
 from indextables.plan.scan import ScanPlan, checked_columns, plan_scan
 from indextables.plan.view import TableView
 from indextables.plan.words import (
@@ -68,7 +76,7 @@ from indextables.plan.words import (
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import Runner
-from indextables.schema import from_json
+from indextables.schema import ROW, SCORE, SPLIT, from_json
 from indextables.storage import canonical_uri, open_store
 from indextables.table.arguments import (
     SearchMode,
@@ -81,6 +89,7 @@ from indextables.table.arguments import (
     check_merge,
     check_names,
     check_properties,
+    check_ranking,
     check_text,
     check_version,
     check_versions,
@@ -93,7 +102,7 @@ from indextables.table.arguments import (
     search_of,
     word_fields,
 )
-from indextables.table.expressions import columns_of, filtered
+from indextables.table.expressions import columns_of, filtered, rank_values
 from indextables.table.html import Explained, table_html
 
 if TYPE_CHECKING:
@@ -101,6 +110,7 @@ if TYPE_CHECKING:
     import polars
 
 logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 
 class Table:
@@ -447,7 +457,7 @@ class Table:
 
     def search(
         self,
-        query: str,
+        query: str | None = None,
         *,
         mode: SearchMode = "query",
         fields: Sequence[str] | None = None,
@@ -456,6 +466,11 @@ class Table:
         limit: int | None = 10,
         snippets: Sequence[str] = (),
         timezone: str = "UTC",
+        rank_by: str | None = None,
+        vector: Sequence[float] | None = None,
+        vector_column: str | None = None,
+        metric: Metric = "cosine",
+        fusion: Literal["rrf"] | None = None,
     ) -> pa.Table:
         """The best rows for a search, best first, with a `_score`.
 
@@ -475,9 +490,20 @@ class Table:
             snippets: For each of these columns there is a column `_snippet_<name>` with its best
                 part, the words found marked.
             timezone: The zone of times in `where` that name none.
+            rank_by: An expression of Spark's SQL over `_score` and columns that rows are ranked by
+                instead, highest first, null last, such as `_score * exp(-datediff(current_date(),
+                day) / 7)`. It is computed for every row that matches; the result has it as
+                `_rank_by`. Needs the extra `sql`.
+            vector: Rank by the vectors nearest to this one instead. Every row that the query finds
+                and `where` keeps is compared; without a query, every row that `where` keeps.
+            vector_column: The column of vectors; may be left out if only one declares a dimension.
+            metric: `cosine`, `dot`, or `l2`, whose score is minus the distance.
+            fusion: `rrf` ranks by the query and by the vector, each among all rows, and adds
+                `1 / (60 + rank)` of both rankings.
 
         Raises:
             QuerySyntaxError: The query cannot be read; the message says where.
+            VectorError: The vector does not have the length of those in the column.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -488,20 +514,20 @@ class Table:
         >>> table.search("http://a.org", mode="lenient")["title"].to_pylist()
         ['fox', 'dog']
         """
+        check_ranking(
+            query=query, rank_by=rank_by, vector=vector, vector_column=vector_column,
+            fusion=fusion, snippets=snippets,
+        )  # fmt: skip
         ask = functools.partial(
             self._ranked, query, mode, check_names(fields, "fields"), where=where, columns=columns,
-            limit=limit, snippets=snippets, timezone=timezone,
+            limit=limit, snippets=snippets, timezone=timezone, rank_by=rank_by, vector=vector,
+            vector_column=vector_column, metric=metric, fusion=fusion,
         )  # fmt: skip
-        try:
-            return ask()
-        except (TooManyExpansionsError, TooManyClausesError):
-            if mode != "lenient":
-                raise
-            return ask(only_words=True)
+        return _leniently(ask, mode)
 
     def _ranked(
         self,
-        query: str,
+        query: str | None,
         mode: SearchMode,
         fields: Sequence[str] | None,
         *,
@@ -510,16 +536,26 @@ class Table:
         limit: int | None,
         snippets: Sequence[str],
         timezone: str,
+        rank_by: str | None,
+        vector: Sequence[float] | None,
+        vector_column: str | None,
+        metric: Metric,
+        fusion: str | None,
         only_words: bool = False,
     ) -> pa.Table:
         view = self.view
         names, seen = view.names, view.shown
-        search = names.stored_search(search_of(seen, query, fields, mode, only_words=only_words))
+        search = None
+        if query is not None:
+            parsed = search_of(seen, query, fields, mode, only_words=only_words)
+            search = names.stored_search(parsed)
         chosen = checked_columns(seen.snapshot, check_names(columns, "columns"))
         check_names(snippets, "snippets")
         marked_ones = checked_columns(seen.snapshot, snippets) if snippets else ()
         needed = list(dict.fromkeys([*chosen, *marked_ones]))
-        result = [*chosen, SCORE, *(f"_snippet_{name}" for name in snippets)]
+        made = [SCORE, *([] if rank_by is None else [RANKED_BY])]
+        made += [f"_snippet_{name}" for name in snippets]
+        result = [*chosen, *made]
         if repeated := sorted({name for name in result if result.count(name) > 1}):
             raise SchemaError(
                 f"The result would have the column '{repeated[0]}' twice. Choose with columns=… "
@@ -531,10 +567,75 @@ class Table:
             predicate=self._predicate(where, view, timezone=timezone),
             columns=names.stored_names(needed),
             limit=check_limit(limit),
+            nearest=None if vector is None else Nearest.of(view, vector, vector_column, metric),
+            fuse=fusion is not None,
+            rank=None if rank_by is None else functools.partial(rank_values, rank_by, view),
         )
-        marked = with_snippets(found, search, names.stored_names(snippets), view.context)
-        renamed = [*needed, SCORE, *(f"_snippet_{name}" for name in snippets)]
-        return names.shown_rows(marked).rename_columns(renamed).select(result)
+        if search is not None:
+            found = with_snippets(found, search, names.stored_names(snippets), view.context)
+        return names.shown_rows(found).rename_columns([*needed, *made]).select(result)
+
+    def explain_score(
+        self,
+        query: str,
+        row: Mapping[str, Any] | tuple[str, int] | str,
+        *,
+        mode: SearchMode = "query",
+        fields: Sequence[str] | None = None,
+        timezone: str = "UTC",
+    ) -> ScoreExplanation:
+        """Why a row has its score for a search: what each word adds in each column.
+
+        Args:
+            query: The search.
+            row: A row of `search(…, columns=[…, "_split", "_row"])`, the pair of these two values,
+                or a condition that one row meets, such as `id = 7`.
+            mode: As in `search`.
+            fields: As in `search`.
+            timezone: The zone of times in a condition that name none.
+
+        Returns:
+            The score, and its parts as a table, the most important first.
+
+        Raises:
+            QueryError: There is no such row, or more than one meets the condition.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"n": [1, 2], "title": ["fox", "dog"], "body": ["fox fox", "a dog"]})
+        >>> table = Table.create("memory://explain-score-example", data=rows)
+        >>> found = table.explain_score("fox", "n = 1", fields=["title^2", "body"])
+        >>> found.parts.select(["column", "clause", "boost", "occurrences"]).to_pylist()
+        [{'column': 'title', 'clause': 'fox', 'boost': 2.0, 'occurrences': 1}, \
+{'column': 'body', 'clause': 'fox', 'boost': 1.0, 'occurrences': 2}]
+        """
+        split, number = self._row_identity(row, timezone)
+        view = self.view
+
+        def ask(*, only_words: bool = False) -> ScoreExplanation:
+            parsed = search_of(
+                view.shown, query, check_names(fields, "fields"), mode, only_words=only_words
+            )
+            return explain_score(view, view.names.stored_search(parsed), split=split, row=number)
+
+        return _leniently(ask, mode)
+
+    def _row_identity(
+        self, row: Mapping[str, Any] | tuple[str, int] | str, timezone: str
+    ) -> tuple[str, int]:
+        if isinstance(row, str):
+            found = self.scan(columns=[SPLIT, ROW], where=row, limit=2, timezone=timezone)
+            if found.num_rows != 1:
+                count = "No row meets" if not found.num_rows else "More than one row meets"
+                raise QueryError(f"{count} the condition {row!r}. Name one row.")
+            row = found.to_pylist()[0]
+        named: Any = (row.get(SPLIT), row.get(ROW)) if isinstance(row, Mapping) else row
+        if not isinstance(named, tuple) or list(map(type, named)) != [str, int]:
+            raise QueryError(
+                f"{row!r} does not name a row. Pass a row of search(…, columns=['{SPLIT}', "
+                f"'{ROW}']), or a condition that one row meets."
+            )
+        return named[0], named[1]
 
     def facets(
         self,
@@ -542,6 +643,7 @@ class Table:
         *,
         by: Sequence[str | Sequence[str]],
         top: int | None = 10,
+        mode: SearchMode = "query",
         fields: Sequence[str] | None = None,
         where: Where | None = None,
         timezone: str = "UTC",
@@ -553,6 +655,7 @@ class Table:
             by: The columns whose values are counted. Several names as one entry count the
                 combinations of their values.
             top: The most values of each to return, the most frequent first; None for all.
+            mode: How the query is read, as in `search`.
             fields: The columns that are searched where the query names none; all indexed ones if
                 it is left out.
             where: A SQL condition that leaves rows out.
@@ -574,14 +677,20 @@ class Table:
         [{'level': 'warn', 'count': 2}, {'level': 'info', 'count': 1}]
         """
         groups = [(one,) if isinstance(one, str) else tuple(one) for one in facet_names(by)]
-        view, predicate = self.matching(query, fields=fields, where=where, timezone=timezone)
+        view = self.view
         for group in groups:
             checked_columns(view.shown.snapshot, group)
         stored = [view.names.stored_names(group) for group in groups]
-        found = facet_counts(view, predicate, stored, top=check_limit(top))
+
+        def ask(*, only_words: bool = False) -> list[pa.Table]:
+            predicate = self._condition(
+                view, query, mode, fields, where=where, timezone=timezone, only_words=only_words
+            )
+            return facet_counts(view, predicate, stored, top=check_limit(top))
+
         return {
             ",".join(group): counted.rename_columns([*group, COUNT])
-            for group, counted in zip(groups, found, strict=True)
+            for group, counted in zip(groups, _leniently(ask, mode), strict=True)
         }
 
     def histogram(
@@ -590,6 +699,7 @@ class Table:
         *,
         column: str,
         interval: str | float,
+        mode: SearchMode = "query",
         fields: Sequence[str] | None = None,
         where: Where | None = None,
         timezone: str = "UTC",
@@ -602,6 +712,7 @@ class Table:
             interval: A length such as `1h`, `15 minutes`, `1d` or `1 month`, or a width of
                 numbers. One hour, day, week or more is one of the time zone, as in Spark's
                 `date_trunc`; several are of a fixed length, as in its `window`.
+            mode: How the query is read, as in `search`.
             fields: The columns that are searched where the query names none; all indexed ones if
                 it is left out.
             where: A SQL condition that leaves rows out.
@@ -621,11 +732,17 @@ class Table:
         >>> table.histogram(column="n", interval=10).to_pydict()
         {'n': [0, 10, 20], 'count': [2, 0, 1]}
         """
-        view, predicate = self.matching(query, fields=fields, where=where, timezone=timezone)
+        view = self.view
         checked_columns(view.shown.snapshot, [column])
         stored = view.names.stored_name(column)
-        found = value_histogram(view, predicate, stored, interval, zone=timezone)
-        return found.rename_columns([column, COUNT])
+
+        def ask(*, only_words: bool = False) -> pa.Table:
+            predicate = self._condition(
+                view, query, mode, fields, where=where, timezone=timezone, only_words=only_words
+            )
+            return value_histogram(view, predicate, stored, interval, zone=timezone)
+
+        return _leniently(ask, mode).rename_columns([column, COUNT])
 
     def analyze(self, column: str, text: str) -> pa.Table:
         """The words that an index holds of a text.
@@ -872,6 +989,7 @@ class Table:
         self,
         query: str | None = None,
         *,
+        mode: SearchMode = "query",
         fields: Sequence[str] | None = None,
         where: Where | None = None,
         timezone: str = "UTC",
@@ -882,11 +1000,7 @@ class Table:
         `view.names.shown_predicate`.
         """
         view = self.view
-        predicate = self._predicate(where, view, timezone=timezone)
-        if query is None:
-            return view, predicate
-        search = search_of(view.shown, query, check_names(fields, "fields"))
-        return view, conjunction(view.names.stored_search(search), predicate)
+        return view, self._condition(view, query, mode, fields, where=where, timezone=timezone)
 
     def explain(
         self,
@@ -1413,6 +1527,25 @@ class Table:
         view.shown.check_searches(predicate)
         return view.names.stored_predicate(predicate)
 
+    def _condition(
+        self,
+        view: TableView,
+        query: str | None,
+        mode: SearchMode,
+        fields: Sequence[str] | None,
+        *,
+        where: Where | None,
+        timezone: str,
+        only_words: bool = False,
+    ) -> Predicate:
+        """What the rows of a search meet, by stored names."""
+        predicate = self._predicate(where, view, timezone=timezone)
+        if query is None:
+            return predicate
+        named = check_names(fields, "fields")
+        search = search_of(view.shown, query, named, mode, only_words=only_words)
+        return conjunction(view.names.stored_search(search), predicate)
+
     def _settings(self, config: Mapping[str, object] | None) -> Config:
         return Config(config).over(self._view.settings)
 
@@ -1446,6 +1579,16 @@ class Table:
                 f"'{self.uri}' was opened at version {self.version}, to be read. Open it without "
                 "a version to write, or restore that version."
             )
+
+
+def _leniently(ask: Callable[..., Answer], mode: SearchMode) -> Answer:
+    """An answer; a lenient query that stands for too many words is asked for as it is written."""
+    try:
+        return ask()
+    except (TooManyExpansionsError, TooManyClausesError):
+        if mode != "lenient":
+            raise
+        return ask(only_words=True)
 
 
 def _past(log: TransactionLog, version: int | None, timestamp: Timestamp | None) -> Snapshot:

@@ -20,11 +20,11 @@ from indextables.config import is_own_key, session_keys
 from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.write_job import Exclusive, Kind, plan_write
 from indextables.lake.opening import view_of
-from indextables.plan.ranking import SCORE
 from indextables.plan.source_options import NAME, PROVIDERS, ChosenRows, SourceOptions
 from indextables.predicate.literals import quoted_name, time_zone
 from indextables.predicate.search_names import SEVERAL_COLUMNS
 from indextables.predicate.spark_tokens import ALL_FIELDS
+from indextables.schema import SCORE
 from indextables.spark.bridge import patches
 from indextables.spark.bridge.sessions import (
     bridge_of,

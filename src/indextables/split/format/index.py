@@ -198,6 +198,12 @@ class IndexSearcher:
         with tantivy_errors(self.path):
             return self.searcher.search(query, max(1, limit), count=False, **options).hits
 
+    def explain(self, query: tantivy.Query, address: tantivy.DocAddress) -> dict[str, Any]:
+        """Why a document that a query was asked for has its score."""
+        with tantivy_errors(self.path):
+            found: dict[str, Any] = orjson.loads(query.explain(self.searcher, address).to_json())
+            return found
+
     def count(self, query: tantivy.Query) -> int:
         """How many documents match."""
         self._provide()

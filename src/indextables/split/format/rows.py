@@ -35,6 +35,7 @@ _BYTES_AT_ONCE = 32 << 20
 """More is not decoded at once, unless one row group is larger."""
 _FEW_GROUPS = 16
 _BUFFER = 64 << 10
+_SMALL_COLUMN, _SMALL_GROUP = 256 << 10, 2 << 20
 _FEW_ROWS = 16
 """If fewer than one row in so many is wanted, no more is decoded than needed to get there."""
 
@@ -133,6 +134,17 @@ class RowReader:
                 encoded[chunk.group] += chunk.parquet.total_uncompressed_size
             np.maximum(sizes, encoded, out=sizes)
         return sizes
+
+    def is_small(self, group: int, column: str) -> bool:
+        """Whether a column of a row group takes little memory."""
+        if pa.types.is_primitive(self.schema.field(column).type):
+            return True
+        chunks = self.footer.chunks([group], [column])
+        if any(chunk.parquet.has_dictionary_page for chunk in chunks):
+            # Values that repeat are encoded once; rows as a whole are what is known of their size.
+            return int(self.group_sizes([column])[group]) <= _SMALL_GROUP
+        encoded: int = sum(chunk.parquet.total_uncompressed_size for chunk in chunks)
+        return encoded <= _SMALL_COLUMN
 
     def group_ranges(
         self,

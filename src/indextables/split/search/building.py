@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import tantivy
 
 from indextables.split.format.needs import Beginning, Need, Pattern, Words
-from indextables.split.mapping import FieldMapping
+from indextables.split.mapping import ROW_FIELD, FieldMapping
 from indextables.split.search.distances import words_within
 
 Clauses = Sequence[tuple[tantivy.Occur, tantivy.Query]]
@@ -62,6 +62,11 @@ class QueryBuilder:
         """One number of an indexed field without a column."""
         self.searcher.name(Words(field, (value.to_bytes(8, "big"),)))
         return tantivy.Query.term_query(self.schema, field, value, index_option="basic")
+
+    def row(self, number: int) -> tantivy.Query:
+        """The documents that carry a number, by its column."""
+        kind = tantivy.FieldType.Unsigned
+        return tantivy.Query.range_query(self.schema, ROW_FIELD, kind, number, number)
 
     def address(self, target: FieldMapping, shown: str) -> tantivy.Query:
         """One IP address, as it is shown."""

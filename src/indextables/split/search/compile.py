@@ -107,13 +107,11 @@ class WordCompiler:
         known = list(queries)
         if not known:
             return self.build.nothing()
+        if len(known) == 1:
+            return known[0]
         if self.pairwise:
             return balanced([(0, q) for q in known], functools.partial(pair, _Occur.Must))[1]
-        return (
-            known[0]
-            if len(known) == 1
-            else self.build.combined([(_Occur.Must, query) for query in known])
-        )
+        return self.build.combined([(_Occur.Must, query) for query in known])
 
     def _sequence(
         self, target: FieldMapping, words: list[Word], *, slop: int = 0

@@ -176,6 +176,7 @@ class Boosted:
 Query: TypeAlias = Leaf | Every | Combined | Boosted
 NOTHING = Combined()
 
+_NO_FIELD = (All, Boolean, Boost)
 MAX_CLAUSES = 32_768
 """The most words that a query may ask for, counted once for each field that they are asked of."""
 LEAF_LEVELS = 16
@@ -216,10 +217,6 @@ class _Resolver:
         self.mapping = mapping
         self.schema = schema
         self.named: dict[str, tuple[FieldMapping, Path]] = {}
-        self.has_stop_words = any(
-            field.has_words and field.analyzer.has_stop_words for field in mapping.fields
-        )
-        self.has_synonyms = any(field.synonyms for field in mapping.fields)
         asked = search.columns if search.column is None else (search.column,)
         self.targets: Sequence[tuple[FieldMapping, Path]] = [
             (self._field(column.root, column.path[1:]), column.path[1:]) for column in asked
@@ -230,16 +227,16 @@ class _Resolver:
 
     def clauses(self) -> int:
         """How many words the query asks of how many fields, before any clause is made."""
-        total = 0
+        total, everywhere = 0, len(self.targets)
         for node in walk(self.search.query):
-            if isinstance(node, (All, Boolean, Boost)):
+            if isinstance(node, _NO_FIELD):
                 continue
-            fields = self.targets if node.field is None else [self._named(node)[::2]]
-            if self.has_synonyms and isinstance(node, (Term, Phrase)):
+            if self.mapping.has_synonyms and isinstance(node, (Term, Phrase)):
+                fields = self.targets if node.field is None else [self._named(node)[::2]]
                 asked = (Leaf(field, node, path) for field, path in fields)
                 total += sum(_word_count(one.node) for leaf in asked for one in with_synonyms(leaf))
             else:
-                total += _word_count(node) * len(fields)
+                total += _word_count(node) * (everywhere if node.field is None else 1)
         return total
 
     def bind(self, node: SearchNode) -> Query:
@@ -251,7 +248,9 @@ class _Resolver:
             case Boolean(must=must, should=should, must_not=must_not):
                 if must_not and not must and not should:
                     return Combined((Every(),), (), self._bind_all(must_not))
-                spared = [child for child in must if self.has_stop_words and self._drops(child)]
+                spared = [
+                    child for child in must if self.mapping.has_stop_words and self._drops(child)
+                ]
                 needed = [child for child in must if child not in spared] if spared else must
                 return Combined(
                     self._bind_all(needed),
@@ -289,6 +288,8 @@ class _Resolver:
         return tuple(self.bind(node) for node in nodes)
 
     def _check(self, leaf: Leaf) -> Leaf:
+        if leaf.field.has_words and not leaf.path:
+            return leaf
         kind = self.schema.field(leaf.field.name).type
         check_values(leaf.field, leaf.node, leaf.path, kind, query=self.search.text)
         return leaf
@@ -356,13 +357,9 @@ def _words_of(analyzer: Analyzer, text: str) -> tuple[str, ...]:
 
 
 def _word_count(node: FieldNode) -> int:
-    match node:
-        case TermSet(values=values):
-            return max(1, len(values))
-        case Term(text=text) | Phrase(text=text):
-            return max(1, len(text.split()))
-        case _:
-            return 1
+    if isinstance(node, (Term, Phrase)):
+        return len(node.text.split()) or 1
+    return len(node.values) or 1 if isinstance(node, TermSet) else 1
 
 
 def levels(query: Query) -> int:
@@ -380,6 +377,8 @@ def levels(query: Query) -> int:
 
 def sum_levels(parts: Sequence[int]) -> int:
     """The levels of a balanced sum."""
+    if len(set(parts)) == 1:
+        return parts[0] + (len(parts) - 1).bit_length()
     return balanced([(part, None) for part in parts], lambda *_: None)[0] if parts else 0
 
 
@@ -408,16 +407,15 @@ def with_fields(query: Query, mapping: TableMapping) -> Query:
 
 def leaves_of(query: Query) -> Iterator[Leaf]:
     """Every leaf, from left to right."""
-    match query:
-        case Leaf():
-            yield query
-        case Combined(must=must, should=should, must_not=must_not):
-            for child in (*must, *should, *must_not):
-                yield from leaves_of(child)
-        case Boosted(child=child):
-            yield from leaves_of(child)
-        case _:
-            pass
+    left = [query]
+    while left:
+        node = left.pop()
+        if isinstance(node, Leaf):
+            yield node
+        elif isinstance(node, Combined):
+            left += (*node.must, *node.should, *node.must_not)[::-1]
+        elif isinstance(node, Boosted):
+            left.append(node.child)
 
 
 def columns_of(query: Query) -> tuple[str, ...]:

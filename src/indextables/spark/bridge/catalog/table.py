@@ -14,12 +14,11 @@ from indextables.jobs.row_changes import delete_rows
 from indextables.jobs.write_job import TaskOutput, WriteJob
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of, shown_metadata
-from indextables.plan.ranking import SCORE
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.spark_tokens import ALL_FIELDS
-from indextables.schema import ROW, ROW_ACTION, SPLIT, from_json
+from indextables.schema import ROW, ROW_ACTION, SCORE, SPLIT, from_json
 from indextables.spark.bridge.catalog.partitions import PartitionManagement
 from indextables.spark.bridge.jvm.handles import (
     V2,

@@ -17,7 +17,6 @@ import pyarrow as pa
 from indextables import config as keys
 from indextables.plan.aggregation import Aggregation
 from indextables.plan.execute import count_from_log
-from indextables.plan.ranking import SCORE
 from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.plan.split_reader import Order, ScoredReader, SplitReader
 from indextables.plan.view import TableView
@@ -32,7 +31,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.names import escaped_field
 from indextables.predicate.search import over_fields
-from indextables.schema import HIDDEN
+from indextables.schema import HIDDEN, SCORE
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,
