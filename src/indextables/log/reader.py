@@ -177,10 +177,25 @@ class LogReader:
             nearby = list_log_after(self._store, hint.version)
             if hint.version in nearby.states or hint.version in nearby.checkpoints:
                 try:
-                    return self._build(nearby, version, keep_manifest, whole=False)
+                    return self._loaded(nearby, version, keep_manifest, whole=False)
                 except (LogError, ObjectNotFoundError) as error:
                     logger.warning("Reading the whole log of %s: %s", self._store.uri, error)
-        return self._build(list_log(self._store), version, keep_manifest, whole=True)
+        return self._loaded(list_log(self._store), version, keep_manifest, whole=True)
+
+    def _loaded(
+        self,
+        listing: LogListing,
+        version: int | None,
+        keep_manifest: KeepManifest | None,
+        *,
+        whole: bool,
+    ) -> Snapshot:
+        snapshot = self._build(listing, version, keep_manifest, whole=whole)
+        # It was listed before anything was read: a table that took its place since is another one.
+        listed = listing.versions.get(snapshot.version)
+        if listed is not None:
+            self._cache.is_same_file(snapshot.version, listed.etag)
+        return snapshot
 
     def replay(self, version: int | None) -> Snapshot:
         """The snapshot from version files alone: no checkpoint, no cache. The reference."""
