@@ -177,25 +177,10 @@ class LogReader:
             nearby = list_log_after(self._store, hint.version)
             if hint.version in nearby.states or hint.version in nearby.checkpoints:
                 try:
-                    return self._loaded(nearby, version, keep_manifest, whole=False)
+                    return self._build(nearby, version, keep_manifest, whole=False)
                 except (LogError, ObjectNotFoundError) as error:
                     logger.warning("Reading the whole log of %s: %s", self._store.uri, error)
-        return self._loaded(list_log(self._store), version, keep_manifest, whole=True)
-
-    def _loaded(
-        self,
-        listing: LogListing,
-        version: int | None,
-        keep_manifest: KeepManifest | None,
-        *,
-        whole: bool,
-    ) -> Snapshot:
-        snapshot = self._build(listing, version, keep_manifest, whole=whole)
-        # It was listed before anything was read: a table that took its place since is another one.
-        listed = listing.versions.get(snapshot.version)
-        if listed is not None:
-            self._cache.is_same_file(snapshot.version, listed.etag)
-        return snapshot
+        return self._build(list_log(self._store), version, keep_manifest, whole=True)
 
     def replay(self, version: int | None) -> Snapshot:
         """The snapshot from version files alone: no checkpoint, no cache. The reference."""
@@ -227,6 +212,9 @@ class LogReader:
         target = listing.latest if version is None else version
         if target > listing.latest or target < 0:
             raise self._not_found(f"version {target}", listing)
+        if target in listing.versions:
+            # Before anything is read: a table that takes its place meanwhile is another one.
+            self._cache.is_same_file(target, listing.versions[target].etag)
         damage: Exception | None = None
         for ref in _checkpoints_up_to(listing, target):
             try:

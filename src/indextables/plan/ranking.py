@@ -22,7 +22,7 @@ from indextables.errors import QueryError, SearchValueError
 from indextables.plan.execute import Environment, SplitGroup
 from indextables.plan.nearest import Nearest, best_of, fused, nearest_hits
 from indextables.plan.scan import plan_scan
-from indextables.plan.split_rows import Mask, SplitRows
+from indextables.plan.split_rows import row_mask
 from indextables.plan.tasks import split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import (
@@ -137,7 +137,7 @@ def _text_hits(
         kept = {t.path: t.predicate for t in plan.tasks}
         within = list(
             Environment.of(view).ahead(
-                functools.partial(_mask, searcher, kept.get(path))
+                functools.partial(row_mask, searcher, kept.get(path))
                 for path, searcher in zip(every.paths, group.searchers, strict=True)
             )
         )
@@ -290,17 +290,6 @@ def _no_rows(columns: Sequence[str], schema: pa.Schema, *, ranked: bool) -> pa.T
     made = [pa.field(SCORE, pa.float32()), pa.field(RANKED_BY, pa.float64())]
     fields = [column_field(schema, name) for name in columns]
     return pa.schema([*fields, *made[: 1 + ranked]]).empty_table()
-
-
-def _mask(searcher: SplitSearcher, predicate: Predicate | None) -> Mask:
-    rows = searcher.split.info.rows
-    if predicate is None:
-        return np.zeros(rows, dtype=np.bool_)
-    matching = SplitRows(searcher, predicate).matching()
-    mask = np.full(rows, matching is None)
-    if matching is not None:
-        mask[matching] = True
-    return mask
 
 
 def _read_hits(

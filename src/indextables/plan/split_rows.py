@@ -347,3 +347,15 @@ class SplitRows:
             self.predicate, table, search=lambda search: self._answer(search)[rows]
         )
         return np.asarray(answer.fill_null(False))
+
+
+def row_mask(searcher: SplitSearcher, predicate: Predicate | None) -> Mask:
+    """Which rows of a split meet a condition; none do where there is none to meet."""
+    rows = searcher.split.info.rows
+    if predicate is None:
+        return np.zeros(rows, dtype=np.bool_)
+    matching = SplitRows(searcher, predicate).matching()
+    mask = np.full(rows, matching is None)
+    if matching is not None:
+        mask[matching] = True
+    return mask

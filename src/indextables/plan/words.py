@@ -22,7 +22,7 @@ from indextables.errors import QueryError, SchemaError, TooManyExpansionsError, 
 from indextables.plan.execute import Environment, run_scan
 from indextables.plan.ranking import top_rows
 from indextables.plan.scan import plan_scan
-from indextables.plan.split_rows import Mask, SplitRows
+from indextables.plan.split_rows import Mask, row_mask
 from indextables.plan.tasks import split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Boolean, Boost, Predicate, Search, Term
@@ -32,7 +32,6 @@ from indextables.schema import ROW, SPLIT
 from indextables.split.analyzer import Analyzer, canonical_tokenizer
 from indextables.split.chain import AnalyzerError
 from indextables.split.mapping import FieldMapping
-from indextables.split.open_split import SplitSearcher
 from indextables.split.scoring import CombinedSearcher
 from indextables.split.search.distances import words_within
 from indextables.split.write.indexer import document_values
@@ -126,7 +125,7 @@ def _dictionary(
     if predicate != TRUE:
         kept = {t.path: t.predicate for t in plan_scan(view, predicate=predicate).tasks}
         calls = (
-            functools.partial(_mask, searcher, kept.get(task.path))
+            functools.partial(row_mask, searcher, kept.get(task.path))
             for task, searcher in zip(tasks, group.searchers, strict=True)
         )
         within = list(environment.ahead(calls))
@@ -140,17 +139,6 @@ def _dictionary(
     search = Search(None, asked, "")
     with CombinedSearcher(group.searchers, search, view.config, key=group.key) as combined:
         yield Dictionary(combined, within)
-
-
-def _mask(searcher: SplitSearcher, predicate: Predicate | None) -> Mask:
-    rows = searcher.split.info.rows
-    if predicate is None:
-        return np.zeros(rows, dtype=np.bool_)
-    matching = SplitRows(searcher, predicate).matching()
-    mask = np.full(rows, matching is None)
-    if matching is not None:
-        mask[matching] = True
-    return mask
 
 
 _Rank = tuple[int, int, str]
