@@ -101,6 +101,7 @@ def test_the_log_is_read_once(place, request, kind):
     table = Table.of_log(TransactionLog(store))
     opened = [op for op in store.operations if op[1].startswith(LOG) or op[0] == "list"]
     assert opened
+    assert not [path for verb, path in opened if verb == "head"], "a listing has told of them"
     (table.version, table.schema, table.partition_columns, repr(table), table.uri)
     table.scan()
     table.count(where="body indexquery 'red'")
