@@ -15,6 +15,9 @@ from tools.house import measure
 
 PACKAGE = Path(indextables.__file__).parent
 
+# In one worker, which reads every module once.
+pytestmark = pytest.mark.xdist_group("layers")
+
 # From the ground up. A part may import itself and what stands before it.
 LAYERS = [
     "errors", "packages", "config", "runner", "backoff", "schema", "cells", "bloom", "storage",
@@ -76,10 +79,18 @@ def part_of(path: Path) -> str:
 
 
 @functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+house = functools.cache(measure)
+
+
+@functools.cache
 def imported_names(path: Path) -> set[str]:
     """What a module imports of this package, by its full name."""
     imported = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
@@ -160,7 +171,7 @@ def test_a_package_exports_what_is_used(package):
         for name in ast.literal_eval(
             next(
                 node.value
-                for node in ast.parse(init.read_text()).body
+                for node in tree_of(init).body
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
             )
         )
@@ -180,10 +191,10 @@ MOST_SINGLE_IMPORTERS = 68
 
 
 def test_the_house_does_not_grow():
-    house = measure()
-    assert len(house.lines) <= MOST_MODULES
-    assert len(house.longest_chain) <= LONGEST_CHAIN, house.longest_chain
-    assert len(house.single_importers) <= MOST_SINGLE_IMPORTERS, house.single_importers
+    found = house(PACKAGE.parent)
+    assert len(found.lines) <= MOST_MODULES
+    assert len(found.longest_chain) <= LONGEST_CHAIN, found.longest_chain
+    assert len(found.single_importers) <= MOST_SINGLE_IMPORTERS, found.single_importers
 
 
 def test_importing_the_package_pulls_in_nothing_heavy():
@@ -196,7 +207,7 @@ def test_only_spark_and_what_stands_on_it_know_pyspark():
     users = {
         part_of(path)
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([a.name for a in node.names] + [getattr(node, "module", None) or ""])
         if name.split(".")[0] in ("pyspark", "py4j")
@@ -205,7 +216,7 @@ def test_only_spark_and_what_stands_on_it_know_pyspark():
 
 
 def test_private_parts_of_spark_stay_in_the_bridge():
-    assert not measure(PACKAGE.parent).private
+    assert not house(PACKAGE.parent).private
 
 
 def test_one_module_patches_the_classes_of_pyspark():
@@ -213,7 +224,7 @@ def test_one_module_patches_the_classes_of_pyspark():
         path.relative_to(PACKAGE).as_posix()
         for part in ("spark", "ariadne")
         for path in (PACKAGE / part).rglob("*.py")
-        if sets_attributes_of_others(ast.parse(path.read_text()))
+        if sets_attributes_of_others(tree_of(path))
     }
     assert patching == {"spark/bridge/patches.py"}
 
