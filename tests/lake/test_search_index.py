@@ -29,7 +29,8 @@ from indextables.errors import (
     UnsupportedSourceError,
 )
 from indextables.lake import refresh as refresh_module
-from indextables.lake.rows import SourceColumns, SourceRows, read_parquet_footer
+from indextables.lake.pages import read_parquet_footer
+from indextables.lake.rows import SourceColumns, SourceRows
 from indextables.storage import open_store
 
 ROWS = pa.table(

@@ -1,4 +1,6 @@
-"""Some pages of a column as a Parquet file of their own.
+"""Footers and pages of Parquet files of other programs.
+
+Some pages of a column as a Parquet file of their own:
 
 Parquet's readers decode a column chunk from its first page on. Row groups of other programs are
 large, so a file is put together here that has only the pages with wanted rows: their bytes as they
@@ -9,20 +11,33 @@ This is for columns of plain types that are neither nested nor required; others 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indextables.split.format.page_headers import PageRecord, refers_to_dictionary, varint
+from indextables.errors import ObjectNotFoundError, SourceRowsError, StorageError
+from indextables.schema import TIMESTAMP
+from indextables.split.format.container import Chunk, Footer, SplitInfo, Statistics
+from indextables.split.format.page_headers import (
+    SMALL_CHUNK,
+    PageRecord,
+    refers_to_dictionary,
+    varint,
+)
+from indextables.split.mapping import TableMapping
 from indextables.split.row_numbers import RowNumbers
+from indextables.storage import Store
 
 _PHYSICAL = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6}
 _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6}
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _MAGIC = b"PAR1"
+_FIRST_GUESS = 64 << 10
 
 ReadRange = Callable[[int, int], bytes]
 
@@ -142,3 +157,144 @@ def _list(number: int, length: int, kind: int, *, after: int) -> bytes:
 
 def _zigzag(value: int) -> bytes:
     return varint(value << 1)
+
+
+# --- footers -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ForeignFooter(Footer):
+    """The footer of a Parquet file that is not a split."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the file, as they are read."""
+        return _read_types(self.parquet)
+
+    def as_read(self, rows: pa.Table) -> pa.Table:
+        """Rows without views, which few functions of Arrow take."""
+        for at, column in enumerate(rows.columns):
+            if "view" in str(column.type):
+                plain = rows.schema.field(at).with_type(_without_views(column.type))
+                rows = rows.set_column(at, plain, column.cast(plain.type))
+        return rows
+
+    def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
+        """The column chunks of columns; a dictionary may be named after the pages, or as 0."""
+        found = []
+        for chunk in super().chunks(groups, columns):
+            start = min(filter(None, (chunk.start, chunk.parquet.data_page_offset)))
+            end = start + chunk.parquet.total_compressed_size
+            found.append(Chunk(start, end, chunk.parquet, chunk.group, chunk.leaf))
+        return sorted(found, key=lambda chunk: chunk.start)
+
+    @cached_property
+    def _records(self) -> dict[tuple[int, int], PageRecord | None]:
+        return {}
+
+    def pages_of(self, chunk: Chunk, read: ReadRange) -> PageRecord | None:
+        """The pages of a chunk, found by walking over their headers once; None if it is small."""
+        if chunk.end - chunk.start <= SMALL_CHUNK:
+            return None
+        key = (chunk.group, chunk.leaf)
+        if key not in self._records:
+            self._records[key] = PageRecord.of_chunk(
+                lambda at, length: read(at, at + length), chunk.start, chunk.end
+            )
+        return self._records[key]
+
+    def check_pages(self, read: Any, chunks: Sequence[Chunk], *, path: str) -> None:
+        """Other writers lay out pages as they like; Parquet's reader judges them."""
+
+
+def _read_types(parquet: pq.FileMetaData) -> pa.Schema:
+    """The types that columns are read in: times of 12 bytes as microseconds."""
+    schema = parquet.schema.to_arrow_schema().remove_metadata()
+    old = {
+        column.path
+        for column in (parquet.schema.column(n) for n in range(len(parquet.schema)))
+        if column.physical_type == "INT96"
+    }
+    return pa.schema(
+        f.with_type(pa.timestamp("us") if f.name in old else _without_views(f.type)) for f in schema
+    )
+
+
+def _without_views(kind: Any) -> Any:
+    """The type with plain texts, bytes and lists, as every function of Arrow takes them."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_dictionary(kind):
+        return _without_views(kind.value_type) if "view" in str(kind) else kind
+    if types.is_struct(kind):
+        return pa.struct([f.with_type(_without_views(f.type)) for f in kind.fields])
+    if types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if types.is_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    return kind
+
+
+def parquet_columns(footer: Footer) -> pa.Schema:
+    """The columns of a file that has no other description; without those that hold nulls only."""
+    return pa.schema(
+        f.with_type(TIMESTAMP) if f.name in instants(footer) else f
+        for f in footer.schema
+        if not pa.types.is_null(f.type)
+    )
+
+
+def instants(footer: Footer) -> set[str]:
+    """Columns of 12 bytes: moments in time, to all who write them."""
+    schema = footer.parquet.schema
+    columns = (schema.column(n) for n in range(len(schema)))
+    return {c.path for c in columns if c.physical_type == "INT96"}
+
+
+def read_parquet_footer(store: Store, path: str, size: int) -> Footer:
+    """Open the end of a Parquet file."""
+    shown = f"{store.uri}/{path}"
+    try:
+        start = max(0, size - _FIRST_GUESS)
+        tail = store.get_range(path, start, size)
+        if tail[-4:] != _MAGIC:
+            why = "it is encrypted" if tail[-4:] == b"PARE" else "it is not a Parquet file"
+            raise SourceRowsError(shown, why)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if length > size:
+            raise SourceRowsError(shown, "its footer is longer than the file")
+        if length > len(tail):
+            tail = store.get_range(path, size - length, size)
+        parquet = pq.read_metadata(pa.BufferReader(_MAGIC + tail[-length:]))
+    except ObjectNotFoundError:
+        raise SourceRowsError(shown, "it is missing, although the source names it") from None
+    except StorageError as error:
+        raise SourceRowsError(
+            shown, f"it is not the file that the source names ({error})"
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, SourceRowsError):
+            raise
+        raise SourceRowsError(shown, f"its footer is damaged ({error})") from None
+    groups = range(parquet.num_row_groups)
+    unpacked = sum(parquet.row_group(number).total_byte_size for number in groups)
+    info = description(parquet.num_rows, TableMapping(()), {}, unpacked)
+    return ForeignFooter(info, parquet, size - length, size)
+
+
+def description(
+    rows: int, mapping: TableMapping, partition: Mapping[str, str | None], unpacked: int
+) -> SplitInfo:
+    """What a split of a file would say about itself that has no index."""
+    return SplitInfo(
+        rows=rows,
+        mapping=mapping,
+        sections=(),
+        segments=(),
+        partition_values=dict(partition),
+        statistics=Statistics(),
+        uncompressed_size=unpacked,
+    )
