@@ -46,6 +46,21 @@ def test_the_life_of_an_index(cli):
     assert "not an index table" in cli.error("search", "index", "dog")
 
 
+def test_upkeep_of_an_index(cli):
+    for number in range(3):
+        write_deltalake("lake", pa.table({"id": [number], "body": ["red fox"]}), mode="append")
+    cli.ok("search-index", "create", "index", "lake", "--column", "body")
+    (merged,) = cli.rows("merge", "index")
+    assert (merged["metrics"]["merged_files"], merged["metrics"]["merge_groups"]) == (3, 1)
+    assert cli.rows("sql", "MERGE SPLITS 'index'")[0]["metrics"]["status"] == "no_action"
+    assert {row["status"] for row in cli.rows("verify", "index")} == {"OK"}
+    (warm,) = cli.rows("sql", "PREWARM INDEXTABLES CACHE 'index'")
+    assert (warm["splits_prewarmed"], warm["status"]) == (1, "success")
+    assert len(cli.rows("search", "index", "fox", "--no-snippets")) == 3
+    (facts,) = cli.rows("search-index", "describe", "index")
+    assert (facts["files_indexed"], facts["files_not_indexed"]) == (3, 0)
+
+
 def test_a_source_that_was_never_there_is_not_said_to_have_moved(cli):
     pq.write_table(ROWS, "a.parquet")
     said = cli.error("search-index", "create", "../index", ".")
@@ -84,9 +99,7 @@ def test_an_iceberg_table(cli):
     "arguments",
     [
         ("import", "index", "more.parquet"),
-        ("merge", "index"),
         ("xref", "index"),
-        ("verify", "index"),
         ("sql", "DELETE FROM index WHERE id = 1"),
         ("sql", "UPDATE index SET id = 1"),
     ],

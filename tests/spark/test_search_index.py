@@ -266,7 +266,6 @@ def test_writes_are_refused(spark, partitioned):
         lambda: spark.sql(f"ALTER TABLE {name} ADD COLUMN x INT"),
         lambda: spark.sql(f"ALTER TABLE {name} DROP PARTITION (day = 'a')"),
         lambda: spark.sql(f"CREATE OR REPLACE TABLE {name} (id INT)"),
-        lambda: spark.sql(f"MERGE SPLITS {name}"),
         lambda: spark.sql(f"INDEX CROSSREFERENCES FOR {name}"),
         lambda: spark.sql(f"DROP INDEXTABLES PARTITIONS FROM {name} WHERE day = 'a'"),
         lambda: spark.readStream.format("indextables").load(partitioned.uri),

@@ -33,11 +33,12 @@ from indextables.lake.pages import (
     can_be_lean,
     description,
     instants,
+    pages_with,
     read_lean,
     read_parquet_footer,
 )
 from indextables.schema import TIMESTAMP, conform
-from indextables.split.format.container import SplitInfo
+from indextables.split.format.container import Chunk, SplitInfo
 from indextables.split.format.index import side_by_side
 from indextables.split.format.rows import BYTES_AT_ONCE, RowReader, without_columns
 from indextables.split.mapping import TableMapping
@@ -51,6 +52,8 @@ _FIRST_GUESS = 64 << 10
 _FIELD_ID = b"PARQUET:field_id"
 _FEW_ROWS = 64
 """If fewer than one row in so many is wanted, pages are read."""
+_SMALL_REMOTE_CHUNK = 64 << 10
+"""A smaller chunk of a remote file is fetched with its neighbours, not by its pages."""
 
 
 # --- where columns are ---------------------------------------------------------------------------
@@ -214,8 +217,7 @@ class SourceRows(RowReader):
 
     def _by_pages(self, rows: RowNumbers, names: Sequence[str]) -> dict[str, Any]:
         """Those of some columns whose values are read from the pages of these rows alone."""
-        local = self.store.local_path(self.path)
-        if local is None or not len(rows) or not names:
+        if not len(rows) or not names:
             return {}
         order = np.argsort(rows, kind="stable")
         ordered, starts = rows[order], self.footer.group_starts
@@ -226,6 +228,11 @@ class SourceRows(RowReader):
         by_group = dict(zip(needed.tolist(), np.split(ordered, firsts[1:]), strict=True))
         back = pa.array(np.argsort(order, kind="stable"))
         found = {}
+        local = self.store.local_path(self.path)
+        if local is None:
+            for name, parts in self._remote_parts(by_group, names):
+                found[name] = pa.concat_arrays(parts).take(back)
+            return found
         # What is wrong with a column is said by reading it whole.
         with suppress(OSError), local.open("rb", buffering=0) as file:
 
@@ -255,6 +262,47 @@ class SourceRows(RowReader):
             wanted = rows[chunk.group] - self.footer.group_starts[chunk.group]
             parts.append(read_lean(read, record, chunk.parquet, kind, wanted))
         return parts
+
+    def _remote_parts(
+        self, rows: Mapping[int, RowNumbers], names: Sequence[str]
+    ) -> Iterator[tuple[str, list[Any]]]:
+        """The values of columns by groups; two requests for all that are not read whole."""
+        footer, starts = self.footer, self.footer.group_starts
+        assert isinstance(footer, ForeignFooter)
+        kinds = {name: footer.schema.field(name).type for name in names}
+        chunks: dict[str, list[Chunk]] = {}
+        for name in names:
+            found = footer.chunks(list(rows), [name])
+            column = footer.parquet.schema.column(found[0].leaf)
+            large = all(chunk.end - chunk.start > _SMALL_REMOTE_CHUNK for chunk in found)
+            if large and all(can_be_lean(column, chunk.parquet, kinds[name]) for chunk in found):
+                chunks[name] = found
+        every = [chunk for found in chunks.values() for chunk in found]
+        footer.read_indexes(every, lambda ranges: self.store.get_ranges(self.path, ranges))
+        wanted: dict[str, list[tuple[int, int]]] = {}
+        for name, found in chunks.items():
+            records = [footer.indexed_pages(chunk) for chunk in found]
+            pages = [
+                page
+                for chunk, record in zip(found, records, strict=True)
+                if record is not None
+                for page in pages_with(record, rows[chunk.group] - starts[chunk.group])
+            ]
+            whole = sum(chunk.end - chunk.start for chunk in found)
+            if None not in records and 2 * sum(end - start for start, end in pages) < whole:
+                wanted[name] = pages
+        ranges = [page for pages in wanted.values() for page in pages]
+        blocks = dict(zip(ranges, self.store.get_ranges(self.path, ranges), strict=True))
+        for name in wanted:
+            parts = []
+            with suppress(pa.ArrowException, ValueError, KeyError):
+                for chunk in chunks[name]:
+                    record = footer.indexed_pages(chunk)
+                    assert record is not None
+                    own = rows[chunk.group] - starts[chunk.group]
+                    read: ReadRange = lambda start, end: blocks[start, end]  # noqa: E731
+                    parts.append(read_lean(read, record, chunk.parquet, kinds[name], own))
+                yield name, parts
 
     def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Whole row groups."""

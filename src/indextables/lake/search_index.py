@@ -433,6 +433,31 @@ class SearchIndex:
         """How many rows of the source meet a condition."""
         return self._answer(lambda t: t.count(where=where, timezone=timezone), version)
 
+    def facets(
+        self,
+        query: str | None = None,
+        *,
+        by: Sequence[str | Sequence[str]],
+        version: int | None = None,
+        **arguments: Any,
+    ) -> dict[str, pa.Table]:
+        """How often each value occurs among the rows of a search; see `Table.facets`."""
+        return self._answer(lambda t: t.facets(query, by=by, **arguments), version)
+
+    def histogram(
+        self,
+        query: str | None = None,
+        *,
+        column: str,
+        interval: str | float,
+        version: int | None = None,
+        **arguments: Any,
+    ) -> pa.Table:
+        """How many rows of a search fall into each part of a column; see `Table.histogram`."""
+        return self._answer(
+            lambda t: t.histogram(query, column=column, interval=interval, **arguments), version
+        )
+
     def sql(self, query: str, /, **tables: Any) -> pa.Table:
         """Run a query in Spark's SQL over the source, which is called `this`; see `Table.sql`."""
         return self._answer(lambda t: t.sql(query, **tables), None)
