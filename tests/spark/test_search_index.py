@@ -281,6 +281,48 @@ def test_writes_are_refused(spark, partitioned):
     assert partitioned.count() == 5
 
 
+def test_upkeep_and_ranked_relations(spark, tmp_path):
+    """Statements of upkeep, snippets and `indextables_search`, over an index that was merged."""
+    source = tmp_path / "source"
+    for start in range(0, 4):
+        write_deltalake(source, ROWS.slice(start, 1).drop_columns(["day"]), mode="append")
+    key = "spark.indextables.indexing.tokenizer.body"
+    spark.sql(f"CREATE SEARCH INDEX kept ON delta.`{source}` (body) OPTIONS ('{key}' = 'english')")
+    try:
+        path = spark.sql("DESCRIBE SEARCH INDEX kept").first()["index_path"]
+        index = it.SearchIndex.open(path)
+        before = index.search("foxes", snippets=["body"], limit=None)
+        (merged,) = spark.sql("MERGE SPLITS kept").collect()
+        assert (merged.metrics.merged_files, merged.metrics.merge_groups) == (4, 1)
+        checks = spark.sql("VERIFY INDEXTABLES kept").collect()
+        assert {row["status"] for row in checks} == {"OK"}
+        warm = spark.sql(f"PREWARM INDEXTABLES CACHE '{path}'").collect()
+        assert {row.splits_prewarmed for row in warm} == {1}
+        write_deltalake(source, ROWS.slice(4).drop_columns(["day"]), mode="append")
+        spark.sql("REFRESH SEARCH INDEX kept")
+        query = "SELECT id FROM kept WHERE body indexquery 'foxes AND -hounds'"
+        assert ids(spark.sql(query)) == [1, 4, 5]
+        assert ids(spark.sql("SELECT id FROM kept WHERE price > 2")) == [2, 4, 5]
+        assert spark.sql("SELECT count(*) FROM kept WHERE body IS NULL").first()[0] == 1
+        marked = spark.sql(
+            "SELECT id, snippet(body, 'foxes') AS s FROM kept WHERE body indexquery 'foxes'"
+        )
+        assert {row.id: row.s for row in marked.collect()}[1] == "red <b>fox</b>"
+        ranked = spark.sql(
+            "SELECT id, _score, _snippet_body FROM "
+            "indextables_search('kept', 'foxes', snippets => 'body', limit => 10)"
+        ).collect()
+        expected = index.search("foxes", snippets=["body"], limit=None)
+        assert [row.id for row in ranked] == expected["id"].to_pylist()
+        assert [row["_snippet_body"] for row in ranked] == expected["_snippet_body"].to_pylist()
+        old = spark.sql("SELECT id FROM kept VERSION AS OF 3 WHERE body indexquery 'fox'")
+        assert ids(old) == sorted(before["id"].to_pylist())
+        named = it.search_table(spark, path, "fox", fields=["body^2"], limit=2)
+        assert named.count() == 2
+    finally:
+        spark.sql("DROP SEARCH INDEX kept")
+
+
 # --- what sources can be like --------------------------------------------------------------------
 
 
