@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,9 +12,9 @@ from delta_logs import DeltaLog, field
 from deltalake import DeltaTable, write_deltalake
 
 import indextables as it
-from indextables.errors import SourceRowsError
+from indextables.errors import SearchIndexError, SourceRowsError
 from indextables.jobs import merge_groups as merge_groups_module
-from indextables.lake import refresh as merge_module
+from indextables.lake import refresh as refresh_module
 from indextables.log.actions import Add
 from indextables.log.files import adds_from_files
 
@@ -220,11 +223,74 @@ def test_a_file_of_a_merged_split_is_lost(tmp_path):
         index.scan(where="body indexquery 'word1'")
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_file_whose_pages_are_damaged(tmp_path, merged):
+    """Who needs its rows is told which file it is; the others are answered."""
+    for number in range(3):
+        put(tmp_path, f"{number}.parquet", rows_of(number, rows=2_000, partition="a"))
+    index = over(tmp_path, columns=["n", "body"])
+    if merged:
+        index.merge_splits()
+    damaged = tmp_path / "source/1.parquet"
+    stat, data = damaged.stat(), bytearray(damaged.read_bytes())
+    data[200:-1_500] = bytes(len(data) - 1_700)
+    damaged.write_bytes(data)
+    os.utime(damaged, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # nobody noticed
+    assert index.describe()["files_not_indexed"] == 0
+    assert index.count(where="body indexquery 'word1'") == 1_500
+    assert index.scan(where="body indexquery 'word2 AND lazy'").num_rows == 500
+    assert index.search("word0", limit=3).num_rows == 3
+    with pytest.raises(SourceRowsError, match=r"1\.parquet"):
+        index.scan(where="body indexquery 'word1'")
+    checks = {check.name: check for check in index.verify()}
+    assert checks["checksums"].passed
+    assert "1.parquet" in checks["rows"].message + checks["index"].message
+
+
+def test_a_source_that_is_rewritten_while_it_is_indexed(tmp_path, monkeypatch):
+    """Files that go in the middle of a refresh are named; the next one indexes the new files."""
+    for number in range(3):
+        write_deltalake(tmp_path / "source", rows_of(number), mode="append")
+    index = over(tmp_path, format="delta", columns=["body"], refresh=False)
+    real = refresh_module._tasks
+
+    def before_a_rewrite(*arguments):
+        tasks = real(*arguments)
+        table = DeltaTable(tmp_path / "source")
+        table.optimize.compact()
+        table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+        return tasks
+
+    monkeypatch.setattr(refresh_module, "_tasks", before_a_rewrite)
+    done = index.refresh()
+    monkeypatch.undo()
+    assert len(done.failed) == 3 and "missing" in done.failed[0]
+    assert index.count(where="body indexquery 'fox'") == 6
+    done = index.refresh()
+    assert (done.files_indexed, done.failed) == (1, ())
+    assert index.count(where="body indexquery 'fox'") == 6
+    assert index.search("word2", limit=None).num_rows == 3
+
+
+def test_an_index_that_was_made_again_under_an_open_handle(tmp_path):
+    write_deltalake(tmp_path / "source", rows_of(0))
+    index = over(tmp_path, format="delta", columns=["body"])
+    other = it.SearchIndex.open(index.uri)
+    assert other.count(where="body indexquery 'fox'") == 2
+    index.drop()
+    # The source is dropped and made again too, with as many rows in files of the same names.
+    shutil.rmtree(tmp_path / "source")
+    write_deltalake(tmp_path / "source", rows_of(4))
+    over(tmp_path, format="delta", columns=["tag"])
+    assert other.columns == ("tag",)
+    assert other.scan(where="tag indexquery 'b'")["n"].to_pylist() == [4, 5, 6, 7]
+
+
 def test_a_merge_that_is_killed_changes_nothing(tmp_path, monkeypatch):
     small_files(tmp_path)
     index = over(tmp_path)
     before, version = answers(index), index.describe()["index_version"]
-    real, seen = merge_module.merge_indexes, []
+    real, seen = refresh_module.merge_indexes, []
 
     def dying(*arguments, **keywords):
         seen.append(1)
@@ -232,7 +298,7 @@ def test_a_merge_that_is_killed_changes_nothing(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments, **keywords)
 
-    monkeypatch.setattr(merge_module, "merge_indexes", dying)
+    monkeypatch.setattr(refresh_module, "merge_indexes", dying)
     with pytest.raises(KeyboardInterrupt):
         index.merge_splits()
     monkeypatch.undo()
@@ -246,17 +312,17 @@ def test_a_refresh_and_a_merge_at_once(tmp_path, monkeypatch):
     small_files(tmp_path)
     index = over(tmp_path)
     other = it.SearchIndex.open(index.uri)
-    real = merge_module.merge_indexes
+    real = refresh_module.merge_indexes
 
     def during(*arguments, **keywords):
         written = real(*arguments, **keywords)
-        monkeypatch.setattr(merge_module, "merge_indexes", real)
+        monkeypatch.setattr(refresh_module, "merge_indexes", real)
         (tmp_path / "source/p=a/0.parquet").unlink()
         put(tmp_path, "p=a/new.parquet", rows_of(8))
         other.refresh()
         return written
 
-    monkeypatch.setattr(merge_module, "merge_indexes", during)
+    monkeypatch.setattr(refresh_module, "merge_indexes", during)
     merged = index.merge_splits(where="p = 'a'")
     assert len(merged.conflicts) == 1  # the other writer removed one of the splits
     flat = over_flat(tmp_path)
@@ -285,7 +351,7 @@ def test_where_and_limits(tmp_path):
 def test_a_split_covers_so_many_files_at_the_most(tmp_path, monkeypatch):
     small_files(tmp_path, 12)
     index = over(tmp_path)
-    monkeypatch.setattr(merge_module, "MOST_PARTS", 4)
+    monkeypatch.setattr(refresh_module, "MOST_PARTS", 4)
     before = answers(index)
     index.merge_splits()
     assert sorted(len(add.companion_source_files or ()) for add in entries(index)) == [2, 2, 4, 4]
@@ -295,6 +361,19 @@ def test_a_split_covers_so_many_files_at_the_most(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(it.IndexTablesError, match="1MB"):
         index.merge_splits(target_size=1000)
+
+
+def test_a_merge_builds_no_crossreferences(tmp_path, caplog):
+    """They would take columns that are not indexed for null."""
+    for number in range(24):
+        put(tmp_path, f"p={number % 12}/{number}.parquet", rows_of(number))
+    index = over(tmp_path, columns=["body"])
+    index.merge_splits()
+    assert index._log.snapshot().num_files == 12
+    assert not index._log.snapshot().xrefs
+    assert not caplog.records
+    with pytest.raises(SearchIndexError, match="REFRESH"):
+        it.Table.open(index.uri).index_crossreferences()
 
 
 def test_refreshes_merge_by_themselves(tmp_path):
