@@ -61,6 +61,25 @@ def test_upkeep_of_an_index(cli):
     assert (facts["files_indexed"], facts["files_not_indexed"]) == (3, 0)
 
 
+def test_a_table_of_an_iceberg_catalog(cli, tmp_path):
+    table = catalog_in(tmp_path).create_table("db.docs", ROWS.schema)
+    table.append(ROWS)
+    option = ("--storage-option", f"catalog.uri=sqlite:///{tmp_path}/c.db")
+    name = "catalog://test/db.docs"
+    cli.ok("search-index", "create", "first", name, "--format", "iceberg", "-c", "body", *option)
+    cli.ok("sql", f"CREATE SEARCH INDEX 'second' ON iceberg.`{name}` (body)", *option)
+    table.append(pa.table({"id": [9], "body": ["a fox"]}))
+    for index in ("first", "second"):
+        query = f"SELECT id FROM {index} WHERE body indexquery 'fox' ORDER BY id"
+        assert [row["id"] for row in cli.rows("sql", query, *option)] == [1, 3, 9]
+        assert cli.rows("search-index", "refresh", index, *option)[0]["files_indexed"] == 1
+        assert cli.rows("merge", index, *option)[0]["metrics"]["merged_files"] == 2
+        assert {row["status"] for row in cli.rows("verify", index, *option)} == {"OK"}
+        counted = cli.rows("facets", index, "fox", "--by", "id", *option)
+        assert sorted(row["id"] for row in counted) == [1, 3, 9]
+    assert "cannot load the catalog" in cli.error("search-index", "describe", "first")
+
+
 def test_a_source_that_was_never_there_is_not_said_to_have_moved(cli):
     pq.write_table(ROWS, "a.parquet")
     said = cli.error("search-index", "create", "../index", ".")
