@@ -14,6 +14,7 @@ import pytest
 from delta_logs import DeltaLog, field
 from deltalake import write_deltalake
 from iceberg_tables import catalog_in
+from pyiceberg.utils.config import Config
 
 import indextables as it
 from indextables.spark.bridge.frames import driver_scans
@@ -266,7 +267,6 @@ def test_writes_are_refused(spark, partitioned):
         lambda: spark.sql(f"ALTER TABLE {name} ADD COLUMN x INT"),
         lambda: spark.sql(f"ALTER TABLE {name} DROP PARTITION (day = 'a')"),
         lambda: spark.sql(f"CREATE OR REPLACE TABLE {name} (id INT)"),
-        lambda: spark.sql(f"INDEX CROSSREFERENCES FOR {name}"),
         lambda: spark.sql(f"DROP INDEXTABLES PARTITIONS FROM {name} WHERE day = 'a'"),
         lambda: spark.readStream.format("indextables").load(partitioned.uri),
         lambda: writer.mode("append").save(partitioned.uri),
@@ -292,6 +292,8 @@ def test_upkeep_and_ranked_relations(spark, tmp_path):
         path = spark.sql("DESCRIBE SEARCH INDEX kept").first()["index_path"]
         index = it.SearchIndex.open(path)
         before = index.search("foxes", snippets=["body"], limit=None)
+        with pytest.raises(Exception, match="not indexed for null"):
+            spark.sql("INDEX CROSSREFERENCES FOR kept")
         (merged,) = spark.sql("MERGE SPLITS kept").collect()
         assert (merged.metrics.merged_files, merged.metrics.merge_groups) == (4, 1)
         checks = spark.sql("VERIFY INDEXTABLES kept").collect()
@@ -484,6 +486,23 @@ def test_a_source_that_was_dropped_and_made_again(spark, partitioned):
     done = row(spark.sql(f"REFRESH SEARCH INDEX '{partitioned.uri}'"))
     assert (done["files_indexed"], done["files_removed"]) == (1, 2)
     assert ids(spark.sql(query)) == [9]
+
+
+def test_a_table_of_an_iceberg_catalog(spark, tmp_path, monkeypatch):
+    table = catalog_in(tmp_path).create_table("db.docs", ROWS.schema)
+    table.append(ROWS)
+    config = Config()
+    config.config = {"catalog": {"test": {"uri": f"sqlite:///{tmp_path}/c.db"}}}
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", config)  # as in .pyiceberg.yaml
+    spark.sql("CREATE SEARCH INDEX by_catalog ON iceberg.`catalog://test/db.docs` (body)")
+    try:
+        query = "SELECT id FROM by_catalog WHERE body indexquery 'fox'"
+        assert ids(spark.sql(query)) == [1, 4, 5]
+        table.append(ROWS.slice(0, 1))
+        assert spark.sql("REFRESH SEARCH INDEX by_catalog").first()["files_indexed"] == 1
+        assert ids(spark.sql(query)) == [1, 1, 4, 5]
+    finally:
+        spark.sql("DROP SEARCH INDEX by_catalog")
 
 
 def test_an_iceberg_table(spark, tmp_path):

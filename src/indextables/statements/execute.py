@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.errors import LogError, StatementError, StorageError
+from indextables.errors import LogError, SearchIndexError, StatementError, StorageError
 from indextables.lake.convert import convert
 from indextables.lake.delta import DeltaSource
 from indextables.lake.iceberg import IcebergSource
@@ -161,7 +161,14 @@ def _describe_log(statement: s.DescribeLog, session: Session) -> pa.Table:
 
 
 def _index_crossreferences(statement: s.IndexCrossReferences, session: Session) -> pa.Table:
-    return session.resolve(statement.table).index_crossreferences(
+    table = session.resolve(statement.table)
+    if is_search_index(table.snapshot()):
+        raise SearchIndexError(
+            table.uri,
+            "a cross-reference would take columns of the source that are not indexed for null. "
+            "MERGE SPLITS leaves fewer splits to search",
+        )
+    return table.index_crossreferences(
         where=statement.where,
         timezone=session.timezone,
         force_rebuild=statement.force_rebuild,
@@ -219,9 +226,9 @@ def _describe_environment(_: s.DescribeEnvironment, session: Session) -> pa.Tabl
 
 _OF_LOGS = (
     s.InvalidateLogCache, s.Checkpoint, s.Compact, s.DescribeState, s.DescribeLog, s.Restore,
-    s.Purge, s.TruncateTimeTravel, s.MergeSplits,
+    s.Purge, s.TruncateTimeTravel, s.MergeSplits, s.IndexCrossReferences,
 )  # fmt: skip
-"""Statements that need no rows, and so are for search indexes too."""
+"""Statements that need no rows: they are for search indexes too, or say why not."""
 _OF_SPLITS = (s.Verify, s.Prewarm)
 """Statements that look at the rows of a search index in its source."""
 
