@@ -26,6 +26,10 @@ QUERIES = [
     "p = 'a' AND body indexquery 'fox OR word3'",
     "tag = 'b'",
     "n < 5",
+    "n indexquery '[2 TO 5]' OR tag indexquery 'c'",
+    "NOT n indexquery '>4'",
+    "p indexquery 'b' AND n indexquery '3'",
+    "body LIKE 'red%' OR tag IN ('a', 'c')",
 ]
 
 
@@ -221,6 +225,19 @@ def test_a_file_of_a_merged_split_is_lost(tmp_path):
     assert index.scan(where="body indexquery 'word0 AND lazy'")["n"].to_pylist() == [1]
     with pytest.raises(SourceRowsError, match=lost.name):
         index.scan(where="body indexquery 'word1'")
+
+
+def test_empty_files_are_merged_too(tmp_path):
+    small_files(tmp_path)
+    for name in ("p=a/00.parquet", "p=a/empty.parquet", "p=b/3-empty.parquet"):
+        put(tmp_path, name, rows_of(0).slice(0, 0))
+    index = over(tmp_path)
+    before = answers(index)
+    assert index.merge_splits().files_removed == 9
+    assert answers(index) == before
+    (tmp_path / "source/p=a/empty.parquet").unlink()
+    assert answers(index) == before
+    assert all(check.passed for check in index.verify())
 
 
 @pytest.mark.parametrize("merged", [False, True])

@@ -112,7 +112,7 @@ class RowReader:
     def read_column(self, name: str, rows: RowNumbers | None = None) -> Any:
         """One column as one array, of all rows or of some."""
         if rows is None:
-            table = self.read_groups(range(self.footer.parquet.num_row_groups), [name])
+            table = self.read_groups(range(len(self.footer.group_starts) - 1), [name])
         else:
             table = self.read_rows(rows, [name])
         chunks = table.column(name).chunks
