@@ -46,6 +46,41 @@ def test_the_life_of_an_index(cli):
     assert "not an index table" in cli.error("search", "index", "dog")
 
 
+def test_upkeep_of_an_index(cli):
+    for number in range(3):
+        write_deltalake("lake", pa.table({"id": [number], "body": ["red fox"]}), mode="append")
+    cli.ok("search-index", "create", "index", "lake", "--column", "body")
+    (merged,) = cli.rows("merge", "index")
+    assert (merged["metrics"]["merged_files"], merged["metrics"]["merge_groups"]) == (3, 1)
+    assert cli.rows("sql", "MERGE SPLITS 'index'")[0]["metrics"]["status"] == "no_action"
+    assert {row["status"] for row in cli.rows("verify", "index")} == {"OK"}
+    (warm,) = cli.rows("sql", "PREWARM INDEXTABLES CACHE 'index'")
+    assert (warm["splits_prewarmed"], warm["status"]) == (1, "success")
+    assert len(cli.rows("search", "index", "fox", "--no-snippets")) == 3
+    (facts,) = cli.rows("search-index", "describe", "index")
+    assert (facts["files_indexed"], facts["files_not_indexed"]) == (3, 0)
+    assert "MERGE SPLITS" in cli.error("xref", "index")
+
+
+def test_a_table_of_an_iceberg_catalog(cli, tmp_path):
+    table = catalog_in(tmp_path).create_table("db.docs", ROWS.schema)
+    table.append(ROWS)
+    option = ("--storage-option", f"catalog.uri=sqlite:///{tmp_path}/c.db")
+    name = "catalog://test/db.docs"
+    cli.ok("search-index", "create", "first", name, "--format", "iceberg", "-c", "body", *option)
+    cli.ok("sql", f"CREATE SEARCH INDEX 'second' ON iceberg.`{name}` (body)", *option)
+    table.append(pa.table({"id": [9], "body": ["a fox"]}))
+    for index in ("first", "second"):
+        query = f"SELECT id FROM {index} WHERE body indexquery 'fox' ORDER BY id"
+        assert [row["id"] for row in cli.rows("sql", query, *option)] == [1, 3, 9]
+        assert cli.rows("search-index", "refresh", index, *option)[0]["files_indexed"] == 1
+        assert cli.rows("merge", index, *option)[0]["metrics"]["merged_files"] == 2
+        assert {row["status"] for row in cli.rows("verify", index, *option)} == {"OK"}
+        counted = cli.rows("facets", index, "fox", "--by", "id", *option)
+        assert sorted(row["id"] for row in counted) == [1, 3, 9]
+    assert "cannot load the catalog" in cli.error("search-index", "describe", "first")
+
+
 def test_a_source_that_was_never_there_is_not_said_to_have_moved(cli):
     pq.write_table(ROWS, "a.parquet")
     said = cli.error("search-index", "create", "../index", ".")
@@ -84,9 +119,6 @@ def test_an_iceberg_table(cli):
     "arguments",
     [
         ("import", "index", "more.parquet"),
-        ("merge", "index"),
-        ("xref", "index"),
-        ("verify", "index"),
         ("sql", "DELETE FROM index WHERE id = 1"),
         ("sql", "UPDATE index SET id = 1"),
     ],

@@ -57,9 +57,13 @@ CHANGE = st.one_of(
     st.tuples(st.just("optimize"), st.none()),
     st.tuples(st.just("overwrite"), ROWS),
 )
-# Each change, whether the index is refreshed after it, and what is asked then.
+# Each change, what is done to the index after it, and what is asked then.
 HISTORY = st.lists(
-    st.tuples(CHANGE, st.booleans(), st.one_of(st.none(), st.sampled_from(QUERIES))),
+    st.tuples(
+        CHANGE,
+        st.sampled_from(["", "refresh", "refresh", "merge_splits"]),
+        st.one_of(st.none(), st.sampled_from(QUERIES)),
+    ),
     min_size=2,
     max_size=6,
 )
@@ -93,8 +97,12 @@ def check(index: it.SearchIndex, source: pa.Table, where: str) -> None:
     assert index.count(where=where) == expected.num_rows
 
 
-def check_ranked(index: it.SearchIndex, source: pa.Table) -> None:
-    """The same for a ranked search; its scores do not depend on what is indexed."""
+def check_ranked(index: it.SearchIndex, source: pa.Table, *, exact: bool) -> None:
+    """The same for a ranked search; its scores do not depend on what is indexed.
+
+    They are not `exact` where a merged split has rows of files that left: those count until the
+    split is made again, as deleted rows of a table do.
+    """
     table = index.table()
     source = in_schema(source, table.schema)
     view = table.view
@@ -107,7 +115,10 @@ def check_ranked(index: it.SearchIndex, source: pa.Table) -> None:
     found = index.search("fox OR title:lazy", where="n < 7", limit=None)
     assert content(found.drop_columns(["_score"])) == content(expected)
     index.refresh()
-    assert index.search("fox OR title:lazy", where="n < 7", limit=None).equals(found)
+    again = index.search("fox OR title:lazy", where="n < 7", limit=None)
+    if exact:
+        assert again.equals(found)
+    assert content(again.drop_columns(["_score"])) == content(expected)
 
 
 def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -318,15 +329,19 @@ def test_an_index_answers_as_its_source(kind):
                 format=FORMATS[kind],
                 columns=["n", "title", "body", "p"],
             )
-            for (change, argument), refreshes, where in history:
+            for (change, argument), upkeep, where in history:
                 getattr(source, change)(argument)
-                if refreshes:
-                    index.refresh()
+                if upkeep:
+                    getattr(index, upkeep)()
                 if where is not None:
                     check(index, source.rows(), where)
             check(index, source.rows(), QUERIES[0])
-            check_ranked(index, source.rows())
+            merged = any(upkeep == "merge_splits" for _, upkeep, _ in history)
+            check_ranked(index, source.rows(), exact=not merged)
             assert not it.SearchIndex.open(index.uri).describe()["files_not_indexed"]
+            index.merge_splits()
+            check(index, source.rows(), QUERIES[2])
+            assert all(one.passed for one in index.verify())
         finally:
             shutil.rmtree(folder)
 

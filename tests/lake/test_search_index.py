@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 import shutil
@@ -14,6 +15,7 @@ from delta_logs import DeltaLog, field
 from deltalake import DeltaTable, write_deltalake
 
 import indextables as it
+from benchmarks.counting import counted
 from indextables.errors import (
     ConfigError,
     LakeError,
@@ -29,7 +31,8 @@ from indextables.errors import (
     UnsupportedSourceError,
 )
 from indextables.lake import refresh as refresh_module
-from indextables.lake.rows import SourceColumns, SourceRows, read_parquet_footer
+from indextables.lake.pages import read_parquet_footer
+from indextables.lake.rows import SourceColumns, SourceRows
 from indextables.storage import open_store
 
 ROWS = pa.table(
@@ -527,6 +530,87 @@ def test_few_rows_of_large_row_groups(tmp_path, compression, version):
     thin = [record for record in footer._records.values() if record is not None]
     # Pages of the newer kind are read whole.
     assert bool(thin) == (version == "1.0")
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("has_index", [True, False])
+def test_few_rows_of_a_remote_file(compression, version, has_index):
+    """The pages of the wanted rows are fetched, if the file says where they are."""
+    random = np.random.default_rng(6)
+    numbers = np.arange(9_000)
+    rows = pa.table(
+        {
+            "id": numbers,
+            "body": [None if n % 7 == 0 else f"{n} {random.bytes(20).hex()}" for n in numbers],
+            "few": [f"value {n % 3} {'x' * 40}" if n < 4_500 else f"{n} {'y' * 60}"
+                    for n in numbers],
+            "x": [None if n % 11 == 0 else n / 3 for n in numbers],
+            "list": [[int(n)] * (n % 3) for n in numbers],
+        }
+    )  # fmt: skip
+    store = open_store(f"memory://few-rows-{compression}-{version}-{has_index}")
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        rows, sink, compression=compression, data_page_version=version, data_page_size=2_000,
+        write_batch_size=50, row_group_size=5_000, dictionary_pagesize_limit=9_000,
+        write_page_index=has_index,
+    )  # fmt: skip
+    data = sink.getvalue().to_pybytes()
+    store.put("a.parquet", data)
+    footer = read_parquet_footer(store, "a.parquet", len(data))
+    reader = SourceRows(store, "a.parquet", footer, footer.schema, SourceColumns())
+    for _ in range(8):
+        wanted = random.choice(9_000, random.integers(1, 9), replace=False)
+        assert (
+            reader.read_rows(wanted, rows.schema.names).to_pylist() == rows.take(wanted).to_pylist()
+        )
+    assert any(footer._records.values()) == has_index
+    # Numbers of rows that are not those of the pages are noticed, and the column is read whole.
+    for key, record in footer._records.items():
+        if record is not None:
+            moved = record.values.copy()
+            moved[-2:] += (1, -1)
+            footer._records[key] = dataclasses.replace(record, values=moved)
+    wanted = np.array([4_998, 8_999])
+    assert reader.read_rows(wanted, ["body"]).to_pylist() == [
+        {"body": rows["body"][n].as_py()} for n in wanted
+    ]
+
+
+def test_a_row_of_a_bucket_costs_its_pages(s3, tmp_path):
+    """Requests and bytes of a needle, in a file as Spark and delta-rs write it."""
+    random = np.random.default_rng(7)
+    count = 20_000
+    rows = pa.table(
+        {
+            "id": np.arange(count),
+            "body": [f"w{n} {random.bytes(100).hex()}" for n in range(count)],
+            "more": [random.bytes(60).hex() for _ in range(count)],
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        rows, sink, compression="none", use_dictionary=False, write_page_index=True,
+        data_page_size=20_000, write_batch_size=50,
+    )  # fmt: skip
+    data = sink.getvalue().to_pybytes()
+    root = f"s3://tables/{tmp_path.name}-pages"
+    with counted(dict(s3.options)) as (options, traffic):
+        open_store(f"{root}/source", options).put("a.parquet", data)
+        index = it.SearchIndex.create(
+            f"{root}/index", source=f"{root}/source", format="parquet", columns=["body"],
+            storage_options=options,
+        )  # fmt: skip
+        assert index.search("w5")["id"].to_pylist() == [5]  # what is opened once
+        for needle in (77, 19_999):
+            traffic.clear()
+            found = index.scan(where=f"body indexquery 'w{needle}'")
+            assert found.to_pylist() == rows.slice(needle, 1).to_pylist()
+            source = [one for one in traffic.requests if "a.parquet" in one]
+            read = sum(int(one.rsplit(" ", 1)[1]) for one in source)
+            assert read < len(data) / 20
+            assert len(source) <= 3  # a page of each column; no footer, no index of pages
 
 
 def test_following_a_source(tmp_path):

@@ -19,7 +19,7 @@ ROWS = 60
 def table(tmp_path, monkeypatch):
     # Everything a hundred times smaller than it is: row groups, pieces, and pieces ahead.
     monkeypatch.setattr(writer, "ROW_GROUP_BYTES", SIZE * 3)
-    monkeypatch.setattr(rows, "_BYTES_AT_ONCE", SIZE * 3)
+    monkeypatch.setattr(rows, "BYTES_AT_ONCE", SIZE * 3)
     monkeypatch.setattr(execute, "_BYTES_AHEAD", SIZE * 9)
     monkeypatch.setattr(execute, "_SMALL_PIECE", SIZE)
     made = pa.table(

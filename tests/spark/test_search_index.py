@@ -14,6 +14,7 @@ import pytest
 from delta_logs import DeltaLog, field
 from deltalake import write_deltalake
 from iceberg_tables import catalog_in
+from pyiceberg.utils.config import Config
 
 import indextables as it
 from indextables.spark.bridge.frames import driver_scans
@@ -266,8 +267,6 @@ def test_writes_are_refused(spark, partitioned):
         lambda: spark.sql(f"ALTER TABLE {name} ADD COLUMN x INT"),
         lambda: spark.sql(f"ALTER TABLE {name} DROP PARTITION (day = 'a')"),
         lambda: spark.sql(f"CREATE OR REPLACE TABLE {name} (id INT)"),
-        lambda: spark.sql(f"MERGE SPLITS {name}"),
-        lambda: spark.sql(f"INDEX CROSSREFERENCES FOR {name}"),
         lambda: spark.sql(f"DROP INDEXTABLES PARTITIONS FROM {name} WHERE day = 'a'"),
         lambda: spark.readStream.format("indextables").load(partitioned.uri),
         lambda: writer.mode("append").save(partitioned.uri),
@@ -280,6 +279,50 @@ def test_writes_are_refused(spark, partitioned):
         assert partitioned.source in str(error.value)
     assert partitioned.refresh().version == before
     assert partitioned.count() == 5
+
+
+def test_upkeep_and_ranked_relations(spark, tmp_path):
+    """Statements of upkeep, snippets and `indextables_search`, over an index that was merged."""
+    source = tmp_path / "source"
+    for start in range(0, 4):
+        write_deltalake(source, ROWS.slice(start, 1).drop_columns(["day"]), mode="append")
+    key = "spark.indextables.indexing.tokenizer.body"
+    spark.sql(f"CREATE SEARCH INDEX kept ON delta.`{source}` (body) OPTIONS ('{key}' = 'english')")
+    try:
+        path = spark.sql("DESCRIBE SEARCH INDEX kept").first()["index_path"]
+        index = it.SearchIndex.open(path)
+        before = index.search("foxes", snippets=["body"], limit=None)
+        with pytest.raises(Exception, match="not indexed for null"):
+            spark.sql("INDEX CROSSREFERENCES FOR kept")
+        (merged,) = spark.sql("MERGE SPLITS kept").collect()
+        assert (merged.metrics.merged_files, merged.metrics.merge_groups) == (4, 1)
+        checks = spark.sql("VERIFY INDEXTABLES kept").collect()
+        assert {row["status"] for row in checks} == {"OK"}
+        warm = spark.sql(f"PREWARM INDEXTABLES CACHE '{path}'").collect()
+        assert {row.splits_prewarmed for row in warm} == {1}
+        write_deltalake(source, ROWS.slice(4).drop_columns(["day"]), mode="append")
+        spark.sql("REFRESH SEARCH INDEX kept")
+        query = "SELECT id FROM kept WHERE body indexquery 'foxes AND -hounds'"
+        assert ids(spark.sql(query)) == [1, 4, 5]
+        assert ids(spark.sql("SELECT id FROM kept WHERE price > 2")) == [2, 4, 5]
+        assert spark.sql("SELECT count(*) FROM kept WHERE body IS NULL").first()[0] == 1
+        marked = spark.sql(
+            "SELECT id, snippet(body, 'foxes') AS s FROM kept WHERE body indexquery 'foxes'"
+        )
+        assert {row.id: row.s for row in marked.collect()}[1] == "red <b>fox</b>"
+        ranked = spark.sql(
+            "SELECT id, _score, _snippet_body FROM "
+            "indextables_search('kept', 'foxes', snippets => 'body', limit => 10)"
+        ).collect()
+        expected = index.search("foxes", snippets=["body"], limit=None)
+        assert [row.id for row in ranked] == expected["id"].to_pylist()
+        assert [row["_snippet_body"] for row in ranked] == expected["_snippet_body"].to_pylist()
+        old = spark.sql("SELECT id FROM kept VERSION AS OF 3 WHERE body indexquery 'fox'")
+        assert ids(old) == sorted(before["id"].to_pylist())
+        named = it.search_table(spark, path, "fox", fields=["body^2"], limit=2)
+        assert named.count() == 2
+    finally:
+        spark.sql("DROP SEARCH INDEX kept")
 
 
 # --- what sources can be like --------------------------------------------------------------------
@@ -443,6 +486,23 @@ def test_a_source_that_was_dropped_and_made_again(spark, partitioned):
     done = row(spark.sql(f"REFRESH SEARCH INDEX '{partitioned.uri}'"))
     assert (done["files_indexed"], done["files_removed"]) == (1, 2)
     assert ids(spark.sql(query)) == [9]
+
+
+def test_a_table_of_an_iceberg_catalog(spark, tmp_path, monkeypatch):
+    table = catalog_in(tmp_path).create_table("db.docs", ROWS.schema)
+    table.append(ROWS)
+    config = Config()
+    config.config = {"catalog": {"test": {"uri": f"sqlite:///{tmp_path}/c.db"}}}
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", config)  # as in .pyiceberg.yaml
+    spark.sql("CREATE SEARCH INDEX by_catalog ON iceberg.`catalog://test/db.docs` (body)")
+    try:
+        query = "SELECT id FROM by_catalog WHERE body indexquery 'fox'"
+        assert ids(spark.sql(query)) == [1, 4, 5]
+        table.append(ROWS.slice(0, 1))
+        assert spark.sql("REFRESH SEARCH INDEX by_catalog").first()["files_indexed"] == 1
+        assert ids(spark.sql(query)) == [1, 1, 4, 5]
+    finally:
+        spark.sql("DROP SEARCH INDEX by_catalog")
 
 
 def test_an_iceberg_table(spark, tmp_path):

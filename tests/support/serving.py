@@ -71,13 +71,13 @@ def _bytes(value: Any) -> bytes:
 
 
 @contextlib.contextmanager
-def running(places: dict[str, str], **limits: Any) -> Iterator[Client]:
-    """A server over these tables, at a free port."""
+def running(places: dict[str, str], open_: Any = None, **limits: Any) -> Iterator[Client]:
+    """A server over these tables, at a free port; `open_` opens a place at a version."""
     listening = app.listen("127.0.0.1", 0)
     access = app.access_to(listening, "127.0.0.1")
     served = app.application(
         places,
-        lambda place, version: Table.open(place, version=version),
+        open_ or (lambda place, version: Table.open(place, version=version)),
         access=access,
         limits=app.Limits(**limits),
     )

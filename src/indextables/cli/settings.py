@@ -62,20 +62,23 @@ class Settings:
 
     def access(self, uri: str) -> TableAccess:
         """How to reach a search index or its source. A local folder takes no options."""
+        from indextables.lake.iceberg import CATALOG
         from indextables.plan.access import TableAccess
         from indextables.storage.location import parse_location
 
         options = {name: str(value) for name, value in self.storage_options.items()}
+        if uri.startswith(CATALOG):
+            return TableAccess(uri, self.config, options, options)
         is_local = parse_location(uri).scheme == "file"
         return TableAccess(uri, self.config, {} if is_local else options, options)
 
     def open_itself(self, uri: str, *, as_of: str | None = None) -> Table:
         """The same, of a search index its own files and versions."""
+        from indextables.lake.opening import own_options
         from indextables.table import Table
 
-        return Table.open(
-            uri, timestamp=as_of, config=self.config, storage_options=self.storage_options
-        )
+        options = own_options(uri, self.storage_options)
+        return Table.open(uri, timestamp=as_of, config=self.config, storage_options=options)
 
 
 def pairs(values: Sequence[str], option: str) -> dict[str, str]:

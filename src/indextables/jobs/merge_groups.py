@@ -39,6 +39,7 @@ from indextables.runner import LocalRunner, Runner
 from indextables.split.mapping import TableMapping
 from indextables.split.merge import merge_splits
 from indextables.split.open_split import SplitFile
+from indextables.split.write import WrittenSplit
 from indextables.storage import Store
 
 Partition = tuple[tuple[str, str], ...]
@@ -224,6 +225,27 @@ class MergeTask:
     data_change: bool
     settings: Mapping[str, object] = field(repr=False)
 
+    def merged(self, files: Sequence[SplitFile], config: Config) -> WrittenSplit:
+        """The new split of the opened sources, in a temporary folder."""
+        return merge_splits(
+            files,
+            schema=self.schema,
+            mapping=self.mapping,
+            config=config,
+            partition_values=self.partition_values,
+            deleted={
+                file.path: StoredVector(self.store, source.vector, file.path).rows(
+                    total=file.info.rows
+                )
+                for file, source in zip(files, self.sources, strict=True)
+                if source.vector is not None
+            },
+        )
+
+    def entry(self, add: Add) -> Add:
+        """What the log says of the new split."""
+        return replace(add, num_merge_ops=1 + max(source.merges for source in self.sources))
+
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
@@ -275,25 +297,13 @@ def run_merge(task: MergeTask) -> MergeResult:
 
 
 def _merged(task: MergeTask) -> Add:
-    config = Config(task.settings)
     files = [_opened(task.store, source) for source in task.sources]
-    written = merge_splits(
-        files,
-        schema=task.schema,
-        mapping=task.mapping,
-        config=config,
-        partition_values=task.partition_values,
-        deleted={
-            file.path: StoredVector(task.store, source.vector, file.path).rows(total=file.info.rows)
-            for file, source in zip(files, task.sources, strict=True)
-            if source.vector is not None
-        },
-    )
+    written = task.merged(files, Config(task.settings))
     try:
         add = store_split(task.store, written, task.partition_columns, data_change=task.data_change)
     finally:
         written.delete()
-    return replace(add, num_merge_ops=1 + max(source.merges for source in task.sources))
+    return task.entry(add)
 
 
 def _opened(store: Store, source: Source) -> SplitFile:

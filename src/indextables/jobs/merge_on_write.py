@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from indextables import config as keys
 from indextables.config import Config
 from indextables.jobs.merge_groups import (
+    MergeGroup,
     MergeTask,
     candidates_of,
     local_runner,
@@ -38,6 +39,7 @@ from indextables.jobs.write_splits import discard
 from indextables.jobs.write_target import Target
 from indextables.log.actions import Add
 from indextables.log.files import files_from_adds
+from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.view import TableView
 from indextables.runner import Runner
@@ -129,20 +131,23 @@ def _only_one(identity: str) -> Iterator[bool]:
 
 
 def _merge(log: TransactionLog, view: TableView, runner: Runner | None) -> bool:
-    config = view.config
+    groups = groups_after_write(log, view.snapshot, view.config)
+    return bool(groups) and merge_groups(log, view, groups, runner=runner).files_added > 0
+
+
+def groups_after_write(log: TransactionLog, snapshot: Snapshot, config: Config) -> list[MergeGroup]:
+    """What is merged after a write; nothing until there is enough of it."""
     limits = MergeLimits(
         target_size=config[keys.MERGE_ON_WRITE_TARGET_SIZE],
         max_sources=config[keys.MERGE_MAX_SOURCE_SPLITS],
         max_share=config[keys.MERGE_SKIP_THRESHOLD],
     )
-    groups = plan_groups(log, view.snapshot, limits=limits, skip_large_splits=True)
+    groups = plan_groups(log, snapshot, limits=limits, skip_large_splits=True)
     cores = os.cpu_count() or 1
     batch = max(1, int(cores * config[keys.MERGE_ON_WRITE_CPU_FRACTION]))
     if len(groups) < batch * config[keys.MERGE_ON_WRITE_MIN_BATCHES]:
         groups = [group for group in groups if len(group.sources) == 1]  # deleted rows have to go
-    if not groups:
-        return False
-    return merge_groups(log, view, groups, runner=runner).files_added > 0
+    return groups
 
 
 def _purge(log: TransactionLog, config: Config, *, merged: bool) -> None:

@@ -208,8 +208,9 @@ def merge_groups(
     groups: Sequence[MergeGroup],
     *,
     runner: Runner | None = None,
+    task_of: Callable[[TableView, pa.Table], MergeTask] | None = None,
 ) -> Merged:
-    """Merge groups and commit each of them on its own."""
+    """Merge groups and commit each of them on its own. `task_of` makes a task of entries."""
     tally = _Tally()
     if not groups:
         return Merged("no_action", OPTIMAL, view.version)
@@ -222,7 +223,7 @@ def merge_groups(
             live = [g for g in batch if snapshot.contains(g.paths) == set(g.paths)]
             tally.conflicts += [_changed(g) for g in batch if g not in live]
             files = {group: _files_of(snapshot, group) for group in live}
-            tasks = [_task(view, files[group]) for group in live]
+            tasks = [(task_of or _task)(view, files[group]) for group in live]
             results = run_merges(tasks, runner or local_runner(view.config))
             for group, result in zip(live, results, strict=True):
                 commit = functools.partial(_commit, log, view, files[group], runner=runner)

@@ -46,7 +46,7 @@ class PrewarmPlan:
         def open_one(task: SplitTask) -> int | str | None:
             split = environment.searcher(task).split
             try:
-                if not self._concerns(split.info.mapping.by_name):
+                if not split.has_index or not self._concerns(split.info.mapping.by_name):
                     return None
                 environment.pool.prewarm(split)
                 return len(split.info.segments)

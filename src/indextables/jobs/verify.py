@@ -18,7 +18,7 @@ index say. Nothing is taken from what this process remembers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,9 @@ def check_split(check: SplitCheck) -> dict[str, list[str]]:
     environment = Environment.of(check.view)
     pool = IndexPool(environment.pool.cache, max_files=1)
     searcher = SplitSearcher(split, pool, environment.context, task.partition)
-    for name, problems in (("index", _index(searcher)), ("rows", _rows(split, check.add))):
+    if check.view.elsewhere is not None:
+        searcher = replace(environment, pool=pool).searcher(task)
+    for name, problems in (("index", _index(searcher)), ("rows", _rows(searcher, check.add))):
         try:
             found[name] = list(problems)
         except IndexTablesError as error:
@@ -190,8 +192,8 @@ def _quoted(word: str) -> str:
 # --- the rows ------------------------------------------------------------------------------------
 
 
-def _rows(split: SplitFile, add: Add) -> Iterator[str]:
-    info = split.info
+def _rows(searcher: SplitSearcher, add: Add) -> Iterator[str]:
+    split, info = searcher.split, searcher.split.info
     deleted = 0
     if add.deletion_vector is not None:
         descriptor = DeletionVector.from_json(add.deletion_vector, path=add.path)
@@ -203,7 +205,8 @@ def _rows(split: SplitFile, add: Add) -> Iterator[str]:
     if add.num_records is not None and add.num_records + deleted != info.rows:
         left = f", {deleted:,} of them deleted" if deleted else ""
         yield f"it has {info.rows:,} rows{left}, the log says {add.num_records:,}"
-    if _present(info.partition_values) != _present(add.partition_values):
+    is_source = type(split) is not SplitFile  # partition values of source files are not in splits
+    if not is_source and _present(info.partition_values) != _present(add.partition_values):
         yield f"it is of partition {_present(info.partition_values)}, the log says another"
     stats: dict[str, Any] = orjson.loads(add.stats) if add.stats else {}
     null_counts = stats.get("nullCount") or {}
@@ -278,6 +281,8 @@ def verify(log: TransactionLog, view: TableView, *, runner: Runner | None = None
     checks.append(files)
     if is_mirrored(snapshot.metadata):
         checks.append(_check_mirror(fresh, snapshot))
+    if view.elsewhere is not None:
+        snapshot = view.snapshot  # the splits that are used, with the dead rows of their source
     shared = view.at(snapshot).for_tasks()
     adds = {add.path: add for add in adds_from_files(snapshot.entries)}
     tasks = [

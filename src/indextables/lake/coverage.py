@@ -1,29 +1,32 @@
 """What a search index knows of its source, and the table that users see of both.
 
-A split of the index covers one source file: its tags name the file and how its columns were found.
-The view that queries get has the source's columns and one entry for each of its files, the covered
-ones with their splits. So planning, searching and scoring are those of any table; only where rows
-come from differs (`LakeEnvironment`).
+A split of the index covers one source file, or after a merge several: its tags name the files and
+how their columns were found. The view that queries get has the source's columns and one entry for
+each split and for each file without one. Rows of a file that left the source are dead in the split
+that still has them. So planning, searching and scoring are those of any table; only where rows come
+from differs (`LakeEnvironment`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
 from indextables.config import Config
 from indextables.errors import DamagedIndexError, LakeError
-from indextables.lake.rows import SourceSplit, UnindexedSplit
+from indextables.lake.rows import JoinedFiles, SourceRowsFile, SourceSplit, UnindexedSplit
 from indextables.lake.source import SourceFile, SourceSnapshot
 from indextables.log.actions import Add, Metadata
 from indextables.log.files import VECTOR, files_from_adds
 from indextables.log.snapshot import Snapshot
-from indextables.log.vectors import StoredVector, inline_vector
+from indextables.log.vectors import Rows, StoredVector, inline_vector
 from indextables.plan.execute import Environment
 from indextables.plan.tasks import SplitTask
 from indextables.plan.view import INTERNAL_PROPERTIES, SEARCH_INDEX_PROPERTY, TableView
@@ -39,7 +42,8 @@ from indextables.split.open_split import SplitSearcher
 from indextables.storage import Store
 
 _PATH, _SIZE, _STAMP, _COLUMNS = "sourcePath", "sourceSize", "sourceStamp", "sourceColumns"
-_UNINDEXED = "source:"
+_PARTS = "sourceParts"
+UNINDEXED = "source:"
 """Entries of files that no split covers are called so; no split can be."""
 
 
@@ -82,15 +86,83 @@ def index_mapping(metadata: Metadata) -> TableMapping:
     return TableMapping.from_json(metadata.configuration[MAPPING_PROPERTY])
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A source file as the split says that covers it."""
+
+    path: str
+    size: int
+    stamp: str
+    rows: int
+
+    @property
+    def identity(self) -> tuple[str, int, str]:
+        """What the file of a source has as well."""
+        return (self.path, self.size, self.stamp)
+
+
 def tags_of(file: SourceFile, fingerprint: str) -> dict[str, str]:
-    """What the log entry of a split says about the file that it covers."""
+    """What the log entry of a split says about the one file that it covers."""
     return {
         _PATH: file.path, _SIZE: str(file.size), _STAMP: file.stamp, _COLUMNS: fingerprint,
     }  # fmt: skip
 
 
-def _key(file: SourceFile, fingerprint: str) -> tuple[str, ...]:
-    return tuple(tags_of(file, fingerprint).values())
+def tags_of_parts(parts: Sequence[Part], fingerprint: str) -> dict[str, str]:
+    """The same of several files, whose rows follow each other."""
+    listed = [[part.path, part.size, part.stamp, part.rows] for part in parts]
+    return {_PARTS: orjson.dumps(listed).decode(), _COLUMNS: fingerprint}
+
+
+def parts_of(tags: Mapping[str, str], rows: int | None) -> tuple[Part, ...]:
+    """The files that a split with these tags, and so many rows, covers."""
+    if _PARTS in tags:
+        return _listed(tags[_PARTS])
+    size = tags.get(_SIZE, "")
+    if not size.isdecimal() or rows is None:
+        return ()
+    return (Part(tags.get(_PATH, ""), int(size), tags.get(_STAMP, ""), rows),)
+
+
+@lru_cache(maxsize=4_096)  # every query asks for all of them
+def _listed(text: str) -> tuple[Part, ...]:
+    return tuple(Part(*one) for one in orjson.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class CoveredRows:
+    """The rows of a split: those of its parts one after the other, None for one that left."""
+
+    parts: tuple[Part, ...]
+    files: tuple[SourceFile | None, ...]
+
+    @property
+    def live(self) -> list[SourceFile]:
+        """The files that are in the source."""
+        return [file for file in self.files if file is not None]
+
+    @property
+    def total(self) -> int:
+        """How many rows the split has, dead ones included."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def left(self) -> int:
+        """How many of its rows are of files that left."""
+        pairs = zip(self.parts, self.files, strict=True)
+        return sum(part.rows for part, file in pairs if file is None)
+
+    @property
+    def dead(self) -> Rows | None:
+        """The numbers of rows that are deleted, or whose file left."""
+        first, found = 0, []
+        for part, file in zip(self.parts, self.files, strict=True):
+            if file is None:
+                found.append(np.arange(first, first + part.rows))
+            elif file.dead is not None and len(file.dead):
+                found.append(np.asarray(file.dead, np.int64) + first)
+            first += part.rows
+        return np.concatenate(found) if found else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,30 +172,56 @@ class Coverage:
     index: Snapshot
     source: SourceSnapshot
     fingerprint: str
-    covered: tuple[tuple[SourceFile, int], ...]
-    """Files with the row of their split among the entries of the index."""
+    splits: Mapping[int, CoveredRows]
+    """By the row of the split among the entries of the index."""
     uncovered: tuple[SourceFile, ...]
 
     @classmethod
-    def of(cls, index: Snapshot, source: SourceSnapshot, columns: Sequence[str]) -> Coverage:
-        """Compare an index with its source."""
+    def of(
+        cls,
+        index: Snapshot,
+        source: SourceSnapshot,
+        columns: Sequence[str],
+        *,
+        most_left: float = 1.0,
+    ) -> Coverage:
+        """Compare an index with its source.
+
+        A split of which a larger share than `most_left` are rows of files that left is not used.
+        """
         fingerprint = source.fingerprint(columns)
-        splits = splits_by_file(index)
-        covered, uncovered = [], []
-        for file in source.files:
-            row = splits.get(_key(file, fingerprint))
-            if row is None:
-                uncovered.append(file)
-            else:
-                covered.append((file, row))
-        return cls(index, source, fingerprint, tuple(covered), tuple(uncovered))
+        waiting = {file.identity: file for file in source.files}
+        splits: dict[int, CoveredRows] = {}
+        entries = [
+            (row, parts)
+            for row, (parts, columns_there) in enumerate(_parts_of_splits(index))
+            if parts and columns_there == fingerprint
+        ]
+        # A file can be in two splits, after two writers met: the larger one is used for it.
+        for row, parts in sorted(entries, key=lambda entry: -len(entry[1])):
+            files = [waiting.get(part.identity) for part in parts]
+            partition = next((file.partition for file in files if file is not None), None)
+            # All rows of a split have the same partition values.
+            fitting = (f if f is not None and f.partition == partition else None for f in files)
+            covered = CoveredRows(parts, tuple(fitting))
+            if not covered.live or covered.left > most_left * covered.total:
+                continue
+            splits[row] = covered
+            for file in covered.live:
+                del waiting[file.identity]
+        uncovered = tuple(file for file in source.files if file.identity in waiting)
+        return cls(index, source, fingerprint, splits, uncovered)
+
+    @property
+    def covered(self) -> list[SourceFile]:
+        """The files that are in splits."""
+        return [file for split in self.splits.values() for file in split.live]
 
     @property
     def unneeded(self) -> list[str]:
         """The splits of files that left the source, or that another split covers as well."""
-        used = {row for _, row in self.covered}
         paths = map(str, self.index.entries["path"].to_pylist())
-        return [path for row, path in enumerate(paths) if row not in used]
+        return [path for row, path in enumerate(paths) if row not in self.splits]
 
     def __str__(self) -> str:
         total = len(self.source.files)
@@ -134,14 +232,19 @@ class Coverage:
         return f"{text}; {len(self.uncovered):,} with {size:,} bytes are searched without an index"
 
 
-def splits_by_file(index: Snapshot) -> dict[tuple[str, ...], int]:
-    """The rows of the entries of an index by what they say about their source files."""
-    found: dict[tuple[str, ...], int] = {}
-    for row, pairs in enumerate(index.entries["tags"].to_pylist()):
+def _parts_of_splits(index: Snapshot) -> Iterator[tuple[tuple[Part, ...], str]]:
+    """What each entry of an index says about the files that it covers."""
+    entries = index.entries
+    for pairs, rows in zip(
+        entries["tags"].to_pylist(), entries["numRecords"].to_pylist(), strict=True
+    ):
         tags = dict(pairs or ())
-        key = tuple(tags.get(name, "") for name in (_PATH, _SIZE, _STAMP, _COLUMNS))
-        found.setdefault(key, row)
-    return found
+        yield parts_of(tags, rows), tags.get(_COLUMNS, "")
+
+
+def indexed_files(index: Snapshot) -> set[tuple[str, int, str]]:
+    """The identities of files that some split covers."""
+    return {part.identity for parts, _ in _parts_of_splits(index) for part in parts}
 
 
 # --- the table that users see --------------------------------------------------------------------
@@ -151,7 +254,7 @@ def lake_view(store: Store, coverage: Coverage, settings: Config) -> TableView:
     """The source as a table that the index helps to search."""
     source, index = coverage.source, coverage.index
     mapping = source_mapping(index.metadata, source)
-    names = [f"{_UNINDEXED}{file.path}" for file in coverage.uncovered]
+    names = [f"{UNINDEXED}{file.path}" for file in coverage.uncovered]
     shown = {
         name: value
         for name, value in index.metadata.configuration.items()
@@ -167,9 +270,11 @@ def lake_view(store: Store, coverage: Coverage, settings: Config) -> TableView:
         index, metadata=metadata, base_files=_entries(coverage, names), changes={}, unread=None
     )
     paths = index.entries["path"]
-    files = {str(paths[row]): file for file, row in coverage.covered}
-    files |= dict(zip(names, coverage.uncovered, strict=True))
-    return TableView(store, snapshot, settings, LakeRows.of(coverage, files))
+    splits = {str(paths[row]): covered for row, covered in coverage.splits.items()}
+    for name, file in zip(names, coverage.uncovered, strict=True):
+        part = Part(*file.identity, file.rows or 0)
+        splits[name] = CoveredRows((part,), (file,))
+    return TableView(store, snapshot, settings, LakeRows.of(coverage, splits))
 
 
 def source_mapping(metadata: Metadata, source: SourceSnapshot) -> TableMapping:
@@ -196,15 +301,17 @@ def source_mapping(metadata: Metadata, source: SourceSnapshot) -> TableMapping:
 
 
 def _entries(coverage: Coverage, names: Sequence[str]) -> pa.Table:
-    rows = [row for _, row in coverage.covered]
-    covered = coverage.index.entries.take(pa.array(rows, pa.int64()))
+    covered = coverage.index.entries.take(pa.array(list(coverage.splits), pa.int64()))
     adds = [
         Add(path=name, size=file.size, num_records=file.rows)
         for name, file in zip(names, coverage.uncovered, strict=True)
     ]
     table = pa.concat_tables([covered, files_from_adds([(add, 0, 0) for add in adds])])
-    files = [*(file for file, _ in coverage.covered), *coverage.uncovered]
-    dead = [file.dead if file.dead is not None and len(file.dead) else None for file in files]
+    files = [*(split.live[0] for split in coverage.splits.values()), *coverage.uncovered]
+    dead = [
+        *(split.dead for split in coverage.splits.values()),
+        *(f.dead if f.dead is not None and len(f.dead) else None for f in coverage.uncovered),
+    ]
     columns: dict[str, list[Any]] = {
         "partitionValues": [
             [(n, v) for n, v in file.partition.items() if v is not None] for file in files
@@ -236,20 +343,20 @@ class LakeRows:
 
     source: SourceSnapshot
     """Without its files."""
-    files: Mapping[str, SourceFile]
+    splits: Mapping[str, CoveredRows]
     """By the paths of the view's entries; which rows are dead is said there."""
     state: str
     summary: str
 
     @classmethod
-    def of(cls, coverage: Coverage, files: Mapping[str, SourceFile]) -> LakeRows:
+    def of(cls, coverage: Coverage, splits: Mapping[str, CoveredRows]) -> LakeRows:
         """The rows of an index and its source."""
         source = coverage.source
         parts = [source.version, source.schema.to_string()]
         parts += [repr((f.identity, f.rows)) for f in source.files]
         return cls(
             replace(source, files=()),
-            {path: replace(file, dead=None) for path, file in files.items()},
+            {path: _without_dead(covered) for path, covered in splits.items()},
             hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16],
             f"{source.version}: {coverage}",
         )
@@ -270,20 +377,20 @@ class LakeRows:
     @property
     def unindexed_bytes(self) -> int:
         """The size of files whose rows are searched one by one."""
-        return sum(f.size for path, f in self.files.items() if path.startswith(_UNINDEXED))
+        return self.bytes_of(path for path in self.splits if path.startswith(UNINDEXED))
 
     def bytes_of(self, paths: Iterable[str]) -> int:
         """The size of the files that have the rows of these splits."""
-        return sum(self.files[path].size for path in paths)
+        return sum(file.size for path in paths for file in self.splits[path].live)
 
     def environment(self, plain: Environment) -> LakeEnvironment:
         """What reads the rows of these files."""
         # Files without a split have no index that could be opened with others.
-        alone = {path for path in self.files if path.startswith(_UNINDEXED)}
+        alone = {path for path in self.splits if path.startswith(UNINDEXED)}
         plain.kept[DamagedIndexError] = alone
         return LakeEnvironment(
             plain.store, plain.pool, plain.context, plain.parallelism, plain.kept,
-            self.source, self.files,
+            self.source, self.splits,
         )  # fmt: skip
 
 
@@ -292,18 +399,18 @@ class LakeEnvironment(Environment):
     """Reads splits whose rows are in the files of a source."""
 
     source: SourceSnapshot = None  # type: ignore[assignment]
-    files: Mapping[str, SourceFile] = field(default_factory=dict)
+    splits: Mapping[str, CoveredRows] = field(default_factory=dict)
 
     def searcher(self, task: SplitTask) -> SplitSearcher:
-        """The split of a task with the rows of its source file."""
-        file = self.files[task.path]
-        rows = self.source.rows_of(file, self.pool.footers)
+        """The split of a task with the rows of its source files."""
+        covered = self.splits[task.path]
+        rows = self._rows_of(covered)
         split: SourceSplit
-        if task.path.startswith(_UNINDEXED):
+        if task.path.startswith(UNINDEXED):
             fields = (replace(f, field="", indexed=False) for f in self.context.mapping.fields)
             split = UnindexedSplit(
                 self.store, task.path, task.size, source=rows,
-                mapping=TableMapping(tuple(fields)), partition=file.partition,
+                mapping=TableMapping(tuple(fields)), partition=covered.live[0].partition,
             )  # fmt: skip
         else:
             split = SourceSplit(
@@ -314,3 +421,18 @@ class LakeEnvironment(Environment):
         if task.vector is not None:
             vector = StoredVector(self.store, task.vector, task.path)
         return SplitSearcher(split, self.pool, self.context, task.partition, vector=vector)
+
+    def _rows_of(self, covered: CoveredRows) -> SourceRowsFile | JoinedFiles:
+        footers = self.pool.footers
+        files = [None if f is None else self.source.rows_of(f, footers) for f in covered.files]
+        if len(files) == 1 and files[0] is not None:
+            return files[0]
+        counts = tuple(part.rows for part in covered.parts)
+        partition = self.source.partition_columns
+        stored = pa.schema(f for f in self.source.schema if f.name not in partition)
+        return JoinedFiles(tuple(files), counts, stored)
+
+
+def _without_dead(covered: CoveredRows) -> CoveredRows:
+    files = (None if file is None else replace(file, dead=None) for file in covered.files)
+    return replace(covered, files=tuple(files))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
 CATALOG = "catalog://"
-_CATALOG_OPTION = "catalog."
+CATALOG_OPTION = "catalog."
 _SUFFIX = ".metadata.json"
 _VERSION = re.compile(r"v?(\d+)(?:-.*)?(?:\.gz)?\.metadata\.json")
 _TYPES = {
@@ -67,12 +67,12 @@ class IcebergSource:
 
     def __post_init__(self) -> None:
         self._catalog_options = {
-            name.removeprefix(_CATALOG_OPTION): str(value)
+            name.removeprefix(CATALOG_OPTION): str(value)
             for name, value in self.options.items()
-            if name.startswith(_CATALOG_OPTION)
+            if name.startswith(CATALOG_OPTION)
         }
         self.storage_options = {
-            n: v for n, v in self.options.items() if not n.startswith(_CATALOG_OPTION)
+            n: v for n, v in self.options.items() if not n.startswith(CATALOG_OPTION)
         }
         if not self.uri.startswith(CATALOG):
             self.uri = place_of(self.uri)

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from indextables.config import Config
 from indextables.errors import VersionNotFoundError
 from indextables.lake.coverage import Definition
-from indextables.lake.iceberg import CATALOG
+from indextables.lake.iceberg import CATALOG, CATALOG_OPTION
 from indextables.lake.search_index import SearchIndex, source_of
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -52,8 +52,11 @@ def search_index_of(access: TableAccess) -> SearchIndex:
     """The search index at a place. Equal accesses of this process share it."""
     log = access.log()
     definition = Definition.of(log.snapshot().metadata, uri=access.uri)
-    in_catalog = definition.source.startswith(CATALOG)
-    options = {} if in_catalog else access.storage_of(definition.source)
+    options: dict[str, object] = {
+        n: v for n, v in access.stores.items() if n.startswith(CATALOG_OPTION)
+    }
+    if not definition.source.startswith(CATALOG):
+        options = access.storage_of(definition.source)
     key = (id(log), definition.source, definition.format, repr(sorted(options.items())))
     with _lock:
         known = _open.get(key)
@@ -73,9 +76,7 @@ def open_table(
     storage_options: Mapping[str, object] | None = None,
 ) -> Table:
     """As `Table.open`, of a search index too, which can be read only."""
-    own = storage_options
-    if own and parse_location(uri).scheme == "file" and _is_index(uri):
-        own = None  # a local folder takes no options: they are those of the source
+    own = own_options(uri, storage_options)
     log = TransactionLog(open_store(uri, own), config=Config(config))
     with _versions_of_source(log):
         table = Table.of_log(log, version=version, timestamp=timestamp)
@@ -85,6 +86,15 @@ def open_table(
         uri, config=config, storage_options=own, source_options=None if own else storage_options
     )
     return index.table(version=version, timestamp=timestamp)
+
+
+def own_options(
+    uri: str, storage_options: Mapping[str, object] | None
+) -> Mapping[str, object] | None:
+    """The options of the store of a place: those given for a local index are of its source."""
+    if storage_options and parse_location(uri).scheme == "file" and _is_index(uri):
+        return None
+    return storage_options
 
 
 def _is_index(uri: str) -> bool:

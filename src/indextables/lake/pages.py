@@ -1,4 +1,6 @@
-"""Some pages of a column as a Parquet file of their own.
+"""Footers and pages of Parquet files of other programs.
+
+Some pages of a column as a Parquet file of their own:
 
 Parquet's readers decode a column chunk from its first page on. Row groups of other programs are
 large, so a file is put together here that has only the pages with wanted rows: their bytes as they
@@ -9,22 +11,39 @@ This is for columns of plain types that are neither nested nor required; others 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indextables.split.format.page_headers import PageRecord, refers_to_dictionary, varint
+from indextables.errors import ObjectNotFoundError, SourceRowsError, StorageError
+from indextables.schema import TIMESTAMP
+from indextables.split.format.container import Chunk, Footer, SplitInfo, Statistics
+from indextables.split.format.page_headers import (
+    SMALL_CHUNK,
+    PageRecord,
+    described_values,
+    varint,
+)
+from indextables.split.mapping import TableMapping
 from indextables.split.row_numbers import RowNumbers
+from indextables.storage import Store
 
 _PHYSICAL = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6}
 _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6}
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _MAGIC = b"PAR1"
+_FIRST_GUESS = 64 << 10
+
+_LARGE_FOOTER = 1 << 20
+"""Finding the offset indexes in a larger footer takes longer than it saves."""
 
 ReadRange = Callable[[int, int], bytes]
+ReadRanges = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
 
 
 def can_be_lean(column: Any, chunk: Any, kind: Any) -> bool:
@@ -64,8 +83,11 @@ def read_lean(read: ReadRange, record: PageRecord, chunk: Any, kind: Any, rows: 
     place = np.searchsorted(pages, np.searchsorted(ends, rows, side="right"))
     wanted = first_rows[place] + rows - (ends - counts)[pages][place]
     bodies = [read(int(record.offsets[n]), int(record.offsets[n + 1])) for n in pages.tolist()]
+    described = [described_values(body) for body in bodies]
+    if [count for count, _ in described] != counts[pages].tolist():
+        raise ValueError("its pages have other numbers of values than its index says")
     dictionary = b""
-    if any(map(refers_to_dictionary, bodies)):  # a column may give up its dictionary
+    if any(refers for _, refers in described):  # a column may give up its dictionary
         dictionary = read(int(record.offsets[0]), int(record.offsets[1]))
     data = dictionary + b"".join(bodies)
     total = int(counts[pages].sum())
@@ -86,6 +108,14 @@ def _typed(values: Any, kind: Any) -> Any:
     if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
         return values.view(kind)
     return values.cast(kind)
+
+
+def pages_with(record: PageRecord, rows: RowNumbers) -> list[tuple[int, int]]:
+    """Where the pages of some rows of a chunk are, and its dictionary."""
+    pages = np.unique(np.searchsorted(np.cumsum(record.values), rows, side="right"))
+    if len(record.values) and record.values[0] == 0:
+        pages = np.union1d(pages, [0])
+    return [(int(record.offsets[n]), int(record.offsets[n + 1])) for n in pages.tolist()]
 
 
 # --- a footer, in Thrift's compact protocol ------------------------------------------------------
@@ -120,6 +150,56 @@ def _file(chunk: Any, data: bytes, *, dictionary: int, values: int) -> bytes:
     return b"".join([_MAGIC, data, footer, len(footer).to_bytes(4, "little"), _MAGIC])
 
 
+def parsed_struct(data: bytes) -> dict[int, Any]:
+    """A structure, by the numbers of its fields. `IndexError` or `ValueError` if it is none."""
+    return _parsed(data, 0, 12)[0]  # type: ignore[no-any-return]
+
+
+def _parsed(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    if kind in (4, 5, 6):
+        value = shift = 0
+        while (byte := data[at]) > 127:
+            value |= (byte & 127) << shift
+            shift, at = shift + 7, at + 1
+        value |= byte << shift
+        return value >> 1 ^ -(value & 1), at + 1
+    if kind == 8:
+        length, at = _parsed_length(data, at)
+        return data[at : at + length], at + length
+    if kind in (9, 10):
+        length, kind, at = data[at] >> 4, data[at] & 15, at + 1
+        if length == 15:
+            length, at = _parsed_length(data, at)
+        found = []
+        for _ in range(length):
+            value, at = _parsed(data, at, kind)
+            found.append(value)
+        return found, at
+    if kind == 12:
+        fields: dict[int, Any] = {}
+        number = 0
+        while head := data[at]:
+            at += 1
+            if head >> 4:
+                number += head >> 4
+            else:
+                number, at = _parsed(data, at, 4)
+            if head & 15 in (1, 2):  # a field that is true or false has no value after it
+                fields[number] = head & 15 == 1
+            else:
+                fields[number], at = _parsed(data, at, head & 15)
+        return fields, at + 1
+    width = {1: 1, 2: 1, 3: 1, 7: 8}.get(kind)
+    if width is None:
+        raise ValueError("it has a field of an unknown type")
+    return data[at : at + width], at + width
+
+
+def _parsed_length(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _parsed(data, at, 6)
+    return (value << 1) ^ (value >> 63), at  # lengths are not zigzagged
+
+
 def _field(number: int, kind: int, after: int) -> bytes:
     return bytes([(number - after) << 4 | kind])
 
@@ -142,3 +222,213 @@ def _list(number: int, length: int, kind: int, *, after: int) -> bytes:
 
 def _zigzag(value: int) -> bytes:
     return varint(value << 1)
+
+
+# --- footers -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ForeignFooter(Footer):
+    """The footer of a Parquet file that is not a split."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the file, as they are read."""
+        return _read_types(self.parquet)
+
+    def as_read(self, rows: pa.Table) -> pa.Table:
+        """Rows without views, which few functions of Arrow take."""
+        for at, column in enumerate(rows.columns):
+            if "view" in str(column.type):
+                plain = rows.schema.field(at).with_type(_without_views(column.type))
+                rows = rows.set_column(at, plain, column.cast(plain.type))
+        return rows
+
+    def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
+        """The column chunks of columns; a dictionary may be named after the pages, or as 0."""
+        found = []
+        for chunk in super().chunks(groups, columns):
+            start = min(filter(None, (chunk.start, chunk.parquet.data_page_offset)))
+            end = start + chunk.parquet.total_compressed_size
+            found.append(Chunk(start, end, chunk.parquet, chunk.group, chunk.leaf))
+        return sorted(found, key=lambda chunk: chunk.start)
+
+    index: bytes = b""
+    """The file from where its offset indexes begin, if its writer made some."""
+    index_places: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """Where the offset index of each column chunk is, by row group and leaf."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return super().size + len(self.index) + 64 * len(self.index_places)
+
+    @cached_property
+    def _records(self) -> dict[tuple[int, int], PageRecord | None]:
+        return {}
+
+    def pages_of(self, chunk: Chunk, read: ReadRange) -> PageRecord | None:
+        """The pages of a chunk, found by walking over their headers once; None if it is small."""
+        if chunk.end - chunk.start <= SMALL_CHUNK:
+            return None
+        key = (chunk.group, chunk.leaf)
+        if key not in self._records:
+            self._records[key] = PageRecord.of_chunk(
+                lambda at, length: read(at, at + length), chunk.start, chunk.end
+            )
+        return self._records[key]
+
+    def read_indexes(self, chunks: Sequence[Chunk], read: ReadRanges) -> None:
+        """Fetch those offset indexes of chunks that are not known, with one request."""
+        missing = [
+            chunk
+            for chunk in chunks
+            if (key := (chunk.group, chunk.leaf)) not in self._records and key in self.index_places
+        ]
+        places = [self.index_places[chunk.group, chunk.leaf] for chunk in missing]
+        first = self.end - len(self.index)
+        outside = [place for place in places if place[0] < first]
+        found = dict(zip(outside, read(outside) if outside else [], strict=True))
+        for chunk, place in zip(missing, places, strict=True):
+            data = found.get(place) or self.index[place[0] - first : place[1] - first]
+            rows = self.parquet.row_group(chunk.group).num_rows
+            self._records[chunk.group, chunk.leaf] = _indexed_pages(data, chunk, rows)
+
+    def indexed_pages(self, chunk: Chunk) -> PageRecord | None:
+        """The pages of a chunk by its offset index, which was read."""
+        return self._records.get((chunk.group, chunk.leaf))
+
+    def check_pages(self, read: Any, chunks: Sequence[Chunk], *, path: str) -> None:
+        """Other writers lay out pages as they like; Parquet's reader judges them."""
+
+
+def _indexed_pages(data: bytes, chunk: Chunk, rows: int) -> PageRecord | None:
+    """The pages that an offset index lists; None if they do not fill the chunk."""
+    try:
+        listed = [(one[1], one[2], one[3]) for one in parsed_struct(data)[1]]
+        starts, sizes, firsts = np.array(listed, np.int64).reshape(-1, 3).T
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None
+    ends = np.append(starts[1:], chunk.end)
+    counts = np.diff(firsts, append=rows)
+    if not len(starts) or firsts[0] or (counts <= 0).any() or (starts + sizes != ends).any():
+        return None
+    if starts[0] < chunk.start:
+        return None
+    if starts[0] > chunk.start:  # what is before the first page is the dictionary
+        starts, counts = np.append(chunk.start, starts), np.append(0, counts)
+    none = np.zeros(len(starts), np.int64)
+    return PageRecord(np.append(starts, chunk.end), none, none, counts)
+
+
+def index_places(footer: bytes) -> dict[tuple[int, int], tuple[int, int]]:
+    """Where the offset indexes of a file are, by row group and leaf; none if there are none."""
+    try:
+        groups = parsed_struct(footer).get(4, [])
+        return {
+            (number, leaf): (chunk[4], chunk[4] + chunk[5])
+            for number, group in enumerate(groups)
+            for leaf, chunk in enumerate(group[1])
+            if 4 in chunk and 5 in chunk
+        }
+    except (KeyError, IndexError, TypeError, ValueError):
+        return {}  # then columns are read whole
+
+
+def _read_types(parquet: pq.FileMetaData) -> pa.Schema:
+    """The types that columns are read in: times of 12 bytes as microseconds."""
+    schema = parquet.schema.to_arrow_schema().remove_metadata()
+    old = {
+        column.path
+        for column in (parquet.schema.column(n) for n in range(len(parquet.schema)))
+        if column.physical_type == "INT96"
+    }
+    return pa.schema(
+        f.with_type(pa.timestamp("us") if f.name in old else _without_views(f.type)) for f in schema
+    )
+
+
+def _without_views(kind: Any) -> Any:
+    """The type with plain texts, bytes and lists, as every function of Arrow takes them."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_dictionary(kind):
+        return _without_views(kind.value_type) if "view" in str(kind) else kind
+    if types.is_struct(kind):
+        return pa.struct([f.with_type(_without_views(f.type)) for f in kind.fields])
+    if types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if types.is_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    return kind
+
+
+def parquet_columns(footer: Footer) -> pa.Schema:
+    """The columns of a file that has no other description; without those that hold nulls only."""
+    return pa.schema(
+        f.with_type(TIMESTAMP) if f.name in instants(footer) else f
+        for f in footer.schema
+        if not pa.types.is_null(f.type)
+    )
+
+
+def instants(footer: Footer) -> set[str]:
+    """Columns of 12 bytes: moments in time, to all who write them."""
+    schema = footer.parquet.schema
+    columns = (schema.column(n) for n in range(len(schema)))
+    return {c.path for c in columns if c.physical_type == "INT96"}
+
+
+def read_parquet_footer(store: Store, path: str, size: int) -> Footer:
+    """Open the end of a Parquet file."""
+    shown = f"{store.uri}/{path}"
+    try:
+        start = max(0, size - _FIRST_GUESS)
+        tail = store.get_range(path, start, size)
+        if tail[-4:] != _MAGIC:
+            why = "it is encrypted" if tail[-4:] == b"PARE" else "it is not a Parquet file"
+            raise SourceRowsError(shown, why)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if length > size:
+            raise SourceRowsError(shown, "its footer is longer than the file")
+        if length > len(tail):
+            tail = store.get_range(path, size - length, size)
+        parquet = pq.read_metadata(pa.BufferReader(_MAGIC + tail[-length:]))
+    except ObjectNotFoundError:
+        raise SourceRowsError(shown, "it is missing, although the source names it") from None
+    except StorageError as error:
+        raise SourceRowsError(
+            shown, f"it is not the file that the source names ({error})"
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, SourceRowsError):
+            raise
+        raise SourceRowsError(shown, f"its footer is damaged ({error})") from None
+    groups = range(parquet.num_row_groups)
+    unpacked = sum(parquet.row_group(number).total_byte_size for number in groups)
+    info = description(parquet.num_rows, TableMapping(()), {}, unpacked)
+    if store.local_path(path) is not None or length > _LARGE_FOOTER:
+        return ForeignFooter(info, parquet, size - length, size)
+    # A remote file is read by its pages, as far as it says where they are.
+    places = index_places(tail[-length:-8])
+    first = min((place[0] for place in places.values()), default=size)
+    index = tail[first - size :] if 0 < size - first <= len(tail) else b""
+    return ForeignFooter(info, parquet, size - length, size, index, places)
+
+
+def description(
+    rows: int, mapping: TableMapping, partition: Mapping[str, str | None], unpacked: int
+) -> SplitInfo:
+    """What a split of a file would say about itself that has no index."""
+    return SplitInfo(
+        rows=rows,
+        mapping=mapping,
+        sections=(),
+        segments=(),
+        partition_values=dict(partition),
+        statistics=Statistics(),
+        uncompressed_size=unpacked,
+    )

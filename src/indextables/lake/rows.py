@@ -15,25 +15,32 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from indextables.errors import (
     DamagedSplitError,
     ObjectNotFoundError,
     SchemaError,
     SourceRowsError,
-    StorageError,
     UnsupportedSourceError,
 )
-from indextables.lake.pages import ReadRange, can_be_lean, read_lean
+from indextables.lake.pages import (
+    ForeignFooter,
+    ReadRange,
+    can_be_lean,
+    description,
+    instants,
+    pages_with,
+    read_lean,
+    read_parquet_footer,
+)
 from indextables.schema import TIMESTAMP, conform
-from indextables.split.format.container import Chunk, Footer, SplitInfo, Statistics
-from indextables.split.format.page_headers import SMALL_CHUNK, PageRecord
-from indextables.split.format.rows import RowReader, without_columns
+from indextables.split.format.container import Chunk, SplitInfo
+from indextables.split.format.index import side_by_side
+from indextables.split.format.rows import BYTES_AT_ONCE, RowReader, without_columns
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import FooterCache, SplitFile
 from indextables.split.row_numbers import RowNumbers
@@ -45,6 +52,8 @@ _FIRST_GUESS = 64 << 10
 _FIELD_ID = b"PARQUET:field_id"
 _FEW_ROWS = 64
 """If fewer than one row in so many is wanted, pages are read."""
+_SMALL_REMOTE_CHUNK = 64 << 10
+"""A smaller chunk of a remote file is fetched with its neighbours, not by its pages."""
 
 
 # --- where columns are ---------------------------------------------------------------------------
@@ -161,144 +170,7 @@ def _uuid_text(value: uuid.UUID | bytes) -> str:
     return str(value if isinstance(value, uuid.UUID) else uuid.UUID(bytes=value))
 
 
-# --- files ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ForeignFooter(Footer):
-    """The footer of a Parquet file that is not a split."""
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """The columns of the file, as they are read."""
-        return _read_types(self.parquet)
-
-    def as_read(self, rows: pa.Table) -> pa.Table:
-        """Rows without views, which few functions of Arrow take."""
-        for at, column in enumerate(rows.columns):
-            if "view" in str(column.type):
-                plain = rows.schema.field(at).with_type(_without_views(column.type))
-                rows = rows.set_column(at, plain, column.cast(plain.type))
-        return rows
-
-    def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
-        """The column chunks of columns; a dictionary may be named after the pages, or as 0."""
-        found = []
-        for chunk in super().chunks(groups, columns):
-            start = min(filter(None, (chunk.start, chunk.parquet.data_page_offset)))
-            end = start + chunk.parquet.total_compressed_size
-            found.append(Chunk(start, end, chunk.parquet, chunk.group, chunk.leaf))
-        return sorted(found, key=lambda chunk: chunk.start)
-
-    @cached_property
-    def _records(self) -> dict[tuple[int, int], PageRecord | None]:
-        return {}
-
-    def pages_of(self, chunk: Chunk, read: ReadRange) -> PageRecord | None:
-        """The pages of a chunk, found by walking over their headers once; None if it is small."""
-        if chunk.end - chunk.start <= SMALL_CHUNK:
-            return None
-        key = (chunk.group, chunk.leaf)
-        if key not in self._records:
-            self._records[key] = PageRecord.of_chunk(
-                lambda at, length: read(at, at + length), chunk.start, chunk.end
-            )
-        return self._records[key]
-
-    def check_pages(self, read: Any, chunks: Sequence[Chunk], *, path: str) -> None:
-        """Other writers lay out pages as they like; Parquet's reader judges them."""
-
-
-def _read_types(parquet: pq.FileMetaData) -> pa.Schema:
-    """The types that columns are read in: times of 12 bytes as microseconds."""
-    schema = parquet.schema.to_arrow_schema().remove_metadata()
-    old = {
-        column.path
-        for column in (parquet.schema.column(n) for n in range(len(parquet.schema)))
-        if column.physical_type == "INT96"
-    }
-    return pa.schema(
-        f.with_type(pa.timestamp("us") if f.name in old else _without_views(f.type)) for f in schema
-    )
-
-
-def _without_views(kind: Any) -> Any:
-    """The type with plain texts, bytes and lists, as every function of Arrow takes them."""
-    types = pa.types
-    if types.is_string_view(kind):
-        return pa.string()
-    if types.is_binary_view(kind):
-        return pa.binary()
-    if types.is_dictionary(kind):
-        return _without_views(kind.value_type) if "view" in str(kind) else kind
-    if types.is_struct(kind):
-        return pa.struct([f.with_type(_without_views(f.type)) for f in kind.fields])
-    if types.is_map(kind):
-        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
-    if types.is_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
-        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
-    return kind
-
-
-def parquet_columns(footer: Footer) -> pa.Schema:
-    """The columns of a file that has no other description; without those that hold nulls only."""
-    return pa.schema(
-        f.with_type(TIMESTAMP) if f.name in _instants(footer) else f
-        for f in footer.schema
-        if not pa.types.is_null(f.type)
-    )
-
-
-def _instants(footer: Footer) -> set[str]:
-    """Columns of 12 bytes: moments in time, to all who write them."""
-    schema = footer.parquet.schema
-    columns = (schema.column(n) for n in range(len(schema)))
-    return {c.path for c in columns if c.physical_type == "INT96"}
-
-
-def read_parquet_footer(store: Store, path: str, size: int) -> Footer:
-    """Open the end of a Parquet file."""
-    shown = f"{store.uri}/{path}"
-    try:
-        start = max(0, size - _FIRST_GUESS)
-        tail = store.get_range(path, start, size)
-        if tail[-4:] != _MAGIC:
-            why = "it is encrypted" if tail[-4:] == b"PARE" else "it is not a Parquet file"
-            raise SourceRowsError(shown, why)
-        length = int.from_bytes(tail[-8:-4], "little") + 8
-        if length > size:
-            raise SourceRowsError(shown, "its footer is longer than the file")
-        if length > len(tail):
-            tail = store.get_range(path, size - length, size)
-        parquet = pq.read_metadata(pa.BufferReader(_MAGIC + tail[-length:]))
-    except ObjectNotFoundError:
-        raise SourceRowsError(shown, "it is missing, although the source names it") from None
-    except StorageError as error:
-        raise SourceRowsError(
-            shown, f"it is not the file that the source names ({error})"
-        ) from None
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, SourceRowsError):
-            raise
-        raise SourceRowsError(shown, f"its footer is damaged ({error})") from None
-    groups = range(parquet.num_row_groups)
-    unpacked = sum(parquet.row_group(number).total_byte_size for number in groups)
-    info = _description(parquet.num_rows, TableMapping(()), {}, unpacked)
-    return ForeignFooter(info, parquet, size - length, size)
-
-
-def _description(
-    rows: int, mapping: TableMapping, partition: Mapping[str, str | None], unpacked: int
-) -> SplitInfo:
-    return SplitInfo(
-        rows=rows,
-        mapping=mapping,
-        sections=(),
-        segments=(),
-        partition_values=dict(partition),
-        statistics=Statistics(),
-        uncompressed_size=unpacked,
-    )
+# --- rows ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -345,8 +217,7 @@ class SourceRows(RowReader):
 
     def _by_pages(self, rows: RowNumbers, names: Sequence[str]) -> dict[str, Any]:
         """Those of some columns whose values are read from the pages of these rows alone."""
-        local = self.store.local_path(self.path)
-        if local is None or not len(rows) or not names:
+        if not len(rows) or not names:
             return {}
         order = np.argsort(rows, kind="stable")
         ordered, starts = rows[order], self.footer.group_starts
@@ -357,6 +228,11 @@ class SourceRows(RowReader):
         by_group = dict(zip(needed.tolist(), np.split(ordered, firsts[1:]), strict=True))
         back = pa.array(np.argsort(order, kind="stable"))
         found = {}
+        local = self.store.local_path(self.path)
+        if local is None:
+            for name, parts in self._remote_parts(by_group, names):
+                found[name] = pa.concat_arrays(parts).take(back)
+            return found
         # What is wrong with a column is said by reading it whole.
         with suppress(OSError), local.open("rb", buffering=0) as file:
 
@@ -387,6 +263,47 @@ class SourceRows(RowReader):
             parts.append(read_lean(read, record, chunk.parquet, kind, wanted))
         return parts
 
+    def _remote_parts(
+        self, rows: Mapping[int, RowNumbers], names: Sequence[str]
+    ) -> Iterator[tuple[str, list[Any]]]:
+        """The values of columns by groups; two requests for all that are not read whole."""
+        footer, starts = self.footer, self.footer.group_starts
+        assert isinstance(footer, ForeignFooter)
+        kinds = {name: footer.schema.field(name).type for name in names}
+        chunks: dict[str, list[Chunk]] = {}
+        for name in names:
+            found = footer.chunks(list(rows), [name])
+            column = footer.parquet.schema.column(found[0].leaf)
+            large = all(chunk.end - chunk.start > _SMALL_REMOTE_CHUNK for chunk in found)
+            if large and all(can_be_lean(column, chunk.parquet, kinds[name]) for chunk in found):
+                chunks[name] = found
+        every = [chunk for found in chunks.values() for chunk in found]
+        footer.read_indexes(every, lambda ranges: self.store.get_ranges(self.path, ranges))
+        wanted: dict[str, list[tuple[int, int]]] = {}
+        for name, found in chunks.items():
+            records = [footer.indexed_pages(chunk) for chunk in found]
+            pages = [
+                page
+                for chunk, record in zip(found, records, strict=True)
+                if record is not None
+                for page in pages_with(record, rows[chunk.group] - starts[chunk.group])
+            ]
+            whole = sum(chunk.end - chunk.start for chunk in found)
+            if None not in records and 2 * sum(end - start for start, end in pages) < whole:
+                wanted[name] = pages
+        ranges = [page for pages in wanted.values() for page in pages]
+        blocks = dict(zip(ranges, self.store.get_ranges(self.path, ranges), strict=True))
+        for name in wanted:
+            parts = []
+            with suppress(pa.ArrowException, ValueError, KeyError):
+                for chunk in chunks[name]:
+                    record = footer.indexed_pages(chunk)
+                    assert record is not None
+                    own = rows[chunk.group] - starts[chunk.group]
+                    read: ReadRange = lambda start, end: blocks[start, end]  # noqa: E731
+                    parts.append(read_lean(read, record, chunk.parquet, kinds[name], own))
+                yield name, parts
+
     def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Whole row groups."""
         with self._errors():
@@ -408,14 +325,14 @@ class SourceRows(RowReader):
         if not columns:
             return table
         found = {}
-        instants = _instants(self.footer)
+        old_times = instants(self.footer)
         for name in columns:
             stored = self._names.get(name)
             if stored is None:
                 found[name] = pa.repeat(self.constants[name], table.num_rows)
                 continue
             column: Any = self.columns.logical(name, table.column(stored))
-            if stored in instants:
+            if stored in old_times:
                 column = column.cast(TIMESTAMP)
             found[name] = column
         wanted = pa.schema(self.source_schema.field(n).with_nullable(True) for n in columns)
@@ -432,6 +349,14 @@ class SourceRows(RowReader):
             raise SourceRowsError(shown, error.reason) from None
         except SchemaError as error:
             raise UnsupportedSourceError(shown, " ".join(str(error).split())) from None
+
+
+class RowsFile(Protocol):
+    """Something that has the rows of a split."""
+
+    def open(self) -> RowReader:
+        """The rows."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -459,23 +384,193 @@ class SourceRowsFile:
         return SourceRows(self.store, self.path, footer, self.schema, self.columns, self.constants)
 
 
+def of_as_many_rows(rows: SourceRows, count: int) -> SourceRows:
+    """The rows of a file that had so many when it was indexed.
+
+    Raises:
+        SourceRowsError: It has others by now.
+    """
+    if rows.num_rows != count:
+        raise SourceRowsError(
+            f"{rows.store.uri}/{rows.path}",
+            f"it has {rows.num_rows:,} rows and had {count:,} when it was indexed",
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class JoinedFiles:
+    """How to open the rows of several source files that one split covers, in their order."""
+
+    files: tuple[SourceRowsFile | None, ...]
+    """None for a file that left the source: its rows are dead, and null where they are read."""
+    counts: tuple[int, ...]
+    """How many rows each file had when it was indexed."""
+    schema: pa.Schema
+    """The columns that files can have; those of partitions are not among them."""
+
+    def open(self) -> JoinedRows:
+        """The rows; a file is opened when rows of it are read."""
+        one = next(file for file in self.files if file is not None)  # they are in one place
+        footer: Any = _JoinedFooter(self)
+        return JoinedRows(one.store, one.path, footer, self)
+
+    def reader(self, number: int) -> SourceRows | None:
+        """The rows of one of the files."""
+        file = self.files[number]
+        return None if file is None else of_as_many_rows(file.open(), self.counts[number])
+
+    @cached_property
+    def starts(self) -> RowNumbers:
+        """At which row each file begins, and the number of all rows."""
+        return np.concatenate(([0], np.cumsum(self.counts))).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _JoinedFooter:
+    """As much of a footer as readers of rows ask for."""
+
+    joined: JoinedFiles
+
+    @cached_property
+    def groups(self) -> list[RowNumbers]:
+        """The first rows of the groups of each file, and its number of rows."""
+
+        def starts(number: int) -> RowNumbers:
+            reader = self.joined.reader(number)
+            if reader is None:
+                return np.array([0, self.joined.counts[number]], np.int64)
+            return reader.footer.group_starts
+
+        return side_by_side(starts, range(len(self.joined.counts)))
+
+    @cached_property
+    def group_starts(self) -> RowNumbers:
+        """The same of all files together."""
+        firsts = [own[:-1] + at for own, at in zip(self.groups, self.joined.starts, strict=False)]
+        return np.concatenate([*firsts, self.joined.starts[-1:]])
+
+
+@dataclass(frozen=True)
+class JoinedRows(RowReader):
+    """The rows of several source files, one after the other."""
+
+    joined: JoinedFiles
+
+    @property
+    def has_bounds(self) -> bool:
+        """As those of each file."""
+        return False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that files can have; a file without one has nulls."""
+        return self.joined.schema
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are, of files that left too."""
+        return sum(self.joined.counts)
+
+    def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
+        """Some rows, in the order given, and some columns."""
+        if not len(rows) or not columns:
+            return self._empty(columns) if columns else without_columns(len(rows))
+        starts, order = self.joined.starts, np.argsort(rows, kind="stable")
+
+        def read(share: tuple[int, RowNumbers]) -> pa.Table:
+            number, some = share
+            reader = self.joined.reader(number)
+            own = [] if reader is None else [c for c in columns if c in reader.schema.names]
+            found = without_columns(len(some))
+            if reader is not None and own:
+                found = reader.read_rows(some - starts[number], own)
+            return self._filled(found, own, columns)
+
+        table = pa.concat_tables(side_by_side(read, self._shares(rows[order])))
+        return table.take(np.argsort(order, kind="stable"))
+
+    def row_ranges(
+        self, rows: RowNumbers, columns: Sequence[str], rows_at_once: int
+    ) -> list[tuple[RowNumbers, int]]:
+        """Rows in ascending order in runs that fit in memory, each with its size there."""
+        runs: list[tuple[RowNumbers, int]] = []
+        for number, some in self._shares(rows):
+            reader, first = self.joined.reader(number), self.joined.starts[number]
+            own = [] if reader is None else [c for c in columns if c in reader.schema.names]
+            found = [(some - first, 0)]
+            if reader is not None:
+                found = reader.row_ranges(some - first, own, rows_at_once)
+            for piece, size in found:
+                before, bytes_before = runs[-1] if runs else (piece[:0], 0)
+                few = len(before) + len(piece) <= rows_at_once
+                if runs and few and bytes_before + size <= BYTES_AT_ONCE:
+                    runs[-1] = np.concatenate((before, piece + first)), bytes_before + size
+                else:
+                    runs.append((piece + first, size))
+        return runs
+
+    def _shares(self, rows: RowNumbers) -> list[tuple[int, RowNumbers]]:
+        """The numbers of files with rows among these, which are in ascending order."""
+        places = np.searchsorted(self.joined.starts, rows, side="right") - 1
+        needed, firsts = np.unique(places, return_index=True)
+        return (
+            list(zip(needed.tolist(), np.split(rows, firsts[1:]), strict=True)) if len(rows) else []
+        )
+
+    def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """Whole row groups."""
+        parts = [self._empty(columns)]
+        bounds = np.cumsum([len(own) - 1 for own in self._footer.groups])
+        chosen = np.asarray(list(groups), np.int64)
+        places = np.searchsorted(bounds, chosen, side="right")
+        for number in dict.fromkeys(places.tolist()):
+            own_groups = chosen[places == number] - (bounds[number - 1] if number else 0)
+            starts, reader = self._footer.groups[number], self.joined.reader(number)
+            own = [] if reader is None else [c for c in columns if c in reader.schema.names]
+            if reader is not None and own:
+                found = reader.read_groups(own_groups.tolist(), own)
+            else:
+                found = without_columns(int((starts[own_groups + 1] - starts[own_groups]).sum()))
+            parts.append(self._filled(found, own, columns))
+        return pa.concat_tables(parts)
+
+    def group_sizes(self, columns: Sequence[str]) -> RowNumbers:
+        """What the columns of each row group take in memory."""
+        sizes = []
+        for number, starts in enumerate(self._footer.groups):
+            reader = self.joined.reader(number)
+            none = np.zeros(len(starts) - 1, np.int64)
+            own = [] if reader is None else [c for c in columns if c in reader.schema.names]
+            sizes.append(none if reader is None or not own else reader.group_sizes(own))
+        return np.concatenate(sizes)
+
+    def _filled(self, found: pa.Table, own: Sequence[str], columns: Sequence[str]) -> pa.Table:
+        """The columns that were read, and nulls for others, as all files have them."""
+        wanted = pa.schema(self.schema.field(name).with_nullable(True) for name in columns)
+        arrays = [
+            found[f.name] if f.name in own else pa.nulls(found.num_rows, f.type) for f in wanted
+        ]
+        return pa.table(arrays, schema=wanted) if columns else found
+
+    @property
+    def _footer(self) -> _JoinedFooter:
+        footer: Any = self.footer
+        return footer  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True)
 class SourceSplit(SplitFile):
-    """A split of a search index: the index of a source file, which has the rows."""
+    """A split of a search index: the index of source files, which have the rows."""
 
-    source: SourceRowsFile | None = None
+    source: RowsFile | None = None
 
     @cached_property
     def rows(self) -> RowReader:
-        """The rows of the source file."""
+        """The rows of the source files."""
         assert self.source is not None
         rows = self.source.open()
-        if rows.num_rows != self.info.rows:
-            raise SourceRowsError(
-                f"{rows.store.uri}/{rows.path}",
-                f"it has {rows.num_rows:,} rows and had {self.info.rows:,} when it was indexed",
-            )
-        return rows
+        return of_as_many_rows(rows, self.info.rows) if isinstance(rows, SourceRows) else rows
 
 
 @dataclass(frozen=True)
@@ -500,7 +595,7 @@ class UnindexedSplit(SourceSplit):
     def info(self) -> SplitInfo:
         """What a split of this file would say, its mapping without fields of an index."""
         unpacked = self.rows.footer.info.uncompressed_size
-        return _description(self.rows.num_rows, self.mapping, self.partition, unpacked)
+        return description(self.rows.num_rows, self.mapping, self.partition, unpacked)
 
     def prepare_search(self, cache: DiskCache) -> None:
         """There is nothing to read ahead."""

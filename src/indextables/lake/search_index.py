@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
@@ -15,6 +16,7 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import (
     ConfigError,
+    IndexTablesError,
     SchemaError,
     SearchIndexError,
     SourceRowsError,
@@ -22,11 +24,15 @@ from indextables.errors import (
     UnknownColumnError,
 )
 from indextables.jobs.merge_groups import local_runner
+from indextables.jobs.merge_on_write import groups_after_write
+from indextables.jobs.merge_splits import Merged, MergeLimits, plan_groups
+from indextables.jobs.prewarm import Prewarmed
 from indextables.jobs.purge import Purged, purge, remove_table
-from indextables.lake.coverage import Coverage, Definition, lake_view, splits_by_file, tags_of
+from indextables.jobs.verify import Check
+from indextables.lake.coverage import Coverage, Definition, indexed_files, lake_view
 from indextables.lake.delta import DeltaSource
 from indextables.lake.iceberg import CATALOG, IcebergSource
-from indextables.lake.refresh import Refreshed, refresh_index
+from indextables.lake.refresh import Refreshed, merge_index, mergeable, refresh_index
 from indextables.lake.source import (
     ParquetFolder,
     Source,
@@ -62,6 +68,8 @@ from indextables.table.table import Table
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
     import polars
+
+logger = logging.getLogger(__name__)
 
 Format = Literal["delta", "iceberg", "parquet"]
 Answer = TypeVar("Answer")
@@ -250,16 +258,72 @@ class SearchIndex:
             What was done, with the files that could not be indexed.
         """
         index = self._log.snapshot()
-        coverage = self._coverage(index)
+        config = self._log.config.over_properties(index.metadata.configuration)
+        coverage = self._coverage(index, most_left=config[keys.VECTOR_MAX_SHARE])
         definition = Definition.of(index.metadata, uri=self.uri)
         known = to_json(coverage.source.schema) if definition.format == "parquet" else None
         new = replace(definition, source=self._source.uri, known_schema=known)
         configuration = {**index.metadata.configuration, SEARCH_INDEX_PROPERTY: new.to_json()}
         metadata = replace(index.metadata, configuration=configuration)
-        config = self._log.config.over_properties(configuration)
-        return refresh_index(
+        done = refresh_index(
             self._log, coverage, metadata, config=config, runner=runner or local_runner(config)
         )
+        if config[keys.MERGE_ON_WRITE] and done.files_indexed:
+            done = replace(done, version=self._merge_after_refresh(config, runner) or done.version)
+        return done
+
+    def merge_splits(
+        self,
+        *,
+        where: Where | None = None,
+        target_size: int | str | None = None,
+        max_groups: int | None = None,
+        max_source_splits: int | None = None,
+        runner: Runner | None = None,
+        timezone: str = "UTC",
+    ) -> Merged:
+        """Merge small splits of the index into large ones; see `Table.merge_splits`.
+
+        Only indexes are merged, no row of the source is read. Splits of files that left the source
+        are dropped. A split of which many rows are of files that left is dropped too, and its other
+        files are indexed again. Answers stay what they are.
+        """
+        dropped = self._drop_what_left(runner)
+        index = self._log.snapshot()
+        coverage = self._coverage(index)
+        table = self._table_of(coverage)
+        groups = plan_groups(
+            self._log,
+            mergeable(table.view),
+            limits=MergeLimits.checked(
+                table.view.config,
+                target_size=target_size,
+                max_groups=max_groups,
+                max_sources=max_source_splits,
+            ),
+            predicate=table._predicate(where, table.view, timezone=timezone),
+        )
+        merged = merge_index(self._log, coverage, groups, runner=runner)
+        if dropped is None:
+            return merged
+        text = f"Dropped {dropped.files_removed:,} splits with files that left the source"
+        return replace(
+            merged,
+            status="success" if merged.status == "no_action" else merged.status,
+            message=text if merged.status == "no_action" else f"{text}; {merged.message}",
+            files_removed=merged.files_removed + dropped.files_removed,
+            files_added=merged.files_added + dropped.files_indexed,
+        )
+
+    def verify(self, *, runner: Runner | None = None) -> list[Check]:
+        """Check the index against its source: log, files, checksums, indexes and rows."""
+        return self.table().verify(runner=runner)
+
+    def prewarm(
+        self, *, fields: Sequence[str] = (), where: Where | None = None, timezone: str = "UTC"
+    ) -> Prewarmed:
+        """Open the index before the first search; see `Table.prewarm`."""
+        return self.table().prewarm(fields=fields, where=where, timezone=timezone)
 
     def follow(self, *, every: float = 60.0, runner: Runner | None = None) -> Iterator[Refreshed]:
         """Refresh again and again, for as long as the results are taken.
@@ -406,6 +470,31 @@ class SearchIndex:
         """How many rows of the source meet a condition."""
         return self._answer(lambda t: t.count(where=where, timezone=timezone), version)
 
+    def facets(
+        self,
+        query: str | None = None,
+        *,
+        by: Sequence[str | Sequence[str]],
+        version: int | None = None,
+        **arguments: Any,
+    ) -> dict[str, pa.Table]:
+        """How often each value occurs among the rows of a search; see `Table.facets`."""
+        return self._answer(lambda t: t.facets(query, by=by, **arguments), version)
+
+    def histogram(
+        self,
+        query: str | None = None,
+        *,
+        column: str,
+        interval: str | float,
+        version: int | None = None,
+        **arguments: Any,
+    ) -> pa.Table:
+        """How many rows of a search fall into each part of a column; see `Table.histogram`."""
+        return self._answer(
+            lambda t: t.histogram(query, column=column, interval=interval, **arguments), version
+        )
+
     def sql(self, query: str, /, **tables: Any) -> pa.Table:
         """Run a query in Spark's SQL over the source, which is called `this`; see `Table.sql`."""
         return self._answer(lambda t: t.sql(query, **tables), None)
@@ -437,6 +526,39 @@ class SearchIndex:
                 raise
             return ask(newer)
 
+    def _drop_what_left(self, runner: Runner | None) -> Refreshed | None:
+        """Drop splits of files that left; of others that many left, index the rest again."""
+        index = self._log.snapshot()
+        config = self._log.config.over_properties(index.metadata.configuration)
+        every = self._coverage(index)
+        kept = self._coverage(index, most_left=config[keys.VECTOR_MAX_SHARE])
+        if not kept.unneeded:
+            return None
+        covered = {file.identity for file in every.covered}
+        again = tuple(file for file in kept.uncovered if file.identity in covered)
+        return refresh_index(
+            self._log,
+            replace(kept, uncovered=again),
+            index.metadata,
+            config=config,
+            runner=runner or local_runner(config),
+        )
+
+    def _merge_after_refresh(self, config: Config, runner: Runner | None) -> int | None:
+        """Merge small splits if there are many; the refresh is done, whatever happens here."""
+        try:
+            coverage = self._coverage(self._log.snapshot())
+            splits = mergeable(self._table_of(coverage).view)
+            groups = groups_after_write(self._log, splits, config)
+            return merge_index(self._log, coverage, groups, runner=runner).version
+        except IndexTablesError as error:
+            logger.warning("%s was refreshed, but its splits were not merged: %s", self.uri, error)
+            return None
+
+    def _table_of(self, coverage: Coverage) -> Table:
+        view = lake_view(self._log.store, coverage, self._log.config)
+        return Table(self._log, view, writable=False)
+
     def _current(self, version: int | None, timestamp: Timestamp | None) -> Table:
         check_version(version, timestamp)
         index = self._log.snapshot()
@@ -448,12 +570,16 @@ class SearchIndex:
         )  # fmt: skip
         last = self._last  # another thread may ask for another version
         if last is None or last[0] != key:
-            view = lake_view(self._log.store, coverage, self._log.config)
-            last = self._last = (key, Table(self._log, view, writable=False))
+            last = self._last = (key, self._table_of(coverage))
         return last[1]
 
     def _coverage(
-        self, index: Snapshot, version: int | None = None, timestamp: Timestamp | None = None
+        self,
+        index: Snapshot,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        *,
+        most_left: float = 1.0,
     ) -> Coverage:
         definition = Definition.of(index.metadata, uri=self.uri)
         known = definition.known_schema
@@ -463,12 +589,12 @@ class SearchIndex:
             known_schema=None if known is None else from_json(known),
             is_known=_is_known(index),
         )
-        return Coverage.of(index, snapshot, definition.columns)
+        return Coverage.of(index, snapshot, definition.columns, most_left=most_left)
 
 
 def _is_known(index: Snapshot) -> Callable[[SourceFile], bool]:
-    known = {key[:3] for key in splits_by_file(index)}
-    return lambda file: tuple(tags_of(file, "").values())[:3] in known
+    known = indexed_files(index)
+    return lambda file: file.identity in known
 
 
 def source_of(

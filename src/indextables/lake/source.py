@@ -27,12 +27,8 @@ from indextables.errors import (
     SourceRowsError,
     UnsupportedSourceError,
 )
-from indextables.lake.rows import (
-    SourceColumns,
-    SourceRowsFile,
-    parquet_columns,
-    read_parquet_footer,
-)
+from indextables.lake.pages import parquet_columns, read_parquet_footer
+from indextables.lake.rows import SourceColumns, SourceRowsFile
 from indextables.log.vectors import Rows
 from indextables.schema import evolve, normalize, refuse_hidden
 from indextables.split.open_split import FooterCache

@@ -26,7 +26,7 @@ from indextables.predicate.search import walk
 from indextables.runner import check_stop
 from indextables.schema import ROW, SCORE, SPLIT
 from indextables.serve.requests import LAST_ROW, SearchRequest, quoted, sql_text
-from indextables.serve.tables import text_columns
+from indextables.serve.tables import text_columns, version_of
 from indextables.serve.work import RequestError
 from indextables.table import Table
 
@@ -57,7 +57,7 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
     clock.lap("rows")
     answer = {
         "table": name,
-        "version": table.version,
+        "version": version_of(table),
         "total": total,
         "offset": request.offset,
         "columns": columns,
@@ -293,7 +293,7 @@ def same_elsewhere(
     conditions = [f"_indexall indexquery {sql_text(request.query)}"] if request.query else []
     conditions += [f"({where})" if request.query else where] if where else []
     chosen = "*" if every else ", ".join(map(quoted, columns))
-    past = "" if request.version is None else f" VERSION AS OF {table.version}"
+    past = "" if request.version is None else f" VERSION AS OF {version_of(table)}"
     clauses = f"WHERE {' AND '.join(conditions)}\n" if conditions else ""
     limit = f"LIMIT {request.limit}"
     if request.offset:
@@ -305,11 +305,13 @@ def same_elsewhere(
     arguments += [f"where={where!r}"] if where else []
     arguments += [] if every else [f"columns={list(columns)!r}"]
     arguments += [f"limit={request.offset + request.limit}"]
-    version = "" if request.version is None else f", version={table.version}"
+    version = "" if request.version is None else f", version={version_of(table)}"
     verb = "search" if request.query else "scan"
+    opened = f"it.Table.open({table.uri!r}{version})"
+    if table.view.elsewhere is not None:
+        opened = f"it.SearchIndex.open({table.uri!r}).table({version.removeprefix(', ')})"
     python = (
-        f"import indextables as it\n\ntable = it.Table.open({table.uri!r}{version})\n"
-        f"rows = table.{verb}({', '.join(arguments)})"
+        f"import indextables as it\n\ntable = {opened}\nrows = table.{verb}({', '.join(arguments)})"
     )
     python += f".slice({request.offset})" if request.offset else ""
     place = select.format(f"indextables.{quoted(table.uri)}").replace("\n", "\n    ")

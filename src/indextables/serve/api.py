@@ -213,6 +213,11 @@ class Api:
 
         def work() -> dict[str, Any]:
             newer = self.tables.get(name, asked.version)
+            if newer.view.elsewhere is not None:
+                raise RequestError(
+                    f"'{name}' is a search index: its source '{newer.view.elsewhere.uri}' records "
+                    "what changed, the index does not."
+                )
             condition = asked.condition(newer.schema)
             view, predicate = newer.matching(asked.query, where=condition)
             where = view.names.shown_predicate(predicate)

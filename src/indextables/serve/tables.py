@@ -64,7 +64,7 @@ class ServedTables:
         self._past: OrderedDict[tuple[str, int], Table] = OrderedDict()
         self._locks = {name: threading.Lock() for name in self.places}
         self._past_lock = threading.Lock()
-        self._suggested: dict[tuple[str, str, int], Suggested] = {}
+        self._suggested: dict[tuple[str, str], Suggested] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.places)
@@ -74,7 +74,7 @@ class ServedTables:
         if name not in self.places:
             raise NoSuchTableError(name, list(self.places))
         newest = self._refreshed(name)
-        if version is None or version == newest.version:
+        if version is None or version == version_of(newest):
             return newest
         key = (name, version)
         with self._past_lock:
@@ -82,7 +82,10 @@ class ServedTables:
                 self._past.move_to_end(key)
                 if known.metadata().id == newest.metadata().id:
                     return known
-        past = Table.of_log(newest.log, version=version)
+        if newest.view.elsewhere is not None:
+            past = self.open(self.places[name], version)
+        else:
+            past = Table.of_log(newest.log, version=version)
         with self._past_lock:
             self._past[key] = past
             while len(self._past) > _PAST_VERSIONS:
@@ -97,8 +100,10 @@ class ServedTables:
             known, now = self._newest.get(name), time.monotonic()
             if known is not None and now - known.seen_s < _FRESH_S:
                 return known.table
-            if known is None:
+            if known is None or known.table.view.elsewhere is not None:
                 table = self.open(self.places[name], None)
+                if known is not None and table.view.revision == known.table.view.revision:
+                    table = known.table
             else:
                 table = copy.copy(known.table).refresh()
                 same = (table.version, table.metadata().id)
@@ -110,7 +115,7 @@ class ServedTables:
 
     def suggested(self, name: str, table: Table) -> Suggested:
         """Columns of a table for facets and for the histogram."""
-        key = (name, table.metadata().id, table.version)
+        key = (name, table.view.revision)
         found = self._suggested.get(key)
         if found is None:
             found = self._suggested[key] = _suggest(table)
@@ -169,6 +174,13 @@ def _few_values(column: Any, *, exact: bool) -> int | None:
     return len(values)
 
 
+def version_of(table: Table) -> int:
+    """The version of the rows: that of a search index's source, if it has versions."""
+    elsewhere = table.view.elsewhere
+    found = None if elsewhere is None else elsewhere.version
+    return table.version if found is None else found
+
+
 def facts(name: str, table: Table) -> dict[str, Any]:
     """What a table is, from its log alone."""
     view = table.view
@@ -178,7 +190,7 @@ def facts(name: str, table: Table) -> dict[str, Any]:
         "uri": table.uri,
         "title": table.name,
         "description": table.description,
-        "version": table.version,
+        "version": version_of(table),
         "rows": table.count(),
         "splits": snapshot.num_files,
         "bytes": snapshot.total_bytes,

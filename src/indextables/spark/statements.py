@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from indextables.config import Config, session_keys
 from indextables.errors import IndexTablesError, StatementError
+from indextables.lake.iceberg import CATALOG
 from indextables.plan.access import TableAccess
 from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions
 from indextables.plan.view import refuse_search_index
@@ -97,6 +98,8 @@ class SparkIndexes:
         from pyspark.errors import AnalysisException
 
         named = named_source(target)
+        if named is not None and named[1].startswith(CATALOG):
+            return named[0], TableAccess(named[1])  # pyiceberg's settings say how to reach it
         if named is not None:
             return named[0], self._at(named[1])
         if target.path is not None:

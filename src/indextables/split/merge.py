@@ -21,11 +21,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.config import WRITER_TEMP_DIRECTORY, Config
 from indextables.errors import DamagedIndexError, DamagedSplitError, SplitError, SplitWriteError
 from indextables.schema import conform
+from indextables.split.format.container import Statistics, read_section
 from indextables.split.format.index import empty_meta, schema_document, tantivy_errors
+from indextables.split.format.lists import (
+    MANY_LEAVES,
+    PATH_LIST,
+    VALUE_LIST,
+    most_values,
+    read_terms,
+)
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import SplitFile
 from indextables.split.row_hash import hashes_hold
@@ -84,19 +93,14 @@ def _merged(
     adopt: bool = True,
 ) -> WrittenSplit:
     stored = pa.schema([f for f in schema if f.name not in partition_values])
-    parent = config[WRITER_TEMP_DIRECTORY] or None
-    try:
-        folder = new_folder("merge", parent)
-    except OSError as error:
-        raise SplitWriteError(parent or tempfile.gettempdir(), str(error)) from error
     with (
-        contextlib.ExitStack() as stack,
+        _temporary_folder(config) as folder,
         tantivy_errors(sources[0].path) if adopt else contextlib.nullcontext(),
     ):
-        stack.callback(remove_folder, folder)
         # An index that is taken over would bring the words of deleted rows along.
         whole = [s for s in sources if adopt and s.path not in deleted]
-        adopted, first = _adopted(whole, mapping.select(stored.names), stored, folder)
+        own = mapping.select(stored.names)
+        adopted, first = _adopted(_fitting(whole, own, stored), own, folder)
         ordered = [*first, *(s for s in sources if s not in first)]
         with SplitWriter(
             schema, mapping, config, partition_values=partition_values, adopted=adopted
@@ -117,6 +121,61 @@ def _merged(
         written.delete()
         raise SplitError("A merged split holds more or fewer rows than its sources.")
     return written
+
+
+def merge_indexes(
+    sources: Sequence[SplitFile],
+    *,
+    schema: pa.Schema,
+    mapping: TableMapping,
+    config: Config,
+    statistics: Statistics,
+) -> WrittenSplit:
+    """One split of several that hold no rows: the rows of each follow those of the one before.
+
+    No row is read. `statistics` are those of all of them together. `DamagedIndexError` names a
+    source whose index cannot be taken over.
+    """
+    with _temporary_folder(config) as folder, tantivy_errors(sources[0].path):
+        adopted, taken = _adopted(sources, mapping, folder)
+        left = next((source for source in sources if source not in taken), None)
+        if left is not None:
+            raise DamagedIndexError(left.path, "its index cannot be merged with the others")
+        with SplitWriter(schema, mapping, config, adopted=adopted, stores_rows=False) as writer:
+            writer.take_over([s.info for s in sources], statistics, list(_common_lists(sources)))
+            return writer.close()
+
+
+@contextlib.contextmanager
+def _temporary_folder(config: Config) -> Iterator[Path]:
+    parent = config[WRITER_TEMP_DIRECTORY] or None
+    try:
+        folder = new_folder("merge", parent)
+    except OSError as error:
+        raise SplitWriteError(parent or tempfile.gettempdir(), str(error)) from error
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def _common_lists(sources: Sequence[SplitFile]) -> Iterator[tuple[str, str, Any]]:
+    """The lists of values and paths that all sources have; one that some lack is not complete."""
+    rows = sum(source.info.rows for source in sources)
+    found = [{(s.kind, s.name): s for s in source.info.sections} for source in sources]
+    for kind, name in found[0]:
+        if kind not in (VALUE_LIST, PATH_LIST) or not all((kind, name) in own for own in found):
+            continue
+        most = most_values(rows) if kind == VALUE_LIST else MANY_LEAVES
+        listed: Any = pa.array([], pa.string())
+        for source, own in zip(sources, found, strict=True):
+            read = functools.partial(source.store.get_range, source.path)
+            terms = read_terms(read_section(read, own[kind, name], path=source.path))
+            listed = pc.unique(pa.chunked_array([listed, *terms.chunks]))
+            if len(listed) > most:
+                break
+        else:
+            yield kind, name, listed.take(pc.sort_indices(listed))
 
 
 def _rows(
@@ -147,16 +206,23 @@ def _one_ahead(items: Iterator[Item]) -> Iterator[Item]:
 # --- which indexes are taken over ------------------------------------------------------------
 
 
-def _adopted(
-    sources: Sequence[SplitFile], mapping: TableMapping, schema: pa.Schema, folder: Path
-) -> tuple[AdoptedIndex | None, list[SplitFile]]:
-    """The indexes that can be taken over, in a folder, and the splits that they are of."""
-    fields = schema_document(mapping)
+def _fitting(
+    sources: Sequence[SplitFile], mapping: TableMapping, schema: pa.Schema
+) -> list[SplitFile]:
+    """The splits whose indexes are as if they were made now."""
     fitting = [s for s in sources if _holds_words_of(s, mapping, schema)]
     segments_there = sum(len(s.info.segments) for s in fitting)
     if segments_there >= MERGED_FROM or len(fitting) < len(sources):
         # There will be merges, and Tantivy does not merge a segment that lacks a field.
         fitting = [s for s in fitting if len(s.info.mapping.places) == len(mapping.places)]
+    return fitting
+
+
+def _adopted(
+    fitting: Sequence[SplitFile], mapping: TableMapping, folder: Path
+) -> tuple[AdoptedIndex | None, list[SplitFile]]:
+    """The indexes that can be taken over, in a folder, and the splits that they are of."""
+    fields = schema_document(mapping)
     names: set[str] = set()
     tags: set[int] = set()
     taken, indexes, segments = [], [], []

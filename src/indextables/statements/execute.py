@@ -13,10 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.errors import LogError, StatementError, StorageError
+from indextables.errors import LogError, SearchIndexError, StatementError, StorageError
 from indextables.lake.convert import convert
 from indextables.lake.delta import DeltaSource
 from indextables.lake.iceberg import IcebergSource
+from indextables.lake.opening import is_search_index, search_index_of
 from indextables.lake.source import ParquetFolder, Source
 from indextables.log.cache import CacheStats
 from indextables.log.transaction_log import TransactionLog
@@ -69,7 +70,9 @@ CONVERT = columns(
 
 def execute(statement: s.Statement, session: Session) -> pa.Table:
     """Carry out a statement; the rows it gives."""
-    if not isinstance(statement, _OF_LOGS):
+    if isinstance(statement, _OF_SPLITS):
+        session = replace(session, resolve=functools.partial(_with_source, session))
+    elif not isinstance(statement, _OF_LOGS):
         session = replace(session, resolve=functools.partial(_with_rows, session.resolve))
     return _EXECUTORS[type(statement)](statement, session)
 
@@ -79,6 +82,15 @@ def _with_rows(resolve: Resolver, target: s.Target) -> Table:
     table = resolve(target)
     refuse_search_index(table.metadata(), uri=table.uri)
     return table
+
+
+def _with_source(session: Session, target: s.Target) -> Table:
+    """A table, or a search index as the table of its source's rows."""
+    table = session.resolve(target)
+    if not is_search_index(table.snapshot()):
+        return table
+    assert session.indexes is not None
+    return search_index_of(session.indexes.find(target)).table()
 
 
 # --- caches ----------------------------------------------------------------------------------
@@ -149,7 +161,14 @@ def _describe_log(statement: s.DescribeLog, session: Session) -> pa.Table:
 
 
 def _index_crossreferences(statement: s.IndexCrossReferences, session: Session) -> pa.Table:
-    return session.resolve(statement.table).index_crossreferences(
+    table = session.resolve(statement.table)
+    if is_search_index(table.snapshot()):
+        raise SearchIndexError(
+            table.uri,
+            "a cross-reference would take columns of the source that are not indexed for null. "
+            "MERGE SPLITS leaves fewer splits to search",
+        )
+    return table.index_crossreferences(
         where=statement.where,
         timezone=session.timezone,
         force_rebuild=statement.force_rebuild,
@@ -207,9 +226,11 @@ def _describe_environment(_: s.DescribeEnvironment, session: Session) -> pa.Tabl
 
 _OF_LOGS = (
     s.InvalidateLogCache, s.Checkpoint, s.Compact, s.DescribeState, s.DescribeLog, s.Restore,
-    s.Purge, s.TruncateTimeTravel,
+    s.Purge, s.TruncateTimeTravel, s.MergeSplits, s.IndexCrossReferences,
 )  # fmt: skip
-"""Statements that need no rows, and so are for search indexes too."""
+"""Statements that need no rows: they are for search indexes too, or say why not."""
+_OF_SPLITS = (s.Verify, s.Prewarm)
+"""Statements that look at the rows of a search index in its source."""
 
 _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.FlushSearcherCache: _flush_searcher,

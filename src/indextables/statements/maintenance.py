@@ -20,6 +20,8 @@ from indextables.errors import StatementError
 from indextables.jobs.commit_write import Written
 from indextables.jobs.merge_splits import EMPTY, Merged, MergeLimits
 from indextables.jobs.repair import repair_log
+from indextables.lake.opening import is_search_index, search_index_of
+from indextables.lake.search_index import SearchIndex
 from indextables.log.layout import LOG_DIRECTORY
 from indextables.plan.column_names import names_in
 from indextables.statements import statements as s
@@ -70,7 +72,11 @@ def _merged(statement: MergeSplits, table: Table, session: Session) -> Merged:
     if statement.precommit:
         message = NOTHING_TO_PRECOMMIT if snapshot.num_files else EMPTY
         return Merged("no_action", message, snapshot.version)
-    return table.merge_splits(
+    splits: Table | SearchIndex = table
+    if is_search_index(snapshot):
+        assert session.indexes is not None
+        splits = search_index_of(session.indexes.find(statement.table))
+    return splits.merge_splits(
         where=statement.where,
         target_size=statement.target_size,
         max_groups=statement.max_groups,

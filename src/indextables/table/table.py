@@ -1379,7 +1379,8 @@ class Table:
 
     def verify(self, *, runner: Runner | None = None) -> list[Check]:
         """Check the log against the files, their checksums, their indexes and their rows."""
-        return verify(self._log, self._newest(), runner=runner)
+        view = self._view if self._view.elsewhere is not None else self._newest()
+        return verify(self._log, view, runner=runner)
 
     def component_sizes(
         self, *, where: Where | None = None, timezone: str = "UTC", runner: Runner | None = None

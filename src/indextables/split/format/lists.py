@@ -330,6 +330,11 @@ def value_texts(values: ArrowColumn, field: FieldMapping) -> ArrowColumn:
     return as_integers(values).cast(pa.string())
 
 
+def most_values(rows: int) -> int:
+    """How many different values a column of so many rows may have and be listed."""
+    return min(MANY_VALUES, max(FEW_VALUES, rows // _ROWS_A_VALUE))
+
+
 class ValueCollector:
     """Gathers the different values of a split's columns while its rows pass by."""
 
@@ -358,7 +363,7 @@ class ValueCollector:
             if name in self._found:
                 found = pc.unique(pa.concat_arrays([self._found[name], found]))
             self._found[name] = found
-            if len(found) > min(MANY_VALUES, max(FEW_VALUES, self._rows // _ROWS_A_VALUE)):
+            if len(found) > most_values(self._rows):
                 del self._fields[name], self._found[name]
 
     def lists(self) -> Iterator[tuple[str, ArrowColumn]]:

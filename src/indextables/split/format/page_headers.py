@@ -231,10 +231,15 @@ def _page_at(read: ReadAt, offset: int, end: int, *, is_ours: bool) -> PageHeade
     )  # fmt: skip
 
 
-def refers_to_dictionary(page: bytes) -> bool:
-    """Whether the values of a data page are numbers of a dictionary's."""
+def described_values(page: bytes) -> tuple[int, bool]:
+    """How many values a data page has, and whether they are numbers of a dictionary's."""
     header, _ = _struct(page, 0)
-    return "DICTIONARY" in _ENCODINGS[header[5][2]]
+    try:
+        body = header[5] if header[1] == _DATA_PAGE else header[8]
+        encoding = _ENCODINGS[body[2 if header[1] == _DATA_PAGE else 4]]
+    except (KeyError, TypeError):
+        raise WrongPageError("a page header is not that of a data page") from None
+    return body[1], "DICTIONARY" in encoding
 
 
 def uncompressed_size(header: bytes) -> int:

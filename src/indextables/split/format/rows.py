@@ -31,7 +31,7 @@ from indextables.split.row_numbers import RowNumbers
 from indextables.storage.store import Store
 
 _GROUPS_AT_ONCE = 64
-_BYTES_AT_ONCE = 32 << 20
+BYTES_AT_ONCE = 32 << 20
 """More is not decoded at once, unless one row group is larger."""
 _FEW_GROUPS = 16
 _BUFFER = 64 << 10
@@ -113,7 +113,7 @@ class RowReader:
     def read_column(self, name: str, rows: RowNumbers | None = None) -> Any:
         """One column as one array, of all rows or of some."""
         if rows is None:
-            table = self.read_groups(range(self.footer.parquet.num_row_groups), [name])
+            table = self.read_groups(range(len(self.footer.group_starts) - 1), [name])
         else:
             table = self.read_rows(rows, [name])
         chunks = table.column(name).chunks
@@ -128,7 +128,7 @@ class RowReader:
         if any(pa.types.is_nested(k) or not pa.types.is_primitive(k) for k in kinds):
             # Parquet says how large values are that are encoded: those that repeat, only once.
             sizes += total // max(1, count)
-        if kinds and total > _BYTES_AT_ONCE:
+        if kinds and total > BYTES_AT_ONCE:
             encoded = np.zeros_like(sizes)
             for chunk in self.footer.chunks(range(count), columns):
                 encoded[chunk.group] += chunk.parquet.total_uncompressed_size
@@ -161,7 +161,7 @@ class RowReader:
             if runs:
                 run, before = runs[-1]
                 is_next = run.stop == group and len(run) < groups_at_once
-                if is_next and before + size <= _BYTES_AT_ONCE:
+                if is_next and before + size <= BYTES_AT_ONCE:
                     runs[-1] = range(run.start, group + 1), before + size
                     continue
             runs.append((range(group, group + 1), size))
@@ -180,7 +180,7 @@ class RowReader:
         weights = np.where(np.diff(groups, prepend=-1) > 0, self.group_sizes(columns)[groups], 0)
         before = np.cumsum(weights) - weights
         pieces = np.arange(len(rows)) // rows_at_once
-        cuts = (np.diff(pieces) > 0) | (np.diff(before // _BYTES_AT_ONCE) > 0)
+        cuts = (np.diff(pieces) > 0) | (np.diff(before // BYTES_AT_ONCE) > 0)
         bounds = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(rows)]
         return [
             (rows[low:high], int(weights[low:high].sum()))

@@ -13,7 +13,7 @@ import contextlib
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -69,6 +69,9 @@ _MOSTLY_UNIQUE = 0.5
 _NO_HASHES = np.zeros(0, np.int64)
 _DELTAS = "DELTA_BINARY_PACKED"
 _PLACEHOLDER = pa.schema([("_rows_elsewhere", pa.bool_())])
+
+Lists = Sequence[tuple[str, str, Any]]
+"""Kind, name and sorted terms of each list of values or paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,7 @@ class SplitWriter:
         self._pending_rows = self._pending_bytes = 0
         self._rows = self._uncompressed = 0
         self._too_long: set[str] = set()
+        self._known: tuple[Statistics, Lists] | None = None
         self._parent = config[WRITER_TEMP_DIRECTORY] or tempfile.gettempdir()
         self._finished = False
         with self._failures(), contextlib.ExitStack() as undo:
@@ -229,6 +233,22 @@ class SplitWriter:
             own = {name: parsed[new:] for name, parsed in documents.items()}
             self._indexer.add(batch.slice(new), hashes[new:].tolist(), own)
 
+    def take_over(self, splits: Sequence[SplitInfo], statistics: Statistics, lists: Lists) -> None:
+        """Count the rows of adopted indexes, of splits that store no rows, instead of `write`.
+
+        No row is looked at: `statistics` and `lists` are what is known of them.
+        """
+        with self._failures():
+            for info in splits:
+                for start in range(0, info.rows, ROW_GROUP_ROWS):
+                    stored = _placeholders(min(ROW_GROUP_ROWS, info.rows - start))
+                    parquet = self._parquet = self._parquet or self._new_parquet(stored)
+                    parquet.write_batch(stored)
+                self._rows += info.rows
+                self._uncompressed += info.uncompressed_size
+                self._too_long |= set(info.too_long)
+            self._known = statistics, lists
+
     def _new_parquet(self, first: pa.RecordBatch | None) -> pq.ParquetWriter:
         schema = self.schema if self._stores_rows else _PLACEHOLDER
         # The least and the greatest text of a row group are long, tell nothing, and every reader
@@ -267,7 +287,7 @@ class SplitWriter:
             self._write_group()
             parquet = self._parquet = self._parquet or self._new_parquet(None)
             index = self._indexer.finish()
-            statistics = self._statistics.finish()
+            statistics, lists = self._known or (self._statistics.finish(), self._lists())
             if self._rows < self._rows_adopted:
                 raise SplitError(f"{self._rows_adopted} rows are indexed, {self._rows} written.")
             pages = self._pages()
@@ -282,10 +302,8 @@ class SplitWriter:
             for name, terms in word_lists(self._mapping, index):
                 counts[name] = len(terms)
                 sections.append(write_terms(self._sink, terms, kind=WORD_LIST, name=name))
-            for name, values in self._values.lists():
-                sections.append(write_terms(self._sink, values, kind=VALUE_LIST, name=name))
-            for name, paths in self._paths.lists():
-                sections.append(write_terms(self._sink, paths, kind=PATH_LIST, name=name))
+            for kind, name, listed in lists:
+                sections.append(write_terms(self._sink, listed, kind=kind, name=name))
             info = SplitInfo(
                 rows=self._rows,
                 mapping=self._mapping,
@@ -322,6 +340,10 @@ class SplitWriter:
             mapping=self._mapping,
             partition_values=self._partition_values,
         )
+
+    def _lists(self) -> Lists:
+        values = ((VALUE_LIST, name, found) for name, found in self._values.lists())
+        return [*values, *((PATH_LIST, name, found) for name, found in self._paths.lists())]
 
     def _pages(self) -> list[PageHeader]:
         """The pages written: so far the file has nothing else."""
