@@ -151,11 +151,7 @@ class SparkIndexes:
     def created(self, target: Target, access: TableAccess) -> None:
         """Register the name with its catalog, unless the folder is the name."""
         if _path(target) is None:
-            known = self._bridge(target).place_of(target.name)
-            if known is None or known.uri != access.uri:
-                place = access.uri.replace("\\", "\\\\").replace("'", "\\'")
-                name = ".".join(map(quoted_name, target.name))
-                self._spark.sql(f"CREATE TABLE {name} USING {NAME} LOCATION '{place}'")
+            self._bridge(target).register(target.name, access)
 
     def dropped(self, target: Target, access: TableAccess) -> None:  # noqa: ARG002
         """Take the name out of its catalog."""
