@@ -317,6 +317,7 @@ class WriteJob:
                     reads_again=self.reads_again,
                     parameters=self.parameters,
                     updated=updated,
+                    name="MERGE" if self.kind == "merge" else "UPDATE",
                 )
                 return replace(written, rows_updated=updated)
 
