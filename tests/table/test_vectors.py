@@ -456,3 +456,15 @@ def test_the_history_names_statements_as_delta_does(tmp_path, config):
     changes = table.changes(from_version=table.version - 3, to_version=table.version - 1)
     kinds = changes.sort_by("_commit_version")["_change_type"].to_pylist()
     assert sorted(kinds[1:3]) == ["update_postimage", "update_preimage"] and kinds[0] == "delete"
+
+
+def test_a_stream_reads_rows_that_restore_brings_back(tmp_path):
+    from indextables.plan.stream_offsets import Offset, StreamLog
+
+    table = made(tmp_path, splits=1)
+    version, identity = table.version, table.metadata().id
+    table.delete(where="id < 3")
+    table.restore(version=version)
+    log = StreamLog(table.log, identity, ignore_deletes=True, ignore_changes=True)
+    units = log.units(Offset(identity, version + 1), table.version)
+    assert [unit.at.version for unit in units] == [version + 2], "the deletion has no new rows"

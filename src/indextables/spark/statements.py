@@ -261,11 +261,12 @@ def merge_into(
     refuse_search_index(table.metadata(), uri=table.uri)
     if bridge is None:
         raise StatementError(
-            "MERGE INTO needs a classic session of Spark. Elsewhere, merge with Table.merge."
+            "MERGE INTO of this session needs the bridge to Spark, which it does not have. Merge "
+            "with Table.merge, or on Spark Connect by the table's path."
         )
     written = merge_rows(statement, access, table.snapshot(), query, bridge)
     _refresh(spark, statement.table)
-    return spark.createDataFrame(merged_rows(table, written))
+    return spark.createDataFrame(merged_rows(table.uri, written))
 
 
 def _timezone(spark: SparkSession) -> str:
