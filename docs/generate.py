@@ -88,7 +88,8 @@ Rows that an operation marks as deleted are marked in the newest version again o
 writers that mark different rows of one split both succeed. Of a row that both mark, a deletion has
 nothing left to do; an UPDATE or MERGE INTO, which writes another row in its place, raises
 `ConcurrentRowChangeError`. Marks of rows of a split that was merged or rewritten meanwhile are a
-conflict.
+conflict. A DELETE, UPDATE or MERGE, which the history names so, is checked as REPLACE WHERE if it
+writes rows, and as REWRITE ROWS otherwise.
 
 """
 

@@ -31,7 +31,7 @@ SUB_LAYERS = {
         "actions", "version_files", "layout", "vectors", "protocol", "files", "snapshot",
         "crossreferences",
         "checkpoint", "cache", "reader", "delta_translation", "delta_state",
-        "delta_mirror", "history", "transaction", "commit", "retention",
+        "delta_mirror", "transaction", "history", "commit", "retention",
         "transaction_log", "__init__",
     ],
     "split": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -17,6 +18,7 @@ from indextables.config import Config
 from indextables.errors import VersionNotFoundError
 from indextables.jobs.purge import purge
 from indextables.jobs.repair import repair_log
+from indextables.log import vectors
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
 
@@ -53,6 +55,12 @@ JOBS = {
     "drop": (lambda t: t.drop_partitions(where="day = 'a'"), {(3, 4, 7)}),
     "delete": (lambda t: t.delete(where="body indexquery 'word5 OR word3'"), {(4, 6, 7)}),
     "update": (lambda t: t.update("id = id + 10", where="id >= 6"), {(3, 4, 5, 16, 17)}),
+    "mark, delete": (lambda t: t.delete(where="body indexquery 'word5 OR word3'"), {(4, 6, 7)}),
+    "mark, update": (lambda t: t.update("id = id + 10", where="id >= 6"), {(3, 4, 5, 16, 17)}),
+    "mark, merge": (
+        lambda t: t.merge(rows(4, 6, 8, day="b"), on="id", when_matched="update"),
+        {(3, 4, 5, 6, 7, 8)},
+    ),
     "truncate": (lambda t: t.truncate_time_travel(), {(3, 4, 5, 6, 7)}),
     "purge": (
         lambda t: purge(
@@ -69,10 +77,13 @@ WRITES = {"put", "put_if_absent", "put_if_match", "put_file", "delete"}
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_killed_around_every_write(name, original, tmp_path):
+def test_killed_around_every_write(name, original, tmp_path, monkeypatch):
     """What a kill between two reads leaves behind is what one before the next write does."""
     job, after = JOBS[name]
     config = {"spark.indextables.cache.disk.path": str(tmp_path / "cache")}
+    if name.startswith("mark"):
+        config["spark.indextables.deletionVectors.mode"] = "vector"
+        monkeypatch.setattr(vectors, "MOST_INLINE", 0)  # each is in a file
 
     def run(folder, crash):
         shutil.copytree(original, folder)
@@ -111,6 +122,27 @@ def _check(folder, allowed, config) -> None:
         assert old.count() == old.scan().num_rows
     found.append(rows(9, day="z"))
     assert found.count(where="body indexquery 'word9'") == 1
+    # Nothing that a version needs is among the leftovers, and purge removes them all.
+    before, now = found.count(), time.time() - 3 * 86_400
+    for file in folder.rglob("*"):
+        if file.is_file():
+            os.utime(file, (now, now))
+    purge(
+        TransactionLog(open_store(folder)),
+        retention_hours=24,
+        log_retention_hours=10_000,
+        dry_run=False,
+        config=Config(),
+    )
+    named = set[str]()
+    for version in found.history()["version"].to_pylist():
+        with contextlib.suppress(VersionNotFoundError):
+            old = Table.open(folder, version=version, config=config)
+            assert old.count() == old.scan().num_rows
+            named |= old.snapshot().vector_files
+    there = {str(file.relative_to(folder)) for file in folder.rglob("deletion_vector_*.bin")}
+    assert there == named
+    assert found.count() == before
 
 
 def test_a_killed_repair_leaves_the_source_alone(original, tmp_path):

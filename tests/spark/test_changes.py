@@ -61,3 +61,8 @@ def test_what_is_wrong_is_a_sentence(spark, uri):
         spark.sql(f"SELECT * FROM indextables_changes('{uri}', 3, 1)")
     with pytest.raises(StatementError, match="no table"):
         spark.sql("SELECT * FROM indextables_changes('nowhere', 0)")
+
+
+def test_the_clause_changes_says_what_to_write(spark, uri):
+    with pytest.raises(Exception, match=r"indextables_changes\('"):
+        spark.sql(f"SELECT * FROM indextables.`{uri}` CHANGES FROM VERSION 1 TO VERSION 3")

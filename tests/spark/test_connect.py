@@ -25,11 +25,25 @@ FIRST = {
     "path, left join": [1, 3, 5],
     "function, star": [2],
     "named statement": "StatementError: some_name is the name of a table, and on Spark Connect",
-    "merge into": "StatementError: MERGE INTO needs a classic session",
+    "merge into": [
+        "2 rows updated, 1 deleted, 1 inserted",
+        [
+            [1, "running fox", "running fox", "a", 107],
+            [2, "new {x}", "e", "c", 1],
+            [3, "Fox-Run", "Running Fox", "b", None],
+            [4, None, None, "b", 9],
+            [9, "run{y}", None, "a", None],
+        ],
+        [1, 3, 9],
+    ],
     "search_table by name": "StatementError: 'some_name' is the name of a table",
     "quick start": [True, True, True],
 }
 ALL = FIRST | {
+    "stream": True,
+    "merge into, twice": "SparkRuntimeException: [MERGE_CARDINALITY_VIOLATION]",
+    "merge into, bad": "SchemaError: A value of string cannot safely be stored in the column 'n'",
+    "merge into, evolving": [3, "Running Fox", "more"],
     "search_table where": [1, 3],
     "indextables_search": RANKED,
     "table function": RANKED,

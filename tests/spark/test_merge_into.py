@@ -9,24 +9,27 @@ from pyspark.errors import PySparkException
 from pyspark.sql.functions import col, expr, lit
 
 from indextables import Table
-from indextables.errors import SchemaError, UnknownColumnError
+from indextables.errors import MatchedTwiceError, SchemaError, UnknownColumnError
 from indextables.log.files import vectors_by_path
 
 COLUMNS = ("id", "name", "n", "p")
 TYPES = "id bigint, name string, n int, p int"
+FIRST = 3
+"""The version that has the rows which every statement begins with."""
 Row = tuple
 
 
 @pytest.fixture(scope="module", params=["vector", "rewrite"])
 def table(spark, request):
-    """A partitioned table of two splits a partition; its third version is the first."""
+    """A partitioned table of two splits a partition, and a column that was renamed."""
     name = f"indextables.merged_{request.param}"
     spark.sql(f"DROP TABLE IF EXISTS {name}")
     spark.sql(
-        f"CREATE TABLE {name} (id bigint, name string, n int DEFAULT 42, p int) USING indextables "
+        f"CREATE TABLE {name} (id bigint, label string, n int DEFAULT 42, p int) USING indextables "
         f"PARTITIONED BY (p) TBLPROPERTIES ('spark.indextables.deletionVectors.mode' = "
         f"'{request.param}')"
     )
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN label TO name")
     for part in (ROWS[:5], ROWS[5:]):
         spark.createDataFrame(part, TYPES).coalesce(1).writeTo(name).append()
     yield name
@@ -40,7 +43,7 @@ ROWS = [
 
 
 def restored(spark, table):
-    spark.sql(f"RESTORE INDEXTABLES {table} TO VERSION 2")
+    spark.sql(f"RESTORE INDEXTABLES {table} TO VERSION {FIRST}")
 
 
 def rows(spark, table):
@@ -156,7 +159,15 @@ def drawn(draw: random.Random):
             (draw.choice(conditions), draw.choice(actions)) for _ in range(draw.randint(0, most))
         ]
 
-    while True:
+    # What Table.merge can do as well.
+    on, plain = draw.choice(ON), draw.random() < 0.3
+    if plain:
+        on = draw.choice(ON[:2])
+        update, insert = draw.choice([*UPDATES[::3], None]), draw.choice([INSERTS[0], None])
+        parts = ([(MATCHED[0], update)] if update else [],
+                 [(NOT_MATCHED[0], insert)] if insert or not update else [], [])  # fmt: skip
+        parts = (parts[0], [(c, a or INSERTS[0]) for c, a in parts[1]], [])
+    while not plain:
         parts = (
             clauses(MATCHED, UPDATES, 2), clauses(NOT_MATCHED, INSERTS, 2),
             clauses(BY_SOURCE, SOURCE_UPDATES, 2) if draw.random() < 0.4 else [],
@@ -164,7 +175,6 @@ def drawn(draw: random.Random):
         # Spark refuses a clause without a condition that is not the last of its kind.
         if any(parts) and all(c[0] is not None for part in parts for c, _ in part[:-1]):
             break
-    on = draw.choice(ON)
     ids = draw.choices([*range(1, 12), None], k=draw.randint(0, 6))
     if draw.random() < 0.8:
         ids = sorted(set(ids), key=repr)
@@ -178,12 +188,19 @@ def drawn(draw: random.Random):
         for (condition, _), (action, _) in part:
             also = f" AND {condition}" if condition else ""
             text += f" WHEN {kind}{also} THEN {action}"
-    plain = [[(condition, action[1]) for condition, action in part] for part in parts]
-    return text, source, on[1], plain
+    rules = [[(condition, action[1]) for condition, action in part] for part in parts]
+    arguments = {
+        "on": ["id"] if on is ON[0] else ["p", "id"],
+        "when_matched": {0: "update", 3: "delete"}[UPDATES.index(parts[0][0][1])]
+        if parts[0]
+        else "ignore",
+        "when_not_matched": "insert" if parts[1] else "ignore",
+    } if plain else None  # fmt: skip
+    return text, source, on[1], rules, arguments
 
 
 def check_random(spark, table, seed):
-    text, source, on, parts = drawn(random.Random(seed))
+    text, source, on, parts, arguments = drawn(random.Random(seed))
     restored(spark, table)
     sourced(spark, source)
     statement = f"MERGE INTO {table} AS t USING merge_source AS s {text}"
@@ -192,13 +209,27 @@ def check_random(spark, table, seed):
     except TwiceError:
         with pytest.raises(PySparkException, match="MERGE_CARDINALITY_VIOLATION"):
             spark.sql(statement)
+        if arguments:
+            with pytest.raises(MatchedTwiceError):
+                merged(spark, table, source, arguments)
         assert rows(spark, table) == sorted(ROWS, key=repr)
         return
     spark.sql(statement)
     assert rows(spark, table) == expected, f"{seed}: {statement} {source}"
+    if arguments:
+        restored(spark, table)
+        merged(spark, table, source, arguments)
+        assert rows(spark, table) == expected, f"{seed}: {arguments} {source}"
 
 
-@pytest.mark.parametrize("seed", range(4))
+def merged(spark, table, source, arguments):
+    """The same by Table.merge."""
+    data = spark.createDataFrame(source, TYPES).toArrow()
+    Table.open(location(spark, table)).merge(data, **arguments)
+    spark.sql(f"REFRESH TABLE {table}")
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_random_statements(spark, table, seed):
     check_random(spark, table, seed)
 
@@ -280,7 +311,7 @@ def test_bad_statements_change_nothing(spark, table):
 def test_schema_evolution(spark, table):
     name = table + "_evolved"
     spark.sql(f"DROP TABLE IF EXISTS {name}")
-    spark.sql(f"CREATE TABLE {name} AS SELECT * FROM {table} VERSION AS OF 2")
+    spark.sql(f"CREATE TABLE {name} AS SELECT * FROM {table} VERSION AS OF {FIRST}")
     sourced(spark, [(1, "new", "x"), (50, "more", "y")], "id bigint, name string, extra string")
     spark.sql(
         f"MERGE WITH SCHEMA EVOLUTION INTO {name} t USING merge_source s ON t.id = s.id "

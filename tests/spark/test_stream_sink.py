@@ -104,3 +104,58 @@ def test_the_sessions_configuration_reaches_a_stream(spark, place):
     finally:
         spark.conf.unset("spark.indextables.indexing.typemap.value")
     assert Table.open(place / "t").mapping == {"value": "string"}
+
+
+def test_named_tables_and_the_option_path(spark, place):
+    """`toTable` makes a table or takes the one there; a batch that comes again is not doubled."""
+
+    def named(name, *, checkpoint, source="indextables", frame=lambda rows: rows, **options):
+        writer = frame(spark.readStream.text(str(place / "in"))).writeStream.options(**options)
+        writer = writer.format(source) if source else writer
+        writer = writer.option("checkpointLocation", str(place / checkpoint))
+        query = writer.trigger(availableNow=True).toTable(name)
+        assert query.awaitTermination(120) and query.exception() is None
+
+    def again(checkpoint):
+        (place / checkpoint / "commits" / "0").unlink()
+        (place / checkpoint / "commits" / ".0.crc").unlink(missing_ok=True)
+
+    feed(place, "a", "red fox", "lazy dog")
+    names = ["streamed_bare", "indextables.streamed", "indextables.streamed_there", "streamed_far"]
+    mapped = {"spark.indextables.indexing.typemap.value": "string"}
+    try:
+        spark.sql(
+            "CREATE TABLE indextables.streamed_there (value string, p int) USING indextables "
+            "PARTITIONED BY (p)"
+        )
+        spark.sql("ALTER TABLE indextables.streamed_there RENAME COLUMN value TO text")
+        both = lambda rows: rows.selectExpr("value AS text", "length(value) AS p")  # noqa: E731
+        named(names[0], checkpoint="n0", **mapped)
+        named(names[1], checkpoint="n1")
+        named(names[2], checkpoint="n2", source=None, frame=both)
+        named(names[3], checkpoint="n3", path=str(place / "far"))
+        for checkpoint in ("n0", "n2"):
+            again(checkpoint)
+        named(names[0], checkpoint="n0", **mapped)
+        named(names[2], checkpoint="n2", source=None, frame=both)
+        for name in names:
+            assert spark.table(name).count() == 2, name
+        assert spark.sql(f"SELECT p FROM {names[2]} WHERE text indexquery 'fox'").first().p == 7
+        assert Table.open(place / "far").count() == 2
+        exact = spark.sql(f"SELECT * FROM {names[0]} WHERE value indexquery 'fox'")
+        assert exact.count() == 0, "the options of the stream are those of the new table"
+    finally:
+        for name in names:
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+    run(spark, place, table="by_path", checkpoint="n4")
+    writer = spark.readStream.text(str(place / "in")).writeStream.format("indextables")
+    again("n4")
+    writer = writer.option("checkpointLocation", str(place / "n4")).option(
+        "path", str(place / "by_path")
+    )
+    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    assert len(texts(place, "by_path")) == 2
+    # Tables of other sources stay with Spark.
+    named("streamed_plain", checkpoint="n5", source="parquet")
+    assert spark.table("streamed_plain").count() == 2
+    spark.sql("DROP TABLE streamed_plain")

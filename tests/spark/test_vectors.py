@@ -85,3 +85,31 @@ def test_ranked_rows_and_row_identity(spark, table):
     assert "_row" not in spark.table(f"indextables.`{table}`").columns
     past = spark.sql(f"SELECT count(*) FROM indextables.`{table}` VERSION AS OF 3")
     assert past.first()[0] == ROWS
+
+
+def test_scans_of_splits_without_deleted_rows_stay_with_sparks_reader(spark, tmp_path):
+    """A vector sends a scan to Python tasks only if the scan reads its split."""
+    uri = str(tmp_path / "t")
+    data = pa.table({"id": pa.array(range(40), pa.int64()), "p": [i % 4 for i in range(40)]})
+    made = Table.create(
+        uri, data.schema, partition_by=["p"],
+        properties={"spark.indextables.deletionVectors.mode": "vector"},
+    )  # fmt: skip
+    made.append(data.slice(0, 20))
+    made.append(data.slice(20))
+    made.delete(where="id = 4")
+    frame = spark.read.format("indextables").option("spark.indextables.read.driver.maxRows", "0")
+    frame = frame.load(uri)
+
+    def plan(rows):
+        return rows._jdf.queryExecution().executedPlan().toString()
+
+    for where, clean, wanted in (
+        ("p = 1", True, range(1, 40, 4)), ("id >= 20", True, range(20, 40)),
+        ("p = 0", False, range(0, 40, 4)), ("true", False, range(40)),
+    ):  # fmt: skip
+        rows = frame.where(where)
+        assert ("ParquetScan" in plan(rows)) == clean, where
+        assert sorted(r.id for r in rows.collect()) == [i for i in wanted if i != 4]
+    joined = frame.alias("a").join(frame.where("p = 1").alias("b"), "p")
+    assert joined.count() == 100

@@ -85,7 +85,7 @@ COLUMNS = {
     ),
     "DESCRIBE INDEXTABLES STATE '{uri}'": (
         "table_path,format,version,num_files,num_manifests,num_tombstones,tombstone_ratio,"
-        "total_bytes,needs_compaction,status"
+        "total_bytes,needs_compaction,status,num_deleted_rows,num_vector_files"
     ),
     "DESCRIBE INDEXTABLES TRANSACTION LOG '{uri}'": (
         "version,action_type,path,source_count,size,partition,log_file_path,partition_values,"
@@ -98,7 +98,7 @@ COLUMNS = {
         "protocol_reader_features,protocol_writer_features,metadata_id,metadata_name,"
         "metadata_description,metadata_format_provider,metadata_format_options,"
         "metadata_schema_string,metadata_partition_columns,metadata_configuration,"
-        "metadata_created_time,is_checkpoint"
+        "metadata_created_time,is_checkpoint,deletion_vector"
     ),
     "DESCRIBE INDEXTABLES ENVIRONMENT": "host,role,property_type,property_name,property_value",
     "RESTORE INDEXTABLES '{uri}' TO VERSION 0": (

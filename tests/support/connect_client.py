@@ -70,6 +70,41 @@ def main(port: str, readme: str, wanted: str) -> None:
         text = shown.getvalue()
         return [word in text for word in ("machine learning", "_score", "num_files")]
 
+    def merge() -> Any:
+        frame = spark.createDataFrame(ROWS, "id long, stem string, exact string, p string, n int")
+        writer = frame.write.format("indextables").mode("append").partitionBy("p")
+        writer.options(**OPTIONS).save("tables/merged")
+        new = [(2, "new {x}", "e", "c", 1), (5, "red", "e", "b", 2), (9, "run", "f", "a", None)]
+        source = spark.createDataFrame(new, frame.schema)
+        source.createOrReplaceTempView("merge_source")
+        done = sql(
+            "MERGE INTO indextables.`tables/merged` AS t USING merge_source AS s "
+            "ON t.id = s.id AND t.n > :low WHEN MATCHED AND t.stem indexquery 'fox' THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT (id, stem, p) "
+            "VALUES (s.id, concat(s.stem, '{y}'), s.p) "
+            "WHEN NOT MATCHED BY SOURCE AND t.p = 'a' THEN UPDATE SET n = t.n + 100",
+            args={"low": 0},
+        ).first()
+        rows = spark.read.format("indextables").load("tables/merged").orderBy("id").collect()
+        found = sql("SELECT id FROM indextables.`tables/merged` WHERE stem indexquery 'runs'")
+        return done.message, [list(row) for row in rows], ids(found)
+
+    def stream() -> Any:
+        rows = spark.readStream.format("indextables").load(PATH)
+        for _ in range(2):
+            writer = rows.writeStream.format("indextables").trigger(availableNow=True)
+            writer = writer.option("checkpointLocation", "tables/checkpoint")
+            writer.start("tables/streamed").awaitTermination(120)
+        return spark.read.format("indextables").load("tables/streamed").count() == read().count()
+
+    def evolve() -> Any:
+        sql(
+            "MERGE WITH SCHEMA EVOLUTION INTO indextables.`tables/merged` t USING "
+            "(SELECT 3L AS id, 'more' AS extra) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"
+        )
+        row = spark.read.format("indextables").load("tables/merged").where("id = 3").first()
+        return [row.id, row.exact, row.extra]
+
     def view() -> str:
         read().createOrReplaceTempView("docs")
         return "docs"
@@ -169,9 +204,17 @@ def main(port: str, readme: str, wanted: str) -> None:
         ),
         "missing table": lambda: sql("DESCRIBE INDEXTABLES STATE 'tables/none'").count(),
         "named statement": lambda: sql("MERGE SPLITS some_name").count(),
-        "merge into": lambda: sql(
-            f"MERGE INTO {table} t USING (VALUES (2)) s(id) ON t.id = s.id WHEN MATCHED THEN DELETE"
-        ),
+        "stream": stream,
+        "merge into": merge,
+        "merge into, twice": lambda: sql(
+            "MERGE INTO indextables.`tables/merged` t USING VALUES (4, 'a'), (4, 'b') AS s(id, x) "
+            "ON t.id = s.id WHEN MATCHED THEN UPDATE SET stem = s.x"
+        ).count(),
+        "merge into, bad": lambda: sql(
+            "MERGE INTO indextables.`tables/merged` t USING VALUES (5, 'a') AS s(id, x) "
+            "ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = s.x"
+        ).count(),
+        "merge into, evolving": evolve,
         "search_table by name": lambda: it.search_table(spark, "some_name", "x"),
         "quick start": quick_start,
     }

@@ -19,7 +19,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from indextables import Table
+from indextables.config import Config
 from indextables.errors import VersionNotFoundError
+from indextables.jobs.write_job import plan_write
+from indextables.log.actions import Txn
+from indextables.plan.source_options import SourceOptions
+from indextables.spark.schemas import spark_schema
+from indextables.spark.stream_source import StreamOptions, TableStreamReader
 
 SCHEMA = pa.schema({"id": pa.int64(), "month": pa.int32(), "body": pa.string(), "n": pa.int64()})
 WORDS = ("alpha", "beta", "gamma", "delta")
@@ -70,6 +76,8 @@ class Life(RuleBasedStateMachine):
         self.rows: list[Row] = []
         self.versions: dict[int, list[Row]] = {}
         self.next_id = 0
+        self.batch = 0
+        self.read_to, self.offset = 0, None
 
     def teardown(self) -> None:
         if self.versions:
@@ -122,6 +130,8 @@ class Life(RuleBasedStateMachine):
                 continue
             assert found(table) == rows, f"version {version}"
             assert table.count() == len(rows)
+        if may_be_gone:  # the stream cannot go on where it was, and begins again
+            self.read_to, self.offset = newest, None
 
     # --- what happens to a table ---------------------------------------------------------------
 
@@ -196,6 +206,50 @@ class Life(RuleBasedStateMachine):
         assert done.rows_removed == len(gone)
         kept = [row for row in self.rows if row[0] not in gone]
         self.now(kept + rows + (old if matched == "update" else []))
+
+    @rule(drawn=new_rows, complete=st.booleans(), times=st.integers(1, 2), old=st.booleans())
+    def sink(self, drawn, complete, times, old) -> None:
+        """A batch of a stream: what its sink commits, once or again, whatever became of it."""
+        rows, data = self.made(drawn)
+        kind = "overwrite" if complete else "append"
+        for at in range(times):
+            log = self.open().log
+            job = plan_write(log, SCHEMA, settings=Config(KEPT_LONG), kind=kind)
+            again = max(0, self.batch - 1) if old and at else self.batch
+            batch = Txn(app_id="query", version=again, last_updated=1)
+            done = job.commit(log, [job.store(data.to_batches())], batch=batch)
+            assert at == 0 or done.rows == 0, "a batch that is in the table came again"
+        self.batch += 1
+        self.now(rows if complete else self.rows + rows)
+
+    @rule(most=st.none() | st.integers(1, 2))
+    def source(self, most) -> None:
+        """What a stream reads since it last did: the new rows, and the new values of others."""
+        options = {} if most is None else {"maxFilesPerTrigger": str(most)}
+        options |= {"ignoreDeletes": "true", "ignoreChanges": "true"}
+        stream = StreamOptions.parse({**options, "startingVersion": str(self.read_to + 1)})
+        reader = TableStreamReader(
+            SourceOptions.parse({"path": self.uri}), stream, spark_schema(self.open().schema)
+        )
+        last, start, streamed = self.open().version, self.offset, []
+        if last == self.read_to:
+            return
+        start = reader.initialOffset() if start is None else start
+        for _ in range(200):
+            end = reader.latestOffset(start, None)
+            for partition in reader.partitions(start, end):
+                for batch in reader.read(partition):
+                    streamed += [tuple(row.values()) for row in batch.to_pylist()]
+            start = end
+            if end == reader.latestOffset(end, None):
+                break
+        changes = self.open().changes(from_version=self.read_to + 1).to_pylist()
+        new = [
+            tuple(change[name] for name in SCHEMA.names) for change in changes
+            if change["_change_type"] in ("insert", "update_postimage")
+        ]  # fmt: skip
+        assert sorted(streamed, key=repr) == sorted(new, key=repr)
+        self.read_to, self.offset = last, start
 
     @rule(where=st.sampled_from(PARTITIONS))
     def drop_partitions(self, where) -> None:

@@ -402,3 +402,69 @@ def test_writes_merge_splits_of_many_deleted_rows(tmp_path):
     table.append(rows(10, ROWS))
     assert not vectors_by_path(table.refresh().snapshot().entries)
     assert ids(table.scan()) == list(range(100, ROWS + 10))
+
+
+def test_what_users_see_of_marked_rows(tmp_path):
+    """`describe`, the report, the page of a table, statements and the history name them."""
+    from indextables.cli.app import app
+    from indextables.report import data
+    from indextables.report.page import page
+    from indextables.serve.tables import facts
+    from indextables.statements.describe import describe_log, describe_state
+
+    table = made(tmp_path, splits=1, partition_by=("day",))
+    table.rename_column("n", "number")
+    table.append(rows(4_000, 1_000).rename_columns(["id", "body", "number", "day"]))
+    assert facts("t", table)["deleted_rows"] == facts("t", table)["vector_files"] == 0
+    table.delete(where="body indexquery 'word3 OR word7' AND id >= 1000")
+    table.delete(where="id = 2")
+    dead = sum(i % 10 in (3, 7) for i in range(1_000, 5_000)) + 1
+    seen = facts("t", table)
+    assert (seen["rows"], seen["deleted_rows"]) == (ROWS + 4_000 - dead, dead)
+    assert seen["vector_files"] == 1, "the other vector is in the log"
+    from typer.testing import CliRunner
+
+    told = CliRunner().invoke(app, ["describe", table.uri, "--json"]).stdout
+    assert f'"deleted_rows":{dead},"vector_files":1' in told
+    assert f"deleted_rows  {dead}".split() in [
+        line.split() for line in CliRunner().invoke(app, ["describe", table.uri]).stdout.split("\n")
+    ]
+    report = data.gather(table, config={})
+    assert sum(split.deleted for split in report.splits) == dead
+    assert f"<dd>{dead:,}</dd>" in page(report)
+    state = describe_state(table.log, table_path=table.uri).to_pylist()[0]
+    assert (state["num_deleted_rows"], state["num_vector_files"]) == (dead, 1)
+    newest = describe_log(table.log).to_pylist()[0:3]
+    (vector,) = (dict(r["deletion_vector"]) for r in newest if r["action_type"] == "add")
+    assert (vector["storageType"], vector["cardinality"]) == ("i", "1")
+    (last, before, *_) = table.history().to_pylist()
+    assert (last["operation"], last["filesAdded"], last["filesRemoved"]) == ("DELETE", 0, 0)
+    assert last["filesMarked"] == before["filesMarked"] == 1
+    assert dict(last["metrics"])["rowsMarked"] == "1"
+    assert dict(before["metrics"])["rowsMarked"] == str(dead - 1)
+
+
+@pytest.mark.parametrize("config", [MARK, REWRITE])
+def test_the_history_names_statements_as_delta_does(tmp_path, config):
+    table = made(tmp_path, config=config, partition_by=("day",))
+    table.delete(where="id = 5")
+    table.update("n = 7", where="id = 6")
+    table.merge(rows(2, 399), on=["id"])
+    table.drop_partitions(where="day = 'd1'")
+    names = table.history()["operation"].to_pylist()[:4]
+    assert names == ["DROP PARTITIONS", "MERGE", "UPDATE", "DELETE"]
+    changes = table.changes(from_version=table.version - 3, to_version=table.version - 1)
+    kinds = changes.sort_by("_commit_version")["_change_type"].to_pylist()
+    assert sorted(kinds[1:3]) == ["update_postimage", "update_preimage"] and kinds[0] == "delete"
+
+
+def test_a_stream_reads_rows_that_restore_brings_back(tmp_path):
+    from indextables.plan.stream_offsets import Offset, StreamLog
+
+    table = made(tmp_path, splits=1)
+    version, identity = table.version, table.metadata().id
+    table.delete(where="id < 3")
+    table.restore(version=version)
+    log = StreamLog(table.log, identity, ignore_deletes=True, ignore_changes=True)
+    units = log.units(Offset(identity, version + 1), table.version)
+    assert [unit.at.version for unit in units] == [version + 2], "the deletion has no new rows"

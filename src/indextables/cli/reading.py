@@ -214,6 +214,8 @@ def _describe(
         "rows": opened.count(),
         "splits": snapshot.num_files,
         "bytes": snapshot.total_bytes,
+        "deleted_rows": snapshot.deleted_rows,
+        "vector_files": len(snapshot.vector_files),
         "xrefs": len(snapshot.xrefs),
         "partition_columns": list(snapshot.partition_columns),
         "protocol": [snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version],
@@ -225,6 +227,8 @@ def _describe(
         show_facts({**facts, "columns": columns}, json=True)
         return
     given = {name: value for name, value in facts.items() if value not in (None, [], {})}
+    if not facts["deleted_rows"]:
+        del given["deleted_rows"], given["vector_files"]
     if output.is_terminal():
         given |= {
             "rows": f"{facts['rows']:,}",

@@ -118,6 +118,7 @@ def commit_replacement(
     read_paths: frozenset[str] = frozenset(),
     runner: Runner | None = None,
     metrics: Mapping[str, int] | None = None,
+    name: str | None = None,
 ) -> Written:
     """Commit new splits in place of the rows that `removal` takes out.
 
@@ -128,6 +129,7 @@ def commit_replacement(
     new = [*adds, *removal.rewritten]
     transaction = Transaction(
         operation=Operation.REPLACE if adds else Operation.REWRITE,
+        name=name,
         actions=removes,
         transform=lambda newest: [
             *removes,
@@ -144,6 +146,7 @@ def commit_replacement(
             "rows": rows,
             "rowsRemoved": removal.rows,
             "files": len(new),
+            **({"rowsMarked": removal.marks.rows} if removal.marks else {}),
             **(metrics or {}),
         },
     )

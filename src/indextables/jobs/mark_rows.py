@@ -39,6 +39,11 @@ class RowMarks:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    @property
+    def rows(self) -> int:
+        """How many rows are marked."""
+        return sum(map(len, self._numbers.values()))
+
     def actions_on(self, newest: Snapshot) -> list[Action]:
         """What marks the rows in the newest version; nothing where they are marked already."""
         if not self._numbers:

@@ -197,6 +197,7 @@ def delete_rows(log: TransactionLog, view: TableView, predicate: Predicate) -> W
         rows=0,
         scope=scope_of(predicate, view),
         parameters={"where": str(view.names.shown_predicate(predicate))},
+        name="DELETE",
     )
 
 
@@ -228,6 +229,7 @@ def update_rows(
             "where": str(view.names.shown_predicate(predicate)),
             "set": str(assignments),
         },
+        name="UPDATE",
     )
 
 
@@ -242,6 +244,7 @@ def replace_rows(
     reads_again: bool,
     parameters: Mapping[str, Any],
     updated: int = 0,
+    name: str = "DELETE",
 ) -> Written:
     """Commit stored splits in place of these rows of a version; without splits, delete the rows.
 
@@ -270,6 +273,7 @@ def replace_rows(
         read_paths=frozenset(paths) if reads_again else frozenset(),
         parameters=dict(parameters),
         metrics={"rowsUpdated": updated} if updated else {},
+        name=name,
     )
 
 
@@ -292,6 +296,7 @@ def drop_partitions(log: TransactionLog, predicate: Predicate) -> Dropped:
         log,
         Transaction(
             operation=Operation.REWRITE,
+            name="DROP PARTITIONS",
             transform=plan,
             parameters={
                 "where": str(names_of(snapshot).shown_predicate(predicate)),

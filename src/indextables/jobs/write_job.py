@@ -317,6 +317,7 @@ class WriteJob:
                     reads_again=self.reads_again,
                     parameters=self.parameters,
                     updated=updated,
+                    name="MERGE" if self.kind == "merge" else "UPDATE",
                 )
                 return replace(written, rows_updated=updated)
 
@@ -580,9 +581,12 @@ def plan_row_change(
     target: Target | None = None,
     kind: Kind = "rows",
     checks_matches: bool = False,
+    checked_by_spark: bool = True,
 ) -> WriteJob:
     """Plan the write of an UPDATE or MERGE: of the version that its rows were chosen from."""
-    target = replace(target or Target.unchanged(view), constraints=())  # Spark checks them
+    target = target or Target.unchanged(view)
+    if checked_by_spark:
+        target = replace(target, constraints=())
     return WriteJob(
         view,
         kind,

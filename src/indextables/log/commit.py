@@ -308,7 +308,7 @@ class Committer:
         info = CommitInfo(
             txn_id=transaction_id,
             timestamp=max(self.now_ms(), snapshot.timestamp + 1),
-            operation=mine.operation.value,
+            operation=mine.name or mine.operation.value,
             operation_parameters=mine.parameters or None,
             operation_metrics=mine.metrics or None,
             read_version=mine.read_version,

@@ -13,6 +13,7 @@ from indextables.log.actions import Add, Remove
 from indextables.log.layout import LogListing, list_log
 from indextables.log.reader import LogReader, earliest_readable
 from indextables.log.snapshot import VersionActions
+from indextables.log.transaction import marked_paths
 from indextables.storage import Store
 
 
@@ -28,6 +29,8 @@ class HistoryEntry:
     transaction_id: str | None
     files_added: int
     files_removed: int
+    files_marked: int = 0
+    """Files of which rows were marked as deleted: neither added nor removed."""
 
 
 def history(store: Store, reader: LogReader, *, limit: int | None = None) -> list[HistoryEntry]:
@@ -46,7 +49,8 @@ def history(store: Store, reader: LogReader, *, limit: int | None = None) -> lis
 
 
 def _entry(version: VersionActions) -> HistoryEntry:
-    info = version.commit_info
+    info, marked = version.commit_info, marked_paths(version)
+    changed = [a for a in version.actions if getattr(a, "path", None) not in marked]
     return HistoryEntry(
         version=version.version,
         timestamp=version.timestamp,
@@ -54,8 +58,9 @@ def _entry(version: VersionActions) -> HistoryEntry:
         parameters=dict(info.operation_parameters or {}) if info else {},
         metrics=dict(info.operation_metrics or {}) if info else {},
         transaction_id=info.txn_id if info else None,
-        files_added=sum(isinstance(a, Add) for a in version.actions),
-        files_removed=sum(isinstance(a, Remove) for a in version.actions),
+        files_added=sum(isinstance(a, Add) for a in changed),
+        files_removed=sum(isinstance(a, Remove) for a in changed),
+        files_marked=len(marked),
     )
 
 

@@ -28,14 +28,17 @@ from indextables.log.actions import (
     Txn,
 )
 from indextables.log.files import (
+    deleted_rows,
     empty_files,
     files_from_adds,
     intern_mapping,
     registry_of,
+    vectors_by_path,
     with_mapping_json,
     with_mappings,
     without_paths,
 )
+from indextables.log.vectors import vector_files
 
 
 def unexpired_skips(snapshot: Snapshot) -> tuple[Skip, ...]:
@@ -126,6 +129,16 @@ class Snapshot:
     @property
     def total_bytes(self) -> int:
         return pc.sum(self.entries["size"]).as_py() or 0
+
+    @property
+    def deleted_rows(self) -> int:
+        """Rows that are in the files and marked as deleted."""
+        return int(deleted_rows(self.entries).sum())
+
+    @property
+    def vector_files(self) -> set[str]:
+        """The files that say which rows are marked as deleted; small vectors are in the log."""
+        return vector_files(vectors_by_path(self.entries).values())
 
     @property
     def partition_columns(self) -> tuple[str, ...]:

@@ -96,6 +96,8 @@ class Transaction:
     """
 
     operation: Operation
+    name: str | None = None
+    """What the history calls it, if not by its kind: DELETE, UPDATE, MERGE."""
     actions: Sequence[Action] = ()
     transform: Callable[[Snapshot], Sequence[Action]] | None = None
     read_version: int | None = None

@@ -84,6 +84,7 @@ _OURS = frozenset(
         "snippets",
         "timezone",
         "relation",
+        "rowchange",
     )
 )
 
@@ -193,6 +194,8 @@ class SourceOptions:
     replace_where: str | None = None
     dynamic: bool = False
     partition_by: tuple[str, ...] | None = None
+    row_change: str | None = None
+    """What a MERGE of Spark Connect writes, as JSON: its rows name those that they replace."""
     chosen: ChosenRows = ChosenRows()
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
     storage: Mapping[str, object] = field(default_factory=dict, repr=False)
@@ -242,6 +245,7 @@ class SourceOptions:
             replace_where=given.get("replacewhere"),
             dynamic=mode.lower() == "dynamic",
             partition_by=_names(given.get("partitionby")),
+            row_change=given.get("rowchange"),
             chosen=ChosenRows.parse(given),
             config=own,
             storage={**_of_the_store(paths, stores), **rest},

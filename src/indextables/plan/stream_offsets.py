@@ -20,6 +20,7 @@ from indextables.errors import ObjectNotFoundError, PurgedVersionError, StreamSo
 from indextables.log.actions import Add, Remove
 from indextables.log.files import files_from_adds
 from indextables.log.snapshot import VersionActions
+from indextables.log.transaction import marked_paths
 from indextables.log.transaction_log import TransactionLog
 
 
@@ -102,14 +103,16 @@ class StreamLog:
         if not gone:
             files = files_from_adds([(add, first.version, 0) for add in adds])
             yield from self._files(first, files.sort_by("path"))
-        elif self._has_new_rows(commit, adds, gone) and first.index == 0:
+        elif self._has_new_rows(commit, adds) and first.index == 0:
             after = replace(first, version=first.version + 1)
             yield Unit(first, after, sum(add.size for add in adds), None)
 
-    def _has_new_rows(self, commit: VersionActions, adds: list[Add], gone: set[str]) -> bool:
+    def _has_new_rows(self, commit: VersionActions, adds: list[Add]) -> bool:
         """Whether a commit that removed rows has others to read; what is not ignored is refused."""
         metrics = (commit.commit_info.operation_metrics if commit.commit_info else None) or {}
-        is_delete = all(add.path in gone for add in adds) or metrics.get("rows") == 0
+        # A split that RESTORE puts back may have rows again that were marked as deleted.
+        marked = marked_paths(commit)
+        is_delete = all(add.path in marked for add in adds) or metrics.get("rows") == 0
         if self.ignore_changes or (self.ignore_deletes and is_delete):
             return not is_delete
         done = "deleted" if is_delete else "changed or replaced"

@@ -19,6 +19,7 @@ from indextables.errors import IndexTablesError
 from indextables.jobs.component_sizes import component_sizes
 from indextables.log.actions import Add, Remove
 from indextables.log.crossreferences import cover_of
+from indextables.log.files import deleted_rows
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import shown
 from indextables.report.advice import Advice, advise
@@ -52,6 +53,8 @@ class SplitSize:
     rows: int
     age_ms: int
     partition: tuple[str | None, ...]
+    deleted: int = 0
+    """Rows that are marked as deleted, beside `rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ class Report:
     xrefs: tuple[XRefSize, ...]
     covered: frozenset[str]
     problem: str | None
+    vector_files: int = 0
     advice: tuple[Advice, ...] = ()
 
     @property
@@ -156,6 +160,7 @@ def gather(table: Table, *, config: Mapping[str, object], now_ms: int | None = N
         xrefs=xrefs,
         covered=covered,
         problem=problem,
+        vector_files=len(snapshot.vector_files),
     )
     return replace(report, advice=tuple(advise(report)))
 
@@ -172,7 +177,8 @@ def _properties(snapshot: Snapshot) -> dict[str, str]:
 def _splits(snapshot: Snapshot, now: int) -> Iterator[SplitSize]:
     names = ["path", "size", "numRecords", "modificationTime", "addedAtTimestamp"]
     columns = snapshot.entries.select([*names, "partitionValues"])
-    for row in columns.to_pylist(maps_as_pydicts="strict"):
+    deleted = deleted_rows(snapshot.entries)
+    for at_row, row in enumerate(columns.to_pylist(maps_as_pydicts="strict")):
         at = row["modificationTime"] or row["addedAtTimestamp"] or now
         values = row["partitionValues"] or {}
         yield SplitSize(
@@ -181,6 +187,7 @@ def _splits(snapshot: Snapshot, now: int) -> Iterator[SplitSize]:
             rows=row["numRecords"] or 0,
             age_ms=max(0, now - at),
             partition=tuple(values.get(name) for name in snapshot.partition_columns),
+            deleted=int(deleted[at_row]),
         )
 
 

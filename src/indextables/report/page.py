@@ -65,6 +65,9 @@ def _head(report: Report, title: str) -> str:
         ("XRef coverage", covered),
         ("version", f"{report.version:,}"),
     ]
+    if deleted := sum(split.deleted for split in report.splits):
+        files = f" ({report.vector_files:,} vector files)" if report.vector_files else ""
+        tiles.insert(1, (f"rows marked as deleted{files}", f"{deleted:,}"))
     shown = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles
     )

@@ -194,6 +194,8 @@ def facts(name: str, table: Table) -> dict[str, Any]:
         "rows": table.count(),
         "splits": snapshot.num_files,
         "bytes": snapshot.total_bytes,
+        "deleted_rows": snapshot.deleted_rows,
+        "vector_files": len(snapshot.vector_files),
         "partition_columns": list(table.partition_columns),
     }
 

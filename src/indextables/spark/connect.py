@@ -21,29 +21,47 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    DateType,
+    MapType,
+    NullType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 from sqlglot import exp
 
 from indextables.config import Config, session_keys
 from indextables.errors import EmbeddedQueryError, IndexTablesError, StatementError
+from indextables.jobs.commit_write import Written
 from indextables.plan.source_options import NAME
 from indextables.predicate.literals import quoted_name
+from indextables.schema import evolve
+from indextables.spark import merge_statement as merge
 from indextables.spark.bridge.sessions import session_settings
+from indextables.spark.row_statements import identity_of
 from indextables.spark.schemas import mapping_in, table_schema
 from indextables.split.mapping import TableMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.statements.forms import Target
+from indextables.statements.maintenance import merged_rows
+from indextables.statements.merge_into import MergeInto
 from indextables.statements.statements import Statement, parse
 from indextables.storage import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from indextables.query.relations import Relation
     from indextables.table import Table
 
 STATEMENT = "indextables_statement"
-_BY_PATH = re.compile(rf"\b{NAME}\s*\.\s*`", re.IGNORECASE)
+_BY_PATH = re.compile(rf"\b{NAME}`?\s*\.\s*`", re.IGNORECASE)
 
 
 # --- queries -------------------------------------------------------------------------------------
@@ -136,16 +154,23 @@ class ServerStatement:
             timezone=timezone,
             open_store=lambda uri: open_store(uri, {}),
         )
-        statement = parse(text)
-        assert statement is not None
+        statement = None if text.startswith("{") else parse(text)
         try:
-            rows = execute(statement, session)
+            if statement is not None:
+                rows = execute(statement, session)
+            else:  # what a MERGE asks before and after
+                asked = json.loads(text)
+                rows = Table.open(asked["path"], config=config).history(limit=asked["limit"])
         except IndexTablesError as error:
             rows = pa.table({_FAILED: [str(error)]})
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        yield (sink.getvalue(),)
+        yield (_stream(rows),)
+
+
+def _stream(rows: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()
 
 
 _FAILED = "_indextables_error"
@@ -163,7 +188,7 @@ def path_of(target: Target) -> str:
     )
 
 
-def names_path(statement: Statement) -> bool:
+def names_path(statement: Statement | MergeInto) -> bool:
     """Whether the table of a statement is named by its path, or it has none."""
     target = getattr(statement, "table", None)
     return (
@@ -185,6 +210,10 @@ def execute_on_server(
     original: Callable[..., DataFrame], spark: SparkSession, text: str
 ) -> DataFrame:
     """Run a statement in a worker of the server; its rows."""
+    return spark.createDataFrame(_from_server(original, spark, text))
+
+
+def _from_server(original: Callable[..., DataFrame], spark: SparkSession, text: str) -> pa.Table:
     settings = {key: str(value) for key, value in session_keys(session_settings(spark)).items()}
     arguments = {
         "statement": text,
@@ -196,4 +225,95 @@ def execute_on_server(
     rows = pa.ipc.open_stream(bytes(row[0])).read_all()
     if rows.column_names == [_FAILED]:
         raise StatementError(rows[_FAILED][0].as_py())
-    return spark.createDataFrame(rows)
+    return rows
+
+
+# --- MERGE INTO ----------------------------------------------------------------------------------
+
+
+def merge_on_server(
+    original: Callable[..., DataFrame],
+    spark: SparkSession,
+    statement: MergeInto,
+    query: Callable[[str], DataFrame],
+) -> DataFrame:
+    """MERGE INTO: the server joins, its tasks store the rows and a worker commits them."""
+    path = path_of(statement.table)
+
+    def history(limit: int) -> list[dict[str, Any]]:
+        asked = json.dumps({"path": path, "limit": limit})
+        return _from_server(original, spark, asked).to_pylist()
+
+    version = history(1)[0]["version"]
+    reader = spark.read.format(NAME).option("versionAsOf", version)
+    shown = table_schema(reader.load(path).schema, declared=True)
+    identity_of(path, shown)
+    source = merge.source_of(statement, query)
+    evolves = statement.evolves and any(c.assignments is None for c in statement.clauses)
+    columns = evolve(shown, table_schema(source.schema)) if evolves else shown
+    table = merge.MergedTable((NAME, path), version, shown, columns, is_checked=True)
+    flat, clauses = merge.with_clauses(statement, table, source, query, narrowed=False)
+    checks = merge.checks_matches(statement.clauses)
+    policy = str(spark.conf.get("spark.sql.storeAssignmentPolicy"))
+    can_store = can_store_by_ansi if policy.upper() == "ANSI" else lambda *_: True
+    rows = merge.rows_to_write(flat, clauses, table, checks=checks, can_store=can_store)
+    asked = {
+        "version": version, "reads_again": merge.reads_again(statement), "checks_matches": checks,
+        "parameters": {"on": statement.on},
+    }  # fmt: skip
+    writer = rows.write.format(NAME).mode("append").option("rowChange", json.dumps(asked))
+    try:
+        writer.option("mergeSchema", str(evolves).lower()).save(path)
+    except Exception as error:
+        raise _told(error) from None
+    metrics, splits_removed = dict[str, str](), 0
+    for entry in history(100):
+        ours = entry["operation"] == "MERGE" and dict(entry["parameters"]).get("on") == statement.on
+        if ours and entry["version"] > version:
+            version, metrics = entry["version"], dict(entry["metrics"])
+            splits_removed = entry["filesRemoved"]
+            break
+    count = {name: int(metrics.get(name, 0)) for name in ("rows", "rowsRemoved", "rowsUpdated")}
+    done = Written(
+        version, count["rows"], int(metrics.get("files", 0)), splits_removed, 0,
+        rows_removed=count["rowsRemoved"], rows_updated=count["rowsUpdated"],
+    )  # fmt: skip
+    return spark.createDataFrame(merged_rows(path, done))
+
+
+def _told(error: Exception) -> Exception:
+    """An error of a worker of the server as the sentence that it ends with."""
+    found = re.findall(r"^indextables\.errors\.(\w+): (.*)$", str(error), re.MULTILINE)
+    if not found:
+        return error
+    name, sentence = found[-1]
+    if name == "MatchedTwiceError":
+        from pyspark.errors.exceptions.connect import SparkRuntimeException
+
+        condition = "MERGE_CARDINALITY_VIOLATION"
+        return SparkRuntimeException(f"[{condition}] {sentence}", errorClass=condition)
+    return StatementError(sentence)
+
+
+def can_store_by_ansi(given: DataType, column: DataType) -> bool:
+    """Whether Spark's policy lets an INSERT store values of a type in a column of another one."""
+    match given, column:
+        case (ArrayType(), ArrayType()):
+            return can_store_by_ansi(given.elementType, column.elementType)
+        case (MapType(), MapType()):
+            return can_store_by_ansi(given.keyType, column.keyType) and can_store_by_ansi(
+                given.valueType, column.valueType
+            )
+        case (StructType(), StructType()):
+            pairs = zip(given.fields, column.fields, strict=False)
+            return len(given) == len(column) and all(
+                can_store_by_ansi(a.dataType, b.dataType) for a, b in pairs
+            )
+    times = (DateType, TimestampType, TimestampNTZType)
+    return (
+        isinstance(given, NullType)
+        or type(given) is type(column)
+        or (isinstance(given, NumericType) and isinstance(column, NumericType))
+        or (isinstance(column, StringType) and isinstance(given, AtomicType))
+        or (isinstance(given, times) and isinstance(column, times))
+    )

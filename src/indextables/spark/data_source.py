@@ -10,6 +10,7 @@ data source, so `readwriter` decides them before Spark is asked.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from pyspark.sql import datasource as source
 from pyspark.sql.types import StringType, StructField, StructType
 
 from indextables.errors import SchemaError
-from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
+from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_row_change, plan_write
+from indextables.jobs.write_target import evolved_table
 from indextables.lake.opening import open_table, view_of
 from indextables.plan.access import TableAccess
 from indextables.plan.scan import plan_scan
@@ -29,7 +31,7 @@ from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.sql_text import parse_predicate
-from indextables.schema import SCORE
+from indextables.schema import ROW_ACTION, ROW_IDENTITY, SCORE
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, with_mappings, worker_schema
 from indextables.spark.stream_sink import TableStreamWriter
@@ -124,6 +126,8 @@ class IndexTablesSource(source.DataSource):
             kind = "partitions" if options.dynamic else "overwrite"
             kind = "where" if options.replace_where is not None else kind
         access = options.access()
+        if options.row_change is not None:
+            return TableWriter(_row_change(access, options, schema), access)
         job = plan_write(
             access.log(),
             table_schema(schema),
@@ -286,6 +290,15 @@ class TableWriter(source.DataSourceArrowWriter):
 
     def abort(self, messages: list[source.WriterCommitMessage | None]) -> None:
         self.job.abort(self.access.log(), _outputs(messages))
+
+
+def _row_change(access: TableAccess, options: SourceOptions, schema: StructType) -> WriteJob:
+    """The write of a MERGE that a client of Spark Connect computed."""
+    asked = json.loads(options.row_change or "")
+    view = view_of(access, version=asked.pop("version"))
+    own = StructType([f for f in schema if f.name not in (*ROW_IDENTITY, ROW_ACTION)])
+    target = evolved_table(view, table_schema(own), merge_schema=options.merge_schema)
+    return plan_row_change(view, target=target, kind="merge", checked_by_spark=False, **asked)
 
 
 def _outputs(messages: Sequence[source.WriterCommitMessage | None]) -> list[TaskOutput]:

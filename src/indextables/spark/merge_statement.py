@@ -20,7 +20,6 @@ from indextables.jobs.write_job import plan_row_change
 from indextables.jobs.write_target import Target, evolved_table
 from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
-from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import mentions_search
@@ -39,7 +38,9 @@ from indextables.statements.forms import words_of
 from indextables.statements.merge_into import MergeClause, MergeInto, When
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
     from indextables.spark.bridge.session_bridge import SessionBridge as Bridge
 
@@ -60,6 +61,18 @@ class PlannedClause:
     action: str
     places: tuple[Place, ...] = ()
     text: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class MergedTable:
+    """A table that a MERGE changes: its columns at a version, and those that it has afterwards."""
+
+    name: tuple[str, ...]
+    version: int
+    shown: pa.Schema
+    columns: pa.Schema
+    is_checked: bool
+    """Whether all columns of each row are needed, for constraints."""
 
 
 def join_type(clauses: Sequence[Any]) -> str:
@@ -98,13 +111,35 @@ def merge_rows(
 ) -> Written:
     """Run a MERGE INTO of an index table."""
     view = access.view(snapshot)
-    identity_of(snapshot)
-    parts = statement.table.name or (NAME, snapshot.uri)
+    identity_of(snapshot.uri, view.names.shown)
+    source = source_of(statement, query)
+    target = target_of(view, source, evolves=statement.evolves, clauses=statement.clauses)
+    name = statement.table.name or (NAME, snapshot.uri)
+    table = MergedTable(
+        name, snapshot.version, view.names.shown, target.shown, bool(target.constraints)
+    )
+    narrowed = is_narrowed(source, statement.clauses)
+    flat, planned = with_clauses(statement, table, source, query, narrowed=narrowed)
+    return write_merge(
+        flat, planned, table, target, access=access, snapshot=snapshot, bridge=bridge,
+        checks=checks_matches(statement.clauses), parameters={"on": statement.on},
+        reads_again=reads_again(statement),
+    )  # fmt: skip
+
+
+def source_of(statement: MergeInto, query: Query) -> DataFrame:
+    """The rows of the source."""
+    name = quoted_name(statement.source_alias or THERE)
+    return query(f"{statement.ctes} SELECT * FROM {statement.source} AS {name}")
+
+
+def with_clauses(
+    statement: MergeInto, merged: MergedTable, source: DataFrame, query: Query, *, narrowed: bool
+) -> tuple[DataFrame, list[PlannedClause]]:
+    """The join of the table with the source: which clause applies to each pair, and its values."""
     alias = statement.alias or (statement.table.name or ("_indextables_target",))[-1]
     source_alias = statement.source_alias or THERE
     target_name, source_name = quoted_name(alias), quoted_name(source_alias)
-    source = query(f"{statement.ctes} SELECT * FROM {statement.source} AS {source_name}")
-    target = target_of(view, source, evolves=statement.evolves, clauses=statement.clauses)
 
     # A search cannot be part of a join's condition, so the table's rows bring its answer along.
     searched: list[str] = []
@@ -125,7 +160,7 @@ def merge_rows(
     for number, clause in enumerate(statement.clauses):
         condition = "TRUE" if clause.condition is None else ready(clause.condition)
         cases[clause.when].append(f"WHEN {condition} THEN {number}")
-        assigned = _assigned(clause, statement, target, source, view.names.shown)
+        assigned = _assigned(clause, statement, merged, source)
         planned.append(
             PlannedClause(clause.when, clause.action, tuple(assigned), clause.condition or "")
         )
@@ -139,13 +174,13 @@ def merge_rows(
         f"CASE WHEN {target_name}.{SPLIT} IS NULL THEN {case['not matched']} "
         f"WHEN {there} IS NULL THEN {case['not matched by source']} ELSE {case['matched']} END"
     )
-    columns = [f"{target_name}.{quoted_name(name)}" for name in view.names.shown.names]
+    columns = [f"{target_name}.{quoted_name(name)}" for name in merged.shown.names]
     columns += [f"{target_name}.{name}" for name in ROW_IDENTITY]
     matched = f"({target_name}.{SPLIT} IS NOT NULL AND {there} IS NOT NULL) AS {_MATCHED}"
-    table = ".".join(map(quoted_name, parts))
+    table = ".".join(map(quoted_name, merged.name))
     inner = f"SELECT {', '.join(['*', *ROW_IDENTITY, *searched])} FROM {table} "
-    inner += f"VERSION AS OF {snapshot.version} AS {target_name}"
-    if is_narrowed(source, statement.clauses):
+    inner += f"VERSION AS OF {merged.version} AS {target_name}"
+    if narrowed:
         inner = (
             f"SELECT * FROM ({inner}) AS {target_name} "
             f"LEFT SEMI JOIN {statement.source} AS {source_name} ON {on}"
@@ -156,11 +191,7 @@ def merge_rows(
         f"{join_type(statement.clauses).upper()} JOIN (SELECT *, TRUE AS {THERE} FROM "
         f"{statement.source} AS {source_name}) AS {source_name} ON {on}"
     )
-    return write_merge(
-        flat, planned, target, access=access, snapshot=snapshot, bridge=bridge,
-        checks=checks_matches(statement.clauses), parameters={"on": statement.on},
-        reads_again=_reads_again(statement),
-    )  # fmt: skip
+    return flat, planned
 
 
 def target_of(view: Any, source: DataFrame, *, evolves: bool, clauses: Sequence[Any]) -> Target:
@@ -173,34 +204,33 @@ def target_of(view: Any, source: DataFrame, *, evolves: bool, clauses: Sequence[
 def _assigned(
     clause: MergeClause,
     statement: MergeInto,
-    target: Target,
+    merged: MergedTable,
     source: DataFrame,
-    shown: Any,
 ) -> dict[Place, str]:
     """The expression of each place that a clause assigns."""
     if clause.action == "delete":
         return {}
     if clause.assignments is None:
         by_name = {name.lower(): name for name in reversed(source.columns)}
-        missing = [n for n in shown.names if n.lower() not in by_name]
+        missing = [n for n in merged.shown.names if n.lower() not in by_name]
         if missing and not statement.evolves:
             raise UnknownColumnError(missing[0], available=source.columns)
         alias = quoted_name(statement.source_alias or THERE)
         return {
             (name,): f"{alias}.{quoted_name(by_name[name.lower()])}"
-            for name in target.shown.names
+            for name in merged.columns.names
             if name.lower() in by_name
         }
     found: dict[Place, str] = {}
     for one in clause.assignments:
-        place = place_in(one.name, statement.alias, statement.table.name, target.shown)
+        place = place_in(one.name, statement.alias, statement.table.name, merged.columns)
         if place in found:
             raise ExpressionError(".".join(one.name), "it is assigned twice")
-        found[place] = default_of(place, target.shown) if one.is_default else one.value
+        found[place] = default_of(place, merged.columns) if one.is_default else one.value
     return found
 
 
-def _reads_again(statement: MergeInto) -> bool:
+def reads_again(statement: MergeInto) -> bool:
     """Whether the source is a query, which may read the table a second time."""
     words = {word.text.upper() for word in words_of(statement.source) or () if word.kind == "word"}
     return bool(statement.ctes) or "SELECT" in words or "FROM" in words
@@ -242,6 +272,7 @@ def _mentions(text: str, alias: str) -> bool:
 def write_merge(
     flat: DataFrame,
     clauses: Sequence[PlannedClause],
+    table: MergedTable,
     target: Target,
     *,
     access: TableAccess,
@@ -252,20 +283,7 @@ def write_merge(
     reads_again: bool = True,
 ) -> Written:
     """Write the rows of a join that says which clause applies to each."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    _check_types(flat, clauses, target, bridge)
-    kinds = {number: clause.action for number, clause in enumerate(clauses)}
-    deletes = [number for number, action in kinds.items() if action == "delete"]
-    clause = F.col(CLAUSE)
-    rows = flat.where(clause.isNotNull() | (F.col(_MATCHED) if checks else F.lit(False)))
-    action = F.when(clause.isNull(), "keep").when(clause.isin(deletes), "delete").otherwise("write")
-    old = {f.name for f in names_of(snapshot).shown}
-    columns = [
-        _new_column(f, number, clauses, is_old=f.name in old, target=target).alias(f.name)
-        for number, f in enumerate(target.shown)
-    ]
-    frame = rows.select(*columns, F.col(SPLIT), F.col(ROW), action.alias(ROW_ACTION))
+    frame = rows_to_write(flat, clauses, table, checks=checks, can_store=bridge.can_store)
     job = plan_row_change(
         access.view(snapshot),
         reads_again=reads_again,
@@ -280,28 +298,52 @@ def write_merge(
         raise bridge.cardinality_violation() from None
 
 
+def rows_to_write(
+    flat: DataFrame,
+    clauses: Sequence[PlannedClause],
+    table: MergedTable,
+    *,
+    checks: bool,
+    can_store: Callable[[DataType, DataType], bool],
+) -> DataFrame:
+    """The rows that a MERGE writes, with the names and the fate of those in the table."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    _check_types(flat, clauses, table, can_store)
+    kinds = {number: clause.action for number, clause in enumerate(clauses)}
+    deletes = [number for number, action in kinds.items() if action == "delete"]
+    clause = F.col(CLAUSE)
+    rows = flat.where(clause.isNotNull() | (F.col(_MATCHED) if checks else F.lit(False)))
+    action = F.when(clause.isNull(), "keep").when(clause.isin(deletes), "delete").otherwise("write")
+    columns = [
+        _new_column(f, number, clauses, table=table).alias(f.name)
+        for number, f in enumerate(table.columns)
+    ]
+    return rows.select(*columns, F.col(SPLIT), F.col(ROW), action.alias(ROW_ACTION))
+
+
 def _new_column(
     column: Any,
     number: int,
     clauses: Sequence[PlannedClause],
     *,
-    is_old: bool,
-    target: Target,
+    table: MergedTable,
 ) -> Column:
     """What a column becomes under each clause; its old value under none."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    kind = spark_schema(target.shown)[number].dataType
+    kind = spark_schema(table.columns)[number].dataType
     # A row that is only deleted or kept is not written, and what is not needed is not read.
     unread = (
         column.nullable
-        and not target.constraints
+        and not table.is_checked
         and all(
             any(place[0] == column.name for place in clause.places)
             for clause in clauses
             if clause.action == "update"
         )
     )
+    is_old = column.name in table.shown.names
     old = F.col(quoted_name(column.name)) if is_old and not unread else F.lit(None)
     result = None
     for at, clause in enumerate(clauses):
@@ -312,7 +354,7 @@ def _new_column(
         if mine:
             new = F.expr(new_value((column.name,), column.type, mine, clause.text))
         elif clause.action == "insert":
-            new = F.expr(default_of((column.name,), target.shown))
+            new = F.expr(default_of((column.name,), table.columns))
         else:
             continue
         condition = F.col(CLAUSE) == at
@@ -322,15 +364,18 @@ def _new_column(
 
 
 def _check_types(
-    flat: DataFrame, clauses: Sequence[PlannedClause], target: Target, bridge: Bridge
+    flat: DataFrame,
+    clauses: Sequence[PlannedClause],
+    table: MergedTable,
+    can_store: Callable[[DataType, DataType], bool],
 ) -> None:
     """Refuse values that an INSERT would refuse to store in their columns."""
-    wanted = spark_schema(target.shown)
+    wanted = spark_schema(table.columns)
     for at, clause in enumerate(clauses):
         for n, place in enumerate(clause.places):
             given = flat.schema[_VALUE.format(at, n)].dataType
-            field = wanted[target.shown.names.index(place[0])]
-            if len(place) == 1 and not bridge.can_store(given, field.dataType):
+            field = wanted[table.columns.names.index(place[0])]
+            if len(place) == 1 and not can_store(given, field.dataType):
                 raise SchemaError(
                     f"A value of {given.simpleString()} cannot safely be stored in the column "
                     f"'{field.name}', which is {field.dataType.simpleString()}. Write a CAST."
@@ -427,7 +472,7 @@ def merge_frame(
     from pyspark.sql import functions as F  # noqa: N812
 
     view = access.view(snapshot)
-    identity_of(snapshot)
+    identity_of(snapshot.uri, view.names.shown)
     source = builder.source
     target = target_of(view, source, evolves=builder.evolves, clauses=builder.clauses)
     alias = [w.text for w in words_of(builder.name) or () if w.kind in ("word", "name")][-1]
@@ -466,8 +511,11 @@ def merge_frame(
         F.col(f"{quoted_name(alias)}.{ROW}"),
         *(F.when(chosen == number, value).alias(name) for number, value, name in values),
     )
+    table = MergedTable(
+        (), snapshot.version, view.names.shown, target.shown, bool(target.constraints)
+    )
     return write_merge(
-        flat, planned, target, access=access, snapshot=snapshot, bridge=bridge,
+        flat, planned, table, target, access=access, snapshot=snapshot, bridge=bridge,
         checks=checks_matches(builder.clauses), parameters={"on": "DataFrame.mergeInto"},
     )  # fmt: skip
 

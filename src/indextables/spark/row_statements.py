@@ -81,7 +81,7 @@ def delete_rows(
     """Delete the rows that a query chooses."""
     from pyspark.sql.functions import collect_list
 
-    columns = ", ".join(identity_of(snapshot))
+    columns = ", ".join(identity_of(snapshot.uri, names_of(snapshot).shown))
     found = query(f"{statement.ctes} SELECT {columns} FROM {_source(statement, snapshot)}")
     # One row for each split: the path of a split is much longer than the number of a row.
     by_split = found.groupBy(SPLIT).agg(collect_list(ROW).alias(ROW)).toArrow()
@@ -119,7 +119,7 @@ def update_rows(
         f"{new_value((f.name,), f.type, assigned, statement.set)} AS {quoted_name(f.name)}"
         for f in names_of(snapshot).shown
     ]
-    identity = identity_of(snapshot)
+    identity = identity_of(snapshot.uri, names_of(snapshot).shown)
     inner = f"SELECT {', '.join([*values, *unchanged, *identity])} FROM "
     inner += _source(statement, snapshot)
     rows = query(f"{statement.ctes} SELECT {', '.join([*columns, *identity])} FROM ({inner})")
@@ -142,12 +142,12 @@ def _source(statement: DeleteRows | UpdateRows, snapshot: Snapshot) -> str:
     return f"{name} VERSION AS OF {snapshot.version}{alias}{where}"
 
 
-def identity_of(snapshot: Snapshot) -> list[str]:
+def identity_of(uri: str, shown: pa.Schema) -> list[str]:
     """The columns that name rows."""
-    for name in names_of(snapshot).shown.names:
+    for name in shown.names:
         if name.lower() in ROW_IDENTITY:
             raise SchemaError(
-                f"'{snapshot.uri}' has a column '{name}', which is a hidden column of index tables "
+                f"'{uri}' has a column '{name}', which is a hidden column of index tables "
                 "by now. Rename yours to delete and update rows by expressions of Spark."
             )
     return list(ROW_IDENTITY)

@@ -24,7 +24,6 @@ from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Conf
 from indextables.errors import (
     IndexTablesError,
     SearchCallError,
-    StatementError,
 )
 from indextables.plan.source_options import NAME
 from indextables.plan.view import refuse_search_index
@@ -38,7 +37,7 @@ from indextables.spark.bridge.sessions import (
     is_registered,
     register,
 )
-from indextables.spark.connect import execute_on_server, names_path, with_relations
+from indextables.spark.connect import execute_on_server, merge_on_server, names_path, with_relations
 from indextables.spark.statements import (
     access_to,
     change_rows,
@@ -159,14 +158,22 @@ def _on_server(
 ) -> DataFrame:
     """A statement or a query of a client of Spark Connect, which may not see the tables."""
     merge = parse_merge(text)
-    if merge is not None and (merge.table.path is not None or merge.table.name[:1] == (NAME,)):
-        raise StatementError(
-            "MERGE INTO needs a classic session of Spark. Elsewhere, merge with Table.merge."
-        )
+    if merge is not None and isinstance(args, list):
+        text, args = named_parameters(text, args)
+        merge = parse_merge(text)
+    if merge is not None and names_path(merge):
+        run = functools.partial(_query_on_server, original, spark, args=args)
+        return merge_on_server(original, spark, merge, run)
     statement = None if merge is not None else parse(text)
     is_change = isinstance(statement, DeleteRows | UpdateRows)
     if statement is not None and (not is_change or names_path(statement)):
         return execute_on_server(original, spark, text)
+    return _query_on_server(original, spark, text, args)
+
+
+def _query_on_server(
+    original: Callable[..., DataFrame], spark: SparkSession, text: str, args: Arguments
+) -> DataFrame:
     found = with_relations(spark, text, args)
     if found is not None:
         ready, frames = found

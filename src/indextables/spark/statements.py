@@ -154,11 +154,7 @@ class SparkIndexes:
     def created(self, target: Target, access: TableAccess) -> None:
         """Register the name with its catalog, unless the folder is the name."""
         if _path(target) is None:
-            known = self._bridge(target).place_of(target.name)
-            if known is None or known.uri != access.uri:
-                place = access.uri.replace("\\", "\\\\").replace("'", "\\'")
-                name = ".".join(map(quoted_name, target.name))
-                self._spark.sql(f"CREATE TABLE {name} USING {NAME} LOCATION '{place}'")
+            self._bridge(target).register(target.name, access)
 
     def dropped(self, target: Target, access: TableAccess) -> None:  # noqa: ARG002
         """Take the name out of its catalog."""
@@ -268,11 +264,12 @@ def merge_into(
     refuse_search_index(table.metadata(), uri=table.uri)
     if bridge is None:
         raise StatementError(
-            "MERGE INTO needs a classic session of Spark. Elsewhere, merge with Table.merge."
+            "MERGE INTO of this session needs the bridge to Spark, which it does not have. Merge "
+            "with Table.merge, or on Spark Connect by the table's path."
         )
     written = merge_rows(statement, access, table.snapshot(), query, bridge)
     _refresh(spark, statement.table)
-    return spark.createDataFrame(merged_rows(table, written))
+    return spark.createDataFrame(merged_rows(table.uri, written))
 
 
 def _timezone(spark: SparkSession) -> str:

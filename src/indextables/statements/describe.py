@@ -112,6 +112,8 @@ _STATE_SCHEMA = columns(
     total_bytes=pa.int64(),
     needs_compaction=pa.bool_(),
     status=pa.string(),
+    num_deleted_rows=pa.int64(),
+    num_vector_files=pa.int64(),
 )
 
 
@@ -153,20 +155,27 @@ def _describe(log: TransactionLog) -> dict[str, Any]:
     plain = {
         "num_manifests": 0, "num_tombstones": 0, "tombstone_ratio": 0.0, "needs_compaction": False,
     }  # fmt: skip
+    marked = {
+        "num_deleted_rows": newest.deleted_rows, "num_vector_files": len(newest.vector_files),
+    }  # fmt: skip
     if found is None or found[1] != "avro-state":
         version, form = found or (newest.version, "none")
         at = newest if version == newest.version else log.snapshot(version=version)
-        return plain | {
-            "format": form,
-            "version": version,
-            "num_files": at.num_files,
-            "total_bytes": at.total_bytes,
-        }
+        return (
+            plain
+            | marked
+            | {
+                "format": form,
+                "version": version,
+                "num_files": at.num_files,
+                "total_bytes": at.total_bytes,
+            }
+        )
     config = log.config.over_properties(newest.metadata.configuration)
     state = read_state_manifest(log.store, found[0], config=config)
     entries = sum(manifest.num_entries for manifest in state.manifests)
     dead = len(state.tombstones)
-    return {
+    return marked | {
         "format": "avro-state",
         "version": state.state_version,
         "num_files": state.num_files,
@@ -297,6 +306,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, Callable[[_Row], Any]], ...] = (
     ("metadata_configuration", _MAP, _configuration),
     ("metadata_created_time", _LONG, _of(Metadata, name="created_time")),
     ("is_checkpoint", _FLAG, lambda row: row.is_checkpoint),
+    ("deletion_vector", _MAP, _map(_any("deletion_vector"))),
 )
 _LOG_SCHEMA = pa.schema([(name, kind) for name, kind, _ in _COLUMNS])
 

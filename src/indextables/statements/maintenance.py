@@ -381,12 +381,12 @@ def _changeable(statement: s.DeleteRows | s.UpdateRows, session: Session) -> Tab
     return session.resolve(statement.table)
 
 
-def merged_rows(table: Table, done: Written) -> pa.Table:
+def merged_rows(uri: str, done: Written) -> pa.Table:
     """The row that says what a MERGE INTO did."""
     inserted, updated = done.rows - done.rows_updated, done.rows_updated
     deleted = done.rows_removed - updated
     row = {
-        "table_path": table.uri,
+        "table_path": uri,
         "status": "success" if inserted + updated + deleted else "no_action",
         "num_affected_rows": inserted + updated + deleted,
         "splits_removed": done.files_removed,

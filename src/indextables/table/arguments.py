@@ -352,6 +352,7 @@ def history_rows(entries: Sequence[HistoryEntry]) -> pa.Table:
             "operation": pa.array([e.operation for e in entries], pa.string()),
             "filesAdded": pa.array([e.files_added for e in entries], pa.int64()),
             "filesRemoved": pa.array([e.files_removed for e in entries], pa.int64()),
+            "filesMarked": pa.array([e.files_marked for e in entries], pa.int64()),
             "metrics": pa.array([_texts(e.metrics) for e in entries], texts),
             "parameters": pa.array([_texts(e.parameters) for e in entries], texts),
         }

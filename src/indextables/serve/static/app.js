@@ -55,7 +55,7 @@ async function openTable() {
   opened = `${state.version ?? ""} ${state.table}`;
   document.title = `${info.name}: search`;
   byId("facts").textContent =
-    `${plural(info.rows, "row")} · ${plural(info.splits, "split")} · ${size(info.bytes)} · version ${info.version}`;
+    `${plural(info.rows, "row")}${info.deleted_rows ? ` (and ${number(info.deleted_rows)} marked as deleted)` : ""} · ${plural(info.splits, "split")} · ${size(info.bytes)} · version ${info.version}`;
   byId("about").href = `/tables/${encodeURIComponent(state.table)}`;
   byId("tables").value = state.table;
 }

@@ -9,17 +9,19 @@ Python sources: the save modes `error` and `ignore`, `partitionBy`, and the sess
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from indextables.config import is_own_key, session_keys
-from indextables.errors import ConfigError, SchemaError
+from indextables.errors import ConfigError, SchemaError, StatementError
 from indextables.jobs.write_job import Exclusive, Kind, plan_write
 from indextables.lake.opening import view_of
+from indextables.plan.access import TableAccess
 from indextables.plan.source_options import NAME, PROVIDERS, ChosenRows, SourceOptions
 from indextables.predicate.literals import quoted_name, time_zone
 from indextables.predicate.search_names import SEVERAL_COLUMNS
@@ -36,6 +38,7 @@ from indextables.spark.bridge.sessions import (
 )
 from indextables.spark.schemas import table_schema
 from indextables.spark.stream_source import StreamOptions, check_stream, is_stream_option
+from indextables.statements.forms import form, words_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +54,7 @@ def install(spark: SparkSession) -> None:
             "DataFrameWriter.saveAsTable": _save_as_table,
             "DataStreamReader.load": _load_stream,
             "DataStreamWriter.start": _start_stream,
+            "DataStreamWriter.toTable": _stream_to_table,
             "Catalog.listTables": _list_tables,
             "Catalog.tableExists": _table_exists,
             "SparkSession.newSession": new_session,
@@ -331,6 +335,57 @@ def _start_stream(  # noqa: PLR0917 - Spark's arguments
     given.setdefault("partitionOverwriteMode", "static")
     _with_session(writer, given, path)
     return original(writer, path, format, outputMode, None, queryName)
+
+
+def _stream_to_table(  # noqa: PLR0917 - Spark's arguments
+    original: Callable[..., Any],
+    writer: Any,
+    tableName: str,  # noqa: N803 - Spark's name
+    format: str | None = None,  # noqa: A002 - Spark's name
+    outputMode: str | None = None,  # noqa: N803 - Spark's name
+    partitionBy: Any = None,  # noqa: N803 - Spark's name
+    queryName: str | None = None,  # noqa: N803 - Spark's name
+    **options: Any,
+) -> Any:
+    """`toTable`: the sink at the place of the name. A table that is not there is created first.
+
+    Spark itself would want a streaming write of the table, which Python cannot offer.
+    """
+    bridge = bridge_of(writer._spark) if is_enabled(writer._spark) else None
+    named = form("TABLE <table>").match(words_of(f"TABLE {tableName}") or ())
+    name = named["table"].name if isinstance(named, Mapping) else ()
+    provider = format if format is not None else writer._jwrite.source()
+    access = None
+    if bridge is not None and name:
+        with contextlib.suppress(StatementError):  # a name of another catalog
+            access = bridge.place_of(name)
+        if access is None and provider.lower() in PROVIDERS:
+            access = _created(writer, bridge, name, partitionBy, options)
+    if access is None:
+        return original(writer, tableName, format, outputMode, partitionBy, queryName, **options)
+    given = {**_as_dict(writer._jwrite.extraOptions()), **options}  # come before the table's
+    writer.options(**{**access.config, **access.storage, **given, "path": access.path})
+    return writer.start(None, NAME, outputMode, partitionBy, queryName)
+
+
+def _created(
+    writer: Any, bridge: Any, name: Sequence[str], partition_by: Any, options: dict[str, Any]
+) -> TableAccess | None:
+    """A new table for a stream, with its columns and options; None if the name is taken."""
+    spark = writer._spark
+    if spark.catalog.tableExists(".".join(map(quoted_name, name))):
+        return None
+    given = {**_as_dict(writer._jwrite.extraOptions()), **options}
+    access: TableAccess = bridge.new_place(name, given.pop("path", None))
+    rows = spark.createDataFrame([], writer._df.schema).write.format(NAME).mode("ignore")
+    if partition_by is not None:
+        writer.partitionBy(partition_by)
+    columns = writer._jwrite.partitioningColumns()
+    if columns.isDefined():
+        rows = rows.partitionBy(_as_list(columns.get()))
+    rows.options(**given).save(access.path)
+    bridge.register(name, access)
+    return access
 
 
 def _with_session(stream: Any, given: dict[str, str], path: str | None) -> SourceOptions:

@@ -20,6 +20,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.plan.source_options import NAME, SPARK_CATALOG, SourceOptions
+from indextables.predicate.literals import quoted_name
 from indextables.spark.bridge.catalog import session_catalog
 from indextables.spark.bridge.catalog.catalog import Catalog
 from indextables.spark.bridge.catalog.file_catalog import FileSources, file_catalog
@@ -82,6 +83,14 @@ class SessionBridge:
         with _sentences():
             return self.catalog.at(location or catalog.default_place(identifier))
 
+    def register(self, name: Sequence[str], access: TableAccess) -> None:
+        """Make a name that of the table at a place, unless the folder is the name."""
+        known = self.place_of(name)
+        if known is None or known.uri != access.uri:
+            place = access.uri.replace("\\", "\\\\").replace("'", "\\'")
+            named = ".".join(map(quoted_name, name))
+            self.java.spark.sql(f"CREATE TABLE {named} USING {NAME} LOCATION '{place}'")
+
     def _identified(
         self, name: Sequence[str]
     ) -> tuple[Catalog | session_catalog.SessionCatalog, JavaObject]:
@@ -93,7 +102,7 @@ class SessionBridge:
             current, rest, database = name[0].lower(), rest[1:], []
         if current not in (NAME, SPARK_CATALOG):
             raise StatementError(
-                f"A search index has a name in {SPARK_CATALOG} or {NAME}, not in {current}."
+                f"An index has a name in {SPARK_CATALOG} or {NAME}, not in {current}."
             )
         namespace = rest[:-1] or list(filter(None, database))
         make = self.java.find(V2 + "catalog.Identifier")

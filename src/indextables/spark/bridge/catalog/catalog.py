@@ -15,6 +15,7 @@ from indextables.errors import (
     IndexTablesError,
     NotATableError,
     ObjectNotFoundError,
+    StatementError,
 )
 from indextables.jobs.purge import remove_table
 from indextables.jobs.write_job import plan_definition
@@ -71,6 +72,14 @@ class Catalog(NamedCatalog):
 
     def loadTable(self, identifier: JavaObject, *more: Any) -> JavaObject:  # noqa: N802
         return self.load(identifier, self._access(identifier), *more)
+
+    def loadChangelog(self, identifier: JavaObject, *_: Any) -> JavaObject:  # noqa: N802
+        # Spark wants a scan of its own for it; the rows of changes are made by Python tasks.
+        name = ".".join([*identifier.namespace(), identifier.name()])
+        raise StatementError(
+            "Index tables have no clause CHANGES. Write SELECT * FROM "
+            f"indextables_changes('{name}', first version, last version)."
+        )
 
     def tableExists(self, identifier: JavaObject) -> bool:  # noqa: N802
         return _exists(self._access(identifier).log())

@@ -298,7 +298,7 @@ class ScanBuilder:
         """Spark's own reader, where it is the fastest way."""
         if self._by_index or self._fits_the_driver:
             return None
-        return NativeScans.of(self.java, self._view)
+        return NativeScans.of(self.java, self._view, self._plan.tasks.files)
 
     def _search(self) -> Search | None:
         """The search that scores rows: all that a row has to match, as one."""

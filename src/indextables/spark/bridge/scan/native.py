@@ -79,8 +79,11 @@ class NativeScans:
     snapshot: Snapshot
 
     @classmethod
-    def of(cls, java: Jvm, view: TableView) -> NativeScans | None:
-        """Native scans of a table; None where Spark could not read its files as we do."""
+    def of(cls, java: Jvm, view: TableView, files: pa.Table) -> NativeScans | None:
+        """Native scans of these files of a table; None where Spark could not read them as we do.
+
+        A scan is Spark's or that of Python tasks as a whole: it has one reader for all its files.
+        """
         store, snapshot = view.store, view.snapshot
         if not view.config[keys.NATIVE_SCAN] or not isinstance(store, LocalStore):
             return None
@@ -90,7 +93,7 @@ class NativeScans:
             return None
         if snapshot.partition_columns and _has_empty_values(snapshot):
             return None
-        if vectors_by_path(snapshot.entries):
+        if vectors_by_path(files):
             return None  # Spark's reader would return rows that are deleted
         conf = java.conf
         if conf.ignoreMissingFiles() or conf.ignoreCorruptFiles():
@@ -145,6 +148,7 @@ class NativeScans:
         stored = tuple(name for name in columns if name not in folders)
 
         def check(task: SplitTask) -> None:
+            assert task.vector is None, f"{task.path} has rows that are deleted"
             try:
                 state = Path(self.root, task.path).stat()
             except OSError:
