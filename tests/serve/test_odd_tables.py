@@ -138,6 +138,25 @@ def test_clients_of_elasticsearch_see_them_too(odd):
         assert elastic.indices.get_mapping(index="odd")["odd"]["mappings"]["properties"]
 
 
+def test_names_that_answers_have_themselves(tmp_path):
+    rows = pa.table({"count": [1, 2, 2], "tags": [["a"], [], None]})
+    Table.create(tmp_path / "t", data=rows)
+    with running({"t": str(tmp_path / "t")}) as client:
+        found = search(
+            client, {"facets": ["count", "_split"], "columns": ["_split", "count", "_row"],
+                     "histogram": "count", "interval": "1"}, "t",
+        )  # fmt: skip
+        assert found["facets"]["count"] == [{"value": 2, "count": 2}, {"value": 1, "count": 1}]
+        assert found["facets"]["_split"][0]["count"] == 3
+        assert [part["count"] for part in found["histogram"]["parts"]] == [1, 2]
+        assert [row["values"]["_row"] for row in found["rows"]] == [0, 1, 2]
+        counted = client.post("/t/_search", {"aggs": {"a": {"terms": {"field": "count"}}}}).json()
+        assert [b["key"] for b in counted["aggregations"]["a"]["buckets"]] == [2, 1]
+        assert client.post("/t/_search", {"sort": ["tags"]}).status_code == 400
+        deep = {"query": "SELECT " + "(" * 4_000 + "1" + ")" * 4_000}
+        assert client.post("/api/sql", deep).status_code == 400
+
+
 def test_a_table_without_rows(odd):
     client, _ = odd
     names = ["flag", "day"]

@@ -111,7 +111,7 @@ def _terms(
     condition = table.view.names.shown_predicate(question.stored)
     counted = table.facets(where=condition, by=[column], top=None)[column]
     counted = counted.filter(pc.is_valid(counted[column]))
-    counts: list[int] = [count for count in counted["count"].to_pylist() if count is not None]
+    counts: list[int] = [count for count in counted[-1].to_pylist() if count is not None]
     values = python_values(counted[column].slice(0, size))
     kept = [(v, c) for v, c in zip(values, counts[:size], strict=True) if c >= least]
     buckets = [{**_key(value), "doc_count": count} for value, count in kept]
@@ -142,7 +142,7 @@ def _dates(
         interval=_CALENDAR.get(given[0], given[0]),
         timezone=str(options.get("time_zone", "UTC")),
     )
-    starts, counts = parts[column].to_pylist(), parts["count"].to_pylist()
+    starts, counts = (part.to_pylist() for part in parts.columns)
     ends = [*starts[1:], None]
     buckets, conditions = [], []
     for start, end, count in zip(starts, ends, counts, strict=True):

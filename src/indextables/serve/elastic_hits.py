@@ -22,6 +22,7 @@ from indextables.serve.elastic_query import (
     column_name,
     number_of,
     spelled_value,
+    texts_of,
 )
 from indextables.serve.requests import LAST_ROW
 from indextables.serve.tables import text_columns
@@ -144,7 +145,10 @@ def _sort_keys(sort: Any, schema: pa.Schema) -> list[tuple[str, str]]:
         if order not in ("asc", "desc"):
             raise UnsupportedError(f"Illegal sort order: {order}")
         direction = "ascending" if order == "asc" else "descending"
-        keys.append((column_name(name, schema), direction))
+        column = column_name(name, schema)
+        if pa.types.is_nested(schema.field(column).type):
+            raise UnsupportedError(f"[sort] by [{column}]: it is not a single value")
+        keys.append((column, direction))
     return keys
 
 
@@ -156,8 +160,7 @@ def _source(given: Any, names: list[str]) -> list[str]:
         raise UnsupportedError("[_source] has [includes] and [excludes]")
 
     def patterns(which: str, default: list[str]) -> list[str]:
-        value: Any = chosen.get(f"{which}s", chosen.get(which, default))
-        return [value] if isinstance(value, str) else list(value)
+        return texts_of(chosen.get(f"{which}s", chosen.get(which, default)), "_source")
 
     return [
         name
@@ -174,7 +177,7 @@ def _highlighted(given: Any, table: Table) -> dict[str, tuple[str, str, bool]]:
     fields = given.get("fields", {}) if isinstance(given, dict) else None
     if not isinstance(fields, dict):
         raise UnsupportedError("[highlight] has [fields], an object")
-    tags = [(given.get(name) or [default])[0]
+    tags = [(texts_of(given.get(name), name) or [default])[0]
             for name, default in (("pre_tags", "<em>"), ("post_tags", "</em>"))]  # fmt: skip
     texts, escaped = text_columns(table), given.get("encoder") == "html"
     named = [n for pattern in fields for n in fnmatch.filter(texts, pattern)]

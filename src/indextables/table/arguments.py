@@ -152,7 +152,22 @@ def facet_names(by: object) -> list[str | Sequence[str]]:
         names = [one] if isinstance(one, str) else one
         if not isinstance(names, Sequence) or not names or len(set(names)) < len(names):
             raise ConfigError(f"A facet is a column or several different ones, not {one!r}.")
+    keys: dict[str, str | Sequence[str]] = {}
+    for one in by:
+        key = one if isinstance(one, str) else ",".join(one)
+        if keys.setdefault(key, one) != one:
+            raise ConfigError(
+                f"{keys[key]!r} and {one!r} are both '{key}' in the result. Ask twice."
+            )
     return list(by)
+
+
+def with_counts(columns: Sequence[str]) -> list[str]:
+    """The names of columns and of their counts: `count`, and `_count` beside such a column."""
+    name = "count"
+    while name in columns:
+        name = f"_{name}"
+    return [*columns, name]
 
 
 def check_version(version: object, timestamp: object) -> None:
