@@ -551,7 +551,7 @@ class Table:
             parsed = search_of(seen, query, fields, mode, only_words=only_words)
             search = names.stored_search(parsed)
         chosen = checked_columns(seen.snapshot, check_names(columns, "columns"))
-        check_names(snippets, "snippets")
+        snippets = check_names(snippets, "snippets") or ()
         marked_ones = checked_columns(seen.snapshot, snippets) if snippets else ()
         needed = list(dict.fromkeys([*chosen, *marked_ones]))
         made = [SCORE, *([] if rank_by is None else [RANKED_BY])]
@@ -735,6 +735,7 @@ class Table:
         >>> table.histogram(column="n", interval=10).to_pydict()
         {'n': [0, 10, 20], 'count': [2, 0, 1]}
         """
+        check_text(column, "column")
         view = self.view
         checked_columns(view.shown.snapshot, [column])
         stored = view.names.stored_name(column)
@@ -770,6 +771,7 @@ class Table:
         >>> table.analyze("body", "Wi-Fi")["word"].to_pylist()
         ['wi', 'fi']
         """
+        check_text(column, "column")
         check_text(text, "text")
         return analyzed(analyzer_of(self._view.shown, column), text)
 
