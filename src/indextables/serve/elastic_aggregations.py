@@ -76,7 +76,8 @@ def _metric(kind: str, column: str, question: Question) -> dict[str, Any]:
         counted = table.facets(where=condition, by=[column], top=None)[column]
         return {"value": counted.num_rows - counted[column].null_count}
     summed = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
-    if not summed and kind not in ("value_count", "min", "max"):
+    is_number = summed or pa.types.is_temporal(type_) or pa.types.is_boolean(type_)
+    if kind != "value_count" and not (summed or (is_number and kind in ("min", "max"))):
         raise UnsupportedError(f"Field [{column}] of {type_} is not supported for [{kind}]")
     functions = ["count", "min", "max", *(["sum"] if summed else [])]
     if kind == "value_count":

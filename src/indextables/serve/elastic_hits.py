@@ -101,6 +101,8 @@ def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table
     equal: Any = pa.array([True] * rows.num_rows)
     for (key, direction), value in zip(keys, after, strict=True):
         column: Any = rows[key]
+        if pa.types.is_floating(column.type):  # what is no number comes last too, and JSON has none
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         if value is None:
             same = pc.is_null(column)
             later: Any = pa.array([False] * rows.num_rows)
