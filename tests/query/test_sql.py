@@ -238,3 +238,16 @@ def test_a_program_ends_in_silence():
 def test_a_pandas_index_is_no_column(docs):
     frame = pd.DataFrame({"id": [1]}, index=[7])
     assert it.sql("SELECT * FROM f", f=frame).schema.names == ["id"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT " + "(" * 5_000 + "1" + ")" * 5_000,
+        "SELECT 1 FROM docs WHERE " + "id = 1 AND " * 5_000 + "id = 2",
+        "SELECT * FROM (" * 2_000 + "SELECT 1" + ")" * 2_000,
+    ],
+)
+def test_a_query_that_is_nested_too_deep_is_refused(docs, query):
+    with pytest.raises(EmbeddedQueryError, match="nested too deep"):
+        it.sql(query, docs=docs)

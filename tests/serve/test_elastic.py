@@ -207,6 +207,12 @@ def test_columns_and_the_server_are_described(elastic, client):
     {"aggs": {"a": {"percentiles": {"field": "id"}}}}, {"aggs": {"a": {"avg": {"field": "level"}}}},
     {"sort": ["nope"]}, {"size": 10_001}, {"size": -1}, {"search_after": [1]},
     {"sort": ["id"], "search_after": [1, 2]}, {"highlight": {"fields": {"id": {}}}},
+    {"query": {"match_phrase": {"body": {"query": "red fox", "slop": "far"}}}},
+    {"query": {"query_string": {"query": "fox", "fields": -1}}},
+    {"query": {"query_string": {"query": "fox", "fields": [1]}}},
+    {"query": {"term": {"day": 2**63}}}, {"query": {"range": {"ts": {"gte": -(2**62)}}}},
+    {"query": {"term": {"ts": "²"}}}, {"_source": [None]}, {"_source": 5},
+    {"query": {"match": {"body": "fox"}}, "highlight": {"fields": {"body": {}}, "pre_tags": 5}},
 ])  # fmt: skip
 def test_what_is_not_supported_is_an_error_of_theirs(elastic, client, body):
     with pytest.raises(BadRequestError) as error:

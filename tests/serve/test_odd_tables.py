@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import math
 
 import pyarrow as pa
 import pytest
 from elasticsearch import Elasticsearch
 from serving import running
 
-from indextables.serve.elastic_query import translated
+from indextables.serve.elastic_hits import hits
+from indextables.serve.elastic_query import Question, translated
 from indextables.serve.tables import search_field
 from indextables.table import Table
 
@@ -136,6 +138,52 @@ def test_clients_of_elasticsearch_see_them_too(odd):
         assert counted["flag"]["buckets"][0] == {"key": 1, "key_as_string": "true", "doc_count": 2}
         assert counted["over"]["buckets"][0]["most"]["value"] == 2**62
         assert elastic.indices.get_mapping(index="odd")["odd"]["mappings"]["properties"]
+
+
+def test_buckets_of_decimals_and_of_what_is_no_number(odd):
+    client, table = odd
+    inner = {"rows": {"terms": {"field": "new text"}}}
+    for name in ("price", "real"):
+        aggs = {"a": {"terms": {"field": name}, "aggs": inner}}
+        answer = client.post("/odd/_search", {"size": 0, "aggs": aggs})
+        assert answer.status_code == 200, answer.text
+        buckets = answer.json()["aggregations"]["a"]["buckets"]
+        assert sum(b["doc_count"] for b in buckets) == table.count(where=f"{name} IS NOT NULL")
+        for bucket in buckets:
+            assert sum(b["doc_count"] for b in bucket["rows"]["buckets"]) == bucket["doc_count"]
+    for name in ("new text", "raw"):
+        body = {"aggs": {"a": {"max": {"field": name}}}}
+        assert client.post("/odd/_search", body).status_code == 400
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_pages_come_to_rows_that_are_no_number(order):
+    rows = pa.table({"id": range(4), "real": [math.nan, None, math.inf, 1.0]})
+    table = Table.create(f"memory://paged-{order}", data=rows)
+    question = Question.of(table, {})
+    body = {"sort": [{"real": order}], "size": 2}
+    first = list(hits("t", question, body))
+    rest = list(hits("t", question, body | {"search_after": first[-1]["sort"]}))
+    assert [h["_source"]["id"] for h in rest] == [0, 1]
+
+
+def test_names_that_answers_have_themselves(tmp_path):
+    rows = pa.table({"count": [1, 2, 2], "tags": [["a"], [], None]})
+    Table.create(tmp_path / "t", data=rows)
+    with running({"t": str(tmp_path / "t")}) as client:
+        found = search(
+            client, {"facets": ["count", "_split"], "columns": ["_split", "count", "_row"],
+                     "histogram": "count", "interval": "1"}, "t",
+        )  # fmt: skip
+        assert found["facets"]["count"] == [{"value": 2, "count": 2}, {"value": 1, "count": 1}]
+        assert found["facets"]["_split"][0]["count"] == 3
+        assert [part["count"] for part in found["histogram"]["parts"]] == [1, 2]
+        assert [row["values"]["_row"] for row in found["rows"]] == [0, 1, 2]
+        counted = client.post("/t/_search", {"aggs": {"a": {"terms": {"field": "count"}}}}).json()
+        assert [b["key"] for b in counted["aggregations"]["a"]["buckets"]] == [2, 1]
+        assert client.post("/t/_search", {"sort": ["tags"]}).status_code == 400
+        deep = {"query": "SELECT " + "(" * 4_000 + "1" + ")" * 4_000}
+        assert client.post("/api/sql", deep).status_code == 400
 
 
 def test_a_table_without_rows(odd):

@@ -14,7 +14,8 @@ from conftest import query
 from indextables.errors import DamagedSplitError
 from indextables.split.format import page_headers as pages_module
 from indextables.split.format import rows as rows_module
-from indextables.split.open_split import SplitFile
+from indextables.split.format.rows import RowReader
+from indextables.split.open_split import HotColumns, SplitFile
 from indextables.split.write import writer as writer_module
 from indextables.storage.local import LocalStore
 
@@ -255,3 +256,28 @@ def test_one_long_text_of_one_letter_comes_back(make):
     table = pa.table({"id": [1], "body": [text]})
     found = make(table, {"indexing.storeonlyfields": "body"}).split.rows.read_column("body")
     assert found[0].as_py() == text
+
+
+def test_kept_columns_belong_to_one_file(make):
+    """A file that is put in the place of another, under its name, is read anew."""
+    one, other = (make(pa.table({"n": [n] * (n * 10)})) for n in (1, 2))
+    rows = np.array([0, 3])
+    for _ in range(5):
+        assert one.read_rows(rows, ["n"])["n"].to_pylist() == [1, 1]
+        one.pool.get(one.split)
+    place = one.split.store.local_path(one.split.path)
+    place.write_bytes(other.split.store.local_path(other.split.path).read_bytes())
+    there = replace(other, split=replace(other.split, path=one.split.path))
+    assert there.read_rows(rows, ["n"])["n"].to_pylist() == [2, 2]
+    assert there.pool.get(there.split) is not one.pool.get(one.split)
+
+
+def test_a_column_that_is_too_large_to_keep_is_decoded_once(make, monkeypatch):
+    split = make(pa.table({"n": range(5_000)}))
+    columns = HotColumns(max_bytes=1_000)
+    decoded = []
+    read = RowReader.read_groups
+    monkeypatch.setattr(RowReader, "read_groups", lambda *given: decoded.append(1) or read(*given))
+    for _ in range(12):
+        columns.rows(split.split, np.array([1]), ["n"])
+    assert len(decoded) == 1

@@ -166,3 +166,23 @@ def test_snippets_show_the_text_of_the_row(table):
     assert snippet("edge", "hunt") == ["&lt;b&gt;f&lt;/b&gt;ox <b>hunting</b> &amp;amp; houses"
                                        "&lt;script&gt;fox&lt;/script&gt;"]  # fmt: skip
     assert snippet("folded", "naive") == ["東京都 café <b>Naïve</b>"]
+
+
+@pytest.mark.parametrize("fields", [None, ["body", "title"], ["title^3", "body^2"]])
+@pytest.mark.parametrize("query", ["lake AND the", "+lake +the -dog", "lake AND (the OR of)"])
+def test_a_stop_word_of_one_of_several_columns_is_not_needed(query, fields):
+    rows = pa.table({"id": [1, 2, 3], "body": ["the lake", "a lake", "dog"], "title": list("xyz")})
+    place = f"memory://stop-words-{hash((query, str(fields)))}"
+    tokenizer = {"spark.indextables.indexing.tokenizer.body": "english"}
+    table = Table.create(place, data=rows, config=tokenizer)
+    found = table.search(query, fields=fields, columns=["id", "_split", "_row"]).to_pylist()
+    assert sorted(row["id"] for row in found) == [1, 2]
+    for row in found:
+        why = table.explain_score(query, row, fields=fields)
+        assert why.score == pytest.approx(row["_score"])
+        assert sum(why.parts["score"].to_pylist()) == pytest.approx(why.score)
+    assert table.count(where="search((title, body), 'the lake')") == 2
+    assert table.count(where="search((title, body), 'lake') AND id > 0") == 2
+    # A word that is none in any of them is needed, beside a stop word too.
+    assert table.search("lake AND (the OR fox)", fields=fields).num_rows == 0
+    assert table.search("lake AND (title:fox OR body:the)", fields=fields).num_rows == 0

@@ -83,6 +83,28 @@ READS = {
     "a text for snippets": (lambda t: t.search("fox", snippets="body"), SchemaError, "snippets="),
     "half a character": (lambda t: t.search("fox \ud83d"), QuerySyntaxError, "UTF-8"),
     "half a text": (lambda t: t.scan(where="body = '\ud83d'"), PredicateSyntaxError, "UTF-8"),
+    "bytes as a limit": (lambda t: t.search("fox", limit=b"5"), ConfigError, "b'5'"),
+    "a number as columns": (lambda t: t.scan(columns=5), SchemaError, "list of names"),
+    "a list as a column": (lambda t: t.search("fox", columns=[["id"]]), SchemaError, "of names"),
+    "nothing as a field": (lambda t: t.search("fox", fields=[None]), SchemaError, "list of names"),
+    "bytes as fields": (lambda t: t.search("fox", fields=b"x"), SchemaError, "list of names"),
+    "a number as snippets": (lambda t: t.search("fox", snippets=5), SchemaError, "list of names"),
+    "a number as a query": (lambda t: t.facets(5, by=["id"]), ConfigError, "query is a text"),
+    "a list as a query": (
+        lambda t: t.histogram(["fox"], column="id", interval=1), ConfigError, "query is a text"
+    ),
+    "nothing to explain": (lambda t: t.explain_score(None, "id = 1"), ConfigError, "is a text"),
+    "a number as an analyzer": (lambda t: t.analyze(5, "fox"), ConfigError, "column is a text"),
+    "a list as a histogram": (
+        lambda t: t.histogram(column=["id"], interval=1), ConfigError, "column is a text"
+    ),
+    "a number in a facet": (lambda t: t.facets(by=[[5]]), ConfigError, "A facet is"),
+    "half a property": (
+        lambda t: t.set_properties({"owner": "\ud83d"}),
+        ConfigError,
+        "'owner' has half",
+    ),
+    "bytes as a facet": (lambda t: t.facets(by=[b"id"]), ConfigError, "b'id'"),
     "no condition to delete by": (lambda t: t.delete(where=None), ConfigError, "where='true'"),
     "no partitions to drop": (lambda t: t.drop_partitions(where=None), ConfigError, "where='true'"),
     "nothing to update": (lambda t: t.update({}), ConfigError, "empty"),

@@ -180,6 +180,7 @@ def test_clocks_that_change(tmp_path):
         (ConfigError, "by=", lambda t: t.facets(by="level")),
         (ConfigError, "different", lambda t: t.facets(by=[("level", "level")])),
         (ConfigError, "by=", lambda t: t.facets(by=[])),
+        (ConfigError, "both 'n,level'", lambda t: t.facets(by=["n,level", ("n", "level")])),
     ],
 )
 def test_mistakes_are_sentences(table, error, names, call):
@@ -191,6 +192,23 @@ def test_too_many_values_are_refused(table, monkeypatch):
     monkeypatch.setattr(plan_facets, "_MOST_VALUES", 10)
     with pytest.raises(TooManyValuesError, match="'ts' has more than 10 different values"):
         table.facets(by=["level", "ts"])
+
+
+def test_columns_that_are_called_as_counts_are():
+    rows = pa.table({"count": [1, 1, 2], "_count": [7, 7, 7]})
+    table = Table.create("memory://facets-of-count", data=rows)
+    found = table.facets(by=["count", ("_count", "count")])
+    assert found["count"].to_pydict() == {"count": [1, 2], "_count": [2, 1]}
+    assert found["_count,count"].column_names == ["_count", "count", "__count"]
+    parts = table.histogram(column="count", interval=1)
+    assert parts.to_pydict() == {"count": [1, 2], "_count": [2, 1]}
+
+
+def test_hidden_columns_are_counted_too():
+    table = Table.create("memory://facets-of-splits", data=pa.table({"n": [1, 2]}))
+    table.append(pa.table({"n": [3]}))
+    assert table.facets("n:*", by=["_split"])["_split"]["count"].to_pylist() == [2, 1]
+    assert table.histogram(column="_row", interval=1)["count"].to_pylist() == [2, 1]
 
 
 def test_lists_are_not_counted():

@@ -167,6 +167,7 @@ def test_a_vector_column_is_stored_and_nothing_searches_it(layouts):
         ({"vector": []}, VectorError, "finite numbers"),
         ({"vector": [math.nan] * 5}, VectorError, "finite numbers"),
         ({"vector": ["a"] * 5}, VectorError, "finite numbers"),
+        ({"vector": [10**400] * 5}, VectorError, "finite numbers"),
         ({"vector": [0.0] * 5}, VectorError, "no direction"),
         ({"vector": ASKED, "vector_column": "w"}, UnknownColumnError, "'w'"),
         ({"vector": ASKED, "vector_column": "id"}, SchemaError, "no vectors"),
@@ -181,6 +182,19 @@ def test_a_vector_column_is_stored_and_nothing_searches_it(layouts):
 def test_mistakes_are_named(layouts, asked, error, message):
     with pytest.raises(error, match=message):
         layouts["one"].search(**asked)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e308, 5e-324, 1e-200])
+def test_a_cosine_does_not_depend_on_lengths(size):
+    vectors = [[1, 0], [1e300, 1e300], [1e-300, 0], [0, 0], [math.inf, 1], [0, -1e300]]
+    rows = pa.table({"id": range(6), "v": pa.array(vectors, pa.list_(pa.float64(), 2))})
+    table = Table.create(f"memory://cosines-{size}", data=rows)
+    found = table.search(vector=[size, 0], columns=["id"])
+    scores = dict(zip(found["id"].to_pylist(), found["_score"].to_pylist(), strict=True))
+    assert scores == pytest.approx({0: 1.0, 1: 0.5**0.5, 2: 1.0, 5: 0.0})
+    assert (
+        table.search(vector=[1e308, 1e308], metric="dot", limit=1)["_score"][0].as_py() == math.inf
+    )
 
 
 def test_vectors_of_another_length_are_not_written(tmp_path):

@@ -364,6 +364,34 @@ def test_an_expression_that_cannot_be_computed(dated, wrong):
         dated[0].search("fox", rank_by=" ")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("max(Age)", "it is an aggregate. Write one with OVER"),
+        ("nope", '"nope" not found'),
+        ("body", "is string, not a number"),
+        ("'5'", "is string, not a number"),
+        ("day", "is date32.* not a number"),
+        ("_score, 1", "not a number"),
+        ("(SELECT id FROM hits)", "More than one row"),
+        ("(" * 5_000 + "1" + ")" * 5_000, "nested too deep"),
+    ],
+)
+def test_an_expression_that_is_no_number_says_so(dated, wrong, says):
+    empty = Table.create(f"memory://empty-{hash(wrong)}", DATED.schema)
+    for table in (dated[1], empty) if "SELECT" not in wrong else dated[1:2]:
+        with pytest.raises(EmbeddedQueryError, match=says) as error:
+            table.search("fox", rank_by=wrong)
+        assert "_indextables" not in str(error.value) and len(str(error.value)) < 1_000
+
+
+def test_nothing_comes_after_minus_infinity():
+    rows = pa.table({"id": range(6), "n": [None, -math.inf, 1.0] * 2, "body": ["fox"] * 6})
+    table = Table.create("memory://ranked-by-infinity", data=rows)
+    found = table.search("fox", rank_by="n", columns=["n"])["_rank_by"].to_pylist()
+    assert found == [1.0, 1.0, -math.inf, -math.inf, None, None]
+
+
 @pytest.mark.parametrize("order", ["_score * exp(-Age / 7.0)", "_score - id", "-_score"])
 def test_the_order_of_sql_is_complete(dated, order):
     """A top-N over an expression of the score is one over all rows."""

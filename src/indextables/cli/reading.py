@@ -152,7 +152,7 @@ def _facets(
     for counted in found.values():
         rows = counted
         if output.is_terminal() and not settings.json:
-            counts: list[Any] = rows["count"].to_pylist()
+            counts: list[Any] = rows[-1].to_pylist()
             rows = rows.append_column("", pa.array(output.bars(counts), pa.string()))
         output.show_rows(rows, json=settings.json, empty="nothing found")
 

@@ -15,8 +15,7 @@ from indextables.plan.execute import run_scan
 from indextables.plan.scan import plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate
-
-COUNT = "count"
+from indextables.schema import column_field
 
 _COUNTED = (Aggregate("count_rows", None),)
 _MOST_VALUES = 1_000_000
@@ -52,10 +51,13 @@ class _Counts:
 def facet_counts(
     view: TableView, predicate: Predicate, groups: Sequence[tuple[str, ...]], *, top: int | None
 ) -> list[pa.Table]:
-    """The most frequent values of each group of columns, as stored, and how often each occurs."""
+    """The most frequent values of each group of columns, as stored, and last how often each occurs.
+
+    The names of the result's columns are for the caller to set.
+    """
     columns = tuple(dict.fromkeys(name for group in groups for name in group))
     for name in columns:
-        kind = view.schema.field(name).type
+        kind = column_field(view.schema, name).type
         if not (groupable(kind) or pa.types.is_floating(kind)):
             raise SchemaError(
                 f"Values of '{view.names.shown_name(name)}' are not counted: {kind} is not a "
@@ -67,7 +69,9 @@ def facet_counts(
         for one in counts:
             one.add(rows)
     return [
-        _most_frequent(one.combined().rename_columns([*group, COUNT]), group, view.schema, top)
+        _most_frequent(
+            one.combined(), [column_field(view.schema, name).type for name in group], top
+        )
         for group, one in zip(groups, counts, strict=True)
     ]
 
@@ -80,39 +84,39 @@ def _one_nan(column: Any) -> Any:
     return pc.add(pc.if_else(pc.is_nan(column), nan, column), pa.scalar(0, column.type))
 
 
-def _most_frequent(
-    counted: pa.Table, group: tuple[str, ...], schema: pa.Schema, top: int | None
-) -> pa.Table:
-    types = {name: schema.field(name).type for name in group}
-    fields = [pa.field(name, kind) for name, kind in types.items()]
-    counted = counted.cast(pa.schema([*fields, pa.field(COUNT, pa.int64())]))
-    order: Any = [(COUNT, "descending"), *((name, "ascending") for name in group)]
+def _most_frequent(counted: pa.Table, types: Sequence[pa.DataType], top: int | None) -> pa.Table:
+    """Values and counts under names of their own: a column may be called as counts are."""
+    fields = [pa.field(str(at), kind) for at, kind in enumerate([*types, pa.int64()])]
+    counted = counted.rename_columns([f.name for f in fields]).cast(pa.schema(fields))
+    order: Any = [(fields[-1].name, "descending"), *((f.name, "ascending") for f in fields[:-1])]
     return counted.take(pc.sort_indices(counted, sort_keys=order)[:top])
 
 
 def value_histogram(
     view: TableView, predicate: Predicate, column: str, interval: object, *, zone: str
 ) -> pa.Table:
-    """How many rows have a value in each part of a column, from the first such part to the last."""
-    kind = view.schema.field(column).type
+    """How many rows have a value in each part of a column, from the first such part to the last.
+
+    The names of the result's columns are for the caller to set.
+    """
+    kind = column_field(view.schema, column).type
     buckets = buckets_of(kind, interval, zone)
     what = f"The histogram of '{view.names.shown_name(column)}'"
     counted = _Counts((column,), what)
     for piece in run_scan(plan_scan(view, predicate=predicate, columns=(column,))):
         counted.add(pa.table({column: buckets.starts(piece[column].combine_chunks())}))
-    found = counted.combined().rename_columns([column, COUNT])
-    found = found.filter(pc.is_valid(found[column]))
+    found = counted.combined()
+    found = found.filter(pc.is_valid(found[0]))
     if not found.num_rows:
         empty = buckets.starts(pa.array([], kind))
-        return pa.table({column: empty, COUNT: pa.array([], pa.int64())})
-    ends: Mapping[str, Any] = pc.min_max(found[column])
+        return pa.table([empty, pa.array([], pa.int64())], ["start", "count"])
+    ends: Mapping[str, Any] = pc.min_max(found[0])
     starts = buckets.between(ends["min"], ends["max"], _MOST_PARTS)
     if starts is None:
         raise TooManyValuesError(what, _MOST_PARTS, "Take a longer interval or a narrower search.")
     # A start that only the rows have, where clocks changed within an hour, is not lost.
-    every: Any = pc.unique(pa.chunked_array([starts, *found[column].chunks]))
-    places = pc.index_in(every, found[column].combine_chunks())
-    counts: Any = found[COUNT]
-    numbers = counts.take(places).fill_null(0)
-    result = pa.table({column: every, COUNT: numbers})
-    return result.take(pc.sort_indices(result, sort_keys=[(column, "ascending")]))
+    every: Any = pc.unique(pa.chunked_array([starts, *found[0].chunks]))
+    places = pc.index_in(every, found[0].combine_chunks())
+    counts: Any = found[1]
+    result = pa.table({"start": every, "count": counts.take(places).fill_null(0)})
+    return result.take(pc.sort_indices(result, sort_keys=[("start", "ascending")]))

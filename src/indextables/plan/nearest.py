@@ -30,6 +30,8 @@ Metric = Literal["cosine", "dot", "l2"]
 _METRICS: tuple[Metric, ...] = get_args(Metric)
 _NUMBERS_AT_ONCE = 1 << 20
 """Numbers of vectors that are compared at once, in double precision."""
+_LARGE = 2.0**800
+"""Sums of squares from its inverse up to this number have all their digits."""
 _RRF = 60
 """The constant of reciprocal rank fusion, as its authors chose it."""
 
@@ -54,7 +56,7 @@ class Nearest:
         field = _vector_field(view.shown.schema, column)
         try:
             numbers = np.asarray(vector, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             numbers = np.zeros((0, 0))
         if numbers.ndim != 1 or not len(numbers) or not np.isfinite(numbers).all():
             raise VectorError(field.name, "vector is a list of finite numbers, such as [0.1, -2.5]")
@@ -87,7 +89,9 @@ class Nearest:
             check_stop()
             some = values.slice(at, step).flatten()
             numbers = some.to_numpy(zero_copy_only=False).astype(np.float64)
-            scores[present[at : at + step]] = self._compared(numbers.reshape(-1, len(self.vector)))
+            compared = self._compared(numbers.reshape(-1, len(self.vector)))
+            with np.errstate(over="ignore"):  # a dot product beyond what a score holds is infinite
+                scores[present[at : at + step]] = compared
         return scores
 
     def _compared(self, vectors: Doubles) -> Doubles:
@@ -96,12 +100,29 @@ class Nearest:
             if self.metric == "l2":
                 apart = vectors - self.vector
                 return 0.0 - np.sqrt(_sums(apart, apart))
-            products = _sums(vectors, np.broadcast_to(self.vector, vectors.shape))
             if self.metric == "dot":
-                return products
-            own = np.sqrt(_sums(self.vector[None], self.vector[None]))
-            cosines: Doubles = products / (np.sqrt(_sums(vectors, vectors)) * own)
+                return _sums(vectors, np.broadcast_to(self.vector, vectors.shape))
+            vectors, lengths = _in_range(vectors)
+            own, length = _in_range(self.vector[None])
+            products = _sums(vectors, np.broadcast_to(own, vectors.shape))
+            cosines: Doubles = products / (lengths * length)
             return cosines
+
+
+def _in_range(vectors: Doubles) -> tuple[Doubles, Doubles]:
+    """Vectors whose squares can be added, and their lengths.
+
+    Very large and very small ones are multiplied by powers of two, which changes no digit of a
+    cosine; the others stay as they are.
+    """
+    squares = _sums(vectors, vectors)
+    odd = np.flatnonzero((squares > _LARGE) | (squares < 1 / _LARGE))
+    if len(odd):
+        powers = np.frexp(np.abs(vectors[odd]).max(axis=1))[1]
+        vectors = vectors.copy()
+        vectors[odd] = np.ldexp(vectors[odd], -powers[:, None])
+        squares = _sums(vectors, vectors)
+    return vectors, np.sqrt(squares)
 
 
 def _sums(one: Doubles, other: Doubles) -> Doubles:

@@ -53,6 +53,7 @@ from indextables.split.scoring import (
     Read,
     TermScore,
     break_ties,
+    no_hits,
 )
 from indextables.split.search import SearchContext
 from indextables.split.snippet import snippet
@@ -84,6 +85,8 @@ def top_rows(
     environment = Environment.of(view)
     every = _every_split(view, environment)
     if every is None:
+        if rank is not None:  # which says if it cannot be computed
+            rank(no_hits(), lambda *_: view.schema.empty_table())
         return _no_rows(columns, view.schema, ranked=rank is not None)
     searchers = every.group.searchers
 
@@ -110,7 +113,8 @@ def top_rows(
         table = read(columns, hits.splits, hits.rows)
         return table.append_column(SCORE, pa.array(hits.scores, pa.float32()))
     values = rank(found, read)
-    by_value = replace(found, scores=np.where(np.isnan(values), -np.inf, values))
+    lowest = np.maximum(values, np.finfo(np.float64).min)  # null comes after minus infinity
+    by_value = replace(found, scores=np.where(np.isnan(values), -np.inf, lowest))
     best = best_of(by_value, wanted)
     hits = break_ties(best, wanted, read, view.schema, hashed=view.mapping.hashed)
     places = _places(found, hits)

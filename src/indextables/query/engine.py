@@ -47,7 +47,12 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
 
     Every table is opened once, before the first row is read.
     """
-    query = rewrite(sql, opener)
+    try:
+        query = rewrite(sql, opener)
+    except RecursionError:
+        raise EmbeddedQueryError(
+            "The query is nested too deep. Write it with fewer parentheses or conditions."
+        ) from None
     failures: list[IndexTablesError] = []
     stop = current_stop() or Stop()
     connection = _connected()

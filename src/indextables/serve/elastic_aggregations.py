@@ -76,7 +76,8 @@ def _metric(kind: str, column: str, question: Question) -> dict[str, Any]:
         counted = table.facets(where=condition, by=[column], top=None)[column]
         return {"value": counted.num_rows - counted[column].null_count}
     summed = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
-    if not summed and kind not in ("value_count", "min", "max"):
+    is_number = summed or pa.types.is_temporal(type_) or pa.types.is_boolean(type_)
+    if kind != "value_count" and not (summed or (is_number and kind in ("min", "max"))):
         raise UnsupportedError(f"Field [{column}] of {type_} is not supported for [{kind}]")
     functions = ["count", "min", "max", *(["sum"] if summed else [])]
     if kind == "value_count":
@@ -111,7 +112,7 @@ def _terms(
     condition = table.view.names.shown_predicate(question.stored)
     counted = table.facets(where=condition, by=[column], top=None)[column]
     counted = counted.filter(pc.is_valid(counted[column]))
-    counts: list[int] = [count for count in counted["count"].to_pylist() if count is not None]
+    counts: list[int] = [count for count in counted[-1].to_pylist() if count is not None]
     values = python_values(counted[column].slice(0, size))
     kept = [(v, c) for v, c in zip(values, counts[:size], strict=True) if c >= least]
     buckets = [{**_key(value), "doc_count": count} for value, count in kept]
@@ -142,7 +143,7 @@ def _dates(
         interval=_CALENDAR.get(given[0], given[0]),
         timezone=str(options.get("time_zone", "UTC")),
     )
-    starts, counts = parts[column].to_pylist(), parts["count"].to_pylist()
+    starts, counts = (part.to_pylist() for part in parts.columns)
     ends = [*starts[1:], None]
     buckets, conditions = [], []
     for start, end, count in zip(starts, ends, counts, strict=True):

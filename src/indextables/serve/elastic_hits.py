@@ -22,6 +22,7 @@ from indextables.serve.elastic_query import (
     column_name,
     number_of,
     spelled_value,
+    texts_of,
 )
 from indextables.serve.requests import LAST_ROW
 from indextables.serve.tables import text_columns
@@ -100,6 +101,8 @@ def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table
     equal: Any = pa.array([True] * rows.num_rows)
     for (key, direction), value in zip(keys, after, strict=True):
         column: Any = rows[key]
+        if pa.types.is_floating(column.type):  # what is no number comes last too, and JSON has none
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         if value is None:
             same = pc.is_null(column)
             later: Any = pa.array([False] * rows.num_rows)
@@ -144,7 +147,10 @@ def _sort_keys(sort: Any, schema: pa.Schema) -> list[tuple[str, str]]:
         if order not in ("asc", "desc"):
             raise UnsupportedError(f"Illegal sort order: {order}")
         direction = "ascending" if order == "asc" else "descending"
-        keys.append((column_name(name, schema), direction))
+        column = column_name(name, schema)
+        if pa.types.is_nested(schema.field(column).type):
+            raise UnsupportedError(f"[sort] by [{column}]: it is not a single value")
+        keys.append((column, direction))
     return keys
 
 
@@ -156,8 +162,7 @@ def _source(given: Any, names: list[str]) -> list[str]:
         raise UnsupportedError("[_source] has [includes] and [excludes]")
 
     def patterns(which: str, default: list[str]) -> list[str]:
-        value: Any = chosen.get(f"{which}s", chosen.get(which, default))
-        return [value] if isinstance(value, str) else list(value)
+        return texts_of(chosen.get(f"{which}s", chosen.get(which, default)), "_source")
 
     return [
         name
@@ -174,7 +179,7 @@ def _highlighted(given: Any, table: Table) -> dict[str, tuple[str, str, bool]]:
     fields = given.get("fields", {}) if isinstance(given, dict) else None
     if not isinstance(fields, dict):
         raise UnsupportedError("[highlight] has [fields], an object")
-    tags = [(given.get(name) or [default])[0]
+    tags = [(texts_of(given.get(name), name) or [default])[0]
             for name, default in (("pre_tags", "<em>"), ("post_tags", "</em>"))]  # fmt: skip
     texts, escaped = text_columns(table), given.get("encoder") == "html"
     named = [n for pattern in fields for n in fnmatch.filter(texts, pattern)]

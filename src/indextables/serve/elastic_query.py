@@ -21,6 +21,7 @@ from indextables.serve.work import RequestError
 from indextables.table import Table
 
 NOTHING = "(+* -*)"
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class UnsupportedError(RequestError):
@@ -72,6 +73,14 @@ def _single(given: Any, what: str) -> tuple[str, Any]:
 
 def _listed(value: Any) -> list[Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def texts_of(value: Any, what: str) -> list[str]:
+    """A text, or a list of them."""
+    texts = _listed(value)
+    if not all(isinstance(text, str) for text in texts):
+        raise UnsupportedError(f"[{what}] is a text or a list of texts, not [{value}]")
+    return texts
 
 
 def _allow(given: Mapping[str, Any], names: set[str], what: str) -> None:
@@ -132,7 +141,7 @@ class _Language:
         text = given.get("query")
         if not isinstance(text, str):
             raise UnsupportedError("[query_string] needs a [query]")
-        fields = list(given.get("fields") or _listed(given.get("default_field")))
+        fields = texts_of(given.get("fields") or given.get("default_field"), "fields")
         if not fields or fields == ["*"]:
             return f"({text})"
         return f"({' '.join(f'{self.field(name)}:({text})' for name in fields)})"
@@ -154,7 +163,7 @@ class _Language:
         _allow(options, {"query", "slop", "boost"}, "match_phrase")
         slop = options.get("slop")
         phrase = f"{self.field(name)}:{_quoted(str(options.get('query', '')))}"
-        return f"{phrase}~{int(slop)}" if slop else phrase
+        return f"{phrase}~{number_of(options, 'slop', 0)}" if slop else phrase
 
     def term(self, given: Mapping[str, Any]) -> str:
         name, value = _single(given, "term")
@@ -229,13 +238,20 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20
+
+
 def _spelled(value: Any, kind: pa.DataType) -> Any:
     """A value as our syntax spells it: times as ISO, of milliseconds too."""
     if isinstance(value, bool):
         return str(value).lower()
-    whole = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdigit())
+    whole = isinstance(value, int) or (isinstance(value, str) and _is_whole(value))
     if whole and pa.types.is_temporal(kind) and abs(int(value)) > 9_999:
-        moment = datetime.datetime.fromtimestamp(int(value) / 1000, datetime.UTC)
+        try:
+            moment = _EPOCH + datetime.timedelta(milliseconds=int(value))
+        except OverflowError:
+            raise UnsupportedError(f"[{value}] milliseconds are not a time") from None
         if pa.types.is_date(kind):
             return moment.date().isoformat()
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

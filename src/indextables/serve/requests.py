@@ -7,6 +7,7 @@ page puts SQL together.
 from __future__ import annotations
 
 import datetime
+import decimal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -239,15 +240,14 @@ def literal(value: object, kind: pa.DataType) -> str:
                 return f"TIMESTAMP_NTZ '{moment.replace(tzinfo=None).isoformat(sep=' ')}'"
             zoned = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
             return f"TIMESTAMP '{zoned.astimezone(datetime.UTC).isoformat(sep=' ')}'"
-    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+    elif isinstance(value, str | int | float | decimal.Decimal) and not isinstance(value, bool):
         try:
             number: Any = pa.scalar(str(value)).cast(kind)
         except (pa.ArrowException, ValueError):
             pass
         else:
             text = str(number.as_py())
-            if text.lower() not in ("nan", "inf", "-inf"):
-                return text
+            return f"CAST('{text}' AS DOUBLE)" if text in ("nan", "inf", "-inf") else text
     raise RequestError(f"{value!r} is not a value of a column of {kind}.")
 
 

@@ -114,10 +114,10 @@ class HotColumns:
         starts = reader.footer.group_starts
         groups = np.searchsorted(starts, rows, side="right") - 1
         needed: list[int] = sorted(set(groups.tolist()))
-        identity, parts = (split.store.identity, split.path), []
-        every = [[self._column(identity, reader, g, name) for name in columns] for g in needed]
+        every = [[self._column(split.key, reader, g, name) for name in columns] for g in needed]
         if any(column is None for found in every for column in found):
             return None
+        parts = []
         for group, found in zip(needed, every, strict=True):
             here = np.flatnonzero(groups == group)
             taken = pa.array(rows[here] - starts[group])
@@ -145,8 +145,8 @@ class HotColumns:
         except (DamagedSplitError, StorageError):
             return None  # perhaps of another row
         with self._lock, contextlib.suppress(ValueError):
+            self._kept[key] = column  # unless it is larger than all that may be kept
             self._asked[key] = 0  # it may have to go and be asked for again
-            self._kept[key] = column
         return column
 
     def clear(self) -> None:
@@ -168,6 +168,11 @@ class SplitFile:
     footers: FooterCache | None = field(default=None, compare=False)
     opening: tuple[int, int] | None = None
     """Where the sections are that every search needs, as the log says."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells the split from others of this process, also from one of the same name."""
+        return (self.store.identity, self.path, self.size)
 
     @property
     def has_index(self) -> bool:
@@ -195,7 +200,7 @@ class SplitFile:
     def _kept_or(self, read: Callable[[], Footer]) -> Footer:
         if self.footers is None:
             return read()
-        return self.footers.get((self.store.identity, self.path, self.size), read)
+        return self.footers.get(self.key, read)
 
     def _read_opening(self, cache: DiskCache) -> Footer:
         start, end = self.footer_start, self.size
@@ -297,9 +302,8 @@ class IndexPool:
 
     def get(self, split: SplitFile) -> OpenIndex:
         """The index of a split, opened now or before."""
-        key = (split.store.identity, split.path)
         mapping = split.info.mapping
-        return self.opened(key, lambda: (open_index([self.folder(split)], mapping), None))[0]
+        return self.opened(split.key, lambda: (open_index([self.folder(split)], mapping), None))[0]
 
     def prewarm(self, split: SplitFile) -> None:
         """Open the index of a split, and copy all of it."""
@@ -311,7 +315,7 @@ class IndexPool:
 
     def hashes(self, *splits: SplitFile) -> list[npt.NDArray[np.uint32]]:
         """The hash of each row of splits, mapped into memory now or before."""
-        keys: list[Hashable] = [(split.store.identity, split.path) for split in splits]
+        keys: list[Hashable] = [split.key for split in splits]
         with self._lock:
             found = {key: self._hashes[key] for key in keys if key in self._hashes}
         missing = [split for split, key in zip(splits, keys, strict=True) if key not in found]
@@ -319,7 +323,7 @@ class IndexPool:
             for split, hashes in zip(
                 missing, side_by_side(lambda s: self.folder(s).hashes(), missing), strict=True
             ):
-                found[split.store.identity, split.path] = hashes
+                found[split.key] = hashes
             with self._lock:
                 self._hashes.update(found)
         return [found[key] for key in keys]

@@ -7,7 +7,7 @@ import datetime
 import functools
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -42,7 +42,9 @@ Where = str | pc.Expression | Predicate
 
 def check_limit(limit: int | None) -> int | None:
     """A limit on rows."""
-    if limit is not None and (isinstance(limit, bool | str | float) or limit < 0):
+    if limit is not None and (
+        isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 0
+    ):
         raise ConfigError(f"A limit is a number of rows, not {limit!r}.")
     return None if limit is None else min(limit, sys.maxsize)
 
@@ -51,7 +53,13 @@ def check_names(names: Sequence[str] | None, what: str) -> Sequence[str] | None:
     """Names of columns. A text is a sequence of texts to Python, its letters; nobody means that."""
     if isinstance(names, str):
         raise SchemaError(f"{what} is a list of names. Write {what}=[{names!r}].")
+    if names is not None and not _are_texts(names):
+        raise SchemaError(f"{what} is a list of names, not {names!r}.")
     return names
+
+
+def _are_texts(names: object) -> bool:
+    return isinstance(names, Collection) and all(isinstance(name, str) for name in names)
 
 
 def check_text(text: object, what: str) -> None:
@@ -92,6 +100,10 @@ def check_properties(properties: object) -> None:
         raise ConfigError(
             f"properties are texts by name: write {{'owner': 'me'}}, not {properties!r}."
         )
+    for name, value in properties.items():
+        for text in (name, value):
+            if isinstance(text, str):
+                check_text(text, f"The property {name!r}")
 
 
 def check_assignments(assignments: str | Mapping[str, object]) -> None:
@@ -134,8 +146,6 @@ def check_ranking(
         raise ConfigError("fusion ranks by a query and by a vector: pass both.")
     if query is None and vector is None:
         raise ConfigError("A search needs a query, a vector, or both. Rows without one: scan.")
-    if query is not None and not isinstance(query, str):
-        raise ConfigError(f"A query is a text, not {query!r}.")
     if vector is None and vector_column is not None:
         raise ConfigError("vector_column belongs to vector=[…], which is missing.")
     if snippets and query is None:
@@ -150,9 +160,24 @@ def facet_names(by: object) -> list[str | Sequence[str]]:
         raise ConfigError(f"by is a list of columns: write by=['level'], not {by!r}.")
     for one in by:
         names = [one] if isinstance(one, str) else one
-        if not isinstance(names, Sequence) or not names or len(set(names)) < len(names):
+        if not _are_texts(names) or not names or len(set(names)) < len(names):
             raise ConfigError(f"A facet is a column or several different ones, not {one!r}.")
+    keys: dict[str, str | Sequence[str]] = {}
+    for one in by:
+        key = one if isinstance(one, str) else ",".join(one)
+        if keys.setdefault(key, one) != one:
+            raise ConfigError(
+                f"{keys[key]!r} and {one!r} are both '{key}' in the result. Ask twice."
+            )
     return list(by)
+
+
+def with_counts(columns: Sequence[str]) -> list[str]:
+    """The names of columns and of their counts: `count`, and `_count` beside such a column."""
+    name = "count"
+    while name in columns:
+        name = f"_{name}"
+    return [*columns, name]
 
 
 def check_version(version: object, timestamp: object) -> None:
@@ -215,6 +240,8 @@ def search_of(
     With `only_words` a lenient one has no syntax at all.
     """
     check_mode(mode)
+    if not isinstance(query, str):
+        raise ConfigError(f"A query is a text, not {query!r}.")
     if fields is not None and not fields:
         raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
     weights = _fields_of(view) if fields is None else _weighted_fields(fields, view.schema)

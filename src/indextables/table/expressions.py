@@ -69,6 +69,11 @@ def filtered(
 
 
 _HIT, _VALUE = "_indextables_hit", "_indextables_value"
+_RANKED = (
+    pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean,
+    pa.types.is_null,
+)  # fmt: skip
+"""Types of what rows are ranked by."""
 _ROWS_AT_ONCE = 65_536
 
 
@@ -82,18 +87,28 @@ def rank_values(
     """
     import indextables
 
-    select = f"SELECT `{_HIT}`, CAST((\n{expression}\n) AS DOUBLE) AS `{_VALUE}` FROM hits"
+    shown = repr(expression if len(expression) <= 200 else f"{expression[:200]}…")
+    select = f"SELECT `{_HIT}`, (\n{expression}\n) AS `{_VALUE}` FROM hits"
     try:
         found: Any = indextables.sql(select, hits=_HitRows(view, hits, read))
     except EmbeddedQueryError as error:
-        raise EmbeddedQueryError(f"rank_by={expression!r} cannot be computed: {error}") from None
+        reason = str(error).replace(f', "{_HIT}"', "")
+        if _HIT in reason:  # which is in no group
+            reason = "it is an aggregate. Write one with OVER (…), or (SELECT max(…) FROM hits)."
+        raise EmbeddedQueryError(f"rank_by={shown} cannot be computed: {reason}") from None
     if found.num_columns != 2 or found.num_rows != len(hits):
         raise EmbeddedQueryError(
-            f"rank_by={expression!r} is not one expression that has a value for each row."
+            f"rank_by={shown} is not one expression that has a value for each row."
+        )
+    kind = found.schema.types[1]
+    if not any(is_kind(kind) for is_kind in _RANKED):
+        raise EmbeddedQueryError(
+            f"rank_by={shown} is {kind}, not a number. Write an expression that is one, "
+            "such as unix_timestamp(at) or length(name)."
         )
     values = np.full(len(hits), np.nan)
-    numbers = found[_VALUE].to_numpy()  # a null is NaN
-    values[found[_HIT].to_numpy()] = numbers
+    numbers = found[1].cast(pa.float64()).to_numpy()  # a null is NaN
+    values[found[0].to_numpy()] = numbers
     return values
 
 

@@ -54,7 +54,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.changes import changes_schema, table_changes
 from indextables.plan.execute import count_rows, result_schema, run_scan
-from indextables.plan.facets import COUNT, facet_counts, value_histogram
+from indextables.plan.facets import facet_counts, value_histogram
 from indextables.plan.nearest import Metric, Nearest
 from indextables.plan.ranking import (
     RANKED_BY,
@@ -100,6 +100,7 @@ from indextables.table.arguments import (
     milliseconds,
     names_of,
     search_of,
+    with_counts,
     word_fields,
 )
 from indextables.table.expressions import columns_of, filtered, rank_values
@@ -550,7 +551,7 @@ class Table:
             parsed = search_of(seen, query, fields, mode, only_words=only_words)
             search = names.stored_search(parsed)
         chosen = checked_columns(seen.snapshot, check_names(columns, "columns"))
-        check_names(snippets, "snippets")
+        snippets = check_names(snippets, "snippets") or ()
         marked_ones = checked_columns(seen.snapshot, snippets) if snippets else ()
         needed = list(dict.fromkeys([*chosen, *marked_ones]))
         made = [SCORE, *([] if rank_by is None else [RANKED_BY])]
@@ -662,7 +663,8 @@ class Table:
             timezone: The zone of times in `where` that name none.
 
         Returns:
-            For each entry of `by` a table with its values and a column `count`. Null is a value.
+            For each entry of `by` a table with its values and last a column `count`, or `_count`
+            beside a column of that name. Null is a value.
             The key of several names is all of them, joined by commas.
 
         Raises:
@@ -689,7 +691,7 @@ class Table:
             return facet_counts(view, predicate, stored, top=check_limit(top))
 
         return {
-            ",".join(group): counted.rename_columns([*group, COUNT])
+            ",".join(group): counted.rename_columns(with_counts(group))
             for group, counted in zip(groups, _leniently(ask, mode), strict=True)
         }
 
@@ -719,8 +721,9 @@ class Table:
             timezone: The zone of hours and days, and of times in `where` that name none.
 
         Returns:
-            The start of each part and its `count`, from the first part with rows to the last;
-            parts between them without rows have the count 0. Rows without a value are left out.
+            The start of each part and its `count` (`_count` of a column of that name), from the
+            first part with rows to the last; parts between them without rows have the count 0.
+            Rows without a value are left out.
 
         Raises:
             IntervalError: The interval does not fit the column.
@@ -732,6 +735,7 @@ class Table:
         >>> table.histogram(column="n", interval=10).to_pydict()
         {'n': [0, 10, 20], 'count': [2, 0, 1]}
         """
+        check_text(column, "column")
         view = self.view
         checked_columns(view.shown.snapshot, [column])
         stored = view.names.stored_name(column)
@@ -742,7 +746,7 @@ class Table:
             )
             return value_histogram(view, predicate, stored, interval, zone=timezone)
 
-        return _leniently(ask, mode).rename_columns([column, COUNT])
+        return _leniently(ask, mode).rename_columns(with_counts([column]))
 
     def analyze(self, column: str, text: str) -> pa.Table:
         """The words that an index holds of a text.
@@ -767,6 +771,7 @@ class Table:
         >>> table.analyze("body", "Wi-Fi")["word"].to_pylist()
         ['wi', 'fi']
         """
+        check_text(column, "column")
         check_text(text, "text")
         return analyzed(analyzer_of(self._view.shown, column), text)
 

@@ -272,7 +272,13 @@ class _Resolver:
             case Boost(child=child):
                 return self._drops(child)
             case Boolean(must=must, should=should):
-                return bool(must or should) and all(map(self._drops, (*must, *should)))
+                # One word that is asked of several fields by their names is still one word.
+                words: dict[object, bool] = {}
+                for child in should:
+                    word = _without_field(child)
+                    words[word] = words.get(word, False) or self._drops(child)
+                drops = all(words.values()) and all(map(self._drops, must))
+                return drops and bool(must or should)
             case Term(text=text) | Phrase(text=text):
                 fields = self.targets if node.field is None else [self._named(node)[::2]]
                 return any(
@@ -421,3 +427,11 @@ def leaves_of(query: Query) -> Iterator[Leaf]:
 def columns_of(query: Query) -> tuple[str, ...]:
     """The columns a query looks at, each once."""
     return tuple(dict.fromkeys(leaf.field.name for leaf in leaves_of(query)))
+
+
+def _without_field(node: SearchNode) -> SearchNode:
+    """A word or phrase as it was before it was asked of a field; others as they are."""
+    inner = node
+    while isinstance(inner, Boost):
+        inner = inner.child
+    return replace(inner, field=None) if isinstance(inner, (Term, Phrase)) else node
