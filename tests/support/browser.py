@@ -65,6 +65,34 @@ def _installed() -> str | None:
     return named or next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 
+# Contrast by WCAG 2: text against the first opaque background above it.
+_ILLEGIBLE = """
+(() => {
+  const parse = c => c.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const behind = e => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  return [...document.querySelectorAll('body *')].filter(e =>
+      [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())
+      && !e.closest(IGNORED))
+    .map(e => {
+      const style = getComputedStyle(e), svg = e instanceof SVGElement;
+      const front = light(parse(svg ? style.fill : style.color));
+      const back = light(behind(svg ? e.closest('figure') : e));
+      const ratio = (Math.max(front, back) + .05) / (Math.min(front, back) + .05);
+      return [ratio, e.textContent.slice(0, 40)];
+    }).filter(([ratio]) => ratio < 4.5);
+})()
+"""
+
+
 class Page:
     """One tab. Everything it asks the network for, and everything it complains about, is kept."""
 
@@ -126,6 +154,10 @@ class Page:
         self.call("Page.navigate", url=file.resolve().as_uri())
         while self.evaluate("document.readyState") != "complete":
             pass
+
+    def illegible(self, ignored: str) -> list[Any]:
+        """Texts with too little contrast, but for what is inside of these selectors."""
+        return self.evaluate(_ILLEGIBLE.replace("IGNORED", json.dumps(ignored)))
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression in the page."""
