@@ -34,7 +34,13 @@ from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
 from indextables.schema import ROW, SPLIT, column_field, conform
 from indextables.split.format.container import Footer, SplitInfo, read_footer, read_section
-from indextables.split.format.index import IndexFolder, OpenIndex, open_index, side_by_side
+from indextables.split.format.index import (
+    IndexFolder,
+    MappedCopies,
+    OpenIndex,
+    open_index,
+    side_by_side,
+)
 from indextables.split.format.lists import read_terms
 from indextables.split.format.rows import RowReader
 from indextables.split.leaves import ArrowColumn
@@ -285,7 +291,9 @@ class IndexPool:
         self._open: OrderedDict[Hashable, tuple[OpenIndex, Any]] = OrderedDict()
         self._files = self._bytes = 0
         # A mapped file takes a descriptor.
-        self._hashes: LRUCache[Hashable, npt.NDArray[np.uint32]] = LRUCache(_MAPPED_HASHES)
+        self._hashes: LRUCache[Hashable, tuple[npt.NDArray[np.uint32], MappedCopies]] = LRUCache(
+            _MAPPED_HASHES
+        )
         self._lock = threading.Lock()
         self._generation = cache.generation
 
@@ -317,7 +325,8 @@ class IndexPool:
         """The hash of each row of splits, mapped into memory now or before."""
         keys: list[Hashable] = [split.key for split in splits]
         with self._lock:
-            found = {key: self._hashes[key] for key in keys if key in self._hashes}
+            kept = {key: self._hashes[key] for key in keys if key in self._hashes}
+        found = {key: hashes for key, hashes in kept.items() if hashes[1].are_whole()}
         missing = [split for split, key in zip(splits, keys, strict=True) if key not in found]
         if missing:
             for split, hashes in zip(
@@ -326,7 +335,7 @@ class IndexPool:
                 found[split.key] = hashes
             with self._lock:
                 self._hashes.update(found)
-        return [found[key] for key in keys]
+        return [found[key][0] for key in keys]
 
     def opened(
         self, key: Hashable, open_: Callable[[], tuple[OpenIndex, Item]]
@@ -336,7 +345,8 @@ class IndexPool:
             found = self._open.get(key)
             if found is not None:
                 self._open.move_to_end(key)
-                return found
+        if found is not None and found[0].copies.are_whole():
+            return found
         # Two threads may open the same index; one of the two is then dropped.
         opened = open_()
         if self._generation is None:

@@ -22,8 +22,9 @@ import mmap
 import os
 import struct
 import sys
+import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -300,6 +301,45 @@ _ATTEMPTS = 3
 META = "meta.json"
 
 
+_CHECKING_SHARE = 0.05
+
+
+class MappedCopies:
+    """Files of the disk cache that are mapped into memory, and whether they are still whole.
+
+    The system ends a process that reads a mapped file behind its end. So copies are looked at
+    before they are used, as often as that takes a twentieth of the time: those of one split before
+    every search. One that was replaced may have been cut off before; one that was evicted has no
+    name by which it could be.
+    """
+
+    def __init__(self, paths: Iterable[str] = ()) -> None:
+        self.map(paths)
+
+    def map(self, paths: Iterable[str]) -> None:
+        """Look at these copies from now on, which were mapped a moment ago."""
+        self._copies: list[tuple[str, int, int]] = []
+        self._next_check = 0.0
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(path)  # noqa: PTH116 - Path costs more than the call
+                self._copies.append((path, status.st_ino, status.st_size))
+
+    def are_whole(self) -> bool:
+        """Whether none of them was cut off."""
+        started = time.perf_counter()
+        if started < self._next_check:
+            return True
+        for path, inode, size in self._copies:
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(path)  # noqa: PTH116 - as above
+                if status.st_ino != inode or status.st_size < size:
+                    return False
+        ended = time.perf_counter()
+        self._next_check = ended + (ended - started) * (1 / _CHECKING_SHARE - 1)
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class OpenIndex:
     """An index that is ready to be searched, and what its files take while it is open."""
@@ -308,6 +348,7 @@ class OpenIndex:
     searcher: IndexSearcher
     files: int = 0
     bytes: int = 0
+    copies: MappedCopies = field(default_factory=MappedCopies)
 
 
 @dataclass(frozen=True)
@@ -367,15 +408,16 @@ class IndexFolder:
         ]
         return RangedSplit(self.store, self.path, tuple(segments), fields)
 
-    def hashes(self) -> npt.NDArray[np.uint32]:
-        """The hash of each row, if the split has hashes."""
+    def hashes(self) -> tuple[npt.NDArray[np.uint32], MappedCopies]:
+        """The hash of each row, if the split has hashes, and the copy that has them."""
         section = next((s for s in self.info.sections if s.kind == HASHES), None)
         if section is None or section.size != 4 * self.info.rows:
             raise DamagedIndexError(self.path, "it does not have a hash of each of its rows")
         if not section.size:
-            return np.zeros(0, np.uint32)
+            return np.zeros(0, np.uint32), MappedCopies()
         with self._opened(section) as file:
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), "<u4")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return np.frombuffer(mapped, "<u4"), MappedCopies([file.name])
 
     def _sparse(self, section: Section, described: Section) -> RangedFile:
         data = self._content(described)
@@ -491,6 +533,7 @@ def open_index(
     if schema is not None:
         description["schema"] = schema
     fields = [{f["name"]: n for n, f in enumerate(meta["schema"])} for meta in metas]
+    copies = MappedCopies()
 
     def attempts() -> tuple[list[RangedSplit], tantivy.Index]:
         for attempt in range(_ATTEMPTS):
@@ -507,6 +550,8 @@ def open_index(
                         index = mapping.register(tantivy.Index.open(str(place)))
                         index.config_reader("manual")
                         index.searcher()
+                    links = (link for link in place.iterdir() if link.is_symlink())
+                    copies.map(str(link.readlink()) for link in links)
                 except DamagedIndexError:
                     # Another process may have evicted a copy between the link and the mapping.
                     gone = any(not link.exists() for link in place.iterdir())
@@ -536,7 +581,7 @@ def open_index(
             ranges = None
     searcher = IndexSearcher(folders[0].path, index.searcher(), ranges)
     sizes = [s.size for folder in folders for s in folder.info.index_sections()]
-    return OpenIndex(index.schema, searcher, len(sizes), sum(sizes))
+    return OpenIndex(index.schema, searcher, len(sizes), sum(sizes), copies)
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
