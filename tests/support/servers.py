@@ -142,6 +142,7 @@ def _azurite() -> Path:
                     "--no-audit",
                     "--no-fund",
                     "--fetch-retries=1",
+                    "--fetch-retry-mintimeout=500",  # npm refuses one above the other
                     "--fetch-retry-maxtimeout=2000",
                     "--prefix",
                     str(folder),
