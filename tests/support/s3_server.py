@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.server import create_backend_app
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
 _one_at_a_time = threading.Lock()
@@ -25,7 +25,8 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 def main(port: int) -> None:
-    moto = DomainDispatcherApplication(create_backend_app)
+    # Not moto's dispatcher: it lists the folders of all services at every request.
+    moto = create_backend_app("s3")
 
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if "HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MATCH" in environ:
