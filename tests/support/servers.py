@@ -48,7 +48,7 @@ def s3_server() -> Iterator[Server]:
     port = _free_port()
     script = Path(__file__).with_name("s3_server.py")
     with _process([sys.executable, str(script), str(port)], port):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_DEADLINE_SECONDS)
         connection.request("PUT", "/tables")
         status = connection.getresponse().status
         connection.close()
@@ -100,7 +100,7 @@ def _create_container(port: int) -> None:
     text = "PUT" + "\n" * 12 + headers + resource
     digest = hmac.new(base64.b64decode(AZURITE_KEY), text.encode(), hashlib.sha256).digest()
     signature = base64.b64encode(digest).decode()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_DEADLINE_SECONDS)
     connection.request(
         "PUT",
         f"/{AZURITE_ACCOUNT}/tables?restype=container",
