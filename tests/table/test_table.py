@@ -636,7 +636,7 @@ def test_read_parallelism(parallelism, make, monkeypatch):
     together = threading.Barrier(parallelism)
 
     def counted(self):
-        together.wait(30)  # would break if fewer worked at once
+        together.wait(60)  # would break if fewer worked at once
         with lock:
             threads.add(threading.get_ident())
             most.append(len(threads))
