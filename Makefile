@@ -4,6 +4,11 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # Every package of the development environment, with the hashes of its files.
 LOCK := requirements/dev.txt
+# Workers, and the processes that tests start, share what Python compiles, whatever the environment
+# says of that.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
+# Three workers for two cores, as tests also wait. The order is that of tests/conftest.py.
+WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help install demo test test-long lint format docs site bench bench-full lock audit clean
 .DEFAULT_GOAL := help
@@ -23,11 +28,13 @@ install: $(VENV)/.ready ## create .venv with the package and its development too
 demo: install ## show what it does, on data made here
 	@$(PY) -m indextables.demo
 
-test: install lint ## run the linters and every test of the ordinary run
-	@$(PY) -m pytest -n 3 --dist loadgroup
+test: install ## run the linters and every test of the ordinary run
+	@# mypy takes one core; the other one compiles the tests meanwhile, once for all workers.
+	@$(PYTEST) --collect-only -qq >/dev/null 2>&1 & $(MAKE) --no-print-directory lint
+	@$(PYTEST) $(WORKERS)
 
 test-long: install ## run the tests with many more random examples
-	@$(PY) -m pytest -n 3 --dist loadgroup --long
+	@$(PYTEST) $(WORKERS) --long
 
 lint: install ## ruff and mypy --strict
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy

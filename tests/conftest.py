@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
@@ -21,10 +22,18 @@ if TYPE_CHECKING:
 
 use_memory()
 
+# Processes of the fork server import these once, and nothing that looks at its terminal.
+multiprocessing.set_forkserver_preload(["indextables.table", "indextables.query", "typer", "rich"])
+
 # Tests are many short queries: compiling them well takes longer than running them. For every JVM
 # that a test starts, those of other processes too. Half of the JVM's time went into compiling plans
-# (`spark.sql.codegen.wholeStage`): only the differential tests have them compiled.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# (`spark.sql.codegen.wholeStage`): only the differential tests have them compiled. A tenth went
+# into checking the code of Spark's classes.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 SPARK_SETTINGS = {
     "spark.master": "local[2]",
@@ -33,9 +42,11 @@ SPARK_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.structuredLogging.enabled": "false",
-    "spark.python.daemon.module": "warm_daemon",
     "spark.sql.codegen.wholeStage": "false",
 }
+
+# Files with few tests that take long.
+_FIRST = ("tests/spark/test_connect.py", "tests/spark/test_differential.py")
 
 # The ordinary run tries the same examples each time, so that it tells about the change at hand. The
 # long one looks for what nobody has thought of.
@@ -52,15 +63,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    turns: dict[Path, int] = {}
     for item in items:
-        # Modules share tables and servers: xdist keeps those of a file in one worker, which starts
-        # one JVM for all of its files.
-        if "spark" in getattr(item, "fixturenames", ()) or "/tests/spark/" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group(item.path.as_posix()))
+        # Modules share tables and servers: xdist keeps the tests of a file in one worker.
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        turns[item.path] = min(turns.get(item.path, 9), _turn(item))
+    items.sort(key=lambda item: turns[item.path])
     if not config.getoption("--long"):
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="takes minutes; run with --long"))
+
+
+def _turn(item: pytest.Item) -> int:
+    """When it runs: the long ones first, the short ones last, so that workers end together."""
+    path = item.path.as_posix()
+    if path.endswith(_FIRST):
+        return 0
+    if "spark" in getattr(item, "fixturenames", ()) or "/tests/spark/" in path:
+        return 1
+    return 3 if isinstance(item, pytest.DoctestItem) else 2
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-
-import pytest
 
 OPTIONAL = (
     "datafusion",
@@ -46,9 +45,11 @@ assert all(one.passed for one in again.verify())
 """
 
 
-def _run(code: str) -> subprocess.CompletedProcess[str]:
+def _run(code: str, **options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-c", _WITHOUT + code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, **options
+    )
 
 
 def test_the_core_needs_no_extra(tmp_path):
@@ -56,29 +57,34 @@ def test_the_core_needs_no_extra(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize(
-    ("call", "package", "extra"),
-    [
-        ("it.sql('SELECT 1')", "duckdb", "sql"),
-        ("it.session()", "pyspark", "spark"),
-        (
-            "it.Table.create('memory://t', data=pa.table({'a': ['x']})).analyze('chinese', '京')",
-            "jieba",
-            "chinese",
-        ),
-        (
-            "it.SearchIndex.create('memory://i', source='/tmp', format='delta', columns=['a'])",
-            "deltalake",
-            "delta",
-        ),
-        (
-            "it.SearchIndex.create('memory://i', source='/tmp', format='iceberg', columns=['a'])",
-            "pyiceberg",
-            "iceberg",
-        ),
-    ],
-)
-def test_what_needs_an_extra_names_it(call, package, extra):
-    done = _run(f"{call}")
-    assert f"needs {package}: pip install 'indextables[{extra}]'." in done.stderr
-    assert "MissingPackageError" in done.stderr.splitlines()[-1]
+_NEEDS = {
+    "it.sql('SELECT 1')": ("duckdb", "sql"),
+    "it.session()": ("pyspark", "spark"),
+    "it.Table.create('memory://t', data=pa.table({'a': ['x']})).analyze('chinese', '京')": (
+        "jieba",
+        "chinese",
+    ),
+    "it.SearchIndex.create('memory://i', source='/tmp', format='delta', columns=['a'])": (
+        "deltalake",
+        "delta",
+    ),
+    "it.SearchIndex.create('memory://i', source='/tmp', format='iceberg', columns=['a'])": (
+        "pyiceberg",
+        "iceberg",
+    ),
+}
+
+
+def test_what_needs_an_extra_names_it():
+    code = (
+        "import json\n"
+        "for call in json.loads(input()):\n"
+        "    try:\n"
+        "        eval(call)\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__, error)\n"
+    )
+    said = _run(code, input=json.dumps(list(_NEEDS))).stdout.splitlines()
+    for (package, extra), error in zip(_NEEDS.values(), said, strict=True):
+        assert error.startswith("MissingPackageError ")
+        assert f"needs {package}: pip install 'indextables[{extra}]'." in error

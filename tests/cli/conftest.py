@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,22 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     return Cli(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def _docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the table `docs`, and the files that it was made of."""
+    folder = tmp_path_factory.mktemp("docs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        cli, table = Cli(folder), sample()
+        pq.write_table(table.slice(0, 40), "one.parquet")
+        pq.write_table(table.slice(40), "two.parquet")
+        cli.ok("import", "docs", "one.parquet", "--partition-by", "day")
+        cli.ok("import", "docs", "two.parquet")
+    return folder
+
+
 @pytest.fixture
-def docs(cli: Cli) -> str:
+def docs(cli: Cli, _docs: Path) -> str:
     """The table `docs` in the folder: two versions, five partitions."""
-    table = sample()
-    pq.write_table(table.slice(0, 40), "one.parquet")
-    pq.write_table(table.slice(40), "two.parquet")
-    cli.ok("import", "docs", "one.parquet", "--partition-by", "day")
-    cli.ok("import", "docs", "two.parquet")
+    shutil.copytree(_docs, cli.folder, dirs_exist_ok=True)
     return "docs"

@@ -34,7 +34,7 @@ def test_eight_processes_append(place, compaction, tmp_path, request):
         server = request.getfixturevalue("s3")
         uri, options = f"s3://tables/{tmp_path.name}-{compaction}", server.options
     TransactionLog.create(open_store(uri, options), metadata("day"))
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
     results, start, stop = context.Queue(), context.Event(), context.Event()
     writers = [
         context.Process(target=append_many, args=(uri, options, n, start, results))

@@ -172,7 +172,7 @@ class CountingStore(FaultyStore):
             if self.now >= self.together:
                 self.enough.set()
         # Whoever comes first waits for the others; with fewer threads this times out.
-        self.enough.wait(5)
+        self.enough.wait(60)
         try:
             return super().get(path)
         finally:

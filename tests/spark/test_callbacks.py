@@ -37,7 +37,7 @@ class Stranger:
     def __init__(self, gateway):
         server = gateway._callback_server
         self.socket = socket.create_connection(
-            (server.get_listening_address(), server.get_listening_port()), timeout=20
+            (server.get_listening_address(), server.get_listening_port()), timeout=60
         )
         self.lines = self.socket.makefile("rb")
 
@@ -154,7 +154,7 @@ def test_queries_and_streams_call_as_ever(spark, gateway, tmp_path):
         batch.write.format("indextables").mode("append").save(path)
         seen.append(number)
 
-    (
+    stream = (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", 3)
         .load()
@@ -162,8 +162,8 @@ def test_queries_and_streams_call_as_ever(spark, gateway, tmp_path):
         .trigger(availableNow=True)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .start()
-        .awaitTermination(60)
     )
+    assert stream.awaitTermination(120)
     assert seen
     assert spark.sql(f"SELECT count(*) FROM indextables.`{path}`").collect()[0][0] == 3 * len(seen)
 

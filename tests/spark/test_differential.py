@@ -11,6 +11,7 @@ import pytest
 ROWS = 240
 CHUNKS = 8
 QUERIES = 25
+FORMS = 13
 WORDS = ("red", "fox", "lazy", "dog", "spark", "sql", "Äpfel", "data", "w1", "w2")
 NAN = "DOUBLE('NaN')"
 DRIVER = "spark.indextables.read.driver.maxRows"
@@ -78,36 +79,36 @@ class Queries:
     def where(self, alias=""):
         return self.condition().replace("{a}", alias)
 
-    def query(self):
+    def query(self, form=None):
+        """A query of the form with this number, or of any."""
         c = self.chance
-        return c.choice(
-            [
-                lambda: f"SELECT * FROM {{t}} WHERE {self.where()}",
-                lambda: f"SELECT id, n FROM {{t}} WHERE {self.where()}",
-                lambda: f"SELECT count(*), count(n), sum(n), min(price), max(content), sum(id) "
-                        f"FROM {{t}} WHERE {self.where()}",
-                lambda: f"SELECT part, flag, count(*), sum(price), avg(n) FROM {{t}} "
-                        f"WHERE {self.where()} GROUP BY part, flag",
-                lambda: f"SELECT day, min(at), max(day) FROM {{t}} WHERE {self.where()} "
-                        "GROUP BY day HAVING count(*) > 1",
-                lambda: f"SELECT id FROM {{t}} WHERE {self.where()} ORDER BY id "
-                        f"{c.choice(['ASC', 'DESC'])} LIMIT {c.randint(1, 9)}",
-                lambda: f"SELECT x.id, y.n FROM {{t}} x JOIN {{t}} y ON x.id = y.id + 1 "
-                        f"WHERE {self.where('x.')} AND {self.where('y.')}",
-                lambda: f"SELECT x.id, y.title FROM {{t}} x LEFT JOIN {{t}} y ON x.n = y.id "
-                        f"AND {self.where('y.')} WHERE x.id < 40",
-                lambda: f"SELECT x.id FROM {{t}} x LEFT JOIN {{t}} y ON x.n = y.id "
-                        f"WHERE {self.where('y.')}",
-                lambda: f"SELECT id, rank() OVER (PARTITION BY part ORDER BY id) FROM {{t}} "
-                        f"WHERE {self.where()}",
-                lambda: f"SELECT id FROM {{t}} WHERE {self.where()} UNION ALL "
-                        f"SELECT n FROM {{t}} WHERE {self.where()}",
-                lambda: f"SELECT id FROM {{t}} WHERE id NOT IN (SELECT id FROM {{t}} "
-                        f"WHERE {self.where()})",
-                lambda: f"SELECT id, {self.search().replace('{a}', '')} AS hit FROM {{t}} "
-                        "WHERE n > 3",
-            ]
-        )()  # fmt: skip
+        forms = [
+            lambda: f"SELECT * FROM {{t}} WHERE {self.where()}",
+            lambda: f"SELECT id, n FROM {{t}} WHERE {self.where()}",
+            lambda: f"SELECT count(*), count(n), sum(n), min(price), max(content), sum(id) "
+                    f"FROM {{t}} WHERE {self.where()}",
+            lambda: f"SELECT part, flag, count(*), sum(price), avg(n) FROM {{t}} "
+                    f"WHERE {self.where()} GROUP BY part, flag",
+            lambda: f"SELECT day, min(at), max(day) FROM {{t}} WHERE {self.where()} "
+                    "GROUP BY day HAVING count(*) > 1",
+            lambda: f"SELECT id FROM {{t}} WHERE {self.where()} ORDER BY id "
+                    f"{c.choice(['ASC', 'DESC'])} LIMIT {c.randint(1, 9)}",
+            lambda: f"SELECT x.id, y.n FROM {{t}} x JOIN {{t}} y ON x.id = y.id + 1 "
+                    f"WHERE {self.where('x.')} AND {self.where('y.')}",
+            lambda: f"SELECT x.id, y.title FROM {{t}} x LEFT JOIN {{t}} y ON x.n = y.id "
+                    f"AND {self.where('y.')} WHERE x.id < 40",
+            lambda: f"SELECT x.id FROM {{t}} x LEFT JOIN {{t}} y ON x.n = y.id "
+                    f"WHERE {self.where('y.')}",
+            lambda: f"SELECT id, rank() OVER (PARTITION BY part ORDER BY id) FROM {{t}} "
+                    f"WHERE {self.where()}",
+            lambda: f"SELECT id FROM {{t}} WHERE {self.where()} UNION ALL "
+                    f"SELECT n FROM {{t}} WHERE {self.where()}",
+            lambda: f"SELECT id FROM {{t}} WHERE id NOT IN (SELECT id FROM {{t}} "
+                    f"WHERE {self.where()})",
+            lambda: f"SELECT id, {self.search().replace('{a}', '')} AS hit FROM {{t}} "
+                    "WHERE n > 3",
+        ]  # fmt: skip
+        return forms[c.randrange(FORMS) if form is None else form]()
 
 
 def answers(spark, query, view):
@@ -143,8 +144,9 @@ def test_random_queries(spark, tmp_path, chunk):
         spark.read.format("indextables").load(path).createOrReplaceTempView("bridge_view")
     wrong = []
     try:
-        for number in range(QUERIES):
-            query = Queries(chance).query()
+        # The ordinary run has one query of each form.
+        for number in range(QUERIES if chunk else FORMS):
+            query = Queries(chance).query(None if chunk else number)
             expected = answers(spark, query, "plain_view")
             views = ["bridge_view"] if number % 3 else ["bridge_view", "public_view"]
             for view in views:

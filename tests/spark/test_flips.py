@@ -31,7 +31,7 @@ def answer(spark, path, query):
     return sorted(map(repr, frame.collect()))
 
 
-@pytest.mark.parametrize("flips", [24, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("flips", [8, pytest.param(500, marks=pytest.mark.long)])
 def test_no_flip_changes_the_answer_of_a_native_scan(spark, tmp_path, monkeypatch, flips):
     monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 700)
     monkeypatch.setattr(writer_module, "PAGE_BYTES", 512)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,17 @@ Make = Callable[..., SplitSearcher]
 
 
 @pytest.fixture
-def make(tmp_path: Path, _pool: IndexPool) -> Make:
+def make(tmp_path: Path, make_in: Callable[[Path], Make]) -> Make:
     """Write rows to a split and open it for searching."""
+    return make_in(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def make_in(_pool: IndexPool) -> Callable[[Path], Make]:
+    """The same in a folder."""
 
     def make_split(
+        folder: Path,
         table: pa.Table,
         options: dict[str, object] | None = None,
         *,
@@ -61,11 +69,11 @@ def make(tmp_path: Path, _pool: IndexPool) -> Make:
             for piece in table.to_batches(max_chunksize=batch):
                 writer.write(piece)
             written = writer.close()
-        target = tmp_path / written.path.name
+        target = folder / written.path.name
         target.write_bytes(written.path.read_bytes())
         written.delete()
         split = SplitFile(
-            LocalStore(str(tmp_path)),
+            LocalStore(str(folder)),
             target.name,
             written.size,
             written.footer_start,
@@ -73,4 +81,4 @@ def make(tmp_path: Path, _pool: IndexPool) -> Make:
         )
         return SplitSearcher(split, _pool, context or SearchContext(table.schema, mapping))
 
-    return make_split
+    return lambda folder: partial(make_split, folder)

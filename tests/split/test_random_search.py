@@ -131,7 +131,7 @@ options = st.fixed_dictionaries(
 )
 
 
-@examples(40, 2_000)
+@examples(25, 2_000)
 @given(st.lists(row, max_size=8), st.lists(queries, min_size=1, max_size=8), options)
 def test_three_evaluators_agree(rows, searches, chosen):
     table = pa.Table.from_pylist(rows, SCHEMA)

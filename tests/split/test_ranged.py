@@ -387,11 +387,11 @@ def test_processes_fill_one_copy_and_one_is_killed(make, tmp_path, monkeypatch):
         return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
 
     killed = start(9)
-    killed.communicate(timeout=60)
+    killed.communicate(timeout=300)
     assert killed.returncode == -signal.SIGKILL
     running = [start(0), start(0)]
     for process in running:
-        assert ast.literal_eval(process.communicate(timeout=60)[0]) == expected
+        assert ast.literal_eval(process.communicate(timeout=300)[0]) == expected
     assert sparse_processes.search_all(file, tmp_path / "shared") == expected
     assert list((tmp_path / "shared").rglob("*.sparse"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
 from decimal import Decimal
 
@@ -52,13 +53,39 @@ class Remote(LocalStore):
         return [data[start:end] for start, end in ranges]
 
 
-@pytest.fixture
-def remote(make, tmp_path):
-    searcher = make(TABLE, batch=10_000)
+@pytest.fixture(scope="module")
+def whole(make_in, tmp_path_factory):
+    """A split of all rows, to be copied."""
+    return make_in(tmp_path_factory.mktemp("whole"))(TABLE, batch=10_000)
+
+
+@pytest.fixture(scope="module")
+def levels(make_in, tmp_path_factory):
+    """The same with a column of few values."""
+    level = pa.array([("INFO", "WARN", None, f"of group {i // 8_192}")[i % 4] for i in range(ROWS)])
+    table = TABLE.append_column("level", level)
+    return table, make_in(tmp_path_factory.mktemp("levels"))(table, batch=10_000)
+
+
+def copied(searcher, folder, kind=LocalStore):
+    """The split in a folder of its own: nothing of it was read before."""
     split = searcher.split
-    store = Remote(str(tmp_path))
-    far = SplitFile(store, split.path, split.size, split.footer_start, split.footer_end)
-    return replace(searcher, split=far)
+    shutil.copy(split.store.local_path(split.path), folder)
+    copy = SplitFile(
+        kind(str(folder)), split.path, split.size, split.footer_start, split.footer_end
+    )
+    return replace(searcher, split=copy)
+
+
+@pytest.fixture
+def remote(whole, tmp_path):
+    return copied(whole, tmp_path, Remote)
+
+
+@pytest.fixture
+def remote_pages(small_pages, make, tmp_path):
+    (tmp_path / "remote").mkdir()
+    return copied(make(TABLE, batch=10_000), tmp_path / "remote", Remote)
 
 
 def test_scattered_rows_are_one_request_for_their_chunks(remote):
@@ -151,14 +178,15 @@ def small_pages(monkeypatch):
     monkeypatch.setattr(pages_module, "SMALL_CHUNK", 1_000)
 
 
-def test_one_row_needs_its_pages_only(small_pages, remote):
-    _ = remote.split.footer
-    remote.split.store.calls.clear()
-    assert remote.read_rows(np.array([20_000]), ["body"])["body"].to_pylist() == [
+def test_one_row_needs_its_pages_only(remote_pages):
+    split = remote_pages.split
+    _ = split.footer
+    split.store.calls.clear()
+    assert remote_pages.read_rows(np.array([20_000]), ["body"])["body"].to_pylist() == [
         "row 20000 of many"
     ]
-    (ranges,) = remote.split.store.calls
-    (chunk,) = remote.split.footer.chunks([2], ["body"])
+    (ranges,) = split.store.calls
+    (chunk,) = split.footer.chunks([2], ["body"])
     assert sum(end - start for start, end in ranges) < (chunk.end - chunk.start) / 2
 
 
@@ -185,8 +213,8 @@ def test_of_a_local_split_too(small_pages, make, monkeypatch):
         split.read_rows(np.array([16_400]), ["body"])
 
 
-def test_a_page_that_was_changed_is_refused(small_pages, remote, monkeypatch):
-    (chunk,) = remote.split.footer.chunks([2], ["body"])
+def test_a_page_that_was_changed_is_refused(remote_pages, monkeypatch):
+    (chunk,) = remote_pages.split.footer.chunks([2], ["body"])
     read = Remote.get_ranges
 
     def changed(self, path, wanted):
@@ -200,7 +228,7 @@ def test_a_page_that_was_changed_is_refused(small_pages, remote, monkeypatch):
 
     monkeypatch.setattr(Remote, "get_ranges", changed)
     with pytest.raises(DamagedSplitError, match="checksum of the page header"):
-        remote.read_rows(np.array([20_000]), ["body"])
+        remote_pages.read_rows(np.array([20_000]), ["body"])
 
 
 def test_a_split_that_does_not_count_values_is_read_by_chunks(make, tmp_path, monkeypatch):
@@ -231,10 +259,9 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("rows", CHOICES.values(), ids=CHOICES.keys())
-def test_rows_come_in_the_order_asked_for(make, rows):
-    level = pa.array([("INFO", "WARN", None, f"of group {i // 8_192}")[i % 4] for i in range(ROWS)])
-    table = TABLE.append_column("level", level)
-    found = make(table, batch=10_000).read_rows(np.array(rows), table.schema.names)
+def test_rows_come_in_the_order_asked_for(levels, tmp_path, rows):
+    table, split = levels
+    found = copied(split, tmp_path).read_rows(np.array(rows), table.schema.names)
     assert found.equals(table.take(pa.array(rows)))
 
 

@@ -182,17 +182,19 @@ def test_a_folder_ends_with_its_last_object(store: Store) -> None:
     assert store.list_directory("f")[1] == ["c", "d"]
 
 
-def test_more_objects_than_one_page(store: Store) -> None:
-    names = [f"p/{i:05}" for i in range(1_100)]
+def test_more_objects_than_one_page(store: Store, kind: str) -> None:
+    # A page of S3 has 1,000 objects. Azure's have 5,000, and it deletes 256 at a time.
+    names = [f"p/{i:05}" for i in range(300 if kind == "azure" else 1_100)]
+    most = len(names) - 10
     race_threads(
         lambda some: [store.put(n, b"x") for n in some], [(names[i::8],) for i in range(8)]
     )
     assert paths(store) == paths(store, "p") == names
     assert paths(store, "p", start_after=names[3]) == names[4:]
-    assert paths(store, start_after=names[1_050]) == names[1_051:]
-    assert len(store.list_directory("p")[0]) == 1_100
-    store.delete(names[:1_050])
-    assert paths(store) == names[1_050:]
+    assert paths(store, start_after=names[most]) == names[most + 1 :]
+    assert len(store.list_directory("p")[0]) == len(names)
+    store.delete(names[:most])
+    assert paths(store) == names[most:]
 
 
 def test_delete(store: Store) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 
 def main(folder: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # of `sitecustomize`
     from pyspark.sql import SparkSession
 
     os.chdir(folder)
@@ -24,6 +26,7 @@ def main(folder: str) -> None:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()
     )

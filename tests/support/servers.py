@@ -20,8 +20,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
-_DEADLINE_SECONDS = 60
+_DEADLINE_SECONDS = 120
 
 # The account that every Azurite knows; its key is public.
 AZURITE_ACCOUNT = "devstoreaccount1"
@@ -45,10 +46,11 @@ class ServerUnavailableError(Exception):
 @contextlib.contextmanager
 def s3_server() -> Iterator[Server]:
     """moto with a bucket `tables`."""
-    port = _free_port()
     script = Path(__file__).with_name("s3_server.py")
-    with _process([sys.executable, str(script), str(port)], port):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    with _process([sys.executable, str(script)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline() or _failed(process))
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_DEADLINE_SECONDS)
         connection.request("PUT", "/tables")
         status = connection.getresponse().status
         connection.close()
@@ -73,7 +75,13 @@ def azure_server() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="azurite-") as folder:
         command = [str(program), "--silent", "--skipApiVersionCheck", "--inMemoryPersistence"]
         command += ["--disableTelemetry", "--blobHost", "127.0.0.1", "--blobPort", str(port)]
-        with _process(command, port, folder=folder):
+        command += ["--blobKeepAliveTimeout", "600"]  # on a busy machine an answer takes its time
+        with _process(command, cwd=folder) as process:
+            deadline = time.monotonic() + _DEADLINE_SECONDS
+            while not _listens(port):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    _failed(process)
+                time.sleep(0.05)
             endpoint = f"http://127.0.0.1:{port}/{AZURITE_ACCOUNT}"
             _create_container(port)
             yield Server(
@@ -100,7 +108,7 @@ def _create_container(port: int) -> None:
     text = "PUT" + "\n" * 12 + headers + resource
     digest = hmac.new(base64.b64decode(AZURITE_KEY), text.encode(), hashlib.sha256).digest()
     signature = base64.b64encode(digest).decode()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_DEADLINE_SECONDS)
     connection.request(
         "PUT",
         f"/{AZURITE_ACCOUNT}/tables?restype=container",
@@ -164,24 +172,27 @@ def _free_port() -> int:
 
 
 @contextlib.contextmanager
-def _process(command: Sequence[str], port: int, *, folder: str | None = None) -> Iterator[None]:
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)
+def _process(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    with (
+        tempfile.TemporaryFile() as output,
+        subprocess.Popen(command, stderr=output, **{"stdout": output, **options}) as process,
+    ):
         try:
-            deadline = time.monotonic() + _DEADLINE_SECONDS
-            while not _listens(port):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    output.seek(0)
-                    raise RuntimeError(f"{command[0]} did not start: {output.read()[-2000:]!r}")
-                time.sleep(0.05)
-            yield
+            yield process
+        except RuntimeError as error:
+            output.seek(0)
+            error.add_note(output.read()[-2000:].decode(errors="replace"))
+            raise
         finally:
             process.terminate()
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+
+
+def _failed(process: subprocess.Popen[bytes]) -> NoReturn:
+    raise RuntimeError(f"{process.args} did not start")
 
 
 def _listens(port: int) -> bool:

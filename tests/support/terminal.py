@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import multiprocessing
 import os
 import pty
+import select
 import struct
 import subprocess
 import sys
@@ -49,23 +51,33 @@ def on_terminal(
     """Run the program on a terminal of this width; its exit code and what it shows."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    process = subprocess.Popen(
-        [*PROGRAM, *arguments],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        cwd=cwd,
-        env=environment(**env),
+    process = multiprocessing.get_context("forkserver").Process(
+        target=_program, args=(os.ttyname(follower), list(arguments), cwd, environment(**env))
     )
-    os.close(follower)
+    process.start()
     shown = bytearray()
-    while True:
-        try:
-            piece = os.read(leader, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not piece:
-            break
-        shown += piece
+    while process.is_alive() or select.select([leader], [], [], 0)[0]:
+        if select.select([leader, process.sentinel], [], [])[0][0] == leader:
+            shown += os.read(leader, 65536)
+    process.join()
+    os.close(follower)
     os.close(leader)
-    return process.wait(120), shown.decode("utf-8", "replace").replace("\r\n", "\n")
+    return process.exitcode or 0, shown.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _program(terminal: str, arguments: list[str], cwd: Path | None, env: dict[str, str]) -> None:
+    """The program, in a process whose terminal is this one."""
+    os.setsid()
+    descriptor = os.open(terminal, os.O_RDWR)
+    for number in range(3):
+        os.dup2(descriptor, number)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(env)
+    if cwd is not None:
+        os.chdir(cwd)
+    sys.argv = ["indextables", *arguments]
+
+    from indextables.cli import main
+
+    main()

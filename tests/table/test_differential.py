@@ -88,7 +88,7 @@ def check(table: Table, rows: pa.Table, predicate: Predicate, data: st.DataObjec
     assert shown(some.sort_by("rid").select(columns)) == shown(kept)
 
 
-@examples(80, 16_000)
+@examples(50, 16_000)
 @given(data=st.data())
 def test_index_equals_rows_equals_duckdb(data, database, cache):
     drawn = data.draw(tables())
@@ -107,7 +107,7 @@ def test_index_equals_rows_equals_duckdb(data, database, cache):
         assert sorted(rid for (rid,) in selected) == sorted(flat(predicate, rows, table))
 
 
-@examples(40, 4_000)
+@examples(25, 4_000)
 @given(data=st.data())
 def test_changes_equal_those_of_the_rows(data, cache):
     drawn = data.draw(tables(max_rows=6))

@@ -179,7 +179,7 @@ def _waiting_for_others(work):
     barrier = threading.Barrier(4)
 
     def wait_and_work(*given):
-        barrier.wait(timeout=20)
+        barrier.wait(timeout=60)
         return work(*given)
 
     return wait_and_work

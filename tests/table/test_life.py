@@ -329,7 +329,7 @@ def found(table: Table) -> list[Row]:
     return sorted(zip(*columns, strict=True), key=repr)
 
 
-LIVES = max(2, settings.default.max_examples // 10)
+LIVES = max(2, settings.default.max_examples // 16)
 
 
 @pytest.mark.filterwarnings("error")

@@ -37,7 +37,7 @@ def best(table, text):
     return found["rid"].to_pylist(), found["_score"].to_pylist()
 
 
-@examples(30, 3_000)
+@examples(20, 3_000)
 @given(data=st.data())
 def test_nothing_changes_but_the_files(data, config):
     drawn = data.draw(tables())

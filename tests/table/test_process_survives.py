@@ -57,7 +57,7 @@ def run(code: str, folder: object) -> str:
         [sys.executable, "-c", source, str(folder)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-2000:]}"

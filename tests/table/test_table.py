@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import io
 import pickle
 import random
@@ -31,7 +32,11 @@ from indextables.split.mapping import MAPPING_PROPERTY
 
 SCHEMA = pa.schema([("id", pa.int64()), ("body", pa.string()), ("day", pa.string())])
 PREFIX = "spark.indextables."
-SHUFFLED = random.Random(1).sample(range(10**12), 200_000)
+
+
+@functools.cache
+def shuffled():
+    return random.Random(1).sample(range(10**12), 200_000)
 
 
 def rows(*ids, day="mon"):
@@ -558,7 +563,7 @@ def test_properties_configure_everybody(make):
 
 def test_the_nearest_configuration_wins(make):
     size = f"{PREFIX}write.maxSplitSize"
-    data = pa.table({"id": SHUFFLED})
+    data = pa.table({"id": shuffled()})
     table = make(pa.schema([("id", pa.int64())]), properties={size: "10K"})
     assert Table.open(table.uri).append(data).files_added > 1, "the table's property"
     opened = Table.open(table.uri, config={size: "1G"})
@@ -568,11 +573,11 @@ def test_the_nearest_configuration_wins(make):
 
 
 def test_a_large_batch_is_cut_into_splits(make):
-    data = pa.table({"id": SHUFFLED})
+    data = pa.table({"id": shuffled()})
     table = make(pa.schema([("id", pa.int64())]), config={f"{PREFIX}write.maxSplitSize": "10K"})
     written = table.append(data.to_batches()[0])
     assert written.files_added == table.snapshot().num_files > 2
-    assert ids(table) == sorted(SHUFFLED)
+    assert ids(table) == sorted(shuffled())
 
 
 @pytest.mark.parametrize("most", [1, 2, 100])
@@ -631,7 +636,7 @@ def test_read_parallelism(parallelism, make, monkeypatch):
     together = threading.Barrier(parallelism)
 
     def counted(self):
-        together.wait(30)  # would break if fewer worked at once
+        together.wait(60)  # would break if fewer worked at once
         with lock:
             threads.add(threading.get_ident())
             most.append(len(threads))

@@ -75,7 +75,7 @@ def cover_somehow(table: Table, data: st.DataObject, rows: pa.Table) -> None:
             link(table, tiers, [split.path for split in some])
 
 
-@examples(70, 10_000)
+@examples(40, 10_000)
 @given(data=st.data())
 def test_rows_with_xrefs_are_rows_without(data, cache):
     drawn = data.draw(tables())
@@ -174,7 +174,7 @@ def may_match(node: Predicate, rows: list[dict[str, object]]) -> bool:
             return any(node.text in str(row["t"] or "").split() for row in rows)
 
 
-@examples(40, 2_000)
+@examples(25, 2_000)
 @given(data=st.data())
 def test_no_split_is_kept_that_its_terms_rule_out(data, cache):
     chunks = data.draw(st.lists(st.lists(ROW, min_size=1, max_size=3), min_size=1, max_size=5))

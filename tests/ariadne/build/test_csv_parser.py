@@ -600,7 +600,7 @@ class Stream:
 
 @pytest.mark.parametrize("most", [1, 7, 1000, 1 << 18, (1 << 20) + 1])
 def test_a_stream_may_give_less_than_it_is_asked_for(most):
-    lines = LINES * (20 if most < 10 else 60_000)
+    lines = LINES * (20 if most < 10 else 15_000)
     stream = Stream(iter([file(*lines)]), most)
     batches = list(read(stream, HOW, COLUMNS))
     assert [row for batch in batches for row in numbered(batch)] == ROWS * (len(lines) // 4)
@@ -608,7 +608,7 @@ def test_a_stream_may_give_less_than_it_is_asked_for(most):
 
 def test_a_large_file_takes_little_memory():
     part = b"\n".join(LINES * 10_000) + b"\n"
-    count = 200_000_000 // len(part)
+    count = 80_000_000 // len(part)
     stream = Stream(itertools.chain([HEADER], itertools.repeat(part, count)), 1 << 30)
     before, most = pa.total_allocated_bytes(), 0
     rows = 0
