@@ -320,6 +320,19 @@ def _read_hits(
     return pa.concat_tables(parts).take(np.argsort(np.concatenate(places), kind="stable"))
 
 
+def rows_at(
+    view: TableView, splits: Sequence[str], rows: RowNumbers, columns: Sequence[str]
+) -> pa.Table:
+    """The columns, by their stored names, of rows by split and number, in that order."""
+    environment = Environment.of(view)
+    every = _every_split(view, environment)
+    if every is None:
+        raise QueryError(f"The table has no splits at version {view.version}.")
+    places = {path: ordinal for ordinal, path in enumerate(every.paths)}
+    ordinals = np.array([places[split] for split in splits], np.int64)
+    return _read_hits(environment, every.group.searchers, ordinals, rows, columns)
+
+
 def with_snippets(
     table: pa.Table, search: Search, columns: Sequence[str], context: SearchContext
 ) -> pa.Table:

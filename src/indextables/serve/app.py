@@ -69,6 +69,7 @@ def application(
     ]
     handlers = {HTTPException: _http_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
+    app.router.redirect_slashes = False
     return Guard(app, access)
 
 
@@ -87,9 +88,9 @@ def _page(name: str) -> Callable[[Request], Response]:
 
 def _root(request: Request) -> Response:
     """The page for a browser; clients of Elasticsearch ask here what they talk to."""
-    if "json" in request.headers.get("accept", ""):
-        return Elastic.info()
-    return Response(_file("search.html"), media_type="text/html")
+    if "text/html" in request.headers.get("accept", ""):
+        return Response(_file("search.html"), media_type="text/html")
+    return Elastic.info()
 
 
 def _static(request: Request) -> Response:
