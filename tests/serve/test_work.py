@@ -96,6 +96,41 @@ def test_a_slow_query_is_stopped_by_its_id_and_others_go_on(client, table):
     assert client.request("DELETE", "/api/searches/mine").status_code == 404
 
 
+def test_others_take_the_place_of_a_search_that_cannot_be_interrupted(place, monkeypatch):
+    """As a ranked search is, while the index works. Those that were stopped do not pile up."""
+    release, begun = threading.Event(), threading.Semaphore(0)
+
+    def deaf(*_):
+        begun.release()
+        release.wait(60)
+        return 0
+
+    def stop(client, name):
+        assert begun.acquire(timeout=60)
+        assert client.request("DELETE", f"/api/searches/{name}").status_code == 200
+
+    places = {"logs": str(place / "logs")}
+    with running(places, threads=1) as client, ThreadPoolExecutor(3) as pool:
+
+        def ask(name):
+            headers = {"x-search-id": name}
+            return pool.submit(client.post, "/api/tables/logs/search", {}, headers=headers)
+
+        monkeypatch.setattr("indextables.serve.answers.count_rows", deaf)
+        first = ask("first")
+        stop(client, "first")
+        assert first.result().status_code == 499
+        second = ask("second")  # in the place of the first, which still runs
+        stop(client, "second")
+        assert second.result().status_code == 499
+        monkeypatch.undo()
+        third = ask("third")  # one that was stopped may run beside one place, not two
+        wait_until(lambda: client.get("/api/searches").json()["searches"])
+        assert not third.done()
+        release.set()
+        assert third.result().status_code == 200
+
+
 def test_a_search_ends_when_its_client_goes(client, monkeypatch):
     begun, ended = threading.Event(), threading.Event()
 

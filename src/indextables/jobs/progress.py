@@ -1,16 +1,26 @@
-"""Progress of long work, shown in a terminal and nowhere else."""
+"""Progress of long work: a bar in the terminal, and a note for `indextables top`."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Literal
+from dataclasses import replace
+from os import getpid
+from typing import Any, Protocol
 
-Unit = Literal["rows", "bytes", "splits", "files"]
+from indextables.jobs.running import Job, Note, Unit, remaining, without_secrets
 
 _EXPECTED: ContextVar[int | None] = ContextVar("expected", default=None)
+
+
+class Advance(Protocol):
+    """Is told what was done since its last call: how many, and how many bytes."""
+
+    def __call__(self, done: int, size: int = 0, /) -> None: ...
 
 
 @contextlib.contextmanager
@@ -25,54 +35,107 @@ def expecting(total: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress(
-    title: str, total: int | None = None, unit: Unit = "splits"
-) -> Iterator[Callable[[int], None]]:
-    """Yields a function that is told how much was done since its last call.
+    title: str,
+    total: int | None = None,
+    unit: Unit = "splits",
+    *,
+    table: str = "",
+    size: int | None = None,
+    bar: bool = True,
+) -> Iterator[Advance]:
+    """Yields a function that is told how much was done since its last call, from any thread.
 
-    The terminal shows what was done, and with a total also its share and the time that remains.
+    The terminal shows what was done, and with a total also its share and the time that remains; so
+    does `indextables top`.
+
+    Args:
+        title: What is done, as `Merging`.
+        total: How much there is to do, if that is known.
+        unit: What is counted.
+        table: The place that it is done to.
+        size: How many bytes there are to do, if that is known.
+        bar: Whether a terminal shows it.
     """
-    if not sys.stderr.isatty():
-        yield lambda _done: None
-        return
+    if total is None and unit == "rows":
+        total = _EXPECTED.get()
+    job = Job(title, without_secrets(table), 0, total, unit, 0, size, time.time(), getpid())
+    note, lock, begun = Note(), threading.Lock(), time.monotonic()
+    note.write(job)
+    with _bar(job) if bar and sys.stderr.isatty() else contextlib.nullcontext(_nothing) as draw:
+
+        def advance(done: int, size: int = 0, /) -> None:
+            nonlocal job
+            with lock:
+                job = replace(job, done=job.done + done, bytes=job.bytes + size)
+                now = job
+            draw(now, time.monotonic() - begun)
+            note.write(now)
+
+        try:
+            yield advance
+        finally:
+            note.remove()
+
+
+def _nothing(_job: Job, _elapsed_s: float) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _bar(job: Job) -> Iterator[Callable[[Job, float], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    if total is None and unit == "rows":
-        total = _EXPECTED.get()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
+    whole = job.bytes_total or job.total
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task(title, total=total, state=state(0, total, unit))
+        bar: Any = bars.add_task(job.title, total=whole, state=state(job))
 
-        def advance(done: int) -> None:
-            bars.advance(bar, done)
-            task: Any = bars.tasks[bar]
-            bars.update(bar, state=state(int(task.completed), total, unit, task.time_remaining))
+        def draw(now: Job, elapsed_s: float) -> None:
+            done = now.bytes if job.bytes_total else now.done
+            bars.update(bar, completed=done, state=state(now, remaining(now, elapsed_s)))
 
-        yield advance
+        yield draw
 
 
-def state(done: int, total: int | None, unit: Unit, remaining_s: float | None = None) -> str:
+def state(job: Job, remaining_s: float | None = None) -> str:
     """What a progress bar says beside its bar.
 
-    >>> state(1500, 6000, "rows", 75.4), state(2_500_000, None, "bytes")
-    ('1,500 of 6,000 rows, 1:15 left', '2.5 MB')
+    >>> state(Job("", "", 1500, 6000, "rows", 2_500_000, None, 0.0, 1), 75.4)
+    '1,500 of 6,000 rows, 2.5 MB, 1:15 left'
+    >>> state(Job("", "", 3, None, "splits", 0, 4_000, 0.0, 1))
+    '3 splits, 0 B of 4 kB'
     """
-    if unit == "bytes":
-        shown = _size(done) + ("" if total is None else f" of {_size(total)}")
-    else:
-        shown = f"{done:,}" + ("" if total is None else f" of {total:,}") + f" {unit}"
-    if remaining_s is None or total is None or done >= total:
-        return shown
-    minutes, seconds = divmod(int(remaining_s), 60)
-    return f"{shown}, {minutes}:{seconds:02} left"
+    parts = []
+    if job.unit != "bytes":
+        count = f"{job.done:,}" + ("" if job.total is None else f" of {job.total:,}")
+        parts.append(f"{count} {job.unit}")
+    done, total = (job.done, job.total) if job.unit == "bytes" else (job.bytes, job.bytes_total)
+    if done or total:
+        parts.append(byte_size(done) + ("" if total is None else f" of {byte_size(total)}"))
+    if remaining_s is not None:
+        parts.append(f"{clock(remaining_s)} left")
+    return ", ".join(parts)
 
 
-def _size(count: float) -> str:
+def clock(seconds: float) -> str:
+    """Seconds as people read them.
+
+    >>> clock(75.4), clock(3_725)
+    ('1:15', '1:02:05')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def byte_size(count: float) -> str:
+    """Bytes as people read them."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
