@@ -56,7 +56,7 @@ from indextables.split.scoring import (
     no_hits,
 )
 from indextables.split.search import SearchContext
-from indextables.split.snippet import snippet
+from indextables.split.snippet import snippets
 
 RANKED_BY = "_rank_by"
 """What rows are ranked by if that is not their score."""
@@ -341,9 +341,8 @@ def with_snippets(
         texts = table.column(name)
         if not pa.types.is_string(texts.type):
             raise QueryError(f"A snippet shows text; the column '{name}' is {texts.type}.")
-        marked = [
-            snippet(text, search, name, mapping=context.mapping, schema=context.schema)
-            for text in texts.to_pylist()
-        ]
+        marked = snippets(
+            texts.to_pylist(), search, name, mapping=context.mapping, schema=context.schema
+        )
         table = table.append_column(f"_snippet_{name}", pa.array(marked, pa.string()))
     return table
