@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import indextables as it
-from indextables.jobs import running
-from indextables.jobs.progress import progress
-from indextables.jobs.running import Note, running_jobs
+from indextables.jobs import progress as progress_module
+from indextables.jobs.progress import Note, progress, running_jobs
 from indextables.runner import LocalRunner
 
 
@@ -27,7 +26,7 @@ class Terminal(io.StringIO):
 def notes(tmp_path, monkeypatch):
     """The folder of notes, away from those of other tests."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(running, "_EVERY_S", 0.0)
+    monkeypatch.setattr(progress_module, "_EVERY_S", 0.0)
     return tmp_path / "indextables"
 
 

@@ -93,8 +93,7 @@ def _top(
     import dataclasses
 
     from indextables.cli.output import is_terminal, show_records
-    from indextables.jobs.progress import clock, state
-    from indextables.jobs.running import running_jobs
+    from indextables.jobs.progress import clock, running_jobs, state
 
     if is_terminal() and not once and not settings.json:
         _watch()
@@ -127,8 +126,7 @@ def _watch() -> None:
 
     from indextables.cells import printable
     from indextables.cli.output import console
-    from indextables.jobs.progress import clock, state
-    from indextables.jobs.running import Job, running_jobs
+    from indextables.jobs.progress import Job, clock, running_jobs, state
 
     def drawn(job: Job, now: float) -> Grid:
         line = Grid.grid(expand=True, padding=(0, 1))

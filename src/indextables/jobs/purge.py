@@ -142,6 +142,13 @@ def _listed(log: TransactionLog) -> tuple[list[ObjectMeta], list[ObjectMeta]]:
     return in_log, splits
 
 
+def unused_files(log: TransactionLog, snapshot: Snapshot) -> list[ObjectMeta]:
+    """The splits, vectors and cross-references in the store that a version does not name."""
+    _, files = _listed(log)
+    live = _live(snapshot)
+    return [meta for meta in files if meta.path.removesuffix(".crc") not in live]
+
+
 def _clean_log(log: TransactionLog, expired: CleanupPlan, config: Config) -> int:
     policy = config[keys.CLEANUP_FAILURE_POLICY]
     deleted = apply_cleanup(log.store, expired, failure_policy=policy, config=config)
