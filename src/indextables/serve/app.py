@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from indextables.errors import ConfigError
 from indextables.serve.api import Api
@@ -34,6 +36,8 @@ _STATIC = {
     "report.css": "text/css",
 }
 _FIRST_PORT = 8600
+PATIENCE_S = 30.0
+"""How long the headers of a request may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +163,35 @@ def run(app: ASGIApp, listening: socket.socket) -> None:
     server(app).run(sockets=[listening])
 
 
+class _ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """A connection that is closed if no request comes for some time.
+
+    uvicorn waits for ever for the rest of a request's headers, and every connection that is held so
+    takes a descriptor of the server.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._seen: Any = self
+        self._look()
+
+    def _look(self) -> None:
+        if self.transport.is_closing():
+            return
+        cycle = self.cycle
+        answered = cycle is None or cycle.response_complete
+        if answered and cycle is self._seen:  # nothing since the last look
+            self.transport.close()
+            return
+        self._seen = cycle if answered else self
+        self.loop.call_later(PATIENCE_S, self._look)
+
+
 def server(app: ASGIApp) -> uvicorn.Server:
     """The server of an application, not yet running."""
     config = uvicorn.Config(
         app,
+        http=_ImpatientProtocol,
         log_level="warning",
         access_log=False,  # addresses can hold the token
         server_header=False,
