@@ -106,7 +106,11 @@ def _static(request: Request) -> Response:
 
 def _http_error(request: Request, error: HTTPException) -> Response:
     message = f"{request.method} {request.url.path} is not served: {error.detail}."
-    return Json({"error": {"type": "NotServed", "message": message}}, status_code=error.status_code)
+    return Json(
+        {"error": {"type": "NotServed", "message": message}},
+        status_code=error.status_code,
+        headers=error.headers,  # which methods there are
+    )
 
 
 # --- the server ----------------------------------------------------------------------------------
