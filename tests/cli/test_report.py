@@ -136,7 +136,7 @@ def test_checkpoint_and_what_waits_for_a_purge(tmp_path):
     report = gather(table, config={}, now_ms=report.made_ms + 72 * 3_600_000)
     assert report.unused == (1, before)
     shown = page(report)
-    assert re.search(r"<dt>checkpoint</dt><dd>v1, [23] d old</dd>", shown), shown[:3000]
+    assert re.search(r"<dt>checkpoint of v1</dt><dd>[23] d old</dd>", shown), shown[:3000]
     assert not [one for one in report.advice if "purge" in one.title]  # it is little
     much = replace(report, unused=(7, 1 << 30))
     (advice,) = [one for one in advise(much) if "purge" in one.title]

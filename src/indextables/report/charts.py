@@ -114,7 +114,7 @@ def fields_chart(report: Report) -> Chart:
         x = across(mark)
         parts.append(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid"))
         parts.append(text(size(mark), x=x, y=bottom + 18, class_="tick mid"))
-    parts.append(text("bytes", x=left - 10, y=bottom + 18, class_="tick end strong"))
+    parts.append(text("bytes", x=left - 28, y=bottom + 18, class_="tick end strong"))
     for number, (name, how, components) in enumerate(bars):
         y = top + number * tall + (6 if number == len(bars) - 1 else 0)
         cut = name if len(name) <= 26 else name[:25] + "…"

@@ -64,7 +64,7 @@ def _head(report: Report, title: str) -> str:
         ("partitions", f"{len(report.partitions):,}" if report.partition_columns else "none"),
         ("XRef coverage", covered),
         ("version", f"{report.version:,}"),
-        ("checkpoint", _checkpoint(report)),
+        _checkpoint(report),
     ]
     if report.unused is not None:
         tiles.append(("waiting for purge", size(report.unused[1]) if report.unused[0] else "none"))
@@ -82,13 +82,13 @@ def _head(report: Report, title: str) -> str:
     )
 
 
-def _checkpoint(report: Report) -> str:
+def _checkpoint(report: Report) -> tuple[str, str]:
     if report.checkpoint is None:
-        return "none"
+        return "checkpoint", "none"
     version, age_ms = report.checkpoint
     hours = age_ms // 3_600_000
-    age = "this hour" if not hours else f"{hours} h old" if hours < 48 else f"{hours // 24} d old"
-    return f"v{version:,}, {age}"
+    age = "under 1 h" if not hours else f"{hours} h" if hours < 48 else f"{hours // 24} d"
+    return f"checkpoint of v{version}", f"{age} old" if hours else age
 
 
 def _foot(report: Report) -> str:
