@@ -31,8 +31,9 @@ class Runner(Protocol):
         tasks: Sequence[Task],
         *,
         timeout_s: float | None = None,
+        ended: Callable[[int], None] | None = None,
     ) -> list[Result]:
-        """The results in the order of the tasks."""
+        """The results in the order of the tasks; `ended` hears the place of each that is done."""
         ...
 
 
@@ -52,12 +53,19 @@ class LocalRunner:
         tasks: Sequence[Task],
         *,
         timeout_s: float | None = None,
+        ended: Callable[[int], None] | None = None,
     ) -> list[Result]:
+        def run(place: int, task: Task) -> Result:
+            result = function(task)
+            if ended is not None:
+                ended(place)
+            return result
+
         if len(tasks) <= 1 and timeout_s is None:
-            return [function(task) for task in tasks]
+            return [run(place, task) for place, task in enumerate(tasks)]
         pool = ThreadPoolExecutor(max(1, min(self.parallelism, len(tasks))))
         try:
-            return list(pool.map(function, tasks, timeout=timeout_s))
+            return list(pool.map(run, range(len(tasks)), tasks, timeout=timeout_s))
         finally:
             # After a timeout the threads may still wait for the store; nobody waits for them.
             pool.shutdown(wait=False, cancel_futures=True)

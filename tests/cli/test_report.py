@@ -125,6 +125,24 @@ def test_small_files_are_warned_of_with_the_command_that_helps(cli, docs):
     assert not [a for a in gather(Table.open(docs), config={}).advice if a.title == "Small files"]
 
 
+def test_checkpoint_and_what_waits_for_a_purge(tmp_path):
+    table = Table.create(tmp_path / "t", data=pa.table({"n": range(100)}))
+    report = gather(table, config={})
+    assert report.checkpoint is None and report.unused == (0, 0)
+    assert "<dt>waiting for purge</dt><dd>none</dd>" in page(report)
+    before = report.bytes
+    table.overwrite(pa.table({"n": [1]}))
+    table.checkpoint()
+    report = gather(table, config={}, now_ms=report.made_ms + 72 * 3_600_000)
+    assert report.unused == (1, before)
+    shown = page(report)
+    assert re.search(r"<dt>checkpoint of v1</dt><dd>[23] d old</dd>", shown), shown[:3000]
+    assert not [one for one in report.advice if "purge" in one.title]  # it is little
+    much = replace(report, unused=(7, 1 << 30))
+    (advice,) = [one for one in advise(much) if "purge" in one.title]
+    assert "1.07 GB in 7 files" in advice.detail and "indextables purge" in advice.command
+
+
 def test_one_small_split_a_partition_is_no_reason_to_warn(docs):
     report = gather(Table.open(docs), config={})
     one = SplitSize("a", 10, 1, 0, ("x",))

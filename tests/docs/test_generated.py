@@ -7,6 +7,7 @@ from typing import Literal
 
 import pytest
 
+import indextables
 from indextables import ariadne
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -48,6 +49,32 @@ def public_functions():
             function = getattr(found, "__func__", found)
             if not method.startswith("_") and inspect.isfunction(function):
                 yield f"{name}.{method}", function
+
+
+def own_functions():
+    """What `import indextables` offers: functions, and the methods of its classes."""
+    for name in indextables.__all__:
+        member = getattr(indextables, name)
+        if inspect.isfunction(member):
+            yield name, member
+        if not inspect.isclass(member) or issubclass(member, Exception):
+            continue
+        for method, found in vars(member).items():
+            function = getattr(found, "__func__", found)
+            if not method.startswith("_") and inspect.isfunction(function):
+                yield f"{name}.{method}", function
+
+
+def test_public_functions_have_args_and_returns():
+    names = {name for name, _ in own_functions()}
+    assert {"sql", "search_table", "Table.search", "SearchIndex.scan"} <= names
+    for name, function in own_functions():
+        text, signature = inspect.getdoc(function) or "", inspect.signature(function)
+        assert text.split("\n")[0].endswith("."), name
+        for parameter in signature.parameters.keys() - {"self", "cls"}:
+            assert f"    {parameter}: " in text, (name, parameter)
+        returned = str(signature.return_annotation)
+        assert ("Returns:" in text or "Yields:" in text) == (returned != "None"), name
 
 
 def test_public_functions_of_ariadne_are_documented():

@@ -324,7 +324,7 @@ class Elsewhere:
     def __init__(self):
         self.calls = []
 
-    def map(self, function, tasks, *, timeout_s=None):
+    def map(self, function, tasks, *, timeout_s=None, ended=None):
         self.calls.append(len(tasks))
         sent = pickle.loads(pickle.dumps([(function, task) for task in tasks]))
         found = LocalRunner(4).map(lambda pair: pair[0](pair[1]), sent, timeout_s=timeout_s)

@@ -293,7 +293,7 @@ def test_a_crash_of_one_group_costs_that_group(table, config, monkeypatch):
 
 def test_a_runner_that_fails_costs_its_batch(table):
     class Broken(LocalRunner):
-        def map(self, function, tasks, *, timeout_s=None):
+        def map(self, function, tasks, *, timeout_s=None, ended=None):
             if len(tasks) == 1 and tasks[0].partition_values["day"] == "0":
                 raise OSError("the cluster is gone")
             return super().map(function, tasks, timeout_s=timeout_s)
@@ -312,7 +312,7 @@ class Meanwhile(LocalRunner):
         super().__init__(2)
         self.act = act
 
-    def map(self, function, tasks, *, timeout_s=None):
+    def map(self, function, tasks, *, timeout_s=None, ended=None):
         results = super().map(function, tasks, timeout_s=timeout_s)
         self.act()
         return results
@@ -352,7 +352,7 @@ def test_later_batches_look_at_the_table_again(table, config):
     turns = []
 
     class Counting(LocalRunner):
-        def map(self, function, tasks, *, timeout_s=None):
+        def map(self, function, tasks, *, timeout_s=None, ended=None):
             turns.append(len(tasks))
             results = super().map(function, tasks, timeout_s=timeout_s)
             if len(turns) == 1:
@@ -415,7 +415,7 @@ def test_parallelism_heap_and_folder(table, tmp_path, monkeypatch):
     folder.mkdir()
 
     class Watching(LocalRunner):
-        def map(self, function, tasks, *, timeout_s=None):
+        def map(self, function, tasks, *, timeout_s=None, ended=None):
             seen.append((self.parallelism, [Config(t.settings) for t in tasks]))
             return super().map(function, tasks, timeout_s=timeout_s)
 

@@ -271,6 +271,12 @@ def test_the_interface_is_described(client):
     assert {"query", "where", "filters", "facets", "histogram", "version"} <= set(properties)
     assert set(described["paths"]) >= {"/api/sql", "/api/tables", "/api/searches/{id}"}
     assert all(one["summary"] for path in described["paths"].values() for one in path.values())
+    export = described["paths"]["/api/tables/{name}/export"]["get"]["parameters"]
+    schemas = {one["name"]: one["schema"] for one in export}
+    assert schemas["format"]["enum"] == ["parquet", "csv", "json"]
+    assert schemas["version"]["minimum"] == 0
+    refused = client.request("PUT", "/api/tables")
+    assert refused.status_code == 405 and "GET" in refused.headers["allow"]
 
 
 @pytest.mark.parametrize("query", [

@@ -6,7 +6,7 @@ import datetime
 
 import pyarrow.compute as pc
 import pytest
-from elasticsearch import BadRequestError, Elasticsearch, NotFoundError
+from elasticsearch import BadRequestError, Elasticsearch, NotFoundError, helpers
 
 from indextables.serve.elastic_query import UnsupportedError, translated
 
@@ -15,6 +15,9 @@ from indextables.serve.elastic_query import UnsupportedError, translated
 def elastic(client):
     with Elasticsearch(f"http://{client.host}", bearer_auth=client.token) as opened:
         yield opened
+
+
+HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 def ids(found):
@@ -50,6 +53,15 @@ RANKED = [
                                                       "format": "epoch_millis"}}}]),
      "body:fox", "ts >= '2024-01-02T00:00:00Z'"),
     ({"match": {"body": {"query": "fox", "boost": 2}}}, "body:fox^2", None),
+    ({"prefix": {"body": "word1"}}, "body:word1*", None),
+    ({"wildcard": {"body": {"value": "w?rd1*"}}}, "body:w?rd1*", None),
+    ({"regexp": {"body": "wor[a-d]1."}}, "body:/wor[a-d]1./", None),
+    ({"fuzzy": {"body": {"value": "lazi", "fuzziness": "AUTO"}}}, "body:lazi~1", None),
+    ({"multi_match": {"query": "fox report", "fields": ["body", "title^2"]}},
+     "body:fox body:report title:fox^2 title:report^2", None),
+    ({"multi_match": {"query": "red fox", "fields": ["body"], "type": "phrase"}},
+     'body:"red fox"', None),
+    (bool_query(must=[FOX], filter=[{"range": {"ts": {"lt": "now-1d/d"}}}]), "body:fox", None),
 ]  # fmt: skip
 
 
@@ -179,7 +191,7 @@ def test_aggregations_inside_buckets(elastic, table):
 
 def test_several_searches_at_once(elastic):
     searches = [{"index": "logs"}, {"query": FOX, "size": 1}, {"index": "nope"}, {},
-                {"index": "logs"}, {"query": {"fuzzy": {"body": "x"}}}]  # fmt: skip
+                {"index": "logs"}, {"query": {"geo_shape": {"body": "x"}}}]  # fmt: skip
     one, two, three = elastic.msearch(searches=searches)["responses"]
     assert one["status"] == 200 and one["hits"]["total"]["value"] == 79
     assert (two["status"], two["error"]["type"]) == (404, "index_not_found_exception")
@@ -199,12 +211,21 @@ def test_columns_and_the_server_are_described(elastic, client):
 
 
 @pytest.mark.parametrize("body", [
-    {"query": {"fuzzy": {"body": "fox"}}},
+    {"query": {"fuzzy": {"body": {"value": "fox", "fuzziness": 7}}}}, {"query": {"geo_shape": {}}},
+    {"query": {"regexp": {"body": "fo\\"}}}, {"query": {"prefix": {"body": 5}}},
+    {"query": {"multi_match": {"query": "fox"}}}, {"query": {"range": {"ts": {"gte": "now-1x"}}}},
     {"query": {"match": {"body": {"query": "x", "fuzziness": 1}}}},
     {"query": {"match": {"nope": "x"}}}, {"query": {"query_string": {"query": "body:(fox"}}},
-    {"query": {"range": {"ts": {"gte": "now-1h"}}}}, {"query": {"bool": {"nope": []}}},
+    {"query": {"bool": {"nope": []}}}, {"fields": ["nope"]}, {"script_fields": {"a": {}}},
+    {"sort": ["_doc"], "search_after": ["x"]}, {"pit": {"id": "x"}}, {"suggest": {}},
     {"query": {"match_phrase": {"body": "fox"}, "match": {"body": "x"}}}, {"knn": {}},
-    {"aggs": {"a": {"percentiles": {"field": "id"}}}}, {"aggs": {"a": {"avg": {"field": "level"}}}},
+    {"aggs": {"a": {"top_hits": {}}}}, {"aggs": {"a": {"terms": {"field": "ts", "missing": "x"}}}},
+    {"aggs": {"a": {"date_histogram": {"field": "ts", "fixed_interval": "1x"}}}},
+    {"aggs": {"a": {"date_histogram": {"field": "ts", "fixed_interval": "1ms"}}}},
+    {"aggs": {"a": {"date_histogram": {"field": "ts", "fixed_interval": "1d", "extended_bounds": {
+        "min": "x"}}}}},
+    {"aggs": {"a": {"percentiles": {"field": "id", "percents": [101]}}}},
+    {"aggs": {"a": {"avg": {"field": "level"}}}},
     {"sort": ["nope"]}, {"size": 10_001}, {"size": -1}, {"search_after": [1]},
     {"sort": ["id"], "search_after": [1, 2]}, {"highlight": {"fields": {"id": {}}}},
     {"query": {"match_phrase": {"body": {"query": "red fox", "slop": "far"}}}},
@@ -224,8 +245,57 @@ def test_what_is_not_supported_is_an_error_of_theirs(elastic, client, body):
 def test_other_tables_are_not_found(elastic):
     with pytest.raises(NotFoundError, match="index_not_found_exception"):
         elastic.search(index="nope")
-    with pytest.raises(NotFoundError):
-        elastic.indices.get_mapping(index="*")
+    assert not elastic.indices.exists(index="nope") and elastic.indices.exists(index="logs")
+
+
+def test_one_score_for_all_rows_of_a_filter(elastic, table):
+    found = elastic.search(index="logs", query={"constant_score": {"filter": FOX}}, size=200)
+    assert set(ids(found)) == set(table.search("body:fox", limit=None)["id"].to_pylist())
+    assert {hit["_score"] for hit in found["hits"]["hits"]} == {1.0}
+
+
+def test_rows_by_their_place(elastic, table):
+    """What replaces scrolling: every row once, in an order that stays."""
+    seen, after = [], None
+    while True:
+        more = {} if after is None else {"search_after": after}
+        hits = elastic.search(index="logs", sort="_doc", size=50, **more)["hits"]["hits"]
+        if not hits:
+            break
+        seen += [hit["_source"]["id"] for hit in hits]
+        after = hits[-1]["sort"]
+    assert sorted(seen) == sorted(table.scan(columns=["id"])["id"].to_pylist())
+
+
+def test_fields_beside_the_source(elastic):
+    fields = ["id", "lev*", {"field": "ts", "format": "epoch_millis"}]
+    found = elastic.search(index="logs", query={"term": {"id": 3}}, source=False, fields=fields)
+    (hit,) = found["hits"]["hits"]
+    assert hit["fields"] == {"id": [3], "level": ["warn"], "ts": ["1704078000000"]}
+
+
+def test_what_other_calls_of_the_client_get(elastic):
+    """An answer, or an error of Elasticsearch's form: never that this is another product."""
+    assert elastic.indices.get(index="logs")["logs"]["mappings"]["properties"]["id"] == {
+        "type": "long"}  # fmt: skip
+    assert set(elastic.indices.get_mapping()) == {"logs", HOSTILE}
+    assert [one["index"] for one in elastic.cat.indices(format="json")] == ["logs", HOSTILE]
+    assert elastic.field_caps(index="logs", fields="body")["fields"]["body"]["text"]["searchable"]
+    refused = [
+        lambda: elastic.index(index="logs", document={"id": 1}),
+        lambda: elastic.indices.delete(index="logs"),
+        lambda: elastic.indices.create(index="new"),
+        lambda: elastic.delete_by_query(index="logs", query={"match_all": {}}),
+        lambda: elastic.open_point_in_time(index="logs", keep_alive="1m"),
+        lambda: list(helpers.scan(elastic, index="logs")),
+        lambda: elastic.get(index="logs", id="1"),
+        lambda: elastic.bulk(operations=[{"delete": {"_index": "logs", "_id": "1"}}]),
+        lambda: elastic.sql.query(query="SELECT 1"),
+    ]
+    for call in refused:
+        with pytest.raises(BadRequestError) as error:
+            call()
+        assert error.value.body["error"]["root_cause"][0]["reason"]
 
 
 def test_a_value_is_never_syntax(table):

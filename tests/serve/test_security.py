@@ -8,6 +8,7 @@ import re
 import socket
 
 import pytest
+from serving import running
 
 from indextables.errors import ConfigError
 from indextables.serve import app
@@ -163,3 +164,24 @@ def test_a_slow_reader_does_not_hold_others(client):
     waiting.endheaders()
     assert client.get("/api/tables").status_code == 200
     waiting.close()
+
+
+def test_slow_clients_do_not_keep_connections(place, monkeypatch):
+    """Clients that never finish a request, or send its body a byte at a time."""
+    monkeypatch.setattr("indextables.serve.app.PATIENCE_S", 0.2)
+    monkeypatch.setattr("indextables.serve.http_json.PATIENCE_S", 0.2)
+    with running({"logs": str(place / "logs")}) as client:
+        lines = f"host: {client.host}\r\nauthorization: Bearer {client.token}\r\n"
+        started = "POST /api/tables/logs/search HTTP/1.1\r\n" + lines
+        begun = [b"", b"GET / HT", started.encode(), b"GET /api/tables HTTP/1.1\r\n" + b"x: y\r\n"]
+        slow = [socket.create_connection(("127.0.0.1", client.port), timeout=60) for _ in begun]
+        for connection, text in zip(slow, begun, strict=True):
+            connection.sendall(text)
+        body = socket.create_connection(("127.0.0.1", client.port), timeout=60)
+        body.sendall(f"{started}content-length: 1000\r\n\r\n{{".encode())
+        assert client.get("/api/tables").status_code == 200
+        for connection in slow:
+            assert connection.recv(100) == b""
+        assert b" 400 " in body.recv(1000).split(b"\r\n")[0]
+        for connection in (*slow, body):
+            connection.close()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import resource
+import re
 import socket
 import statistics
+import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from serving import running
+from serving import Client, running
+from terminal import PROGRAM
 
 import indextables as it
 from indextables.errors import StoppedError
@@ -50,12 +53,29 @@ def test_searches_in_parallel_do_not_disturb_each_other(client, table):
     assert len(hammer(client, table, 40)) == 40
 
 
+def memory_mb(process):
+    """What a process has in memory."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
 @pytest.mark.long
-def test_two_hundred_searches_at_once(client, table, capsys):
-    hammer(client, table, 200)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    took = [t for _ in range(5) for t in hammer(client, table, 200)]
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+def test_two_hundred_searches_at_once(place, table, capsys):
+    """Clients here, the server in a process of its own."""
+    command = [*PROGRAM, "serve", str(place / "logs")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            line = next(line for line in server.stdout if "token=" in line)
+            address = line[line.index("http://") :].split()[0]
+            port, token = re.search(r":(\d+)/\?token=(.*)", address).groups()
+            client = Client(int(port), token, address)
+            hammer(client, table, 200)
+            before = memory_mb(server.pid)
+            took = [t for _ in range(5) for t in hammer(client, table, 200)]
+            grown = memory_mb(server.pid) - before
+        finally:
+            server.terminate()
     p50, p99 = statistics.median(took), statistics.quantiles(took, n=100)[98]
     with capsys.disabled():
         sys.stdout.write(
@@ -94,6 +114,41 @@ def test_a_slow_query_is_stopped_by_its_id_and_others_go_on(client, table):
         answer = slow.result()
     assert answer.status_code == 499 and "somebody stopped it" in answer.text
     assert client.request("DELETE", "/api/searches/mine").status_code == 404
+
+
+def test_others_take_the_place_of_a_search_that_cannot_be_interrupted(place, monkeypatch):
+    """As a ranked search is, while the index works. Those that were stopped do not pile up."""
+    release, begun = threading.Event(), threading.Semaphore(0)
+
+    def deaf(*_):
+        begun.release()
+        release.wait(60)
+        return 0
+
+    def stop(client, name):
+        assert begun.acquire(timeout=60)
+        assert client.request("DELETE", f"/api/searches/{name}").status_code == 200
+
+    places = {"logs": str(place / "logs")}
+    with running(places, threads=1) as client, ThreadPoolExecutor(3) as pool:
+
+        def ask(name):
+            headers = {"x-search-id": name}
+            return pool.submit(client.post, "/api/tables/logs/search", {}, headers=headers)
+
+        monkeypatch.setattr("indextables.serve.answers.count_rows", deaf)
+        first = ask("first")
+        stop(client, "first")
+        assert first.result().status_code == 499
+        second = ask("second")  # in the place of the first, which still runs
+        stop(client, "second")
+        assert second.result().status_code == 499
+        monkeypatch.undo()
+        third = ask("third")  # one that was stopped may run beside one place, not two
+        wait_until(lambda: client.get("/api/searches").json()["searches"])
+        assert not third.done()
+        release.set()
+        assert third.result().status_code == 200
 
 
 def test_a_search_ends_when_its_client_goes(client, monkeypatch):

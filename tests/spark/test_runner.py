@@ -42,6 +42,9 @@ def test_results_in_the_order_of_the_tasks(spark):
     assert SparkRunner(spark).map(square, list(range(7))) == [n * n for n in range(7)]
     assert SparkRunner(spark, parallelism=2).map(square, list(range(7)))[-1] == 36
     assert SparkRunner(spark).map(square, []) == []
+    ended: list[int] = []
+    SparkRunner(spark, parallelism=2).map(square, list(range(7)), ended=ended.append)
+    assert sorted(ended) == list(range(7))
 
 
 def test_an_error_of_a_task_is_raised_as_it_is(spark):

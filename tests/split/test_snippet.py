@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.split.mapping_options import build_mapping
-from indextables.split.snippet import snippet
+from indextables.split.snippet import snippets
 
 SCHEMA = pa.schema([("body", pa.string()), ("title", pa.string()), ("n", pa.int64())])
 TEXT = "The Quick <brown> fox jumps & runs over Running dogs"
@@ -32,9 +32,12 @@ CASES = [
 
 def shown(text, search, column="body", length=150, **options):
     mapping = build_mapping(SCHEMA, configuration(**options))
-    return snippet(
-        text, query(search, "body"), column, mapping=mapping, schema=SCHEMA, length=length
+    texts = [None, "nothing of it", text]
+    *others, found = snippets(
+        texts, query(search, "body"), column, mapping=mapping, schema=SCHEMA, length=length
     )
+    assert others[0] == "" and (others[1] == "" or "nothing" in others[1])
+    return found
 
 
 @pytest.mark.parametrize(("search", "words"), CASES)
@@ -73,7 +76,7 @@ def test_the_best_part_of_a_long_text_is_shown():
 def test_a_snippet_is_part_of_the_text_and_short(text, length):
     mapping = build_mapping(SCHEMA, configuration())
     search = query("a OR b OR e", "body")
-    marked = snippet(text, search, "body", mapping=mapping, schema=SCHEMA, length=length)
+    (marked,) = snippets([text], search, "body", mapping=mapping, schema=SCHEMA, length=length)
     plain = html.unescape(marked.replace("<b>", "").replace("</b>", ""))
     assert plain in text
     assert len(plain) <= max(length, 1)

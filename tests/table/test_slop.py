@@ -14,7 +14,7 @@ from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search.evaluate import search_rows
-from indextables.split.snippet import snippet
+from indextables.split.snippet import snippets
 
 PREFIX = "spark.indextables."
 
@@ -82,7 +82,7 @@ def test_every_path_agrees(layout, config):
         assert all(score > 0 for _, score in scores)
         search = Search(Column(("t",)), parse_search(text), text)
         assert np.flatnonzero(search_rows(search, ROWS, mapping)).tolist() == expected, text
-        shown = snippet(TEXTS[0], search, "t", mapping=mapping, schema=ROWS.schema)
+        (shown,) = snippets([TEXTS[0]], search, "t", mapping=mapping, schema=ROWS.schema)
         assert isinstance(shown, str)
 
 

@@ -42,7 +42,7 @@ def _search(
         ),
     ] = None,
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Search what is no query as plain words.")
+        bool, typer.Option("--lenient", help="Search text that is not a query as plain words.")
     ] = False,
     where: o.Where = None,
     column: o.Columns = None,
@@ -121,7 +121,7 @@ def _facets(
         typer.Option("--field", "-f", help="Search this field where the query names none."),
     ] = None,
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Search what is no query as plain words.")
+        bool, typer.Option("--lenient", help="Search text that is not a query as plain words.")
     ] = False,
     where: o.Where = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many values of each.")] = 10,

@@ -218,6 +218,9 @@ PHRASES = {
     "Plan the operation again on the current version": "Run the command again",
     "write with merge_schema=True (in Spark: .option('mergeSchema', True))":
         "import with --merge-schema",
+    "cannot be stored in an index table; cast or drop them":
+        "cannot be stored in an index table; give each another type with --type COLUMN=TYPE, as "
+        "--type 'n=decimal(20,0)'",
     "name the format parquet": "add --format parquet",
     "version=… or timestamp=…": "--version or --as-of",
     "Write 2024-01-31T12:00:00, a datetime, or milliseconds": "Write 2024-01-31T12:00:00",

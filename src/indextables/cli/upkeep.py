@@ -6,7 +6,9 @@ that found something wrong say, is exit code 1.
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -36,6 +38,7 @@ def register(app: typer.Typer) -> None:
         ("restore", _restore),
         ("checkpoint", _checkpoint),
         ("report", _report),
+        ("top", _top),
     ):
         command(app, name, panel=_PANEL)(function)
     indexes = typer.Typer(
@@ -79,6 +82,80 @@ def _merge(
         max_sources=max_sources,
     )
     _run(statement, settings)
+
+
+def _top(
+    settings: Settings,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Print what runs now, and end.")] = False,
+) -> None:
+    """Watch your long jobs on this machine: imports, merges, purges, checks, indexes."""
+    import dataclasses
+
+    from indextables.cli.output import is_terminal, show_records
+    from indextables.jobs.progress import clock, running_jobs, state
+
+    if is_terminal() and not once and not settings.json:
+        _watch()
+        return
+    now, jobs = time.time(), running_jobs()
+    if settings.json:
+        found = [{**dataclasses.asdict(job), "remaining_s": job.remaining_s(now)} for job in jobs]
+        show_records(list(found[0]) if found else [], [list(one.values()) for one in found],
+                     json=True)  # fmt: skip
+        return
+    records = [
+        (job.title, job.table, state(job, job.remaining_s(now)), clock(now - job.begun),
+         job.process)
+        for job in jobs
+    ]  # fmt: skip
+    show_records(["job", "table", "state", "running", "process"], records, json=False,
+                 empty=_NO_JOBS)  # fmt: skip
+
+
+_NO_JOBS = "no long job of yours is running on this machine"
+
+
+def _watch() -> None:
+    """Draw the jobs every second, until the user has seen enough."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    from indextables.cells import printable
+    from indextables.cli.output import console
+    from indextables.jobs.progress import Job, clock, running_jobs, state
+
+    def drawn(job: Job, now: float) -> Grid:
+        line = Grid.grid(expand=True, padding=(0, 1))
+        line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        line.add_column(justify="right", no_wrap=True)
+        name = Text.assemble((printable(job.title), "bold"), "  ", printable(job.table))
+        since = f"{clock(max(0.0, now - job.begun))}  process {job.process}"
+        line.add_row(name, Text(since, style="dim"))
+        whole, done = job.bytes_total or job.total, job.bytes if job.bytes_total else job.done
+        line.add_row(
+            Text(state(job, job.remaining_s(now))),
+            ProgressBar(total=whole or 1, completed=done if whole else 0, width=24,
+                        pulse=not whole, animation_time=now),
+        )  # fmt: skip
+        return line
+
+    def screen() -> Group:
+        now, jobs = time.time(), running_jobs()
+        head = f"{len(jobs)} long job{'' if len(jobs) == 1 else 's'} · Ctrl-C ends"
+        return Group(Text(head if jobs else f"{_NO_JOBS} · Ctrl-C ends", style="dim"),
+                     *(part for job in jobs for part in (Text(""), drawn(job, now))))  # fmt: skip
+
+    with (
+        Live(screen(), console=console(), refresh_per_second=2, screen=True) as live,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        while True:
+            time.sleep(0.5)
+            live.update(screen())
 
 
 def _xref(

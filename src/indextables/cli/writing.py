@@ -179,7 +179,7 @@ def _export(
 
     opened = settings.open(table, version=version, as_of=as_of)
     rows = opened.scan_batches(columns=column, where=where, limit=limit)
-    with progress("Exporting", unit="rows") as advance:
+    with progress("Exporting", unit="rows", table=opened.uri) as advance:
         if format_ == "delta":
             kept = [n for n in opened.partition_columns if n in rows.schema.names]
             count = export_delta(

@@ -137,10 +137,11 @@ def _carried_out(
     runner = runner or local_runner(config)
     at_once = config[keys.XREF_BUILD_PARALLELISM] or max(1, len(tasks))
     results: list[BuiltXRef | Exception] = []
-    with progress("Building cross-references", len(tasks), "files") as advance:
+    title = "Building cross-references"
+    with progress(title, len(tasks), "files", table=log.store.uri) as advance:
         for start in range(0, len(tasks), at_once):
-            results += runner.map(run_build, tasks[start : start + at_once])
-            advance(min(at_once, len(tasks) - start))
+            portion = tasks[start : start + at_once]
+            results += runner.map(run_build, portion, ended=lambda _: advance(1))
     made, errors = made_from(
         plan, results, snapshot, store=log.store, created_ms=log.now_ms(), config=config
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -334,9 +334,11 @@ def _blamed(task: MergeTask, error: Exception) -> dict[str, str]:
     return {}
 
 
-def run_merges(tasks: Sequence[MergeTask], runner: Runner) -> list[MergeResult]:
+def run_merges(
+    tasks: Sequence[MergeTask], runner: Runner, ended: Callable[[int], None] | None = None
+) -> list[MergeResult]:
     """Run tasks. If the runner itself fails, so did all of them."""
     try:
-        return runner.map(run_merge, tasks)
+        return runner.map(run_merge, tasks, ended=ended)
     except Exception as error:
         return [MergeResult(error=f"{type(error).__name__}: {error}")] * len(tasks)

@@ -215,7 +215,8 @@ def merge_groups(
     if not groups:
         return Merged("no_action", OPTIMAL, view.version)
     batch_size = view.config[keys.MERGE_BATCH_SIZE] or 4 * (os.cpu_count() or 1)
-    with progress("Merging into", len(groups)) as advance:
+    size = sum(group.size for group in groups)
+    with progress("Merging", len(groups), table=log.store.uri, size=size) as advance:
         for start in range(0, len(groups), batch_size):
             batch = groups[start : start + batch_size]
             view = view.at(log.snapshot())
@@ -224,11 +225,17 @@ def merge_groups(
             tally.conflicts += [_changed(g) for g in batch if g not in live]
             files = {group: _files_of(snapshot, group) for group in live}
             tasks = [(task_of or _task)(view, files[group]) for group in live]
-            results = run_merges(tasks, runner or local_runner(view.config))
+            results = run_merges(
+                tasks,
+                runner or local_runner(view.config),
+                ended=lambda at, live=live: advance(1, live[at].size),  # type: ignore[misc]
+            )
+            for group in batch:
+                if group not in live:
+                    advance(1, group.size)
             for group, result in zip(live, results, strict=True):
                 commit = functools.partial(_commit, log, view, files[group], runner=runner)
                 _finish(log, group, result, tally, commit=commit)
-            advance(len(batch))
     if tally.bad_sources:
         log.record_skips(tally.bad_sources, operation="merge")
     return tally.result(log.snapshot().version)

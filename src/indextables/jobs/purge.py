@@ -142,6 +142,13 @@ def _listed(log: TransactionLog) -> tuple[list[ObjectMeta], list[ObjectMeta]]:
     return in_log, splits
 
 
+def unused_files(log: TransactionLog, snapshot: Snapshot) -> list[ObjectMeta]:
+    """The splits, vectors and cross-references in the store that a version does not name."""
+    _, files = _listed(log)
+    live = _live(snapshot)
+    return [meta for meta in files if meta.path.removesuffix(".crc") not in live]
+
+
 def _clean_log(log: TransactionLog, expired: CleanupPlan, config: Config) -> int:
     policy = config[keys.CLEANUP_FAILURE_POLICY]
     deleted = apply_cleanup(log.store, expired, failure_policy=policy, config=config)
@@ -187,7 +194,8 @@ def _delete(log: TransactionLog, orphans: Sequence[ObjectMeta]) -> list[ObjectMe
     """Delete what is still an orphan; returns what was deleted."""
     deleted: list[ObjectMeta] = []
     seen, live = -1, set[str]()
-    with progress("Deleting", len(orphans), "files") as advance:
+    size = sum(meta.size for meta in orphans)
+    with progress("Deleting", len(orphans), "files", table=log.store.uri, size=size) as advance:
         for start in range(0, len(orphans), _DELETE_AT_ONCE):
             batch = orphans[start : start + _DELETE_AT_ONCE]
             with log.store.commits_held(PURGE_LOCK, alone=True):
@@ -197,5 +205,5 @@ def _delete(log: TransactionLog, orphans: Sequence[ObjectMeta]) -> list[ObjectMe
                 batch = [meta for meta in batch if meta.path.removesuffix(".crc") not in live]
                 log.store.delete([meta.path for meta in batch])
             deleted += batch
-            advance(len(batch))
+            advance(len(batch), sum(meta.size for meta in batch))
     return deleted

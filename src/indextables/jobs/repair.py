@@ -28,6 +28,7 @@ from indextables.errors import (
     StatementError,
     StorageError,
 )
+from indextables.jobs.progress import progress
 from indextables.log.actions import Action, Add, Metadata, Protocol, Remove
 from indextables.log.checkpoint import checkpoints_at, load_checkpoint
 from indextables.log.files import adds_from_files
@@ -124,7 +125,8 @@ def _from_splits(source: Store, target: Store, *, config: Config, runner: Runner
     ]
     if not found:
         raise StatementError(f"'{source.uri}' holds no splits. Nothing was written.")
-    read = runner.map(functools.partial(_footer, source), found)
+    with progress("Reading", len(found), "files", table=source.uri) as advance:
+        read = runner.map(functools.partial(_footer, source), found, ended=lambda _: advance(1))
     entries = [
         (meta, footer) for meta, footer in zip(found, read, strict=True) if footer is not None
     ]

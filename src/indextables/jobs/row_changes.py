@@ -111,7 +111,9 @@ def _take_out(
     marked: dict[str, RowNumbers] = {}
     changed = 0
     with (
-        progress("Changing rows", len(tasks)) as advance,
+        progress(
+            "Changing rows", len(tasks), table=view.uri, size=sum(task.size for task in tasks)
+        ) as advance,
         SplitSink(
             view.store,
             schema=view.schema,
@@ -135,7 +137,7 @@ def _take_out(
                     _write_others(rows, matching, sink)
                 for batch in new_rows(rows, matching) if new_rows else ():
                     sink.write(batch)
-            advance(1)
+            advance(1, task.size)
         files = with_paths(view.snapshot.entries, rewritten)
         marks = RowMarks(log, marked, exclusive=exclusive)
         return Removal(files, tuple(sink.finish()), changed, marks)

@@ -30,6 +30,7 @@ import tantivy
 from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import IndexTablesError
+from indextables.jobs.progress import progress
 from indextables.log.actions import Add, AddXRef
 from indextables.log.checkpoint import checkpoints_at, load_checkpoint
 from indextables.log.delta_mirror import is_mirrored
@@ -291,7 +292,9 @@ def verify(log: TransactionLog, view: TableView, *, runner: Runner | None = None
         if task.path in there
     ]
     runner = runner or LocalRunner(config[keys.READ_PARALLELISM])
-    found = runner.map(check_split, tasks)
+    sizes = [task.add.size for task in tasks]
+    with progress("Verifying", len(tasks), table=log.store.uri, size=sum(sizes)) as advance:
+        found = runner.map(check_split, tasks, ended=lambda at: advance(1, sizes[at]))
     for name in CHECKS:
         check = Check(name)
         for task, answers in zip(tasks, found, strict=True):

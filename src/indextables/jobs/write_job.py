@@ -47,7 +47,7 @@ from indextables.jobs.constraints import (
 from indextables.jobs.crossreference_build import commit_indexed
 from indextables.jobs.merge_on_write import after_write, merged_before_commit
 from indextables.jobs.merge_rows import WhenMatched, WhenNotMatched, merge_batches
-from indextables.jobs.progress import progress
+from indextables.jobs.progress import Advance, progress
 from indextables.jobs.row_changes import (
     combined,
     is_doubled,
@@ -55,7 +55,7 @@ from indextables.jobs.row_changes import (
     replace_rows,
     take_out,
 )
-from indextables.jobs.write_splits import Progress, SplitSink, discard
+from indextables.jobs.write_splits import SplitSink, discard
 from indextables.jobs.write_target import (
     Target,
     as_reader,
@@ -195,12 +195,14 @@ class WriteJob:
         task that failed would be tried again and end in a traceback.
         """
         try:
-            return self.store(batches)
+            # The engine has a bar of its own; what this task does is seen on its host.
+            with progress("Writing", unit="rows", table=self.view.uri, bar=False) as advance:
+                return self.store(batches, advance)
         except SchemaError as error:
             return TaskOutput((), 0, str(error))
 
     def store(
-        self, batches: Iterable[pa.RecordBatch], progress: Progress | None = None
+        self, batches: Iterable[pa.RecordBatch], progress: Advance | None = None
     ) -> TaskOutput:
         """Store rows as splits. An error removes what was stored."""
         rows = 0
@@ -674,7 +676,7 @@ def merge_rows(
 
 
 def _carried_out(job: WriteJob, log: TransactionLog, rows: pa.RecordBatchReader) -> Written:
-    with progress("Writing", unit="rows") as advance:
+    with progress("Writing", unit="rows", table=log.store.uri) as advance:
         output = job.store(rows, advance)
     return job.commit(log, [output])
 

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import IndexTablesError
+from indextables.jobs.progress import Advance
 from indextables.log.actions import Add
 from indextables.schema import refuse_invalid_text, refuse_other_dimensions
 from indextables.split.mapping import TableMapping
@@ -45,7 +46,6 @@ _WAITING_BYTES = 64 << 20
 """Rows that wait in memory until their split is opened; more of them go to disk."""
 
 # Told how many rows were written since the last call.
-Progress = Callable[[int], None]
 
 
 class SplitSink:
@@ -63,7 +63,7 @@ class SplitSink:
         mapping: TableMapping,
         config: Config,
         data_change: bool = True,
-        progress: Progress | None = None,
+        progress: Advance | None = None,
     ) -> None:
         self._store = store
         self._schema = schema
@@ -73,7 +73,7 @@ class SplitSink:
         self._max_size = config[keys.WRITE_MAX_SPLIT_SIZE]
         self._config = config
         self._data_change = data_change
-        self._progress = progress or (lambda _rows: None)
+        self._progress = progress or (lambda _rows, _size=0: None)
         self._open: dict[PartitionKey, SplitWriter] = {}
         self._heaps: dict[PartitionKey, int] = {}
         self._waiting = WaitingRows(config[keys.WRITER_TEMP_DIRECTORY] or tempfile.gettempdir())
@@ -113,7 +113,7 @@ class SplitSink:
                 self._put(key, rows)
         if self._waiting.bytes_in_memory > _WAITING_BYTES:
             self._make_room()
-        self._progress(piece.num_rows)
+        self._progress(piece.num_rows, piece.nbytes)
 
     def _put(self, key: PartitionKey, rows: pa.RecordBatch) -> None:
         self._used_at[key] = self._bytes

@@ -18,6 +18,7 @@ import pyarrow as pa
 from indextables.config import Config
 from indextables.errors import LakeError, SchemaError
 from indextables.jobs.commit_write import Written
+from indextables.jobs.progress import progress
 from indextables.jobs.write_job import TaskOutput, WriteJob, plan_write
 from indextables.lake.source import Source, SourceFile, SourceSnapshot, first_snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -58,7 +59,12 @@ def convert(
     )
     bare = replace(snapshot, files=())
     tasks = [ConvertFiles(job.for_tasks(), bare, files) for files in _portions(snapshot.files)]
-    outputs = (runner or LocalRunner(os.cpu_count() or 1)).map(convert_files, tasks)
+    sizes = [sum(file.size for file in task.files) for task in tasks]
+    title, files = "Converting", len(snapshot.files)
+    with progress(title, files, "files", table=source.uri, size=sum(sizes)) as advance:
+        outputs = (runner or LocalRunner(os.cpu_count() or 1)).map(
+            convert_files, tasks, ended=lambda at: advance(len(tasks[at].files), sizes[at])
+        )
     failed = next((o.problem for o in outputs if o.problem is not None), None)
     if failed is not None:
         job.abort(log, outputs)

@@ -30,6 +30,7 @@ from indextables.jobs.merge_groups import (
     source_of,
 )
 from indextables.jobs.merge_splits import Merged, merge_groups
+from indextables.jobs.progress import progress
 from indextables.jobs.write_splits import store_split
 from indextables.lake.coverage import (
     UNINDEXED,
@@ -154,15 +155,21 @@ def refresh_index(
     failed: list[str] = []
     adds: list[Add] = []
     version = coverage.index.version
-    for number, portion in enumerate(portions):
-        results = runner.map(index_file, portion)
-        stored = [one for one in results if isinstance(one, Add)]
-        failed += [one for one in results if isinstance(one, str)]
-        gone = unneeded if number == len(portions) - 1 else set()
-        changes = metadata if number == 0 and metadata != coverage.index.metadata else None
-        if stored or gone or changes is not None:
-            version = _commit(log, stored, gone, changes)
-            adds += stored
+    size = sum(task.file.size for task in tasks)
+    with progress("Indexing", len(tasks), "files", table=log.store.uri, size=size) as advance:
+        for number, portion in enumerate(portions):
+            results = runner.map(
+                index_file,
+                portion,
+                ended=lambda at, of=portion: advance(1, of[at].file.size),  # type: ignore[misc]
+            )
+            stored = [one for one in results if isinstance(one, Add)]
+            failed += [one for one in results if isinstance(one, str)]
+            gone = unneeded if number == len(portions) - 1 else set()
+            changes = metadata if number == 0 and metadata != coverage.index.metadata else None
+            if stored or gone or changes is not None:
+                version = _commit(log, stored, gone, changes)
+                adds += stored
     return Refreshed(
         version=version,
         source=coverage.source.version,

@@ -122,6 +122,9 @@ class SearchIndex:
                 source is not on a local disk.
             refresh: Whether files are indexed now.
 
+        Returns:
+            The search index.
+
         Raises:
             SourceMissingError: There is no such table.
             UnsupportedSourceError: The table needs a reader that has more features.
@@ -181,6 +184,9 @@ class SearchIndex:
             storage_options: Credentials and the endpoint of the store of the index.
             source_options: The same for the source.
 
+        Returns:
+            The search index.
+
         Raises:
             NotATableError: There is nothing at the URI.
             LakeError: What is there is not a search index.
@@ -224,7 +230,14 @@ class SearchIndex:
         return table_html(self.table().view)
 
     def describe(self) -> dict[str, Any]:
-        """The source, the columns, and how much of the source is indexed."""
+        """The source, the columns, and how much of the source is indexed.
+
+        Returns:
+            The facts by name.
+
+        Raises:
+            LakeError: The source cannot be read.
+        """
         index = self._log.snapshot()
         coverage = self._coverage(index)
         definition = Definition.of(index.metadata, uri=self.uri)
@@ -287,6 +300,20 @@ class SearchIndex:
         Only indexes are merged, no row of the source is read. Splits of files that left the source
         are dropped. A split of which many rows are of files that left is dropped too, and its other
         files are indexed again. Answers stay what they are.
+
+        Args:
+            where: A condition on partition columns; all partitions if it is left out.
+            target_size: The most bytes of a new split, as `"100M"`; 5 GB by default.
+            max_groups: How many splits are made at the most.
+            max_source_splits: Of how many splits one is made at the most.
+            runner: Where the tasks run; in threads of this process if it is left out.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            How many splits were merged into how many, and what failed.
+
+        Raises:
+            ConfigError: The size is not one.
         """
         dropped = self._drop_what_left(runner)
         index = self._log.snapshot()
@@ -316,13 +343,32 @@ class SearchIndex:
         )
 
     def verify(self, *, runner: Runner | None = None) -> list[Check]:
-        """Check the index against its source: log, files, checksums, indexes and rows."""
+        """Check the index against its source: log, files, checksums, indexes and rows.
+
+        Args:
+            runner: Where the tasks run; in threads of this process if it is left out.
+
+        Returns:
+            A `Check` for each thing that was checked.
+
+        Raises:
+            LakeError: The source cannot be read.
+        """
         return self.table().verify(runner=runner)
 
     def prewarm(
         self, *, fields: Sequence[str] = (), where: Where | None = None, timezone: str = "UTC"
     ) -> Prewarmed:
-        """Open the index before the first search; see `Table.prewarm`."""
+        """Open the index before the first search; see `Table.prewarm`.
+
+        Args:
+            fields: The columns whose indexes are opened; all if it is left out.
+            where: A condition on partition columns; all partitions if it is left out.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            How many splits were opened, and which could not be.
+        """
         return self.table().prewarm(fields=fields, where=where, timezone=timezone)
 
     def follow(self, *, every: float = 60.0, runner: Runner | None = None) -> Iterator[Refreshed]:
@@ -344,7 +390,18 @@ class SearchIndex:
             time.sleep(every)
 
     def purge(self, *, retention_hours: float | None = None, dry_run: bool = False) -> Purged:
-        """Delete files of the index that no version needs any more; the source is not touched."""
+        """Delete files of the index that no version needs any more; the source is not touched.
+
+        Args:
+            retention_hours: Files that are younger are kept.
+            dry_run: Only say what would be done.
+
+        Returns:
+            What was deleted, or would be.
+
+        Raises:
+            ConfigError: The retention is so short that it could harm others.
+        """
         config = self._log.config.over_properties(self._log.snapshot().metadata.configuration)
         return purge(self._log, retention_hours=retention_hours, dry_run=dry_run, config=config)
 
@@ -365,6 +422,16 @@ class SearchIndex:
 
         The table stays at that moment, whatever happens to the source; `scan`, `search`, `count`
         and `explain` of the index take a new one each time.
+
+        Args:
+            version: A version of the source; the newest if it is left out.
+            timestamp: A datetime, ISO text or epoch milliseconds, instead of a version.
+
+        Returns:
+            The table, which can be read only.
+
+        Raises:
+            LakeError: The source cannot be read.
         """
         return self._current(version, timestamp)
 
@@ -377,7 +444,21 @@ class SearchIndex:
         timezone: str = "UTC",
         version: int | None = None,
     ) -> pa.Table:
-        """The rows of the source that meet a condition; see `Table.scan`."""
+        """The rows of the source that meet a condition; see `Table.scan`.
+
+        Args:
+            columns: The columns to return; all if it is left out.
+            where: A SQL condition, searches included; all rows if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+            version: A version that is still there; the newest if it is left out.
+
+        Returns:
+            The rows, in no particular order.
+
+        Raises:
+            QueryError: The condition or a search in it is wrong.
+        """
         return self._answer(
             lambda t: t.scan(columns=columns, where=where, limit=limit, timezone=timezone), version
         )
@@ -391,16 +472,50 @@ class SearchIndex:
         timezone: str = "UTC",
         version: int | None = None,
     ) -> pa.RecordBatchReader:
-        """The same rows as a stream, for results larger than memory."""
+        """The same rows as a stream, for results larger than memory.
+
+        Args:
+            columns: The columns to return; all if it is left out.
+            where: A SQL condition, searches included; all rows if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+            version: A version that is still there; the newest if it is left out.
+
+        Returns:
+            The batches, read as they are taken.
+
+        Raises:
+            QueryError: The condition or a search in it is wrong.
+        """
         table = self.table(version=version)
         return table.scan_batches(columns=columns, where=where, limit=limit, timezone=timezone)
 
     def to_pandas(self, **arguments: Any) -> pandas.DataFrame:
-        """The rows of `scan` as a pandas DataFrame; needs pandas."""
+        """The rows of `scan` as a pandas DataFrame; needs pandas.
+
+        Args:
+            arguments: What `scan` takes.
+
+        Returns:
+            The rows.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
         return self.scan(**arguments).to_pandas()
 
     def to_polars(self, **arguments: Any) -> polars.DataFrame:
-        """The rows of `scan` as a Polars DataFrame; needs Polars."""
+        """The rows of `scan` as a Polars DataFrame; needs Polars.
+
+        Args:
+            arguments: What `scan` takes.
+
+        Returns:
+            The rows.
+
+        Raises:
+            ImportError: Polars is not installed.
+        """
         version = arguments.pop("version", None)
         return self._answer(lambda t: t.to_polars(**arguments), version)
 
@@ -422,7 +537,32 @@ class SearchIndex:
         fusion: Literal["rrf"] | None = None,
         version: int | None = None,
     ) -> pa.Table:
-        """The best rows of the source for a search, with a `_score`; see `Table.search`."""
+        """The best rows of the source for a search, with a `_score`; see `Table.search`.
+
+        Args:
+            query: What to search for, in the syntax of `indexquery`.
+            mode: How the query is read, as in `Table.search`.
+            fields: The columns that are searched where the query names none, with weights if
+                wanted.
+            where: A SQL condition that leaves rows out and changes no score.
+            columns: The columns to return; all if it is left out.
+            limit: The most rows to return; None for all that match.
+            snippets: Columns for each of which there is one more, `_snippet_<name>`, with its words
+                marked.
+            timezone: The zone of times in conditions that name none.
+            rank_by: An expression over `_score` and columns to rank by instead.
+            vector: A vector to which the rows are to be near.
+            vector_column: The column of vectors; needed if there are several.
+            metric: How vectors are compared: `cosine`, `l2` or `dot`.
+            fusion: `rrf`, to count both the ranking by words and that by the vector.
+            version: A version that is still there; the newest if it is left out.
+
+        Returns:
+            The rows with their columns, `_score`, and what else was asked for.
+
+        Raises:
+            QueryError: The query or the condition is wrong.
+        """
         return self._answer(
             lambda t: t.search(
                 query, mode=mode, fields=fields, where=where, columns=columns, limit=limit,
@@ -442,32 +582,107 @@ class SearchIndex:
         timezone: str = "UTC",
         version: int | None = None,
     ) -> ScoreExplanation:
-        """Why a row of the source has its score for a search; see `Table.explain_score`."""
+        """Why a row of the source has its score for a search; see `Table.explain_score`.
+
+        Args:
+            query: What to search for, in the syntax of `indexquery`.
+            row: A row of `search(…, columns=[…, "_split", "_row"])`, the pair of these two values,
+                or a condition that one row meets.
+            mode: How the query is read, as in `Table.search`.
+            fields: The columns that are searched where the query names none, with weights if
+                wanted.
+            timezone: The zone of times in conditions that name none.
+            version: A version that is still there; the newest if it is left out.
+
+        Returns:
+            The score, and its parts as a table, the most important first.
+
+        Raises:
+            QueryError: There is no such row, or more than one meets the condition.
+        """
         return self._answer(
             lambda t: t.explain_score(query, row, mode=mode, fields=fields, timezone=timezone),
             version,
         )
 
     def analyze(self, column: str, text: str) -> pa.Table:
-        """The words that the index holds of a text; see `Table.analyze`."""
+        """The words that the index holds of a text; see `Table.analyze`.
+
+        Args:
+            column: A column that is searched by words, or an analyzer.
+            text: Any text.
+
+        Returns:
+            Each `word`, its `position`, and its `start` and `end` in the text.
+
+        Raises:
+            QueryError: There is neither such a column nor such an analyzer.
+        """
         return self.table().analyze(column, text)
 
     def complete(self, prefix: str, *, column: str, **arguments: Any) -> pa.Table:
-        """The words of a column that begin with a text; see `Table.complete`."""
+        """The words of a column that begin with a text; see `Table.complete`.
+
+        Args:
+            prefix: What the words begin with.
+            column: A column that is searched by words.
+            arguments: What `Table.complete` takes, and `version`.
+
+        Returns:
+            Each `word` and in how many rows it is, the most frequent first.
+
+        Raises:
+            QueryError: Too many words begin so.
+        """
         return self._answer(lambda t: t.complete(prefix, column=column, **arguments), None)
 
     def suggest(self, word: str, *, column: str, **arguments: Any) -> pa.Table:
-        """The words that a misspelt one may stand for; see `Table.suggest`."""
+        """The words that a misspelt one may stand for; see `Table.suggest`.
+
+        Args:
+            word: A word as somebody typed it.
+            column: A column that is searched by words.
+            arguments: What `Table.suggest` takes, and `version`.
+
+        Returns:
+            Each `word`, its distance and in how many rows it is, the likeliest first.
+
+        Raises:
+            QueryError: The column has no words.
+        """
         return self._answer(lambda t: t.suggest(word, column=column, **arguments), None)
 
     def more_like_this(self, text: str | None = None, **arguments: Any) -> pa.Table:
-        """The rows that are about the same as a text or a row; see `Table.more_like_this`."""
+        """The rows that are about the same as a text or a row; see `Table.more_like_this`.
+
+        Args:
+            text: A text; or name a `row` instead.
+            arguments: What `Table.more_like_this` takes, and `version`.
+
+        Returns:
+            The rows and their `_score`.
+
+        Raises:
+            QueryError: `row` names no row, or several.
+        """
         return self._answer(lambda t: t.more_like_this(text, **arguments), None)
 
     def count(
         self, *, where: Where | None = None, timezone: str = "UTC", version: int | None = None
     ) -> int:
-        """How many rows of the source meet a condition."""
+        """How many rows of the source meet a condition.
+
+        Args:
+            where: A SQL condition, searches included; all rows if it is left out.
+            timezone: The zone of times in conditions that name none.
+            version: A version that is still there; the newest if it is left out.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            QueryError: The condition or a search in it is wrong.
+        """
         return self._answer(lambda t: t.count(where=where, timezone=timezone), version)
 
     def facets(
@@ -478,7 +693,20 @@ class SearchIndex:
         version: int | None = None,
         **arguments: Any,
     ) -> dict[str, pa.Table]:
-        """How often each value occurs among the rows of a search; see `Table.facets`."""
+        """How often each value occurs among the rows of a search; see `Table.facets`.
+
+        Args:
+            query: What to search for, in the syntax of `indexquery`.
+            by: The columns whose values are counted.
+            version: A version that is still there; the newest if it is left out.
+            arguments: What `Table.facets` takes.
+
+        Returns:
+            For each column its values and how often each occurs.
+
+        Raises:
+            TooManyValuesError: A column has too many different values.
+        """
         return self._answer(lambda t: t.facets(query, by=by, **arguments), version)
 
     def histogram(
@@ -490,13 +718,38 @@ class SearchIndex:
         version: int | None = None,
         **arguments: Any,
     ) -> pa.Table:
-        """How many rows of a search fall into each part of a column; see `Table.histogram`."""
+        """How many rows of a search fall into each part of a column; see `Table.histogram`.
+
+        Args:
+            query: What to search for, in the syntax of `indexquery`.
+            column: A column of times, dates or numbers.
+            interval: A length such as `1h`, or a width of numbers.
+            version: A version that is still there; the newest if it is left out.
+            arguments: What `Table.histogram` takes.
+
+        Returns:
+            The start of each part and its `count`.
+
+        Raises:
+            IntervalError: The interval does not fit the column.
+        """
         return self._answer(
             lambda t: t.histogram(query, column=column, interval=interval, **arguments), version
         )
 
     def sql(self, query: str, /, **tables: Any) -> pa.Table:
-        """Run a query in Spark's SQL over the source, which is called `this`; see `Table.sql`."""
+        """Run a query in Spark's SQL over the source, which is called `this`; see `Table.sql`.
+
+        Args:
+            query: One `SELECT`, over `this` and over other tables by name.
+            tables: Other tables and data by name.
+
+        Returns:
+            The rows.
+
+        Raises:
+            QueryError: The query is wrong.
+        """
         return self._answer(lambda t: t.sql(query, **tables), None)
 
     def explain(
@@ -508,7 +761,21 @@ class SearchIndex:
         timezone: str = "UTC",
         version: int | None = None,
     ) -> str:
-        """What a scan would do, and how much of the source is indexed."""
+        """What a scan would do, and how much of the source is indexed.
+
+        Args:
+            where: A SQL condition, searches included; all rows if it is left out.
+            columns: The columns to return; all if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+            version: A version that is still there; the newest if it is left out.
+
+        Returns:
+            The plan as text.
+
+        Raises:
+            QueryError: The condition or a search in it is wrong.
+        """
         return self.table(version=version).explain(
             where=where, columns=columns, limit=limit, timezone=timezone
         )

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from indextables.errors import IntervalError
 from indextables.predicate.literals import time_zone
 
-Unit = Literal["second", "minute", "hour", "day", "week", "month", "quarter", "year"]
+Unit = Literal["millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"]
 
 _NAMES: dict[Unit, tuple[str, ...]] = {
+    "millisecond": ("ms", "millisecond", "milliseconds"),
     "second": ("s", "sec", "second", "seconds"),
     "minute": ("m", "min", "minute", "minutes"),
     "hour": ("h", "hour", "hours"),
@@ -33,16 +34,17 @@ _NAMES: dict[Unit, tuple[str, ...]] = {
     "year": ("y", "year", "years"),
 }
 _UNITS = {name: unit for unit, names in _NAMES.items() for name in names}
-_SECONDS: dict[Unit, int] = {
-    "second": 1,
-    "minute": 60,
-    "hour": 3_600,
-    "day": 86_400,
-    "week": 604_800,
+_MICROS: dict[Unit, int] = {
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
 }
+_DAY = _MICROS["day"]
 _SHORTEST_DAYS: dict[Unit, int] = {"month": 28, "quarter": 90, "year": 365}
 _INTERVAL = re.compile(r"\s*(\d{1,9})?\s*([A-Za-z]+)\s*")
-_MICROS = 1_000_000
 _LARGEST = 2**62
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MOST_DIGITS = 18
@@ -145,8 +147,8 @@ class TimeBuckets:
         times = pa.timestamp("us", getattr(kind, "tz", None))
         ends = [one.cast(times).value for one in (first, last)]
         # Steps that are never longer than a part miss none; those that hit one twice are dropped.
-        seconds = _SECONDS.get(self.unit) or _SHORTEST_DAYS[self.unit] * 86_400
-        step = self.count * seconds * _MICROS
+        micros = _MICROS.get(self.unit) or _SHORTEST_DAYS[self.unit] * _DAY
+        step = self.count * micros
         if (ends[1] - ends[0]) // step >= most:
             return None
         steps: Any = pa.array(np.arange(ends[0], ends[1] + 1, step), pa.int64())
@@ -157,7 +159,7 @@ class TimeBuckets:
         return self._fixed(local) if self.count > 1 else pc.floor_temporal(local, 1, self.unit)
 
     def _fixed(self, times: Any) -> Any:
-        step = self.count * _SECONDS[self.unit] * _MICROS
+        step = self.count * _MICROS[self.unit]
         return _multiples(times.cast(pa.int64()), step).cast(times.type)
 
     def _of_zone(self, times: Any) -> Any:
@@ -210,7 +212,7 @@ def buckets_of(kind: Any, interval: object, zone: str) -> NumberBuckets | TimeBu
     types = pa.types
     if types.is_date(kind) or types.is_timestamp(kind):
         buckets = _time_buckets(interval, _zone_of_arrow(zone))
-        if types.is_date(kind) and buckets.unit in ("second", "minute", "hour"):
+        if types.is_date(kind) and _MICROS.get(buckets.unit, _DAY) < _DAY:
             raise IntervalError(interval, "a date has no hours; take a day or more")
         return buckets
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
@@ -247,6 +249,6 @@ def _time_buckets(interval: object, zone: str) -> TimeBuckets:
         raise IntervalError(interval, "a length is greater than 0")
     if count > 1 and unit in _SHORTEST_DAYS:
         raise IntervalError(interval, f"{unit}s differ in length; take 1 {unit}, or days")
-    if count > 1 and count * _SECONDS[unit] * _MICROS > _LARGEST:
+    if count > 1 and count * _MICROS[unit] > _LARGEST:
         raise IntervalError(interval, "it is longer than all times together")
     return TimeBuckets(count, unit, zone)

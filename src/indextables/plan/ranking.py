@@ -56,7 +56,7 @@ from indextables.split.scoring import (
     no_hits,
 )
 from indextables.split.search import SearchContext
-from indextables.split.snippet import snippet
+from indextables.split.snippet import snippets
 
 RANKED_BY = "_rank_by"
 """What rows are ranked by if that is not their score."""
@@ -320,6 +320,19 @@ def _read_hits(
     return pa.concat_tables(parts).take(np.argsort(np.concatenate(places), kind="stable"))
 
 
+def rows_at(
+    view: TableView, splits: Sequence[str], rows: RowNumbers, columns: Sequence[str]
+) -> pa.Table:
+    """The columns, by their stored names, of rows by split and number, in that order."""
+    environment = Environment.of(view)
+    every = _every_split(view, environment)
+    if every is None:
+        raise QueryError(f"The table has no splits at version {view.version}.")
+    places = {path: ordinal for ordinal, path in enumerate(every.paths)}
+    ordinals = np.array([places[split] for split in splits], np.int64)
+    return _read_hits(environment, every.group.searchers, ordinals, rows, columns)
+
+
 def with_snippets(
     table: pa.Table, search: Search, columns: Sequence[str], context: SearchContext
 ) -> pa.Table:
@@ -328,9 +341,8 @@ def with_snippets(
         texts = table.column(name)
         if not pa.types.is_string(texts.type):
             raise QueryError(f"A snippet shows text; the column '{name}' is {texts.type}.")
-        marked = [
-            snippet(text, search, name, mapping=context.mapping, schema=context.schema)
-            for text in texts.to_pylist()
-        ]
+        marked = snippets(
+            texts.to_pylist(), search, name, mapping=context.mapping, schema=context.schema
+        )
         table = table.append_column(f"_snippet_{name}", pa.array(marked, pa.string()))
     return table

@@ -29,7 +29,7 @@ from indextables.query.relations import Relation
 from indextables.query.rewrite import Opener, Rewritten, rewrite
 from indextables.runner import Stop, current_stop
 from indextables.split.search import columns_needed, search_rows
-from indextables.split.snippet import snippet
+from indextables.split.snippet import snippets
 from indextables.table.expressions import columns_of
 
 _SETTINGS = {
@@ -252,11 +252,8 @@ class _Scan:
         for name in self._shown():
             column, search = self.relation.snippets[name]
             texts = rows.column(column).to_pylist()
-            snippets = [
-                snippet(text, search, column, mapping=mapping, schema=self.relation.columns)
-                for text in texts
-            ]
-            rows = rows.append_column(name, pa.array(snippets, pa.string()))
+            marked = snippets(texts, search, column, mapping=mapping, schema=self.relation.columns)
+            rows = rows.append_column(name, pa.array(marked, pa.string()))
         return rows
 
     def _shown(self) -> list[str]:

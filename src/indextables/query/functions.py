@@ -22,7 +22,7 @@ from indextables.query.relations import SEARCH_FUNCTION
 from indextables.query.texts import BOUNDED
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import search_rows
-from indextables.split.snippet import snippet
+from indextables.split.snippet import snippets
 from indextables.statements.search_calls import SNIPPET
 
 _MOST_MADE = 256 << 20
@@ -134,11 +134,9 @@ def _search_values(values: Any, queries: Any) -> Any:
 
 def _snippets_of_values(values: Any, queries: Any) -> Any:
     rows, search, mapping = _searched(values, queries)
-    texts = [
-        snippet(text, search, _VALUE, mapping=mapping, schema=rows.schema)
-        for text in rows.column(0).to_pylist()
-    ]
-    return pa.array(texts, pa.string())
+    texts = rows.column(0).to_pylist()
+    marked = snippets(texts, search, _VALUE, mapping=mapping, schema=rows.schema)
+    return pa.array(marked, pa.string())
 
 
 def _searched(values: Any, queries: Any) -> tuple[pa.Table, Search, Any]:

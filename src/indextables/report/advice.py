@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from indextables.cells import size
+
 if TYPE_CHECKING:
     from indextables.report.data import Report
 
@@ -15,6 +17,7 @@ SMALL_SPLIT = 32 << 20
 _MANY_SPLITS = 32
 _TINY_PARTITION = 1 << 20
 _MANY_PARTITIONS = 100
+_MUCH_UNUSED = 100 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ def advise(report: Report) -> Iterator[Advice]:
                      f"indextables verify {table}")  # fmt: skip
     yield from _small_files(report, table)
     yield from _crossreferences(report, table)
+    yield from _unused(report, table)
     tiny = sum(p.bytes < _TINY_PARTITION for p in report.partitions)
     if len(report.partitions) >= _MANY_PARTITIONS and tiny > len(report.partitions) / 2:
         yield Advice(
@@ -44,6 +48,21 @@ def advise(report: Report) -> Iterator[Advice]:
             "not cross partitions; a table with fewer or coarser partition columns has larger "
             "splits.",
             None,
+        )
+
+
+def _unused(report: Report, table: str) -> Iterator[Advice]:
+    """Files that nobody reads any more, if they take much room."""
+    if report.unused is None:
+        return
+    files, count = report.unused
+    if count >= _MUCH_UNUSED and count > report.bytes / 2:
+        yield Advice(
+            "hint",
+            "Files that wait for a purge",
+            f"{size(count)} in {files:,} files are not part of this version. A purge deletes those "
+            "that no retained version names.",
+            f"indextables purge {table}",
         )
 
 

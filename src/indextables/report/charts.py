@@ -114,6 +114,7 @@ def fields_chart(report: Report) -> Chart:
         x = across(mark)
         parts.append(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid"))
         parts.append(text(size(mark), x=x, y=bottom + 18, class_="tick mid"))
+    parts.append(text("bytes", x=left - 28, y=bottom + 18, class_="tick end strong"))
     for number, (name, how, components) in enumerate(bars):
         y = top + number * tall + (6 if number == len(bars) - 1 else 0)
         cut = name if len(name) <= 26 else name[:25] + "…"
@@ -194,10 +195,12 @@ def xrefs_chart(report: Report) -> Chart:
 def versions_chart(report: Report) -> Chart:
     """Bytes and splits of the table at each retained version."""
     points = report.versions
-    top, middle, bottom, height = 14.0, 190.0, 300.0, 344.0
+    top, middle, bottom, height = 22.0, 190.0, 300.0, 344.0
     across = Scale(0, len(points), LEFT + 6, RIGHT)
     parts = [_panel(points, across, top, middle, "bytes"),
-             _panel(points, across, middle + 34, bottom, "splits")]  # fmt: skip
+             _panel(points, across, middle + 34, bottom, "splits"),
+             text("version", x=(LEFT + RIGHT) / 2, y=bottom + 36,
+                  class_="tick mid strong")]  # fmt: skip
     every = max(1, len(points) // 10)
     for at, point in enumerate(points):
         if at % every == 0 or at == len(points) - 1:
@@ -233,7 +236,7 @@ def _panel(
     values = [getattr(point, what) for point in points]
     marks = steps(max(values), count=4 if bottom - top > 100 else 2)
     up = Scale(0, marks[-1], bottom, top)
-    parts = []
+    parts = [text(what, x=LEFT + 4, y=top - 4, class_="tick strong")]
     for mark in marks:
         shown = size(mark) if what == "bytes" else f"{mark:,.0f}"
         if what == "splits" and mark != int(mark):
@@ -288,6 +291,7 @@ def splits_chart(report: Report) -> Chart:
         for at, (_, name) in enumerate(_AGES)
     ]
     parts.append(text("all", x=RIGHT - 36, y=top - 10, class_="tick mid strong"))
+    parts.append(text("size, by age", x=left - 10, y=top - 10, class_="tick end strong"))
     for at, (limit, name) in enumerate(_SIZES):
         y = top + at * tall
         parts.append(text(name, x=left - 10, y=y + tall / 2 + 4, class_="tick end"))

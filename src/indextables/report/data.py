@@ -17,9 +17,11 @@ from indextables import __version__
 from indextables.config import Config, known_keys
 from indextables.errors import IndexTablesError
 from indextables.jobs.component_sizes import component_sizes
+from indextables.jobs.purge import unused_files
 from indextables.log.actions import Add, Remove
 from indextables.log.crossreferences import cover_of
 from indextables.log.files import deleted_rows
+from indextables.log.layout import list_log
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import shown
 from indextables.report.advice import Advice, advise
@@ -118,6 +120,10 @@ class Report:
     covered: frozenset[str]
     problem: str | None
     vector_files: int = 0
+    checkpoint: tuple[int, int] | None = None
+    """The version of the newest checkpoint, and its age in milliseconds."""
+    unused: tuple[int, int] | None = None
+    """Files that this version does not name, and their bytes: they wait for a purge."""
     advice: tuple[Advice, ...] = ()
 
     @property
@@ -127,7 +133,7 @@ class Report:
 
 
 def gather(table: Table, *, config: Mapping[str, object], now_ms: int | None = None) -> Report:
-    """Look at a table. Nothing but footers of splits and the log is read."""
+    """Look at a table. Nothing but its log and footers of splits is read, and its files listed."""
     snapshot = table.snapshot()
     now = int(time.time() * 1000) if now_ms is None else now_ms
     splits = tuple(_splits(snapshot, now))
@@ -161,8 +167,30 @@ def gather(table: Table, *, config: Mapping[str, object], now_ms: int | None = N
         covered=covered,
         problem=problem,
         vector_files=len(snapshot.vector_files),
+        checkpoint=_checkpoint(table, now),
+        unused=_unused(table, snapshot),
     )
     return replace(report, advice=tuple(advise(report)))
+
+
+def _checkpoint(table: Table, now: int) -> tuple[int, int] | None:
+    try:
+        listing = list_log(table.log.store)
+    except IndexTablesError:
+        return None
+    found = {**listing.checkpoints, **listing.states}
+    if not found:
+        return None
+    newest = max(found)
+    return newest, max(0, now - found[newest].modified_ms)
+
+
+def _unused(table: Table, snapshot: Snapshot) -> tuple[int, int] | None:
+    try:
+        files = unused_files(table.log, snapshot)
+    except IndexTablesError:
+        return None
+    return len(files), sum(meta.size for meta in files)
 
 
 def _properties(snapshot: Snapshot) -> dict[str, str]:

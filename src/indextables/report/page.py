@@ -64,7 +64,10 @@ def _head(report: Report, title: str) -> str:
         ("partitions", f"{len(report.partitions):,}" if report.partition_columns else "none"),
         ("XRef coverage", covered),
         ("version", f"{report.version:,}"),
+        _checkpoint(report),
     ]
+    if report.unused is not None:
+        tiles.append(("waiting for purge", size(report.unused[1]) if report.unused[0] else "none"))
     if deleted := sum(split.deleted for split in report.splits):
         files = f" ({report.vector_files:,} vector files)" if report.vector_files else ""
         tiles.insert(1, (f"rows marked as deleted{files}", f"{deleted:,}"))
@@ -77,6 +80,15 @@ def _head(report: Report, title: str) -> str:
         f'<p class="place"><code>{escape(report.uri)}</code></p>{description}'
         f'<dl class="tiles">{shown}</dl></header>'
     )
+
+
+def _checkpoint(report: Report) -> tuple[str, str]:
+    if report.checkpoint is None:
+        return "checkpoint", "none"
+    version, age_ms = report.checkpoint
+    hours = age_ms // 3_600_000
+    age = "under 1 h" if not hours else f"{hours} h" if hours < 48 else f"{hours // 24} d"
+    return f"checkpoint of v{version}", f"{age} old" if hours else age
 
 
 def _foot(report: Report) -> str:

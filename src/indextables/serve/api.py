@@ -23,6 +23,7 @@ from indextables.serve import answers
 from indextables.serve.guard import REPORT_POLICY
 from indextables.serve.http_json import Handler, Json, described, guarded, json_of, parameters
 from indextables.serve.requests import (
+    MOST_FACETS,
     MOST_ROWS,
     MOST_TEXT,
     SEARCH_PARTS,
@@ -363,15 +364,30 @@ def _plain(value: Any) -> Any:
 
 
 def _openapi(api: Api) -> dict[str, Any]:
+    bounds: dict[str, dict[str, Any]] = {
+        "integer": {"minimum": 0},
+        "array": {"items": {"type": "string"}},
+    }
     properties: dict[str, dict[str, Any]] = {
-        name: {"type": kind, "description": text} | ({"items": {}} if kind == "array" else {})
+        name: {"type": kind, "description": text} | bounds.get(kind, {})
         for name, (kind, text) in SEARCH_PARTS.items()
     }
+    properties["filters"] |= {"items": {"type": "object"}}
+    properties["facets"] |= {"maxItems": MOST_FACETS}
+    own = {
+        "format": {"type": "string", "enum": list(_FORMATS)},
+        "since": {"type": "integer", "minimum": 0},
+        "row": {"type": "integer", "minimum": 0},
+    }
+    required = {"changes": ("since",), "why": ("query", "split", "row")}
     bodies = {
         "search": {"type": "object", "properties": properties},
         "sql": {
             "type": "object",
-            "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
+            "properties": {
+                "query": {"type": "string", "minLength": 1},
+                "limit": {"type": "integer", "minimum": 0},
+            },
             "required": ["query"],
         },
     }
@@ -396,7 +412,12 @@ def _openapi(api: Api) -> dict[str, Any]:
             ]
             if method == "GET":
                 named += [
-                    {"name": p, "in": "query", "schema": properties.get(p, {"type": "string"})}
+                    {
+                        "name": p,
+                        "in": "query",
+                        "required": p in required.get(handler, ()),
+                        "schema": own.get(p) or properties.get(p) or {"type": "string"},
+                    }
                     for p in inputs.get(handler, ())
                 ]
             one: dict[str, Any] = {

@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from indextables.errors import ConfigError
 from indextables.serve.api import Api
@@ -34,6 +36,8 @@ _STATIC = {
     "report.css": "text/css",
 }
 _FIRST_PORT = 8600
+PATIENCE_S = 30.0
+"""How long the headers of a request may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ def application(
     ]
     handlers = {HTTPException: _http_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
+    app.router.redirect_slashes = False
     return Guard(app, access)
 
 
@@ -87,9 +92,9 @@ def _page(name: str) -> Callable[[Request], Response]:
 
 def _root(request: Request) -> Response:
     """The page for a browser; clients of Elasticsearch ask here what they talk to."""
-    if "json" in request.headers.get("accept", ""):
-        return Elastic.info()
-    return Response(_file("search.html"), media_type="text/html")
+    if "text/html" in request.headers.get("accept", ""):
+        return Response(_file("search.html"), media_type="text/html")
+    return Elastic.info()
 
 
 def _static(request: Request) -> Response:
@@ -101,7 +106,11 @@ def _static(request: Request) -> Response:
 
 def _http_error(request: Request, error: HTTPException) -> Response:
     message = f"{request.method} {request.url.path} is not served: {error.detail}."
-    return Json({"error": {"type": "NotServed", "message": message}}, status_code=error.status_code)
+    return Json(
+        {"error": {"type": "NotServed", "message": message}},
+        status_code=error.status_code,
+        headers=error.headers,  # which methods there are
+    )
 
 
 # --- the server ----------------------------------------------------------------------------------
@@ -158,10 +167,35 @@ def run(app: ASGIApp, listening: socket.socket) -> None:
     server(app).run(sockets=[listening])
 
 
+class _ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """A connection that is closed if no request comes for some time.
+
+    uvicorn waits for ever for the rest of a request's headers, and every connection that is held so
+    takes a descriptor of the server.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._seen: Any = self
+        self._look()
+
+    def _look(self) -> None:
+        if self.transport.is_closing():
+            return
+        cycle = self.cycle
+        answered = cycle is None or cycle.response_complete
+        if answered and cycle is self._seen:  # nothing since the last look
+            self.transport.close()
+            return
+        self._seen = cycle if answered else self
+        self.loop.call_later(PATIENCE_S, self._look)
+
+
 def server(app: ASGIApp) -> uvicorn.Server:
     """The server of an application, not yet running."""
     config = uvicorn.Config(
         app,
+        http=_ImpatientProtocol,
         log_level="warning",
         access_log=False,  # addresses can hold the token
         server_header=False,

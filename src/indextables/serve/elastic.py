@@ -8,6 +8,7 @@ Elasticsearch's form.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import time
 from typing import Any
 
@@ -25,13 +26,14 @@ from indextables.serve.elastic_aggregations import aggregations
 from indextables.serve.elastic_hits import hits as hits_of
 from indextables.serve.elastic_query import Question, UnsupportedError
 from indextables.serve.http_json import body_of, logger, status_of
-from indextables.serve.tables import NoSuchTableError, ServedTables
+from indextables.serve.tables import NoSuchTableError, ServedTables, facts
 from indextables.serve.work import RequestError, Work
 
 _HEADERS = {"x-elastic-product": "Elasticsearch"}
 _SHARDS = {"total": 1, "successful": 1, "skipped": 0, "failed": 0}
 _KNOWN = {"query", "size", "from", "sort", "search_after", "highlight", "aggs", "aggregations",
-          "_source", "track_total_hits", "timeout"}  # fmt: skip
+          "_source", "track_total_hits", "timeout", "fields", "docvalue_fields",
+          "script_fields"}  # fmt: skip
 
 
 class Answer(Response):
@@ -81,9 +83,20 @@ class Elastic:
             ("/{table}/_msearch", self.msearch, both),
             ("/{table}/_search", self.search, both),
             ("/{table}/_count", self.count, both),
+            ("/_cat/indices", self.indices, ["GET"]),
+            ("/_mapping", self.mapping, ["GET"]),
+            ("/_field_caps", self.field_caps, both),
             ("/{table}/_mapping", self.mapping, ["GET"]),
+            ("/{table}/_field_caps", self.field_caps, both),
         ]
-        return [Route(path, self._guarded(to), methods=methods) for path, to, methods in listed]
+        every = ["GET", "POST", "PUT", "DELETE"]
+        # Whatever else their clients ask for is refused as Elasticsearch would.
+        rest = [("/_{path:path}", self.nothing, every),
+                ("/{table}/_{path:path}", self.nothing, every),
+                ("/{table}", self.table, ["GET", "PUT", "DELETE"])]  # fmt: skip
+        return [
+            Route(path, self._guarded(to), methods=methods) for path, to, methods in listed + rest
+        ]
 
     def _guarded(self, handler: Any) -> Any:
         async def run(request: Request) -> Response:
@@ -128,7 +141,7 @@ class Elastic:
             raise UnsupportedError(f"request does not support [{unknown[0]}]")
 
         def work() -> dict[str, Any]:
-            table = self.tables.get(name)
+            table = self.tables.get(self._only(name))
             question = Question.of(table, body)
             return {"count": count_rows(table.view, question.stored), "_shards": _SHARDS}
 
@@ -136,15 +149,91 @@ class Elastic:
 
     async def mapping(self, request: Request) -> Any:
         """The columns, as Elasticsearch calls their types."""
-        name = request.path_params["table"]
+        given = request.path_params.get("table", "*")
 
         def work() -> dict[str, Any]:
+            return {
+                name: {"mappings": {"properties": {c: {"type": t} for c, t in types.items()}}}
+                for name, types in self._types(given).items()
+            }
+
+        return await self.work.run(work, request, what=f"_mapping of {given}")
+
+    async def field_caps(self, request: Request) -> Any:
+        """What can be done with each column."""
+        given, body = request.path_params.get("table", "*"), await _body(request)
+        asked = request.query_params.get("fields") or body.get("fields") or "*"
+        patterns = asked if isinstance(asked, list) else str(asked).split(",")
+
+        def work() -> dict[str, Any]:
+            tables = self._types(given)
+            fields: dict[str, dict[str, Any]] = {}
+            for types in tables.values():
+                for column, kind in types.items():
+                    if any(fnmatch.fnmatchcase(column, str(one)) for one in patterns):
+                        counted = kind not in ("text", "object", "binary")
+                        fields.setdefault(column, {})[kind] = {
+                            "type": kind, "metadata_field": False, "searchable": True,
+                            "aggregatable": counted,
+                        }  # fmt: skip
+            return {"indices": list(tables), "fields": fields}
+
+        return await self.work.run(work, request, what=f"_field_caps of {given}")
+
+    async def indices(self, request: Request) -> Any:
+        """The tables, with their rows and bytes."""
+
+        def work() -> list[dict[str, Any]]:
+            found = []
+            for name in list(self.tables):
+                known = facts(name, self.tables.get(name))
+                found.append({"health": "green", "status": "open", "index": name,
+                              "docs.count": str(known["rows"]),
+                              "store.size": str(known["bytes"])})  # fmt: skip
+            return found
+
+        return await self.work.run(work, request, what="_cat/indices")
+
+    async def table(self, request: Request) -> Any:
+        """Whether there is a table, and its columns."""
+        if request.method not in ("GET", "HEAD"):
+            return await self.nothing(request)
+        return await self.mapping(request)
+
+    async def nothing(self, request: Request) -> Any:
+        """What Elasticsearch has and this server has not."""
+        path = request.url.path
+        if request.method in ("PUT", "DELETE"):
+            raise UnsupportedError(f"{request.method} [{path}]: nothing is written here")
+        advice = ""
+        if "scroll" in path or path.endswith("/_pit"):
+            advice = "; sort by [_doc] and turn pages with [search_after]"
+        raise UnsupportedError(f"[{path}] is not supported{advice}")
+
+    def _named(self, given: str) -> list[str]:
+        """The tables of a name, of several with commas between, or of a pattern."""
+        if given in list(self.tables) or not set(given) & set("*,"):
+            return [given]
+        patterns = given.replace("_all", "*").split(",")
+        return [name for name in list(self.tables)
+                if any(fnmatch.fnmatchcase(name, one) for one in patterns)]  # fmt: skip
+
+    def _types(self, given: str) -> dict[str, dict[str, str]]:
+        found = {}
+        for name in self._named(given):
             table = self.tables.get(name)
             mapping = table.mapping
-            types = {f.name: {"type": _type(f.type, mapping.get(f.name))} for f in table.schema}
-            return {name: {"mappings": {"properties": types}}}
+            found[name] = {f.name: _type(f.type, mapping.get(f.name)) for f in table.schema}
+        return found
 
-        return await self.work.run(work, request, what=f"_mapping of {name}")
+    def _only(self, given: str) -> str:
+        """The one table that is meant."""
+        names = self._named(given)
+        if not names:
+            raise NoSuchTableError(given, list(self.tables))
+        if len(names) > 1:
+            raise UnsupportedError(f"a search is of one table here; [{given}] are: {names}")
+        return names[0]
 
     async def msearch(self, request: Request) -> Any:
         """Several searches, each with its own outcome."""
@@ -166,9 +255,7 @@ class Elastic:
     def _one(self, index: Any, body: dict[str, Any]) -> dict[str, Any]:
         names = index if isinstance(index, list) else [index]
         try:
-            if len(names) != 1:
-                raise UnsupportedError("a search is of one table here")
-            return {**self._search(str(names[0]), body), "status": 200}
+            return {**self._search(",".join(map(str, names)), body), "status": 200}
         except RequestError as error:
             return failure(error)
         except IndexTablesError as error:
@@ -180,6 +267,7 @@ class Elastic:
         begun = time.perf_counter()
         if unknown := sorted(set(body) - _KNOWN):
             raise UnsupportedError(f"unknown key [{unknown[0]}] in a search")
+        name = self._only(name)
         table = self.tables.get(name)
         question = Question.of(table, body)
         total = count_rows(table.view, question.stored)

@@ -7,15 +7,16 @@ passed over.
 
 from __future__ import annotations
 
+import calendar
 import datetime
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from indextables.predicate import Predicate, conjunction
-from indextables.predicate.sql_text import parse_predicate
 from indextables.serve.tables import search_field
 from indextables.serve.work import RequestError
 from indextables.table import Table
@@ -110,6 +111,12 @@ class _Language:
             "range": self.range_,
             "exists": self.exists,
             "bool": self.bool_,
+            "prefix": lambda given: self.pattern(given, "prefix", lambda text: f"{text}*"),
+            "wildcard": lambda given: self.pattern(given, "wildcard", str),
+            "regexp": lambda given: self.pattern(given, "regexp", str),
+            "fuzzy": lambda given: self.pattern(given, "fuzzy", str),
+            "multi_match": self.multi_match,
+            "constant_score": self.constant_score,
         }
         if name not in handlers:
             raise UnsupportedError(f"unknown query [{name}]; there are: {', '.join(handlers)}")
@@ -177,6 +184,54 @@ class _Language:
             raise UnsupportedError("[terms] query requires an array of terms")
         return f"({' '.join(self._value(name, one) for one in values)})" if values else NOTHING
 
+    def multi_match(self, given: Mapping[str, Any]) -> str:
+        """The same of several columns. Scores are added, as in `most_fields`."""
+        _allow(given, {"query", "fields", "operator", "type", "boost"}, "multi_match")
+        kind = given.get("type", "best_fields")
+        if kind not in ("best_fields", "most_fields", "phrase"):
+            raise UnsupportedError(f"[multi_match] with [type] of [{kind}] is not supported")
+        fields = texts_of(given.get("fields"), "fields")
+        if not fields:
+            raise UnsupportedError("[multi_match] needs [fields]")
+        found = []
+        for one in fields:
+            name, _, boost = one.partition("^")
+            if boost and not _is_number(boost):
+                raise UnsupportedError(f"[multi_match] of [{one}]: a boost is a number")
+            options = {k: given[k] for k in ("query", "operator") if k in given}
+            as_phrase = kind == "phrase"
+            text = self.match_phrase({name: given.get("query")}) if as_phrase else self.match(
+                {name: options})  # fmt: skip
+            found.append(f"{text}^{float(boost):f}" if boost else text)
+        return f"({' '.join(found)})"
+
+    def constant_score(self, given: Mapping[str, Any]) -> str:
+        """Every row of a filter has one score."""
+        _allow(given, {"filter", "boost"}, "constant_score")
+        return f"(+({self.text(given.get('filter'))})^0 +*)"
+
+    def pattern(self, given: Mapping[str, Any], kind: str, spelled: Callable[[str], str]) -> str:
+        """Words that are like a pattern."""
+        name, value = _single(given, kind)
+        options = value if isinstance(value, dict) else {"value": value}
+        named = {"wildcard": {"wildcard"}, "fuzzy": {"fuzziness"}}.get(kind, set())
+        _allow(options, {"value", "boost", "case_insensitive", "rewrite", *named}, kind)
+        text = options.get("value", options.get("wildcard"))
+        if not isinstance(text, str) or not text:
+            raise UnsupportedError(f"[{kind}] of [{name}] needs a [value], a text")
+        field = self.field(name)
+        if kind == "regexp":
+            return f"{field}:/{_regex(text)}/"
+        if kind == "fuzzy":
+            edits = str(options.get("fuzziness", "AUTO")).upper()
+            if edits == "AUTO":  # as Elasticsearch chooses
+                edits = "0" if len(text) < 3 else "1" if len(text) < 6 else "2"
+            if edits not in ("0", "1", "2"):
+                raise UnsupportedError(f"[fuzziness] of [{edits}] is not supported: 0, 1, 2, AUTO")
+            escaped = _escaped(text)
+            return f"{field}:{escaped}" if edits == "0" else f"{field}:{escaped}~{edits}"
+        return f"{field}:{spelled(_escaped(text, keep='*?' if kind == 'wildcard' else ''))}"
+
     def exists(self, given: Mapping[str, Any]) -> str:
         _allow(given, {"field", "boost"}, "exists")
         return f"{self.field(str(given.get('field')))}:*"
@@ -185,13 +240,14 @@ class _Language:
         name, ends = _single(given, "range")
         if not isinstance(ends, dict):
             raise UnsupportedError("[range] query malformed")
-        _allow(ends, {"gte", "gt", "lte", "lt", "format", "boost"}, "range")
-        low = ends.get("gte", ends.get("gt"))
-        high = ends.get("lte", ends.get("lt"))
+        _allow(ends, {"gte", "gt", "lte", "lt", "from", "to", "format", "boost"}, "range")
+        # Grafana's annotations still say `from` and `to`.
+        low = ends.get("gte", ends.get("gt", ends.get("from")))
+        high = ends.get("lte", ends.get("lt", ends.get("to")))
         opening = "{" if "gt" in ends and "gte" not in ends else "["
         closing = "}" if "lt" in ends and "lte" not in ends else "]"
-        first = "*" if low is None else self._bound(name, low)
-        last = "*" if high is None else self._bound(name, high)
+        first = "*" if low is None else self._bound(name, low, rounded_up=opening == "{")
+        last = "*" if high is None else self._bound(name, high, rounded_up=closing == "]")
         opening, closing = ("[" if first == "*" else opening), ("]" if last == "*" else closing)
         return f"{self.field(name)}:{opening}{first} TO {last}{closing}"
 
@@ -222,12 +278,89 @@ class _Language:
         kind = self.schema.field(column_name(name, self.schema)).type
         return f"{self.field(name)}:{_quoted(str(_spelled(value, kind)))}"
 
-    def _bound(self, name: str, value: Any) -> str:
+    def _bound(self, name: str, value: Any, *, rounded_up: bool) -> str:
         kind = self.schema.field(column_name(name, self.schema)).type
+        if pa.types.is_temporal(kind) and isinstance(value, str) and value.startswith("now"):
+            value = _millis_of(date_math(value, rounded_up=rounded_up))
         text = str(_spelled(value, kind))
-        if "now" in text and pa.types.is_temporal(kind):
-            raise UnsupportedError(f"date math [{text}] is not supported; send the time itself")
         return text if _is_number(text) else _quoted(text)
+
+
+_STEP = re.compile(r"([+-]\d{1,6})([yMwdhHms])|/([yMwdhHms])")
+_LENGTHS = {"w": "weeks", "d": "days", "h": "hours", "H": "hours", "m": "minutes", "s": "seconds"}
+
+
+def date_math(
+    text: str, *, rounded_up: bool = False, now: datetime.datetime | None = None
+) -> datetime.datetime:
+    """A time that is said from now, as `now-7d/d` is: seven days ago, at the start of that day.
+
+    >>> at = datetime.datetime(2024, 3, 31, 12, 30, tzinfo=datetime.UTC)
+    >>> date_math("now-1M/d", now=at).isoformat()
+    '2024-02-29T00:00:00+00:00'
+    >>> date_math("now/M", rounded_up=True, now=at).isoformat()
+    '2024-03-31T23:59:59.999000+00:00'
+    """
+    rest = text.removeprefix("now")
+    if "".join(step.group() for step in _STEP.finditer(rest)) != rest:
+        raise UnsupportedError(f"failed to parse date math [{text}]")
+    moment = now or datetime.datetime.now(datetime.UTC)
+    try:
+        for step in _STEP.finditer(rest):
+            count, unit, rounded = step.groups()
+            if rounded is None:
+                moment = _moved(moment, int(count), unit)
+                continue
+            moment = _floor(moment, rounded)
+            if rounded_up:
+                moment = _moved(moment, 1, rounded) - datetime.timedelta(milliseconds=1)
+    except (OverflowError, ValueError):
+        raise UnsupportedError(f"[{text}] is not a time") from None
+    return moment
+
+
+def _moved(moment: datetime.datetime, count: int, unit: str) -> datetime.datetime:
+    if unit in _LENGTHS:
+        return moment + datetime.timedelta(**{_LENGTHS[unit]: count})
+    months = moment.year * 12 + moment.month - 1 + count * (12 if unit == "y" else 1)
+    year, month = divmod(months, 12)
+    last = calendar.monthrange(year, month + 1)[1]
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, last))
+
+
+def _floor(moment: datetime.datetime, unit: str) -> datetime.datetime:
+    parts = {"hour": 0, "minute": 0, "second": 0, "microsecond": 0}
+    if unit in "hHms":
+        del parts["hour"]
+    if unit in "ms":
+        del parts["minute"]
+    if unit == "s":
+        del parts["second"]
+    start = moment.replace(**parts)  # type: ignore[arg-type]
+    if unit == "w":
+        return start - datetime.timedelta(days=start.weekday())
+    if unit in "yM":
+        start = start.replace(day=1)
+    return start.replace(month=1) if unit == "y" else start
+
+
+def _millis_of(moment: datetime.datetime) -> int:
+    return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
+
+
+def _escaped(text: str, keep: str = "") -> str:
+    """A text in which nothing is syntax but some characters."""
+    return "".join(c if c.isalnum() or c in keep else f"\\{c}" for c in text)
+
+
+def _regex(pattern: str) -> str:
+    """A pattern between two slashes."""
+    spelled = re.sub(
+        r"\\.|/", lambda m: "\\/" if m.group() == "/" else m.group(), pattern, flags=re.S
+    )
+    if re.fullmatch(r"(?:\\.|[^\\])*", pattern, flags=re.S) is None:
+        raise UnsupportedError(f"[regexp] of [{pattern}] ends with a backslash")
+    return spelled
 
 
 def _is_number(text: str) -> bool:
@@ -275,6 +408,25 @@ def number_of(body: Mapping[str, Any], name: str, default: int) -> int:
     return value
 
 
+def moment_of(value: Any, kind: Any, what: str) -> Any:
+    """A value of a request as one of a column: times are ISO text, or milliseconds since 1970."""
+    if not pa.types.is_temporal(kind):
+        return value
+    try:
+        moment = value
+        if isinstance(value, str) and not _is_whole(value):
+            moment = datetime.datetime.fromisoformat(value)
+        elif not isinstance(value, bool):
+            moment = _EPOCH + datetime.timedelta(milliseconds=float(value))
+    except (ValueError, TypeError, OverflowError):
+        raise UnsupportedError(f"[{what}] has [{value}], which is not a time") from None
+    if pa.types.is_date(kind):
+        return moment.date()
+    if getattr(kind, "tz", None) is None:
+        return moment.astimezone(datetime.UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+
+
 def spelled_value(value: Any) -> Any:
     """A value as JSON has it: times as ISO text."""
     return value.isoformat() if isinstance(value, datetime.date) else value
@@ -304,9 +456,3 @@ class Question:
         where = conjunction(*filters)
         _, stored = table.matching(found.text, where=where)
         return cls(table, found.text, found.score, where, stored)
-
-    def within(self, condition: str) -> Question:
-        """The same of fewer rows."""
-        where = conjunction(self.where, parse_predicate(condition, self.table.schema))
-        _, stored = self.table.matching(self.text, where=where)
-        return replace(self, where=where, stored=stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 MOST_BYTES = 1 << 20
 """Of a request's body."""
+PATIENCE_S = 30.0
+"""How long the body of a request may take."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -88,11 +91,15 @@ def guarded(handler: Handler) -> Handler:
 async def body_of(request: Request) -> bytes:
     """The body of a request, within bounds."""
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
-            raise RequestError(f"A request has at most {MOST_BYTES:,} bytes.")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > MOST_BYTES:
+                    raise RequestError(f"A request has at most {MOST_BYTES:,} bytes.")
+                parts.append(part)
+    except TimeoutError:
+        raise RequestError(f"The request did not arrive within {PATIENCE_S:g} seconds.") from None
     return b"".join(parts)
 
 

@@ -22,7 +22,7 @@ LAST_ROW = 10_000
 """Rows that paging reaches; an export has them all."""
 MOST_TEXT = 10_000
 """Characters of a query or a condition."""
-_MOST_FACETS = 20
+MOST_FACETS = 20
 _MOST_VALUES = 1_000
 
 
@@ -74,7 +74,7 @@ class SearchRequest:
             limit=whole_number(given, "limit", 20, most=MOST_ROWS),
             offset=whole_number(given, "offset", 0, most=LAST_ROW),
             version=version_of(given),
-            facets=tuple(_names(given, "facets", most=_MOST_FACETS)),
+            facets=tuple(_names(given, "facets", most=MOST_FACETS)),
             top=whole_number(given, "top", 10, most=_MOST_VALUES),
             histogram=_text(given, "histogram"),
             interval=_text(given, "interval") or "auto",

@@ -3,8 +3,9 @@
 A search ends by itself, at its time limit, when its client goes away, or when somebody stops it by
 its id. The answer is sent at once; the thread ends at the next place where a scan looks: between
 splits, between pieces of a large split, and at any time inside the engine of SQL. A ranked search
-in the index of all splits is one such piece. Until then the thread counts as busy, so that stopped
-searches cannot pile up.
+in the index of all splits is one such piece. Others take the place of a search that was stopped at
+once, and it runs to its end beside them, at most as many as there are places. The place of one more
+is free when it has ended, so that stopped searches cannot pile up.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Work:
 
     def __init__(self, *, threads: int, most_waiting: int, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="indextables-serve")
+        self._pool = ThreadPoolExecutor(2 * threads, thread_name_prefix="indextables-serve")
+        self._most_abandoned = threads
+        self._abandoned = 0
         self._free = asyncio.Semaphore(threads)
         self._most = threads + most_waiting
         self._running: dict[str, Running] = {}
@@ -103,10 +106,10 @@ class Work:
                     turn.cancel()
                     raise StoppedError(stop.reason or "")
                 future = loop.run_in_executor(self._pool, work)
-                # The thread is free when the function has ended, which may be after its answer.
                 future.add_done_callback(self._ended)
                 if await _first_of(future, ends, self.timeout_s):
                     return future.result()
+                self._abandon(future)
             finally:
                 ends.cancel()
         if stop.reason is None:
@@ -115,10 +118,22 @@ class Work:
             raise TimeLimitError(reason)
         raise StoppedError(stop.reason)
 
+    def _abandon(self, future: asyncio.Future[Any]) -> None:
+        """Give the place of a search that was stopped to others while it comes to its end."""
+        if future.done() or self._abandoned >= self._most_abandoned:
+            return  # its place is free when it has ended
+        self._abandoned += 1
+        future.remove_done_callback(self._ended)
+        future.add_done_callback(self._abandoned_ended)
+        self._free.release()
+
     def _ended(self, future: asyncio.Future[Any]) -> None:
         self._free.release()
-        if not future.cancelled():
-            future.exception()  # after the answer was sent, an error is nobody's any more
+        _forget(future)
+
+    def _abandoned_ended(self, future: asyncio.Future[Any]) -> None:
+        self._abandoned -= 1
+        _forget(future)
 
     def running(self) -> list[dict[str, Any]]:
         """The searches that have begun or wait."""
@@ -140,6 +155,11 @@ class Work:
         for one in list(self._running.values()):
             one.stop.wish("the server ends")
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _forget(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()  # after the answer was sent, an error is nobody's any more
 
 
 async def _first_of(

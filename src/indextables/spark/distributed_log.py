@@ -76,17 +76,23 @@ class DistributedLogRunner:
         tasks: Sequence[Task],
         *,
         timeout_s: float | None = None,
+        ended: Callable[[int], None] | None = None,
     ) -> list[Result]:
         """The results in the order of the tasks."""
         if len(tasks) < self._config[keys.DISTRIBUTED_MIN_FILES]:
-            return self._driver.map(function, tasks, timeout_s=timeout_s)
+            return self._driver.map(function, tasks, timeout_s=timeout_s, ended=ended)
         if isinstance(self._executors, SparkRunner):
             self._executors.parallelism = parallelism(
                 len(tasks), self._config, default=self._default_parallelism
             )
         started = time.monotonic()
         try:
-            answers: list[Any] = self._executors.map(_counted, tasks, timeout_s=timeout_s)  # type: ignore[arg-type]
+            answers: list[Any] = self._executors.map(
+                _counted,  # type: ignore[arg-type]
+                tasks,
+                timeout_s=timeout_s,
+                ended=ended,
+            )
         except Exception as error:
             # Executors may lack what the driver has: credentials, a route, time. What is wrong with
             # the log itself the driver finds as well, and says so by name.

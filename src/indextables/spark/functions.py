@@ -64,6 +64,16 @@ def indexquery(column: str | Column, query: str) -> Column:
 
     The column may be of any type. A query that names other fields (`title:spark`) looks at the
     columns of those names as well.
+
+    Args:
+        column: A column, or its name.
+        query: What to search for, in the search syntax.
+
+    Returns:
+        A condition, for `where` and `filter`.
+
+    Raises:
+        QuerySyntaxError: The query is wrong.
     """
     from pyspark.sql import functions as f
 
@@ -81,8 +91,16 @@ def indexquery(column: str | Column, query: str) -> Column:
 def indexqueryall(query: str, *columns: str | Column) -> Column:
     """Whether any column of the row matches a search query.
 
-    Without `columns`, all columns that the table indexes; on a DataFrame that is not an index
-    table, all columns it has.
+    Args:
+        query: What to search for, in the search syntax.
+        columns: The columns to search. If they are left out, all columns that the table indexes;
+            on a DataFrame that is not an index table, all columns it has.
+
+    Returns:
+        A condition, for `where` and `filter`.
+
+    Raises:
+        QuerySyntaxError: The query is wrong.
     """
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
@@ -104,6 +122,12 @@ def search(
         words: What to search for.
         mode: `all` words, `any` of them, the `phrase`, the phrase with its last word begun
             (`prefix`), or the search syntax (`query`).
+
+    Returns:
+        A condition, for `where` and `filter`.
+
+    Raises:
+        SearchCallError: The mode is not one of these, or the list of columns is empty.
     """
     from pyspark.sql import functions as f
 
@@ -123,7 +147,18 @@ def search(
 
 
 def snippet(column: str | Column, query: str) -> Column:
-    """The part of a text that shows the words of a query, as HTML with the words in `<b>`."""
+    """The part of a text that shows the words of a query, as HTML with the words in `<b>`.
+
+    Args:
+        column: A column of text, or its name.
+        query: The search, in the search syntax.
+
+    Returns:
+        A column of HTML, in which the text is escaped.
+
+    Raises:
+        QuerySyntaxError: The query is wrong.
+    """
     from pyspark.sql import functions as f
 
     parse_search(_text("snippet", query))

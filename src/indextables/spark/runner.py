@@ -7,6 +7,7 @@ tasks of this package travel, and what comes back was pickled by our own workers
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import threading
 import uuid
@@ -38,14 +39,17 @@ class SparkRunner:
         tasks: Sequence[Task],
         *,
         timeout_s: float | None = None,
+        ended: Callable[[int], None] | None = None,
     ) -> list[Result]:
         """The results in the order of the tasks. `TimeoutError` if they take too long."""
         if not tasks:
             return []
         slices = min(self.parallelism or len(tasks), len(tasks))
-        payloads = [pickle.dumps(task) for task in tasks]
-        rows = self._context.parallelize(payloads, slices).mapPartitions(_Call(function))
-        answers: list[tuple[bool, bytes]] = self._collect(rows, timeout_s)
+        payloads = [(place, pickle.dumps(task)) for place, task in enumerate(tasks)]
+        done: Any = None if ended is None else self._context.accumulator([], _Places())
+        rows = self._context.parallelize(payloads, slices).mapPartitions(_Call(function, done))
+        with contextlib.nullcontext() if ended is None else _watched(done, ended):
+            answers: list[tuple[bool, bytes]] = self._collect(rows, timeout_s)
         results = []
         for is_result, payload in answers:
             answer = pickle.loads(payload)
@@ -98,15 +102,57 @@ class _Call:
     """What a Spark task does with its share of the tasks."""
 
     function: Callable[[Any], Any]
+    done: Any = None
+    """Hears which tasks have ended."""
 
-    def __call__(self, payloads: Iterator[bytes]) -> Iterator[tuple[bool, bytes]]:
-        for payload in payloads:
+    def __call__(self, payloads: Iterator[tuple[int, bytes]]) -> Iterator[tuple[bool, bytes]]:
+        for place, payload in payloads:
             try:
-                yield True, pickle.dumps(self.function(pickle.loads(payload)))
+                result = pickle.dumps(self.function(pickle.loads(payload)))
+                if self.done is not None:
+                    self.done.add([place])
+                yield True, result
             except Exception as error:
                 # Raised here, Spark would run the task again and wrap the error in a traceback.
                 yield False, _pickled(error)
                 return
+
+
+class _Places:
+    """An accumulator of lists; Spark adds what a task says when the task has ended."""
+
+    def zero(self, value: list[int]) -> list[int]:  # noqa: ARG002
+        return []
+
+    def addInPlace(self, one: list[int], other: list[int]) -> list[int]:  # noqa: N802
+        one.extend(other)
+        return one
+
+
+@contextlib.contextmanager
+def _watched(done: Any, ended: Callable[[int], None]) -> Iterator[None]:
+    """Pass on which tasks have ended while they run. A task that is run twice is told once."""
+    told: set[int] = set()
+    over = threading.Event()
+
+    def tell() -> None:
+        for place in list(done.value):
+            if place not in told:
+                told.add(place)
+                ended(place)
+
+    def watch() -> None:
+        while not over.wait(0.5):
+            tell()
+
+    thread = threading.Thread(target=watch, name="indextables-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        tell()
 
 
 def _pickled(error: Exception) -> bytes:

@@ -48,8 +48,16 @@ _BEFORE_START = {
 def session(app_name: str = "indextables", **conf: object) -> SparkSession:
     """Start a session, or take the active one, and enable it.
 
-    `conf` are Spark settings, with `__` for a dot (`spark__sql__shuffle__partitions=8`), or a
-    dictionary unpacked: `session("app", **{"spark.master": "local[4]"})`.
+    Args:
+        app_name: The name that Spark's pages show.
+        conf: Spark settings, with `__` for a dot (`spark__sql__shuffle__partitions=8`), or a
+            dictionary unpacked: `session("app", **{"spark.master": "local[4]"})`.
+
+    Returns:
+        The session.
+
+    Raises:
+        JavaMissingError: There is no Java that Spark can run on.
     """
     from pyspark.sql import SparkSession
 
@@ -65,6 +73,15 @@ def enable(spark: SparkSession) -> SparkSession:
 
     Doing it twice does nothing. On a classic session, those that its `newSession` makes are enabled
     as well.
+
+    Args:
+        spark: A classic session, or one of Spark Connect.
+
+    Returns:
+        The same session.
+
+    Raises:
+        ExecutorError: The executors of a cluster cannot import this package.
     """
     if is_classic(spark) and is_registered(spark):
         return spark

@@ -139,6 +139,13 @@ def search_table(
             part, the words found marked.
         mode: How the query is read: one of the modes of `Table.search`, `lenient` for text typed
             by people.
+
+    Returns:
+        The rows and their `_score`, with the columns of snippets last.
+
+    Raises:
+        QueryError: The query or the condition is wrong.
+        NotATableError: There is no such table.
     """
     check_mode(mode)
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"

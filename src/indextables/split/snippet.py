@@ -8,7 +8,7 @@ Tantivy, as in the index. The result is HTML in which the text is escaped.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -28,32 +28,48 @@ from indextables.split.text_steps import Word
 from indextables.split.write.indexer import MemoryIndex
 
 DEFAULT_LENGTH = 150
+_AT_ONCE = 100
+"""Texts whose words are in memory."""
 
 
-def snippet(
-    text: str | None,
+def snippets(
+    texts: Sequence[str | None],
     search: Search,
     column: str,
     *,
     mapping: TableMapping,
     schema: pa.Schema,
     length: int = DEFAULT_LENGTH,
-) -> str:
-    """About `length` characters of a text with the words that a search asks for in `<b>`.
+) -> list[str]:
+    """About `length` characters of each text with the words that a search asks for in `<b>`.
 
-    Empty if the text has none of them.
+    Empty if the text has none of them. A pattern is matched with the words of many texts at once.
     """
     field = mapping.by_name[column]
-    if text is None or not field.has_words:
-        return ""
+    if not field.has_words:
+        return [""] * len(texts)
+    query = resolve(search, mapping, schema)
+    found = []
+    for start in range(0, len(texts), _AT_ONCE):
+        read = [_words(text, field) for text in texts[start : start + _AT_ONCE]]
+        wanted = _wanted(query, field, sorted({word.text for _, words in read for word in words}))
+        found += [_shown(text, [w for w in words if w.text in wanted], length)
+                  for text, words in read]  # fmt: skip
+    return found
+
+
+def _words(text: str | None, field: FieldMapping) -> tuple[str, list[Word]]:
+    """A text as it is shown, and its words."""
+    if text is None:
+        return "", []
     if field.kind == "json":
         # Its values, not its spelling: in JSON a new line is a backslash and an n.
         text = "\n".join(document_texts(json_documents(pa.array([text], pa.string())))[0] or ())
     text, analyzer = field.analyzer.shown(text)
-    words = analyzer.words(text)
-    query = resolve(search, mapping, schema)
-    wanted = _wanted(query, field, sorted({word.text for word in words}))
-    marked = [word for word in words if word.text in wanted]
+    return text, analyzer.words(text)
+
+
+def _shown(text: str, marked: list[Word], length: int) -> str:
     if not marked:
         return ""
     start, end = _window(text, marked, length)

@@ -45,7 +45,7 @@ from indextables.schema import conform, normalize
 from indextables.split.mapping import FieldMapping, TableMapping, numbered
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import search_rows
-from indextables.split.snippet import snippet as snippet_of
+from indextables.split.snippet import snippets
 
 _MAX_DEPTH = 150
 _OPERAND = "(the searched column)"
@@ -245,10 +245,8 @@ def snippet(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
         raise SearchCallError("snippet", f"shows words of a text, not of {column.type}.")
     # Every word counts here, whatever column the query asks it of.
     search = Search(Column((_OPERAND,)), _unqualified(_parsed(text)), text)
-    shown = [
-        snippet_of(value, search, _OPERAND, mapping=mapping, schema=table.schema)
-        for value in table.column(0).to_pylist()
-    ]
+    texts = table.column(0).to_pylist()
+    shown = snippets(texts, search, _OPERAND, mapping=mapping, schema=table.schema)
     return pa.array(shown, pa.string())
 
 

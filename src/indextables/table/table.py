@@ -220,6 +220,9 @@ class Table:
             config: `spark.indextables.*` keys of this handle.
             storage_options: Credentials and the endpoint of the store.
 
+        Returns:
+            The table, as it is at that version.
+
         Raises:
             NotATableError: There is no table at the URI.
             VersionNotFoundError: The log does not have that version.
@@ -241,7 +244,19 @@ class Table:
         version: int | None = None,
         timestamp: Timestamp | None = None,
     ) -> Table:
-        """The table of an open log."""
+        """The table of an open log.
+
+        Args:
+            log: The log.
+            version: A version that is still there; the newest if it is left out.
+            timestamp: A datetime, ISO text or epoch milliseconds, instead of a version.
+
+        Returns:
+            The table.
+
+        Raises:
+            VersionNotFoundError: The log does not have that version.
+        """
         if version is None and timestamp is None:
             # Whether it is a table, and one that can be read. Its files are read when asked for.
             newest = log.snapshot(keep_manifest=lambda _metadata: lambda _bounds: False)
@@ -257,7 +272,19 @@ class Table:
         *,
         storage_options: Mapping[str, object] | None = None,
     ) -> bool:
-        """Whether there is a table at the URI."""
+        """Whether there is a table at the URI.
+
+        Args:
+            uri: Where the table would be.
+            storage_options: Credentials and the endpoint of the store.
+
+        Returns:
+            Whether there is one.
+
+        >>> from indextables import Table
+        >>> Table.exists("memory://no-such-table")
+        False
+        """
         return TransactionLog(open_store(uri, storage_options)).exists()
 
     # --- what it is --------------------------------------------------------------------------
@@ -303,7 +330,11 @@ class Table:
         return self._view.snapshot.metadata.description
 
     def metadata(self) -> Metadata:
-        """All that the log says about the table itself: its id, name, columns and properties."""
+        """All that the log says about the table itself: its id, name, columns and properties.
+
+        Returns:
+            The metadata of this version.
+        """
         return self._view.shown.snapshot.metadata
 
     @property
@@ -343,17 +374,51 @@ class Table:
         """The table's files, schema and properties, at this version or in the past.
 
         A column that was renamed has the name there that it is stored under.
+
+        Args:
+            version: A version that is still there; the newest if it is left out.
+            timestamp: A datetime, ISO text or epoch milliseconds, instead of a version.
+
+        Returns:
+            The files with their statistics, the schema and the properties.
+
+        Raises:
+            VersionNotFoundError: The log does not have that version.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://snapshot-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> table.snapshot().num_files
+        1
         """
         if version is None and timestamp is None:
             return self.view.snapshot
         return _past(self._log, version, timestamp)
 
     def history(self, *, limit: int | None = None) -> pa.Table:
-        """The retained versions, newest first."""
+        """The retained versions, newest first.
+
+        Args:
+            limit: The most versions to return; all that are retained if it is left out.
+
+        Returns:
+            A row for each version: `version`, `timestamp`, `operation`, and what it did.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://history-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> _ = table.delete(where="n = 2")
+        >>> table.history()["operation"].to_pylist()
+        ['DELETE', 'CREATE TABLE']
+        """
         return history_rows(self._log.history(limit=limit))
 
     def cache_stats(self) -> dict[str, CacheStats]:
-        """Hits and misses of the log's caches."""
+        """Hits and misses of the log's caches.
+
+        Returns:
+            Hits, misses and sizes by the name of the cache.
+        """
         return self._log.cache_stats()
 
     def __repr__(self) -> str:
@@ -383,9 +448,18 @@ class Table:
             limit: The most rows to return.
             timezone: The zone of times in `where` that name none.
 
+        Returns:
+            The rows, in no particular order.
+
         Raises:
             UnknownColumnError: The table does not have a column.
             QueryError: The condition or a search in it is wrong.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://scan-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> table.scan(where="n > 1", columns=["n"])["n"].to_pylist()
+        [2, 3]
         """
         return self.scan_batches(
             columns=columns, where=where, limit=limit, timezone=timezone
@@ -399,7 +473,26 @@ class Table:
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> pa.RecordBatchReader:
-        """The same rows as a stream, for results larger than memory."""
+        """The same rows as a stream, for results larger than memory.
+
+        Args:
+            columns: The columns to return; all if it is left out.
+            where: A SQL condition, searches included; all rows if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The batches, read as they are taken.
+
+        Raises:
+            QueryError: The condition or a search in it is wrong.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://batches-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> sum(batch.num_rows for batch in table.scan_batches(where="n > 1"))
+        2
+        """
         if isinstance(where, pc.Expression):
             return self._filtered(where, columns, check_limit(limit))
         view = self._view_for(where, timezone)
@@ -420,7 +513,20 @@ class Table:
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> pa.Table:
-        """The same as `scan`."""
+        """The same as `scan`.
+
+        Args:
+            columns: The columns to return; all if it is left out.
+            where: A SQL condition, searches included; all rows if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The rows.
+
+        Raises:
+            QueryError: The condition or a search in it is wrong.
+        """
         return self.scan(columns=columns, where=where, limit=limit, timezone=timezone)
 
     def to_pandas(
@@ -431,7 +537,20 @@ class Table:
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> pandas.DataFrame:
-        """The rows of `scan` as a pandas DataFrame; needs pandas."""
+        """The rows of `scan` as a pandas DataFrame; needs pandas.
+
+        Args:
+            columns: The columns to return; all if it is left out.
+            where: A SQL condition, searches included; all rows if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The rows.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
         return self.scan(columns=columns, where=where, limit=limit, timezone=timezone).to_pandas()
 
     def to_polars(
@@ -442,7 +561,20 @@ class Table:
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> polars.DataFrame:
-        """The rows of `scan` as a Polars DataFrame; needs Polars."""
+        """The rows of `scan` as a Polars DataFrame; needs Polars.
+
+        Args:
+            columns: The columns to return; all if it is left out.
+            where: A SQL condition, searches included; all rows if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The rows.
+
+        Raises:
+            ImportError: Polars is not installed.
+        """
         import polars
 
         found = polars.from_arrow(
@@ -501,6 +633,9 @@ class Table:
             metric: `cosine`, `dot`, or `l2`, whose score is minus the distance.
             fusion: `rrf` ranks by the query and by the vector, each among all rows, and adds
                 `1 / (60 + rank)` of both rankings.
+
+        Returns:
+            The rows with their columns, `_score`, and what else was asked for.
 
         Raises:
             QuerySyntaxError: The query cannot be read; the message says where.
@@ -882,6 +1017,9 @@ class Table:
             max_words: How many words are searched for.
             timezone: The zone of times in conditions that name none.
 
+        Returns:
+            The rows and their `_score`.
+
         Raises:
             QueryError: `row` names no row, or several.
 
@@ -939,7 +1077,24 @@ class Table:
         return rows
 
     def count(self, *, where: Where | None = None, timezone: str = "UTC") -> int:
-        """How many rows meet a condition; from the log alone where it knows."""
+        """How many rows meet a condition; from the log alone where it knows.
+
+        Args:
+            where: A SQL condition, searches included; all rows if it is left out.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            QueryError: The condition or a search in it is wrong.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://count-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> table.count(), table.count(where="n > 1")
+        (3, 2)
+        """
         if isinstance(where, pc.Expression):
             needed = columns_of(where, self.schema) or self.schema.names[:1]
             return sum(b.num_rows for b in self._filtered(where, needed, None))
@@ -1003,6 +1158,20 @@ class Table:
 
         The condition has the stored names of columns; `where` takes it back by
         `view.names.shown_predicate`.
+
+        Args:
+            query: What to search for, in the syntax of `indexquery`.
+            mode: How the query is read, as in `Table.search`.
+            fields: The columns that are searched where the query names none, with weights if
+                wanted.
+            where: A SQL condition that leaves rows out.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The version, and the condition.
+
+        Raises:
+            QueryError: The query or the condition is wrong.
         """
         view = self.view
         return view, self._condition(view, query, mode, fields, where=where, timezone=timezone)
@@ -1015,7 +1184,26 @@ class Table:
         limit: int | None = None,
         timezone: str = "UTC",
     ) -> str:
-        """What a scan would do: how many splits and bytes each stage keeps, and why."""
+        """What a scan would do: how many splits and bytes each stage keeps, and why.
+
+        Args:
+            where: A SQL condition, searches included; all rows if it is left out.
+            columns: The columns to return; all if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The plan as text.
+
+        Raises:
+            QueryError: The condition or a search in it is wrong.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://explain-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> "splits" in table.explain(where="n > 1")
+        True
+        """
         return Explained.of(self._plan(self.view, where, columns, limit, timezone))
 
     # --- writing: every verb is one commit, or none if it fails ------------------------------
@@ -1030,8 +1218,17 @@ class Table:
             merge_schema: Add new columns to the table and widen types.
             config: `spark.indextables.*` keys of this write.
 
+        Returns:
+            The new version, and how many rows and files it has.
+
         Raises:
             SchemaError: The rows do not fit the table; nothing was written.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://append-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> table.append(pa.table({"n": [4]})).version, table.count()
+        (1, 4)
         """
         return self._write(data, config, kind="append", merge_schema=merge_schema)
 
@@ -1045,7 +1242,29 @@ class Table:
         config: Mapping[str, object] | None = None,
         timezone: str = "UTC",
     ) -> Written:
-        """Replace rows: all of them, those that meet `where`, or the partitions that `data` has."""
+        """Replace rows: all of them, those that meet `where`, or the partitions that `data` has.
+
+        Args:
+            data: An Arrow table, batches or a reader, a pandas or Polars DataFrame.
+            where: The rows to replace; those of `data` have to meet it as well.
+            partitions: `all`, or `dynamic` to replace the partitions that `data` has rows of.
+            merge_schema: Add new columns to the table and widen types.
+            config: `spark.indextables.*` keys of this call.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The new version, and how many rows and files it has.
+
+        Raises:
+            SchemaError: The rows do not fit the table; nothing was written.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://overwrite-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> _ = table.overwrite(pa.table({"n": [9]}), where="n > 2")
+        >>> sorted(table.scan()["n"].to_pylist())
+        [1, 2, 9]
+        """
         self._check_writable()
         if partitions not in ("all", "dynamic"):
             raise ConfigError(f"partitions is 'all' or 'dynamic', not {partitions!r}.")
@@ -1062,6 +1281,22 @@ class Table:
         """Delete the rows that meet a condition, searches included.
 
         Times in `where` that name no time zone are meant in `timezone`.
+
+        Args:
+            where: A SQL condition, searches included.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The new version, and how many files it rewrote or marked rows in.
+
+        Raises:
+            QueryError: The condition or a search in it is wrong.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://delete-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> table.delete(where="n > 1").version, table.count()
+        (1, 1)
         """
         self._check_writable()
         check_where(where)
@@ -1079,6 +1314,17 @@ class Table:
         """Change the rows that meet a condition, or all rows.
 
         `assignments` are `"n = n + 1, tag = upper(tag)"`, or expressions by column.
+
+        Args:
+            assignments: `"n = n + 1, tag = upper(tag)"`, or expressions by column.
+            where: A SQL condition, searches included; all rows if it is left out.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The new version, and how many rows were changed.
+
+        Raises:
+            QueryError: The condition or an expression is wrong.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -1111,6 +1357,17 @@ class Table:
         updated with its columns, deleted, or left alone; rows of `data` without such a row are
         inserted. Null equals nothing. `data` is held in memory.
 
+        Args:
+            data: The rows to merge, held in memory.
+            on: The columns whose values are compared.
+            when_matched: What happens to rows of the table that match: `update`, `delete`,
+                `ignore`.
+            when_not_matched: What happens to rows of `data` that match none: `insert` or `ignore`.
+            merge_schema: Add new columns to the table and widen types.
+
+        Returns:
+            The new version, and how many rows were updated and inserted.
+
         Raises:
             MatchedTwiceError: Several rows of `data` would update the same row.
 
@@ -1139,7 +1396,18 @@ class Table:
         return self._written(written)
 
     def drop_partitions(self, *, where: Where, timezone: str = "UTC") -> Dropped:
-        """Remove the partitions that meet a condition on partition columns."""
+        """Remove the partitions that meet a condition on partition columns.
+
+        Args:
+            where: A condition on partition columns.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            The new version, and what was removed.
+
+        Raises:
+            QueryError: The condition is not about partition columns alone.
+        """
         self._check_writable()
         check_where(where)
         predicate = self._predicate(where, self.refresh().view, timezone=timezone)
@@ -1268,8 +1536,22 @@ class Table:
     def restore(self, *, version: int | None = None, timestamp: Timestamp | None = None) -> int:
         """Make the table what it was, as a new version.
 
+        Args:
+            version: A version that is still there; the newest if it is left out.
+            timestamp: A datetime, ISO text or epoch milliseconds, instead of a version.
+
         Returns:
             The new version.
+
+        Raises:
+            VersionNotFoundError: The log does not have that version.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://restore-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> _ = table.delete(where="n > 1")
+        >>> table.restore(version=0), table.count()
+        (2, 3)
         """
         self._check_writable()
         if (version is None) == (timestamp is None):
@@ -1285,6 +1567,12 @@ class Table:
 
         A checkpoint shares manifests with the one before it. With `compact` all live files are
         written to new ones, without those of files that left the table.
+
+        Args:
+            compact: Write all live files to new manifests.
+
+        Returns:
+            Where the checkpoint is, and what it holds.
         """
         self._check_writable()
         return self._log.checkpoint(force_compaction=compact)
@@ -1305,6 +1593,21 @@ class Table:
         Splits of different partitions are never merged. `where` chooses partitions; `max_groups`
         limits how many splits are made, and `max_source_splits` of how many each. Rows, searches
         and scores stay what they are, and others may read and write meanwhile.
+
+        Args:
+            where: A condition on partition columns; all partitions if it is left out.
+            target_size: The most bytes of a new split, as `"100M"`; 5 GB by default.
+            max_groups: How many splits are made at the most.
+            max_source_splits: Of how many splits one is made at the most.
+            config: `spark.indextables.*` keys of this call.
+            runner: Where the tasks run; in threads of this process if it is left out.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            How many splits were merged into how many, and what failed.
+
+        Raises:
+            ConfigError: The size is not one.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -1343,6 +1646,23 @@ class Table:
         With `dry_run`, only say which. Splits are kept for `purge.defaultRetentionHours` unless
         `older_than_hours` says otherwise, versions for `logRetention.duration` unless
         `log_retention_hours` does.
+
+        Args:
+            older_than_hours: Splits that are younger are kept.
+            log_retention_hours: Versions that are younger are kept.
+            dry_run: Only say what would be done.
+
+        Returns:
+            What was deleted, or would be.
+
+        Raises:
+            ConfigError: The retention is so short that it could harm others.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://purge-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> table.purge(dry_run=True).orphans
+        ()
         """
         self._check_writable()
         return purge(
@@ -1354,7 +1674,14 @@ class Table:
         )
 
     def truncate_time_travel(self, *, dry_run: bool = False) -> Truncated:
-        """Forget all versions but the newest. Their splits stay until a purge."""
+        """Forget all versions but the newest. Their splits stay until a purge.
+
+        Args:
+            dry_run: Only say what would be done.
+
+        Returns:
+            What was deleted, or would be.
+        """
         self._check_writable()
         config = self._newest().config
         return truncate_history(self._log, dry_run=dry_run, config=config)
@@ -1373,6 +1700,20 @@ class Table:
 
         It names the splits that are still there. With `from_splits` no log has to be readable:
         all splits that what is left of it does not call removed are part of the table again.
+
+        Args:
+            source: Where the table is.
+            target: A folder that does not exist yet.
+            from_splits: Rebuild the log from the splits alone.
+            config: `spark.indextables.*` keys of this call.
+            storage_options: Credentials and the endpoint of the store.
+            runner: Where the tasks run; in threads of this process if it is left out.
+
+        Returns:
+            How many splits the new log has, and which are missing.
+
+        Raises:
+            LogError: There is not enough left to make a log of.
         """
         return repair_log(
             open_store(source, storage_options),
@@ -1383,14 +1724,36 @@ class Table:
         )
 
     def verify(self, *, runner: Runner | None = None) -> list[Check]:
-        """Check the log against the files, their checksums, their indexes and their rows."""
+        """Check the log against the files, their checksums, their indexes and their rows.
+
+        Args:
+            runner: Where the tasks run; in threads of this process if it is left out.
+
+        Returns:
+            A `Check` for the log, the files, and each thing that was checked of the splits.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://verify-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> all(check.passed for check in table.verify())
+        True
+        """
         view = self._view if self._view.elsewhere is not None else self._newest()
         return verify(self._log, view, runner=runner)
 
     def component_sizes(
         self, *, where: Where | None = None, timezone: str = "UTC", runner: Runner | None = None
     ) -> pa.Table:
-        """What the bytes of the splits are; `where` chooses partitions."""
+        """What the bytes of the splits are; `where` chooses partitions.
+
+        Args:
+            where: A condition on partition columns; all partitions if it is left out.
+            timezone: The zone of times in conditions that name none.
+            runner: Where the tasks run; in threads of this process if it is left out.
+
+        Returns:
+            A row for each split, column and component, with its bytes.
+        """
         view = self.view
         predicate = self._predicate(where, view, timezone=timezone)
         return component_sizes(view, predicate, runner=runner)
@@ -1398,7 +1761,19 @@ class Table:
     def plan_prewarm(
         self, *, fields: Sequence[str] = (), where: Where | None = None, timezone: str = "UTC"
     ) -> PrewarmPlan:
-        """The indexes to open before the first search; call the plan on every host."""
+        """The indexes to open before the first search; call the plan on every host.
+
+        Args:
+            fields: The columns whose indexes are opened; all if it is left out.
+            where: A condition on partition columns; all partitions if it is left out.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            A plan that can be pickled; called, it opens the indexes.
+
+        Raises:
+            UnknownColumnError: The table does not have a field.
+        """
         view = self.view
         predicate = self._predicate(where, view, timezone=timezone)
         return plan_prewarm(view, predicate, fields=fields)
@@ -1406,13 +1781,29 @@ class Table:
     def prewarm(
         self, *, fields: Sequence[str] = (), where: Where | None = None, timezone: str = "UTC"
     ) -> Prewarmed:
-        """Open the indexes of the table's splits in this process."""
+        """Open the indexes of the table's splits in this process.
+
+        Args:
+            fields: The columns whose indexes are opened; all if it is left out.
+            where: A condition on partition columns; all partitions if it is left out.
+            timezone: The zone of times in conditions that name none.
+
+        Returns:
+            How many splits were opened, and which could not be.
+
+        Raises:
+            UnknownColumnError: The table does not have a field.
+        """
         return self.plan_prewarm(fields=fields, where=where, timezone=timezone)()
 
     # --- cross-references: which splits can match, kept beside the table ---------------------
 
     def crossreferences(self) -> pa.Table:
-        """The table's cross-reference indexes (XRefs): stale ones last, the largest first."""
+        """The table's cross-reference indexes (XRefs): stale ones last, the largest first.
+
+        Returns:
+            A row for each, with its splits, words and bytes.
+        """
         return xref_rows(self.view.snapshot)
 
     def index_crossreferences(
@@ -1429,6 +1820,16 @@ class Table:
         `where` chooses partitions; times in it that name no zone are meant in `timezone`. With
         `force_rebuild` everything is built anew, with `dry_run` nothing is. `runner` says where
         XRefs are built; by default in this process.
+
+        Args:
+            where: A condition on partition columns; all partitions if it is left out.
+            timezone: The zone of times in conditions that name none.
+            force_rebuild: Build all of them anew.
+            dry_run: Only say what would be done.
+            runner: Where the tasks run; in threads of this process if it is left out.
+
+        Returns:
+            What was done to each XRef, and its splits, words and bytes.
 
         >>> import pyarrow as pa
         >>> from indextables import Table

@@ -273,7 +273,7 @@ function card(row, at, best) {
   const words = texts(), snippets = row.snippets ?? {};
   const long = answer.columns.filter(c => words.has(c) && typeof row.values[c] === "string");
   const title = long.find(c => /^(title|name|subject|headline)$/i.test(c))
-    ?? long.find(c => row.values[c].length <= 90 && !/\n/.test(row.values[c]));
+    ?? long.find(c => !info.facets.includes(c) && row.values[c].length <= 90 && !/\n/.test(row.values[c]));
   const body = long.filter(c => c !== title && (snippets[c] || row.values[c].length > 40));
   const facts = answer.columns.filter(c => c !== title && !body.includes(c));
   const heading = title ? (snippets[title] && row.values[title].length < 140 ? marked(snippets[title]) : clipped(row.values[title]))
