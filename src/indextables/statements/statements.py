@@ -356,7 +356,8 @@ STATEMENTS: tuple[type[Statement], ...] = (
     DescribeMergeJobs, InvalidateLogCache, Checkpoint, Compact, DescribeState, DescribeLog,
     DescribeEnvironment, Restore, Purge, DropPartitions, TruncateTimeTravel, RepairLog,
     ConvertTable, Verify, DescribeComponentSizes, Prewarm, DeleteRows, UpdateRows,
-    IndexCrossReferences, MergeSplits, CreateSearchIndex, RefreshSearchIndex, DescribeSearchIndex, DropSearchIndex,
+    IndexCrossReferences, MergeSplits, CreateSearchIndex, RefreshSearchIndex,
+    DescribeSearchIndex, DropSearchIndex,
 )  # fmt: skip
 
 
