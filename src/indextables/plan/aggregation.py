@@ -125,7 +125,8 @@ class Aggregation:
         if not self.groups:
             row = zip(self._names(), self.aggregates, strict=True)
             return pa.table({name: _single(aggregate, table) for name, aggregate in row})
-        columns = {key: _key(value, table) for key, value in self._keys().items()}
+        known: dict[Value, Any] = {}
+        columns = {key: _key(value, table, known) for key, value in self._keys().items()}
         functions: list[tuple[str, str]] = []
         for name, aggregate in zip(self._names(), self.aggregates, strict=True):
             columns[name] = self._input(aggregate, table)
@@ -164,11 +165,11 @@ class Aggregation:
         return pa.table(dict(zip(self._names(), empty, strict=True)))
 
 
-def _key(value: str | Value, table: pa.Table) -> Any:
+def _key(value: str | Value, table: pa.Table, known: dict[Value, Any]) -> Any:
     """What rows are grouped by; Spark has one zero and one NaN."""
     if isinstance(value, str):
         return table[value]
-    found = compute(value, table)
+    found = compute(value, table, known)
     if pa.types.is_floating(found.type):
         found = pc.add(pc.if_else(pc.is_nan(found), float("nan"), found), 0.0)
     return found

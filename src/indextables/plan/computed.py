@@ -93,12 +93,24 @@ def renamed(value: Value, name: Callable[[str], str]) -> Value:
             return value
 
 
-def compute(value: Value, table: pa.Table) -> Any:
+def compute(value: Value, table: pa.Table, known: dict[Value, Any] | None = None) -> Any:
     """The value in each row, as an array of its type.
+
+    Args:
+        value: What to compute.
+        table: The rows.
+        known: Values of the same rows that were computed before; parts are often the same.
 
     Raises:
         ComputedOverflowError: A number does not fit into its type.
     """
+    known = {} if known is None else known
+    if value not in known:
+        known[value] = _computed(value, table, known)
+    return known[value]
+
+
+def _computed(value: Value, table: pa.Table, known: dict[Value, Any]) -> Any:
     match value:
         case ColumnValue(name=name):
             column: Any = table[name].combine_chunks()
@@ -107,27 +119,32 @@ def compute(value: Value, table: pa.Table) -> Any:
             scalar: Any = pa.scalar(constant, kind)
             return pa.repeat(scalar, table.num_rows)
         case Call(function="case"):
-            return _case(value, table)
+            return _case(value, table, known)
         case Call(function=function, arguments=arguments):
             try:
-                return _FUNCTIONS[function](value, *(compute(one, table) for one in arguments))
+                return _FUNCTIONS[function](
+                    value, *(compute(one, table, known) for one in arguments)
+                )
             except pa.ArrowInvalid:
                 raise ComputedOverflowError(str(value)) from None
 
 
-def _case(value: Call, table: pa.Table) -> Any:
+def _case(value: Call, table: pa.Table, known: dict[Value, Any]) -> Any:
     """The result of the first condition that is true; no other one is computed, nor its error."""
     *pairs, otherwise = value.arguments
-    left = np.arange(table.num_rows)
+    left, here = np.arange(table.num_rows), table
     places, parts = [], []
     for condition, result in zip(pairs[::2], pairs[1::2], strict=True):
-        here = table.take(left)
-        holds = np.asarray(compute(condition, here).fill_null(False))
-        places.append(left[holds])
-        parts.append(compute(result, here.filter(pa.array(holds))))
-        left = left[~holds]
+        holds = np.asarray(compute(condition, here, known).fill_null(False))
+        if holds.any():
+            places.append(left[holds])
+            parts.append(compute(result, here.filter(pa.array(holds))))
+            left = left[~holds]
+            here, known = here.filter(pa.array(~holds)), {}
+    if not parts:
+        return compute(otherwise, table, known)
     places.append(left)
-    parts.append(compute(otherwise, table.take(left)))
+    parts.append(compute(otherwise, here))
     order = np.argsort(np.concatenate(places), kind="stable")
     together: Any = pa.concat_arrays(parts)
     return together.take(pa.array(order))
