@@ -675,6 +675,17 @@ class SumOverflowError(QueryError):
         )
 
 
+class ComputedOverflowError(QueryError):
+    """A number that rows are grouped by and that does not fit into its type."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        super().__init__(
+            f"[ARITHMETIC_OVERFLOW] A value of {expression} does not fit into its type. Leave such "
+            "rows out, or compute it in a wider type."
+        )
+
+
 class IntervalError(QueryError):
     """Values cannot be cut into such parts."""
 

@@ -74,6 +74,7 @@ COLUMNS = {
         "executor_id,host,enabled,total_bytes,max_bytes,usage_percent,splits_cached,"
         "components_cached"
     ),
+    "DESCRIBE INDEXTABLES STORAGE STATS": "executor_id,host,bytes_fetched,requests",
     "INVALIDATE INDEXTABLES TRANSACTION LOG CACHE FOR '{uri}'": (
         "table_path,result,cache_hits_before,cache_misses_before,hit_rate_before"
     ),
@@ -136,7 +137,7 @@ def test_every_statement_has_a_test_of_its_columns():
     elsewhere = {
         s.Purge, s.DropPartitions, s.TruncateTimeTravel, s.RepairLog, s.Verify,
         s.DescribeComponentSizes, s.Prewarm, s.DeleteRows, s.UpdateRows, s.IndexCrossReferences,
-        s.MergeSplits, s.ConvertTable,
+        s.MergeSplits, s.ConvertTable, s.DescribeMergeJobs,
     }  # fmt: skip
     assert tested | elsewhere == set(STATEMENTS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -513,6 +514,66 @@ def test_prewarm_opens_indexes(table, uri, session):
     assert (
         one(f"PREWARM INDEXTABLES CACHE '{uri}' WHERE month = 7", session)["status"] == "no_splits"
     )
+
+
+def test_prewarm_takes_the_clauses_of_the_scala_product(table, uri, session):
+    from indextables.plan.execute import close_indexes
+
+    close_indexes()
+    row = one(
+        f"PREWARM INDEXTABLES CACHE '{uri}' FOR SEGMENTS (TERM_DICT, postings) ON FIELDS (body) "
+        "WITH PERWORKER PARALLELISM OF 2 WHERE month > 9",
+        session,
+    )
+    assert (row["status"], row["splits_prewarmed"], row["segments"]) == ("success", 3, "ALL")
+    assert close_indexes() == 3
+    for clause, reason in {
+        "FOR SEGMENTS (TERMS)": "no segment 'TERMS'. There are TERM,",
+        "WITH PERWORKER PARALLELISM OF 0": "1 or more",
+        "ASYNC MODE": "ASYNC",
+    }.items():
+        with pytest.raises(StatementError, match=reason):
+            run(f"PREWARM INDEXTABLES CACHE '{uri}' {clause}", session)
+
+
+def test_prewarm_opens_as_many_at_once_as_it_is_told(table, uri, session, monkeypatch):
+    from indextables.plan.execute import Environment
+
+    seen = []
+    real = Environment.map
+
+    def counted(self, *arguments):
+        seen.append(self.parallelism)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Environment, "map", counted)
+    run(f"PREWARM INDEXTABLES CACHE '{uri}' WITH PERWORKER PARALLELISM OF 3", session)
+    assert seen == [3]
+
+
+def test_storage_stats_count_what_was_fetched(session):
+    def stats():
+        return one("DESCRIBE INDEXTABLES STORAGE STATS", session)
+
+    table = Table.create(f"memory://{uuid.uuid4().hex}", SCHEMA)
+    table.append(ROWS)
+    before = stats()
+    assert (before["executor_id"], list(before)) == (
+        "driver", ["executor_id", "host", "bytes_fetched", "requests"],
+    )  # fmt: skip
+    assert table.search("word3").num_rows == 1
+    after = stats()
+    assert after["requests"] > before["requests"]
+    assert after["bytes_fetched"] > before["bytes_fetched"]
+
+
+def test_no_merge_job_is_ever_under_way(session):
+    found = run("DESCRIBE INDEXTABLES MERGE JOBS", session)
+    assert spelled(found.schema) == (
+        "job_id,table_path,status,total_groups,completed_groups,total_batches,completed_batches,"
+        "progress_pct,duration_ms,error_message"
+    )
+    assert not found.num_rows
 
 
 def test_prewarm_tells_what_failed_and_where(table, uri, session):

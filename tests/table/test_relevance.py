@@ -354,6 +354,17 @@ def test_an_expression_by_hand(dated):
         assert row["_rank_by"] == (None if value is None else pytest.approx(value, rel=1e-6))
 
 
+def test_columns_may_have_any_name_in_an_expression(tmp_path):
+    rows = pa.table(
+        {"_indextables_hit": [1, 3, 2], "_INDEXTABLES_HIT_": [0, 0, 5], "b": ["fox"] * 3}
+    )
+    table = Table.create(tmp_path / "t", data=rows)
+    found = table.search("fox", rank_by="_indextables_hit + _indextables_hit_")
+    assert found["_indextables_hit"].to_pylist() == [2, 3, 1]
+    with pytest.raises(EmbeddedQueryError, match="it is an aggregate"):
+        table.search("fox", rank_by="max(_indextables_hit)")
+
+
 @pytest.mark.parametrize(
     "wrong", ["nope * 2", "_score *", "1), (2", "body", "explode(array(1, 2))", "1 FROM hits --"]
 )

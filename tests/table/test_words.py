@@ -311,3 +311,24 @@ def test_what_is_wrong_is_said(tables, config):
     )  # fmt: skip
     with pytest.raises(SchemaError, match=r"cut into pieces"):
         pieces.complete("a", column="a")
+
+
+def test_words_and_synonyms_in_a_bucket(s3, config, tmp_path):
+    settings = {**config, "spark.indextables.search.synonyms": "shark, spark; lake => sql"}
+    near = make(tmp_path / "near", settings, splits=3)
+    made = make(f"{s3.uri}/words", settings, splits=3, storage_options=s3.options)
+    # A cache of its own: nothing of the index is on this disk.
+    cold = settings | {"spark.indextables.cache.disk.path": str(tmp_path / "cold")}
+    far = Table.open(made.uri, config=cold, storage_options=s3.options)
+    questions = (
+        lambda t: t.complete("mach", column="body"),
+        lambda t: t.complete("sp", column="body", where="n < 5"),
+        lambda t: t.suggest("spak", column="body"),
+        lambda t: t.more_like_this(text="Machine Lake", fields=["body"], limit=5),
+        lambda t: t.search("lake AND shark", fields=["body"], columns=["id"], limit=None),
+        lambda t: t.facets("lake", by=["kind"])["kind"],
+    )
+    for ask in questions:
+        expected = ask(near)
+        assert expected.num_rows
+        assert ask(far).equals(expected)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from indextables.errors import IndexTablesError, UnknownColumnError
 from indextables.plan.execute import Environment
@@ -37,11 +37,15 @@ class PrewarmPlan:
     tasks: tuple[SplitTask, ...]
     fields: tuple[str, ...]
     skipped_fields: tuple[str, ...]
+    parallelism: int | None = None
+    """How many splits a process opens at once; by default as many as it reads at once."""
 
     def __call__(self) -> Prewarmed:
         """Open them in this process."""
         started = time.monotonic()
         environment = Environment.of(self.view)
+        if self.parallelism is not None:
+            environment = replace(environment, parallelism=self.parallelism)
 
         def open_one(task: SplitTask) -> int | str | None:
             split = environment.searcher(task).split

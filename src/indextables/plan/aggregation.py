@@ -1,5 +1,7 @@
 """Aggregates computed where the rows are: COUNT, SUM, MIN and MAX, by groups.
 
+A group is a column, or a value computed from columns (`computed`).
+
 A task returns one row for each group of its splits, and the engine combines the rows of all tasks.
 So every result here has to be one that combines exactly; what might not is refused when it is
 planned (`supported`), or computed in a wider type and checked.
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import SumOverflowError
+from indextables.plan.computed import Call, Value, columns_of, compute, renamed
 
 Function = Literal["count_rows", "count", "sum", "min", "max"]
 
@@ -35,19 +38,25 @@ class Aggregate:
 class Aggregation:
     """What a query computes: its groups, then its aggregates."""
 
-    groups: tuple[str, ...]
+    groups: tuple[str | Value, ...]
     aggregates: tuple[Aggregate, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that have to be read."""
         named = [a.column for a in self.aggregates if a.column is not None]
-        return tuple(dict.fromkeys([*self.groups, *named]))
+        grouped = [
+            name
+            for group in self.groups
+            for name in ([group] if isinstance(group, str) else columns_of(group))
+        ]
+        return tuple(dict.fromkeys([*grouped, *named]))
 
     def renamed(self, name: Callable[[str], str]) -> Aggregation:
         """The same of columns with other names."""
         aggregates = (replace(a, column=a.column and name(a.column)) for a in self.aggregates)
-        return Aggregation(tuple(map(name, self.groups)), tuple(aggregates))
+        groups = (name(g) if isinstance(g, str) else renamed(g, name) for g in self.groups)
+        return Aggregation(tuple(groups), tuple(aggregates))
 
     def names(self) -> list[str]:
         """The columns of the result, by position."""
@@ -74,9 +83,32 @@ class Aggregation:
                 (name, _COMBINED[a.function])
                 for name, a in zip(self._names(), self.aggregates, strict=True)
             ]
-            groups = [f"g{i}" for i in range(len(self.groups))]
-            together = self._grouped(together, groups, functions)
-        return self._narrowed(together)
+            together = self._grouped(together, list(self._keys()), functions)
+        return self._shaped(self._narrowed(together))
+
+    def _keys(self) -> dict[str, str | Value]:
+        """What rows are grouped by: Arrow has no groups of structs, so their fields are."""
+        keys: dict[str, str | Value] = {}
+        for i, group in enumerate(self.groups):
+            if isinstance(group, Call) and group.function == "struct":
+                keys |= {f"g{i}.{j}": part for j, part in enumerate(group.arguments)}
+            else:
+                keys[f"g{i}"] = group
+        return keys
+
+    def _shaped(self, table: pa.Table) -> pa.Table:
+        """The columns of the result, structs of several keys among them."""
+        if all(name in table.column_names for name in self.names()):
+            return table
+        columns: dict[str, Any] = {name: table[name] for name in self._names()}
+        for i, group in enumerate(self.groups):
+            if isinstance(group, Call) and group.function == "struct":
+                kind: Any = group.kind
+                parts = [table[f"g{i}.{j}"].combine_chunks() for j in range(kind.num_fields)]
+                columns[f"g{i}"] = pa.StructArray.from_arrays(parts, fields=list(kind))
+            else:
+                columns[f"g{i}"] = table[f"g{i}"]
+        return pa.table({name: columns[name] for name in self.names()})
 
     def _narrowed(self, table: pa.Table) -> pa.Table:
         """Sums of whole numbers as 64 bits, which is what Spark makes of them."""
@@ -93,13 +125,13 @@ class Aggregation:
         if not self.groups:
             row = zip(self._names(), self.aggregates, strict=True)
             return pa.table({name: _single(aggregate, table) for name, aggregate in row})
-        columns: dict[str, Any] = {f"g{i}": table[n] for i, n in enumerate(self.groups)}
+        known: dict[Value, Any] = {}
+        columns = {key: _key(value, table, known) for key, value in self._keys().items()}
         functions: list[tuple[str, str]] = []
         for name, aggregate in zip(self._names(), self.aggregates, strict=True):
             columns[name] = self._input(aggregate, table)
             functions.append((name, _COMBINED[aggregate.function]))
-        groups = [f"g{i}" for i in range(len(self.groups))]
-        return self._grouped(pa.table(columns), groups, functions)
+        return self._grouped(pa.table(columns), list(self._keys()), functions)
 
     def _input(self, aggregate: Aggregate, table: pa.Table) -> Any:
         """A column whose sum, minimum or maximum is the aggregate."""
@@ -131,6 +163,16 @@ class Aggregation:
             for a in self.aggregates
         ]
         return pa.table(dict(zip(self._names(), empty, strict=True)))
+
+
+def _key(value: str | Value, table: pa.Table, known: dict[Value, Any]) -> Any:
+    """What rows are grouped by; Spark has one zero and one NaN."""
+    if isinstance(value, str):
+        return table[value]
+    found = compute(value, table, known)
+    if pa.types.is_floating(found.type):
+        found = pc.add(pc.if_else(pc.is_nan(found), float("nan"), found), 0.0)
+    return found
 
 
 def _single(aggregate: Aggregate, table: pa.Table) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 import zoneinfo
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -49,7 +50,7 @@ _LARGEST = 2**62
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MOST_DIGITS = 18
 _BEYOND = int(np.datetime64("2038", "us").astype(np.int64))
-_LAST_YEAR = int(np.datetime64("9999", "us").astype(np.int64))
+_CYCLE = 146_097 * 86_400 * _MICROS
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +129,7 @@ class TimeBuckets:
         if self.count > 1:
             return self._fixed(values)
         starts = self._of_zone(values.cast(pa.timestamp("us", self.zone))).cast(pa.int64())
-        micros = values.cast(pa.int64())
-        # Python's years end with 9999; after them the zone keeps its standard time.
-        late: Any = pc.and_(
-            pc.greater_equal(micros, pa.scalar(_BEYOND)), pc.less(micros, pa.scalar(_LAST_YEAR))
-        )
-        if pc.any(late).as_py() and self.zone[:1] not in "+-":
-            starts = pc.replace_with_mask(
-                starts,
-                late.fill_null(False),
-                pa.array([self._beyond(one.value) for one in values.filter(late)]),
-            )
-        return starts.cast(values.type)
+        return _after_2037(values, starts, self.zone, self._beyond).cast(values.type)
 
     def between(self, first: Any, last: Any, most: int) -> pa.Array[Any] | None:
         """The starts from one to another; None if there are more than so many."""
@@ -180,15 +170,46 @@ class TimeBuckets:
     def _beyond(self, time: int) -> int:
         """One time after 2037, where Arrow's time zones end while their rules go on."""
         zone = zoneinfo.ZoneInfo(self.zone)
-        moment = _EPOCH + datetime.timedelta(microseconds=time)
-        local = moment.astimezone(zone)
+        local = _clocks(time, zone)
         naive: Any = pa.scalar(local.replace(tzinfo=None), pa.timestamp("us"))
         start = pc.floor_temporal(naive, 1, self.unit).as_py().replace(tzinfo=zone)
         later = start.replace(fold=1)
         if start.utcoffset() != local.utcoffset() == later.utcoffset():
             start = later if _exists(later) else start
-        after: datetime.timedelta = start.astimezone(datetime.UTC) - _EPOCH
-        return after // datetime.timedelta(microseconds=1)
+        return _micros_of(start.astimezone(datetime.UTC) - _EPOCH)
+
+
+def local_times(values: Any, zone: str) -> Any:
+    """What clocks of a zone show at some times, as times without a zone."""
+    shown: Any = pc.local_timestamp(values.cast(pa.timestamp("us", zone)))
+
+    def beyond(time: int) -> int:
+        local = _clocks(time, zoneinfo.ZoneInfo(zone))
+        return time + _micros_of(local.utcoffset() or datetime.timedelta())
+
+    return _after_2037(values, shown.cast(pa.int64()), zone, beyond).cast(shown.type)
+
+
+def _after_2037(values: Any, found: Any, zone: str, beyond: Callable[[int], int]) -> Any:
+    """Numbers of times with those after 2037 anew, where Arrow's rules of time zones end."""
+    micros = values.cast(pa.int64())
+    late: Any = pc.greater_equal(micros, pa.scalar(_BEYOND))
+    if zone[:1] in "+-" or not pc.any(late).as_py():
+        return found
+    anew = []
+    for time in values.filter(late):
+        # Python's years end with 9999. The calendar and its weeks repeat every 400 years.
+        cycles = max(0, (time.value - _BEYOND) // _CYCLE)
+        anew.append(beyond(time.value - cycles * _CYCLE) + cycles * _CYCLE)
+    return pc.replace_with_mask(found, late.fill_null(False), pa.array(anew, pa.int64()))
+
+
+def _clocks(time: int, zone: zoneinfo.ZoneInfo) -> datetime.datetime:
+    return (_EPOCH + datetime.timedelta(microseconds=time)).astimezone(zone)
+
+
+def _micros_of(length: datetime.timedelta) -> int:
+    return length // datetime.timedelta(microseconds=1)
 
 
 def _exists(time: datetime.datetime) -> bool:
@@ -211,7 +232,7 @@ def buckets_of(kind: Any, interval: object, zone: str) -> NumberBuckets | TimeBu
     """
     types = pa.types
     if types.is_date(kind) or types.is_timestamp(kind):
-        buckets = _time_buckets(interval, _zone_of_arrow(zone))
+        buckets = _time_buckets(interval, zone_of_arrow(zone))
         if types.is_date(kind) and _MICROS.get(buckets.unit, _DAY) < _DAY:
             raise IntervalError(interval, "a date has no hours; take a day or more")
         return buckets
@@ -228,7 +249,7 @@ def buckets_of(kind: Any, interval: object, zone: str) -> NumberBuckets | TimeBu
     return NumberBuckets(width.normalize() if width != width.to_integral() else Decimal(int(width)))
 
 
-def _zone_of_arrow(name: str) -> str:
+def zone_of_arrow(name: str) -> str:
     """A zone as Arrow spells it: a region, or an offset with minutes."""
     found = time_zone(name)
     if isinstance(found, zoneinfo.ZoneInfo):

@@ -42,6 +42,12 @@ DISK_CACHE = columns(
     splits_cached=pa.int64(),
     components_cached=pa.int64(),
 )
+STORAGE_STATS = columns(
+    executor_id=pa.string(),
+    host=pa.string(),
+    bytes_fetched=pa.int64(),
+    requests=pa.int64(),
+)
 LOG_CACHE = columns(
     table_path=pa.string(),
     result=pa.string(),
@@ -119,6 +125,19 @@ def describe_disk_cache(config: Config, hosts: Hosts) -> pa.Table:
             (a.executor_id, a.host, a.error is None, held.bytes, limit, percent, None, held.files)
         )
     return table_of(rows, DISK_CACHE)
+
+
+def describe_storage_stats(hosts: Hosts) -> pa.Table:
+    """What was read of object stores; null where nobody answered."""
+    answers = hosts.run(_fetched)
+    rows = [(a.executor_id, a.host, *(a.result or (None, None))) for a in answers]
+    return table_of(rows, STORAGE_STATS)
+
+
+def _fetched() -> tuple[int, int]:
+    from indextables.storage.remote import fetched  # not before a store is asked for
+
+    return fetched()
 
 
 def log_counters() -> dict[str, CacheStats]:

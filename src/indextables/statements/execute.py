@@ -55,8 +55,18 @@ RESTORE = columns(
     num_files=pa.int64(),
     total_size_bytes=pa.int64(),
 )
-
-
+MERGE_JOBS = columns(
+    job_id=pa.string(),
+    table_path=pa.string(),
+    status=pa.string(),
+    total_groups=pa.int64(),
+    completed_groups=pa.int64(),
+    total_batches=pa.int64(),
+    completed_batches=pa.int64(),
+    progress_pct=pa.float64(),
+    duration_ms=pa.int64(),
+    error_message=pa.string(),
+)
 CONVERT = columns(
     source_path=pa.string(),
     table_path=pa.string(),
@@ -106,6 +116,14 @@ def _flush_disk(_: s.FlushDiskCache, session: Session) -> pa.Table:
 
 def _describe_disk(_: s.DescribeDiskCache, session: Session) -> pa.Table:
     return caches.describe_disk_cache(session.config, session.hosts)
+
+
+def _describe_storage(_: s.DescribeStorageStats, session: Session) -> pa.Table:
+    return caches.describe_storage_stats(session.hosts)
+
+
+def _describe_merges(_: s.DescribeMergeJobs, _session: Session) -> pa.Table:
+    return MERGE_JOBS.empty_table()
 
 
 def _invalidate(statement: s.InvalidateLogCache, session: Session) -> pa.Table:
@@ -236,6 +254,8 @@ _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.FlushSearcherCache: _flush_searcher,
     s.FlushDiskCache: _flush_disk,
     s.DescribeDiskCache: _describe_disk,
+    s.DescribeStorageStats: _describe_storage,
+    s.DescribeMergeJobs: _describe_merges,
     s.InvalidateLogCache: _invalidate,
     s.Checkpoint: _checkpoint,
     s.Compact: _checkpoint,

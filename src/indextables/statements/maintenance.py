@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -180,6 +181,11 @@ ROWS_CHANGED = columns(
     version=pa.int64(),
     message=pa.string(),
 )
+_SEGMENTS = (
+    "TERM", "TERM_DICT", "FASTFIELD", "FAST_FIELD", "POSTINGS", "POSTING_LISTS", "POSITIONS",
+    "POSITION_LISTS", "FIELDNORM", "FIELD_NORM", "STORE", "DOC_STORE", "PARQUET_FAST_FIELDS",
+    "PARQUET_COLUMNS",
+)  # fmt: skip
 
 
 # --- what nobody needs any more ------------------------------------------------------------------
@@ -324,10 +330,19 @@ def describe_component_sizes(statement: s.DescribeComponentSizes, session: Sessi
 
 def prewarm(statement: s.Prewarm, session: Session) -> pa.Table:
     """Open indexes on the driver and on every executor."""
+    for name in statement.segments:
+        if name.upper() not in _SEGMENTS:
+            raise StatementError(
+                f"An index has no segment '{name}'. There are {', '.join(_SEGMENTS)}; they are "
+                "opened together, so FOR SEGMENTS may be left out."
+            )
+    if statement.parallelism == 0:
+        raise StatementError("PERWORKER PARALLELISM is 1 or more.")
     table = session.resolve(statement.table)
     plan = table.plan_prewarm(
         fields=statement.fields, where=statement.where, timezone=session.timezone
     )
+    plan = replace(plan, parallelism=statement.parallelism)
     shown = names_in(plan.view.snapshot.metadata).shown_names
     job = str(uuid.uuid4())
     rows: list[dict[str, Any]] = []

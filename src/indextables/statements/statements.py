@@ -24,8 +24,10 @@ __all__ = [
     "DescribeDiskCache",
     "DescribeEnvironment",
     "DescribeLog",
+    "DescribeMergeJobs",
     "DescribeSearchIndex",
     "DescribeState",
+    "DescribeStorageStats",
     "DropPartitions",
     "DropSearchIndex",
     "FlushDiskCache",
@@ -74,6 +76,20 @@ class DescribeDiskCache(Statement):
     """What the disks hold."""
 
     FORMS = ("DESCRIBE INDEXTABLES DISK ! CACHE",)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeStorageStats(Statement):
+    """What the driver and a worker of each executor read of object stores since they started."""
+
+    FORMS = ("DESCRIBE INDEXTABLES STORAGE ! STATS",)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeMergeJobs(Statement):
+    """No rows: merges are done when the write or the statement that began them is."""
+
+    FORMS = ("DESCRIBE INDEXTABLES MERGE ! JOBS",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +229,21 @@ class DescribeComponentSizes(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Prewarm(Statement):
-    """Open the indexes of a table's splits before the first search."""
+    """Open the indexes of a table's splits before the first search.
+
+    An index is opened as a whole, so SEGMENTS change nothing; names of segments that the Scala
+    product does not have are refused. PARALLELISM is how many splits a process opens at once.
+    """
 
     FORMS = (
-        "PREWARM INDEXTABLES ! CACHE <table> [ON FIELDS <fields:names>] [WHERE <where:condition>]",
+        "PREWARM INDEXTABLES ! CACHE <table> [FOR SEGMENTS <segments:names>] "
+        "[ON FIELDS <fields:names>] [WITH PERWORKER PARALLELISM OF <parallelism:number>] "
+        "[WHERE <where:condition>]",
     )
     table: Target
+    segments: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    parallelism: int | None = None
     where: str | None = None
 
 
@@ -328,11 +352,12 @@ class DropSearchIndex(Statement):
 
 
 STATEMENTS: tuple[type[Statement], ...] = (
-    FlushSearcherCache, FlushDiskCache, DescribeDiskCache, InvalidateLogCache, Checkpoint,
-    Compact, DescribeState, DescribeLog, DescribeEnvironment, Restore,
-    Purge, DropPartitions, TruncateTimeTravel, RepairLog, ConvertTable, Verify,
-    DescribeComponentSizes, Prewarm, DeleteRows, UpdateRows, IndexCrossReferences, MergeSplits,
-    CreateSearchIndex, RefreshSearchIndex, DescribeSearchIndex, DropSearchIndex,
+    FlushSearcherCache, FlushDiskCache, DescribeDiskCache, DescribeStorageStats,
+    DescribeMergeJobs, InvalidateLogCache, Checkpoint, Compact, DescribeState, DescribeLog,
+    DescribeEnvironment, Restore, Purge, DropPartitions, TruncateTimeTravel, RepairLog,
+    ConvertTable, Verify, DescribeComponentSizes, Prewarm, DeleteRows, UpdateRows,
+    IndexCrossReferences, MergeSplits, CreateSearchIndex, RefreshSearchIndex,
+    DescribeSearchIndex, DropSearchIndex,
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,6 +106,27 @@ _PROCESS = uuid.uuid4().hex
 _runtime_process: int | None = None
 
 
+class _Fetched:
+    """What this process read of object stores, for DESCRIBE INDEXTABLES STORAGE STATS."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.requests = self.bytes = 0
+
+    def add(self, parts: Sequence[bytes]) -> None:
+        with self._lock:
+            self.requests += len(parts)
+            self.bytes += sum(map(len, parts))
+
+
+_fetched = _Fetched()
+
+
+def fetched() -> tuple[int, int]:
+    """How many bytes this process read of object stores, and by how many requests."""
+    return _fetched.bytes, _fetched.requests
+
+
 class RemoteStore(Store):
     """A prefix of a bucket or container, reached through obstore."""
 
@@ -146,7 +168,9 @@ class RemoteStore(Store):
     def get_with_etag(self, path: str) -> tuple[bytes, str | None]:
         with self._errors("read", path):
             result = obstore.get(self._client, self._key(path))
-            return bytes(result.bytes()), result.meta["e_tag"]
+            data = bytes(result.bytes())
+            _fetched.add([data])
+            return data, result.meta["e_tag"]
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         return self.get_ranges(path, [(start, end)])[0]
@@ -164,8 +188,11 @@ class RemoteStore(Store):
                     raise
                 # Some gateways ignore ranges. What they send instead holds what was asked for.
                 whole = bytes(obstore.get(self._client, key).bytes())
+                _fetched.add([whole])
                 return [whole[start:end] for start, end in blocks]
-            return [bytes(b) for b in found]
+            parts = [bytes(b) for b in found]
+            _fetched.add(parts)
+            return parts
 
         with self._errors("read", path):
             return read_ranges(ranges, read, shown=self._shown(path))

@@ -88,12 +88,15 @@ def rank_values(
     import indextables
 
     shown = repr(expression if len(expression) <= 200 else f"{expression[:200]}…")
-    select = f"SELECT `{_HIT}`, (\n{expression}\n) AS `{_VALUE}` FROM hits"
+    hit, taken = _HIT, {name.lower() for name in view.names.shown.names}
+    while hit in taken:
+        hit += "_"
+    select = f"SELECT `{hit}`, (\n{expression}\n) AS `{_VALUE}` FROM hits"
     try:
-        found: Any = indextables.sql(select, hits=_HitRows(view, hits, read))
+        found: Any = indextables.sql(select, hits=_HitRows(view, hits, read, hit))
     except EmbeddedQueryError as error:
-        reason = str(error).replace(f', "{_HIT}"', "")
-        if _HIT in reason:  # which is in no group
+        reason = str(error).replace(f', "{hit}"', "")
+        if hit in reason:  # which is in no group
             reason = "it is an aggregate. Write one with OVER (…), or (SELECT max(…) FROM hits)."
         raise EmbeddedQueryError(f"rank_by={shown} cannot be computed: {reason}") from None
     if found.num_columns != 2 or found.num_rows != len(hits):
@@ -115,11 +118,11 @@ def rank_values(
 class _HitRows(ds.Dataset):
     """Hits with their scores and columns, as the engine of SQL sees them."""
 
-    def __init__(self, view: TableView, hits: Hits, read: Read) -> None:
+    def __init__(self, view: TableView, hits: Hits, read: Read, hit: str) -> None:
         # The base class is a handle on a data set of Arrow's own, which this is not.
-        self.view, self.hits, self.read = view, hits, read
+        self.view, self.hits, self.read, self.hit = view, hits, read, hit
         fields: list[Any] = [f.with_nullable(True) for f in view.names.shown]
-        fields += [pa.field(_HIT, pa.int64()), pa.field(SCORE, pa.float32())]
+        fields += [pa.field(hit, pa.int64()), pa.field(SCORE, pa.float32())]
         self.columns = pa.schema(fields)
 
     @property
@@ -144,12 +147,12 @@ class _HitRows(ds.Dataset):
         return ds.Scanner.from_batches(pa.RecordBatchReader.from_batches(schema, parts))
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        stored = [name for name in names if name not in (_HIT, SCORE)]
+        stored = [name for name in names if name not in (self.hit, SCORE)]
         for start in range(0, len(self.hits), _ROWS_AT_ONCE):
             check_stop()
             places = np.arange(start, min(start + _ROWS_AT_ONCE, len(self.hits)))
             some = self.hits.take(places)
-            rows: Any = pa.table({_HIT: places, SCORE: pa.array(some.scores, pa.float32())})
+            rows: Any = pa.table({self.hit: places, SCORE: pa.array(some.scores, pa.float32())})
             if stored:
                 own = self.view.names.stored_names(stored)
                 read = self.read(own, some.splits, some.rows)

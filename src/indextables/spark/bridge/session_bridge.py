@@ -26,8 +26,10 @@ from indextables.spark.bridge.catalog.catalog import Catalog
 from indextables.spark.bridge.catalog.file_catalog import FileSources, file_catalog
 from indextables.spark.bridge.catalog.table import BridgedTable
 from indextables.spark.bridge.frames import has_generator
+from indextables.spark.bridge.jvm.groups import offer_groups
 from indextables.spark.bridge.jvm.handles import V2, JavaObject, Jvm
 from indextables.spark.bridge.jvm.kept import kept
+from indextables.spark.bridge.scan.grouping import CLASSES
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.write import PlannedWrite
 from indextables.spark.schemas import spark_schema
@@ -53,6 +55,7 @@ class SessionBridge:
         catalogs = self._catalogs()
         catalogs.put(NAME, self.catalog)
         self._bare_names = session_catalog.install(self.java, catalogs, self.catalog)
+        offer_groups(self.java, CLASSES)
         if self.java.spark.conf.get(ARIADNE_STORAGE_PATH.name, None):
             self.add_file_catalog(_ARIADNE, self._ariadne)
 

@@ -17,9 +17,12 @@ from indextables.plan.aggregation import (
     supported,
 )
 from indextables.plan.column_names import names_of
+from indextables.plan.computed import NotComputedError, Value
 from indextables.plan.statistics import decode, lookup
 from indextables.schema import is_collated
+from indextables.spark.bridge.jvm.groups import WRAPPER
 from indextables.spark.bridge.jvm.handles import JavaObject
+from indextables.spark.bridge.scan.grouping import wrapped_value
 
 _FUNCTIONS: dict[str, Function] = {
     "CountStar": "count_rows",
@@ -38,10 +41,10 @@ def parse_aggregation(
     A sum that is too large is an error here. Without Spark's ANSI mode it would wrap around, and
     then only Spark knows where.
     """
-    groups = [column_name(one) for one in aggregation.groupByExpressions()]
+    groups = [_group(one, schema) for one in aggregation.groupByExpressions()]
     if not groups and not len(aggregation.aggregateExpressions()):
         return None  # one row without a column, which no rows of a scan can say
-    if not all(n in schema.names and _is_grouped(schema.field(n)) for n in groups):
+    if None in groups:
         return None
     aggregates = []
     for function in aggregation.aggregateExpressions():
@@ -52,11 +55,27 @@ def parse_aggregation(
     sums = [one.column for one in aggregates if one.function == "sum" and one.column is not None]
     if any(pa.types.is_integer(schema.field(n).type) for n in sums) and not conf.ansiEnabled():
         return None
-    return Aggregation(tuple(name for name in groups if name), tuple(aggregates))
+    return Aggregation(tuple(group for group in groups if group), tuple(aggregates))
 
 
-def _is_grouped(field: pa.Field[Any]) -> bool:
-    return groupable(field.type) and not is_collated(field)
+def _group(expression: JavaObject, schema: pa.Schema) -> str | Value | None:
+    """What rows are grouped by; None if only Spark can compute it."""
+    name = column_name(expression)
+    if name is not None:
+        known = name in schema.names and groupable(schema.field(name).type)
+        return name if known and not is_collated(schema.field(name)) else None
+    if expression.getClass().getSimpleName() != "UserDefinedScalarFunc":
+        return None
+    columns = [column_name(one) for one in expression.children()]
+    if expression.name() != WRAPPER or not all(n in schema.names for n in columns):
+        return None
+    fields = [schema.field(str(n)) for n in columns]
+    if any(map(is_collated, fields)):
+        return None
+    try:
+        return wrapped_value(expression.canonicalName(), fields)
+    except NotComputedError:
+        return None
 
 
 def is_ordered(field: pa.Field[Any]) -> bool:
@@ -140,8 +159,10 @@ def column_name(expression: JavaObject) -> str | None:
 def aggregate_schema(aggregation: Aggregation, schema: pa.Schema) -> pa.Schema:
     """The columns of an aggregation's result, in the types that Spark expects."""
     fields = [
-        schema.field(name).with_name(out).with_nullable(True).remove_metadata()
-        for name, out in zip(aggregation.groups, aggregation.names(), strict=False)
+        schema.field(group).with_name(out).with_nullable(True).remove_metadata()
+        if isinstance(group, str)
+        else pa.field(out, group.kind)
+        for group, out in zip(aggregation.groups, aggregation.names(), strict=False)
     ]
     outs = aggregation.names()[len(aggregation.groups) :]
     for out, one in zip(outs, aggregation.aggregates, strict=True):
