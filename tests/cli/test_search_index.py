@@ -59,7 +59,9 @@ def test_upkeep_of_an_index(cli):
     assert len(cli.rows("search", "index", "fox", "--no-snippets")) == 3
     (facts,) = cli.rows("search-index", "describe", "index")
     assert (facts["files_indexed"], facts["files_not_indexed"]) == (3, 0)
-    assert "MERGE SPLITS" in cli.error("xref", "index")
+    (built,) = cli.rows("xref", "index")
+    assert (built["action"], built["source_splits_count"]) == ("created", 1)
+    assert len(cli.rows("search", "index", "fox", "--no-snippets")) == 3
 
 
 def test_a_table_of_an_iceberg_catalog(cli, tmp_path):

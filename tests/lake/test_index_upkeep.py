@@ -342,18 +342,17 @@ def test_a_refresh_and_a_merge_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(refresh_module, "merge_indexes", during)
     merged = index.merge_splits(where="p = 'a'")
     assert len(merged.conflicts) == 1  # the other writer removed one of the splits
-    flat = over_flat(tmp_path)
+    flat = answers(over_flat(tmp_path, "n", "body", "tag", "p"))
     assert answers(index) == flat
     index.merge_splits()
     assert answers(index) == flat
 
 
-def over_flat(folder) -> list[object]:
-    flat = it.SearchIndex.create(
-        folder / "flat", source=folder / "source", format="parquet",
-        columns=["n", "body", "tag", "p"], refresh=False,
-    )  # fmt: skip
-    return answers(flat)
+def over_flat(folder, *columns: str) -> it.SearchIndex:
+    """An index that covers no file."""
+    return it.SearchIndex.create(
+        folder / "flat", source=folder / "source", format="parquet", columns=columns, refresh=False
+    )
 
 
 def test_where_and_limits(tmp_path):
@@ -380,15 +379,51 @@ def test_a_split_covers_so_many_files_at_the_most(tmp_path, monkeypatch):
         index.merge_splits(target_size=1000)
 
 
-def test_a_merge_builds_no_crossreferences(tmp_path, caplog):
-    """They would take columns that are not indexed for null."""
-    for number in range(24):
-        put(tmp_path, f"p={number % 12}/{number}.parquet", rows_of(number))
-    index = over(tmp_path, columns=["body"])
-    index.merge_splits()
-    assert index._log.snapshot().num_files == 12
+def test_crossreferences(tmp_path):
+    """They rule out splits by the words of indexed columns, and say nothing of other columns."""
+    for number in range(12):
+        put(tmp_path, f"p={number % 6}/{number}.parquet", rows_of(number))
+    conditions = [w for w in QUERIES if "tag indexquery" not in w and "p indexquery" not in w]
+
+    def answers(index: it.SearchIndex) -> list[object]:
+        found: list[object] = [
+            sorted(map(repr, index.scan(where=where).to_pylist())) for where in conditions
+        ]
+        return [*found, *(index.count(where=where) for where in conditions)]
+
+    asked = {"spark.indextables.xref.query.minSplitsForXRef": 1}
+    index = over(tmp_path, columns=["body", "n"], config=asked)
+    before = answers(index)
+    assert index.index_crossreferences(dry_run=True)["action"].to_pylist() == ["created"]
     assert not index._log.snapshot().xrefs
-    assert not caplog.records
+    index.index_crossreferences()
+    assert len(index._log.snapshot().xrefs) == 1
+    put(tmp_path, "p=0/late.parquet", rows_of(3))
+
+    def check(where: str, splits: int) -> None:
+        flat = over_flat(tmp_path, "body", "n")
+        assert sorted(index.scan(where=where)["n"].to_pylist()) == sorted(
+            flat.scan(where=where)["n"].to_pylist()
+        )
+        flat.drop()
+        assert f"-> {splits} splits" in index.explain(where=where)
+
+    check("body indexquery 'word3'", 2)  # and a file without a split
+    check("body indexquery 'word3 OR word4'", 3)
+    check("body indexquery 'word3' AND tag = 'a'", 2)
+    assert index.count(where="tag = 'a'") == 20  # not indexed, and not null either
+    assert index.count(where="tag = 'a' AND n = 3 AND body indexquery 'fox'") == 3
+    (tmp_path / "source/p=0/late.parquet").unlink()
+    assert answers(index) == before
+    (tmp_path / "source/p=3/3.parquet").unlink()
+    index.refresh()
+    index.merge_splits()
+    assert index.count(where="body indexquery 'word3'") == 0
+    index.index_crossreferences()
+    fresh = over_flat(tmp_path, "body", "n")
+    assert answers(index) == answers(fresh)
+    assert index.drop_crossreferences() == 1
+    assert answers(index) == answers(fresh)
     with pytest.raises(SearchIndexError, match="REFRESH"):
         it.Table.open(index.uri).index_crossreferences()
 

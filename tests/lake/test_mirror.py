@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -24,8 +25,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from indextables import SearchIndex, Table
+from indextables.config import Config
 from indextables.errors import DeltaMirrorError, ForeignDeltaCommitError
 from indextables.jobs.alter_columns import set_properties
+from indextables.jobs.write_job import plan_write
+from indextables.log.actions import Txn
 from indextables.log.delta_state import list_delta, read_state
 from indextables.log.transaction_log import TransactionLog
 from indextables.statements.execute import Session, execute
@@ -70,7 +74,9 @@ ROWS = st.lists(
     max_size=5,
 )
 CHANGE = st.one_of(
-    st.tuples(st.sampled_from(["append", "append", "overwrite", "partitions", "evolve"]), ROWS),
+    st.tuples(
+        st.sampled_from(["append", "stream", "upsert", "overwrite", "partitions", "evolve"]), ROWS
+    ),
     st.tuples(st.sampled_from(["delete", "mark", "mark", "update", "restore"]), st.integers(-9, 9)),
     st.tuples(
         st.sampled_from(["merge", "rename", "drop", "add", "truncate", "purge", "checkpoint"]),
@@ -99,6 +105,18 @@ def change(table: Table, what: str, value, number: int) -> None:
     match what:
         case "append":
             table.append(rows_of(value, table))
+        case "stream":
+            rows = rows_of(value, table)
+            batch = Txn(app_id="stream", version=number, last_updated=1)
+            if not any(txn.app_id == "stream" for txn in table.snapshot().txns.values()):
+                batch = replace(batch, version=0)  # a checkpoint of its own begins at 0
+            for _ in range(2):  # the second one is noticed
+                job = plan_write(table.log, rows.schema, settings=Config(), kind="append")
+                job.commit(table.log, [job.store(rows.to_batches())], batch=batch)
+        case "upsert" if "n" in names:
+            by_key = {row[0]: row for row in value if row[0] is not None}
+            if by_key:
+                table.merge(rows_of(list(by_key.values()), table), on=["n"])
         case "evolve":
             rows = rows_of(value, table).append_column("n2", pa.array([1] * len(value), pa.int64()))
             table.append(rows, merge_schema=True)

@@ -63,6 +63,52 @@ def test_what_is_wrong_is_a_sentence(spark, uri):
         spark.sql("SELECT * FROM indextables_changes('nowhere', 0)")
 
 
-def test_the_clause_changes_says_what_to_write(spark, uri):
-    with pytest.raises(Exception, match=r"indextables_changes\('"):
-        spark.sql(f"SELECT * FROM indextables.`{uri}` CHANGES FROM VERSION 1 TO VERSION 3")
+def test_the_clause_changes(spark, uri):
+    """Spark's own clause and reader return what `Table.changes` does."""
+    table = Table.open(uri)
+
+    def same(frame, first, last):
+        expected = table.changes(from_version=first, to_version=last)
+        rows = sorted((tuple(r) for r in frame.collect()), key=repr)
+        named = [tuple(r.values()) for r in expected.to_pylist()]
+        assert frame.columns == expected.column_names
+        assert rows == sorted(((*r[:-1], r[-1].replace(tzinfo=None)) for r in named), key=repr)
+
+    spark.sql(f"CREATE TABLE changes_named USING indextables LOCATION '{uri}'")
+    try:
+        for name in (f"indextables.`{uri}`", "changes_named"):
+            select = f"SELECT * FROM {name} CHANGES FROM VERSION "
+            same(spark.sql(f"{select} 1 TO VERSION 2"), 1, 2)
+            same(spark.sql(f"{select} 1 EXCLUSIVE"), 2, 3)
+            assert spark.sql(f"{select} 3 EXCLUSIVE").collect() == []
+            same(spark.read.option("startingVersion", 0).changes(name), 0, 3)
+        at = [str(h["timestamp"].replace(tzinfo=None)) for h in table.history().to_pylist()][::-1]
+        select = f"SELECT * FROM indextables.`{uri}` CHANGES FROM TIMESTAMP "
+        same(spark.sql(f"{select} '{at[1]}' TO TIMESTAMP '{at[2]}'"), 1, 2)
+        same(spark.sql(f"{select} '{at[0]}' EXCLUSIVE TO TIMESTAMP '{at[3]}' EXCLUSIVE"), 1, 2)
+        assert spark.sql(f"{select} '2000-01-01' TO TIMESTAMP '2000-01-02'").collect() == []
+        assert spark.sql(f"{select} '{at[3]}' EXCLUSIVE").collect() == []
+        found = spark.sql(
+            "SELECT id, _change_type FROM changes_named CHANGES FROM VERSION 0 AS c "
+            "WHERE body indexquery 'fox' AND ip indexquery '10.0.0.1'"
+        )
+        assert list(map(tuple, found.collect())) == [(4, "insert")]
+    finally:
+        spark.sql("DROP TABLE changes_named")
+
+
+def test_what_the_clause_changes_refuses(spark, uri):
+    select = f"SELECT * FROM indextables.`{uri}` CHANGES FROM VERSION"
+    for clause, sentence in [
+        ("9", "after"),
+        ("1 TO VERSION 9", "9"),
+        ("'x'", "number of a version"),
+        ("0 WITH (deduplicationMode = 'netChanges')", "no key"),
+    ]:
+        with pytest.raises(Exception, match=sentence):
+            spark.sql(f"{select} {clause}").collect()
+    with pytest.raises(Exception, match=r"no index table|NOT_FOUND"):
+        spark.sql("SELECT * FROM indextables.nowhere CHANGES FROM VERSION 0").collect()
+    with pytest.raises(Exception, match="readStream"):
+        frame = spark.readStream.option("startingVersion", 0).changes(f"indextables.`{uri}`")
+        frame.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()

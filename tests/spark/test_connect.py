@@ -43,6 +43,7 @@ ALL = FIRST | {
     "stream": True,
     "merge into, twice": "SparkRuntimeException: [MERGE_CARDINALITY_VIOLATION]",
     "merge into, bad": "SchemaError: A value of string cannot safely be stored in the column 'n'",
+    "merge into, frame": [[4, "RED", None, "b", 9], [10, "ten", "e", "b", 1]],
     "merge into, evolving": [3, "Running Fox", "more"],
     "search_table where": [1, 3],
     "indextables_search": RANKED,

@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from indextables import Table
+from indextables.log.files import vectors_by_path
 
 
 @pytest.fixture
@@ -138,3 +139,43 @@ def test_where_rows_lie_after_a_merge_and_before_it_in_one_query(spark, tmp_path
     assert (old != split, first) == (True, 0)
     assert rows(spark, f"SELECT id FROM {then} WHERE _split = '{old}'") == [(2,)]
     assert rows(spark, f"SELECT id FROM {now} WHERE _split = '{old}'") == []
+
+
+def test_a_table_on_s3_is_merged_into_and_flows_to_another_one(spark, s3, made, tmp_path):
+    """MERGE with deletion vectors, what it changed, and a stream from bucket to bucket."""
+    marks = "TBLPROPERTIES ('spark.indextables.deletionVectors.mode' = 'vector')"
+    name, place = made("id BIGINT, body STRING, p STRING", f"PARTITIONED BY (p) {marks}")
+    target = f"{s3.uri}/{uuid.uuid4().hex}"
+
+    def flow():
+        reader = spark.readStream.format("indextables").options(**s3.options, ignoreChanges=True)
+        reader = reader.option("startingVersion", 0).option("where", "body indexquery 'fox'")
+        writer = reader.load(place).writeStream.format("indextables").options(**s3.options)
+        writer = writer.option("checkpointLocation", str(tmp_path / "c"))
+        query = writer.trigger(availableNow=True).start(target)
+        assert query.awaitTermination(120) and query.exception() is None
+
+    spark.sql(
+        f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'red fox', 'a b'), "
+        "(2, 'dog', 'a b'), (3, 'x', NULL), (5, 'stays', 'a b')"
+    )
+    flow()
+    spark.sql(
+        f"MERGE INTO {name} t USING VALUES (1, 'old'), (2, 'new fox'), (4, 'a fox') AS s(id, body) "
+        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET body = s.body "
+        "WHEN NOT MATCHED THEN INSERT (id, body, p) VALUES (s.id, s.body, 'é/=')"
+    )
+    table = Table.open(place, storage_options=s3.options)
+    assert vectors_by_path(table.snapshot().entries)
+    changed = f"SELECT id, body, p, _change_type FROM {name} CHANGES FROM VERSION {table.version}"
+    assert rows(spark, changed) == sorted(
+        [(1, "red fox", "a b", "update_preimage"), (1, "old", "a b", "update_postimage"),
+         (2, "dog", "a b", "update_preimage"), (2, "new fox", "a b", "update_postimage"),
+         (4, "a fox", "é/=", "insert")], key=repr)  # fmt: skip
+    flow()
+    (tmp_path / "c/commits/1").unlink()  # Spark died before it noted the batch
+    (tmp_path / "c/commits/.1.crc").unlink(missing_ok=True)
+    flow()
+    streamed = Table.open(target, storage_options=s3.options)
+    assert sorted(streamed.scan(where="body indexquery 'fox'")["id"].to_pylist()) == [1, 2, 4]
+    assert streamed.count() == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import killed_stream
 import pytest
 
 from indextables import Table
@@ -159,3 +160,28 @@ def test_named_tables_and_the_option_path(spark, place):
     named("streamed_plain", checkpoint="n5", source="parquet")
     assert spark.table("streamed_plain").count() == 2
     spark.sql("DROP TABLE streamed_plain")
+
+
+@pytest.mark.long
+def test_a_stream_that_is_killed_in_every_phase(tmp_path):
+    """`kill -9` of the JVM and its workers: before, in and after each of the steps of a batch."""
+    lines = [f"line{number}" for number in range(6)]
+    (tmp_path / "in").mkdir()
+    for number, line in enumerate(lines):
+        (tmp_path / f"in/{number}").write_text(f"{line}\n")
+
+    def there(pattern: str):
+        known = set(tmp_path.glob(pattern))
+        return lambda: bool(set(tmp_path.glob(pattern)) - known)
+
+    phases = ["c/offsets/[0-9]*", "t/**/*.split", "t/_transaction_log/*.json", "c/commits/[0-9]*"]
+    for phase in phases:
+        assert not killed_stream.run(tmp_path, until=there(phase)), f"{phase} was never there"
+        if Table.exists(tmp_path / "t"):
+            found = Table.open(tmp_path / "t").scan()["value"].to_pylist()
+            assert len(found) == len(set(found)), phase
+    assert killed_stream.run(tmp_path)
+    table = Table.open(tmp_path / "t")
+    assert sorted(table.scan()["value"].to_pylist()) == sorted(lines)
+    assert table.count(where="value indexquery 'line5'") == 1
+    assert all(check.passed for check in table.verify())

@@ -105,6 +105,17 @@ def main(port: str, readme: str, wanted: str) -> None:
         row = spark.read.format("indextables").load("tables/merged").where("id = 3").first()
         return [row.id, row.exact, row.extra]
 
+    def merge_frame() -> Any:
+        new = [(4, "red", "e", "b", 2), (10, "ten", "e", "b", 1)]
+        source = spark.createDataFrame(new, "id long, stem string, exact string, p string, n int")
+        builder = source.alias("s").mergeInto(
+            "indextables.`tables/merged`", f.expr("`tables/merged`.id = s.id")
+        )
+        builder = builder.whenMatched(f.col("s.n") > 1).update({"stem": f.upper("s.stem")})
+        builder.whenNotMatched().insertAll().merge()
+        rows = spark.read.format("indextables").load("tables/merged").where("id IN (4, 10)")
+        return [list(row)[:5] for row in rows.orderBy("id").collect()]
+
     def view() -> str:
         read().createOrReplaceTempView("docs")
         return "docs"
@@ -214,6 +225,7 @@ def main(port: str, readme: str, wanted: str) -> None:
             "MERGE INTO indextables.`tables/merged` t USING VALUES (5, 'a') AS s(id, x) "
             "ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = s.x"
         ).count(),
+        "merge into, frame": merge_frame,
         "merge into, evolving": evolve,
         "search_table by name": lambda: it.search_table(spark, "some_name", "x"),
         "quick start": quick_start,

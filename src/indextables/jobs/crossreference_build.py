@@ -46,7 +46,6 @@ from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import names_of
-from indextables.plan.view import SEARCH_INDEX_PROPERTY
 from indextables.runner import LocalRunner, Runner
 from indextables.split.format import read_footer
 from indextables.storage import Store
@@ -60,12 +59,7 @@ _MAX_SEGMENTS = 128
 
 
 def may_index(snapshot: Snapshot, config: Config) -> bool:
-    """Whether XRefs may be added: the table has the feature, or may be upgraded.
-
-    A split of a search index has the indexed columns of its source: others would be taken for null.
-    """
-    if SEARCH_INDEX_PROPERTY in snapshot.metadata.configuration:
-        return False
+    """Whether XRefs may be added: the table has the feature, or may be upgraded."""
     features = snapshot.protocol.writer_features or ()
     return XREF_FEATURE in features or config[keys.PROTOCOL_AUTO_UPGRADE]
 

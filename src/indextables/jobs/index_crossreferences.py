@@ -48,7 +48,6 @@ from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.partitions import check_partition_condition
 from indextables.plan.skipping import keep_mask
-from indextables.plan.view import TableView
 from indextables.predicate import Predicate
 from indextables.runner import Runner
 from indextables.xref.build import BuiltXRef
@@ -80,8 +79,8 @@ def index_crossreferences(
 ) -> list[Indexed]:
     """Build what is missing, replace what is stale; with `force`, build everything anew."""
     for attempt in range(1, _ATTEMPTS + 1):
-        view = TableView.newest(log, settings)
-        snapshot, config = view.snapshot, view.config
+        snapshot = log.snapshot()
+        config = settings.over_properties(snapshot.metadata.configuration)
         plan = plan_index(
             cover_of(snapshot),
             max_splits=config[keys.XREF_MAX_SOURCE_SPLITS],

@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 
 from indextables.config import Config
-from indextables.errors import DamagedIndexError, LakeError
+from indextables.errors import DamagedIndexError, LakeError, SourceRowsError
 from indextables.lake.rows import JoinedFiles, SourceRowsFile, SourceSplit, UnindexedSplit
 from indextables.lake.source import SourceFile, SourceSnapshot
 from indextables.log.actions import Add, Metadata
@@ -421,6 +421,26 @@ class LakeEnvironment(Environment):
         if task.vector is not None:
             vector = StoredVector(self.store, task.vector, task.path)
         return SplitSearcher(split, self.pool, self.context, task.partition, vector=vector)
+
+    def plain_files(self, paths: Iterable[str]) -> dict[str, list[SourceFile]] | None:
+        """The files of splits, if any reader of Parquet reads their rows as they are read here."""
+        chosen = {path: self.splits[path] for path in paths}
+
+        def is_plain(path: str) -> bool:
+            for part, file in zip(chosen[path].parts, chosen[path].files, strict=True):
+                if file is None or file.outside is not None:
+                    return False
+                rows = self.source.rows_of(file, self.pool.footers).open()
+                is_other = rows.num_rows != part.rows and not path.startswith(UNINDEXED)
+                if is_other or not rows.is_plain:
+                    return False
+            return True
+
+        try:
+            is_for_all = all(self.map(is_plain, list(chosen)))
+        except SourceRowsError:
+            return None  # who reads the rows raises it
+        return {path: one.live for path, one in chosen.items()} if is_for_all else None
 
     def _rows_of(self, covered: CoveredRows) -> SourceRowsFile | JoinedFiles:
         footers = self.pool.footers

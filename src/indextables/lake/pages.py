@@ -46,6 +46,15 @@ ReadRange = Callable[[int, int], bytes]
 ReadRanges = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
 
 
+_OLD_CALENDAR = (b"org.apache.spark.legacy", b"org.apache.spark.timeZone")
+"""Notes of Spark in files whose dates and times its readers take for those of another calendar."""
+_COMMON_CODECS = frozenset(("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"))
+_COMMON_ENCODINGS = frozenset(
+    ("PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BINARY_PACKED",
+     "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
+)  # fmt: skip
+
+
 def can_be_lean(column: Any, chunk: Any, kind: Any) -> bool:
     """Whether a column, of Parquet's description and a type of Arrow, can be read by its pages."""
     if column.max_repetition_level or column.max_definition_level != 1 or "." in column.path:
@@ -235,6 +244,21 @@ class ForeignFooter(Footer):
     def schema(self) -> pa.Schema:
         """The columns of the file, as they are read."""
         return _read_types(self.parquet)
+
+    @cached_property
+    def is_common(self) -> bool:
+        """Whether the file has nothing that other readers cannot read, or read in another way."""
+        names, metadata = self.schema.names, self.parquet.metadata or {}
+        if len({name.lower() for name in names}) < len(names) or instants(self):
+            return False
+        if any(key.startswith(_OLD_CALENDAR) for key in metadata):
+            return False
+        groups = map(self.parquet.row_group, range(self.parquet.num_row_groups))
+        chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+        return all(
+            chunk.compression in _COMMON_CODECS and _COMMON_ENCODINGS.issuperset(chunk.encodings)
+            for chunk in chunks
+        )
 
     def as_read(self, rows: pa.Table) -> pa.Table:
         """Rows without views, which few functions of Arrow take."""

@@ -338,6 +338,20 @@ class SourceRows(RowReader):
         wanted = pa.schema(self.source_schema.field(n).with_nullable(True) for n in columns)
         return conform(pa.table(found), wanted)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether other readers of Parquet read the same: own names and types, nothing nested."""
+        assert isinstance(self.footer, ForeignFooter)
+        if self.columns.places or self.constants or not self.footer.is_common:
+            return False
+        stored = self.footer.schema
+        spelled = {name.lower(): name for name in stored.names}
+        return all(
+            name == column.name and _as_stored(stored.field(name).type) == column.type
+            for column in self.source_schema
+            if (name := spelled.get(column.name.lower())) is not None
+        )
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         shown = f"{self.store.uri}/{self.path}"
@@ -349,6 +363,17 @@ class SourceRows(RowReader):
             raise SourceRowsError(shown, error.reason) from None
         except SchemaError as error:
             raise UnsupportedSourceError(shown, " ".join(str(error).split())) from None
+
+
+def _as_stored(kind: Any) -> Any:
+    """The type of a column as Parquet knows it; Arrow has several for one. None if it is nested."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    return None if pa.types.is_nested(kind) else kind
 
 
 class RowsFile(Protocol):

@@ -23,6 +23,11 @@ from indextables.errors import (
     TableExistsError,
     UnknownColumnError,
 )
+from indextables.jobs.index_crossreferences import (
+    drop_crossreferences,
+    index_crossreferences,
+    indexed_rows,
+)
 from indextables.jobs.merge_groups import local_runner
 from indextables.jobs.merge_on_write import groups_after_write
 from indextables.jobs.merge_splits import Merged, MergeLimits, plan_groups
@@ -341,6 +346,31 @@ class SearchIndex:
             files_removed=merged.files_removed + dropped.files_removed,
             files_added=merged.files_added + dropped.files_indexed,
         )
+
+    def index_crossreferences(
+        self,
+        *,
+        force_rebuild: bool = False,
+        dry_run: bool = False,
+        runner: Runner | None = None,
+    ) -> pa.Table:
+        """Build cross-references over the splits of the index; see `Table.index_crossreferences`.
+
+        They have the words and the strings of indexed columns, and no numbers and dates.
+        """
+        config = self._log.config
+        found = index_crossreferences(
+            self._log, settings=config, force=force_rebuild, dry_run=dry_run, runner=runner
+        )
+        return indexed_rows(found, table_path=self.uri, where=None)
+
+    def drop_crossreferences(self) -> int:
+        """Remove all cross-references; their files stay until a purge.
+
+        Returns:
+            How many there were.
+        """
+        return drop_crossreferences(self._log)
 
     def verify(self, *, runner: Runner | None = None) -> list[Check]:
         """Check the index against its source: log, files, checksums, indexes and rows.

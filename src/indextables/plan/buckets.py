@@ -50,7 +50,7 @@ _LARGEST = 2**62
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MOST_DIGITS = 18
 _BEYOND = int(np.datetime64("2038", "us").astype(np.int64))
-_CYCLE = 146_097 * 86_400 * _MICROS
+_CYCLE = 146_097 * _DAY
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,12 +25,14 @@ from indextables.errors import (
     PurgedVersionError,
     SchemaError,
     VersionGapError,
+    VersionNotFoundError,
 )
 from indextables.log.actions import Add, Metadata, Remove
 from indextables.log.files import files_from_adds, with_paths
 from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.log.vectors import StoredVector
+from indextables.plan.access import TableAccess
 from indextables.plan.execute import Environment
 from indextables.plan.scan import plan_scan
 from indextables.plan.tasks import SplitTask
@@ -124,6 +126,30 @@ def table_changes(
                 yield _labelled(rows, kind, commit.actions, view, schema)
         except ObjectNotFoundError as error:
             raise PurgedVersionError(log.store.uri, commit.version) from error
+
+
+def version_since(log: TransactionLog, at_ms: int) -> int:
+    """The first version that was committed at a time or after it; the next one if none was."""
+    try:
+        return log.snapshot(timestamp_ms=at_ms - 1).version + 1
+    except VersionNotFoundError as error:  # all of them were
+        return error.earliest or 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesReader:
+    """Reads the changes of some versions in a task, in the columns of the last one."""
+
+    access: TableAccess
+    last: int
+
+    def batches(self, versions: Iterable[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The changed rows in the schema that Spark expects."""
+        log = self.access.log()
+        view = self.access.view(log.snapshot(version=self.last))
+        for version in versions:
+            for rows in table_changes(log, view, first=version, last=version):
+                yield from rows.cast(schema).to_batches()
 
 
 def _labelled(

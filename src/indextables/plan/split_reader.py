@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -165,11 +165,18 @@ class ScoredReader:
         yield from renamed.cast(schema).to_batches(max_chunksize=_ROWS_AT_ONCE)
 
 
+class TaskReader(Protocol):
+    """Reads what the payload of a task names."""
+
+    def batches(self, tasks: Any, schema: pa.Schema, /) -> Iterator[pa.RecordBatch]:
+        """The rows in the schema that Spark expects."""
+
+
 @dataclass(frozen=True)
 class ReadSplits:
     """What a Python worker of Spark runs: reads the splits that a partition names."""
 
-    reader: SplitReader | ScoredReader
+    reader: TaskReader
     schema: pa.Schema
 
     def __call__(self, partitions: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

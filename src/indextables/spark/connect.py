@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
@@ -238,47 +238,89 @@ def merge_on_server(
     query: Callable[[str], DataFrame],
 ) -> DataFrame:
     """MERGE INTO: the server joins, its tasks store the rows and a worker commits them."""
-    path = path_of(statement.table)
-
-    def history(limit: int) -> list[dict[str, Any]]:
-        asked = json.dumps({"path": path, "limit": limit})
-        return _from_server(original, spark, asked).to_pylist()
-
-    version = history(1)[0]["version"]
-    reader = spark.read.format(NAME).option("versionAsOf", version)
-    shown = table_schema(reader.load(path).schema, declared=True)
-    identity_of(path, shown)
+    target = _ServerTable(original, spark, path_of(statement.table))
     source = merge.source_of(statement, query)
-    evolves = statement.evolves and any(c.assignments is None for c in statement.clauses)
-    columns = evolve(shown, table_schema(source.schema)) if evolves else shown
-    table = merge.MergedTable((NAME, path), version, shown, columns, is_checked=True)
+    table = target.merged(statement, source)
     flat, clauses = merge.with_clauses(statement, table, source, query, narrowed=False)
-    checks = merge.checks_matches(statement.clauses)
-    policy = str(spark.conf.get("spark.sql.storeAssignmentPolicy"))
-    can_store = can_store_by_ansi if policy.upper() == "ANSI" else lambda *_: True
-    rows = merge.rows_to_write(flat, clauses, table, checks=checks, can_store=can_store)
-    asked = {
-        "version": version, "reads_again": merge.reads_again(statement), "checks_matches": checks,
-        "parameters": {"on": statement.on},
-    }  # fmt: skip
-    writer = rows.write.format(NAME).mode("append").option("rowChange", json.dumps(asked))
-    try:
-        writer.option("mergeSchema", str(evolves).lower()).save(path)
-    except Exception as error:
-        raise _told(error) from None
-    metrics, splits_removed = dict[str, str](), 0
-    for entry in history(100):
-        ours = entry["operation"] == "MERGE" and dict(entry["parameters"]).get("on") == statement.on
-        if ours and entry["version"] > version:
-            version, metrics = entry["version"], dict(entry["metrics"])
-            splits_removed = entry["filesRemoved"]
-            break
-    count = {name: int(metrics.get(name, 0)) for name in ("rows", "rowsRemoved", "rowsUpdated")}
-    done = Written(
-        version, count["rows"], int(metrics.get("files", 0)), splits_removed, 0,
-        rows_removed=count["rowsRemoved"], rows_updated=count["rowsUpdated"],
+    done = target.write(
+        statement, table, flat, clauses,
+        on=statement.on, reads_again=merge.reads_again(statement),
     )  # fmt: skip
-    return spark.createDataFrame(merged_rows(path, done))
+    return spark.createDataFrame(merged_rows(target.path, done))
+
+
+def merge_frame_on_server(
+    original: Callable[..., DataFrame], spark: SparkSession, path: str, builder: merge.MergeBuilder
+) -> None:
+    """`DataFrame.mergeInto` of a path: the same."""
+    target = _ServerTable(original, spark, path)
+    table = target.merged(builder, builder.source)
+    flat, clauses = merge.frame_with_clauses(builder, table, spark.sql, narrowed=False)
+    target.write(builder, table, flat, clauses, on=merge.ON_COLUMNS, reads_again=True)
+
+
+@dataclass(frozen=True)
+class _ServerTable:
+    """A table on the server that rows are merged into."""
+
+    original: Callable[..., DataFrame]
+    spark: SparkSession
+    path: str
+
+    def merged(self, asked: MergeInto | merge.MergeBuilder, source: DataFrame) -> merge.MergedTable:
+        """The newest version, and its columns as a MERGE leaves them."""
+        version = self._history(1)[0]["version"]
+        reader = self.spark.read.format(NAME).option("versionAsOf", version)
+        shown = table_schema(reader.load(self.path).schema, declared=True)
+        identity_of(self.path, shown)
+        columns = evolve(shown, table_schema(source.schema)) if _evolves(asked) else shown
+        return merge.MergedTable((NAME, self.path), version, shown, columns, is_checked=True)
+
+    def write(
+        self,
+        asked: MergeInto | merge.MergeBuilder,
+        table: merge.MergedTable,
+        flat: DataFrame,
+        clauses: Sequence[merge.PlannedClause],
+        *,
+        on: str,
+        reads_again: bool,
+    ) -> Written:
+        """Store the rows of a join that says which clause applies to each; what was done."""
+        spark, version = self.spark, table.version
+        checks = merge.checks_matches(asked.clauses)
+        policy = str(spark.conf.get("spark.sql.storeAssignmentPolicy"))
+        can_store = can_store_by_ansi if policy.upper() == "ANSI" else lambda *_: True
+        rows = merge.rows_to_write(flat, clauses, table, checks=checks, can_store=can_store)
+        change = {
+            "version": version, "reads_again": reads_again, "checks_matches": checks,
+            "parameters": {"on": on},
+        }  # fmt: skip
+        writer = rows.write.format(NAME).mode("append").option("rowChange", json.dumps(change))
+        try:
+            writer.option("mergeSchema", str(_evolves(asked)).lower()).save(self.path)
+        except Exception as error:
+            raise _told(error) from None
+        metrics, splits_removed = dict[str, str](), 0
+        for entry in self._history(100):
+            ours = entry["operation"] == "MERGE" and dict(entry["parameters"]).get("on") == on
+            if ours and entry["version"] > version:
+                version, metrics = entry["version"], dict(entry["metrics"])
+                splits_removed = entry["filesRemoved"]
+                break
+        count = {name: int(metrics.get(name, 0)) for name in ("rows", "rowsRemoved", "rowsUpdated")}
+        return Written(
+            version, count["rows"], int(metrics.get("files", 0)), splits_removed, 0,
+            rows_removed=count["rowsRemoved"], rows_updated=count["rowsUpdated"],
+        )  # fmt: skip
+
+    def _history(self, limit: int) -> list[dict[str, Any]]:
+        asked = json.dumps({"path": self.path, "limit": limit})
+        return _from_server(self.original, self.spark, asked).to_pylist()
+
+
+def _evolves(asked: MergeInto | merge.MergeBuilder) -> bool:
+    return asked.evolves and any(clause.assignments is None for clause in asked.clauses)
 
 
 def _told(error: Exception) -> Exception:

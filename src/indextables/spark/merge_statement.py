@@ -384,6 +384,9 @@ def _check_types(
 
 # --- DataFrame.mergeInto -------------------------------------------------------------------------
 
+ON_COLUMNS = "DataFrame.mergeInto"
+"""What the log says instead of a condition."""
+
 
 @dataclass
 class _ColumnClause:
@@ -469,18 +472,33 @@ def merge_frame(
     builder: MergeBuilder, access: TableAccess, snapshot: Snapshot, query: Query, bridge: Bridge
 ) -> Written:
     """Run what was built with `DataFrame.mergeInto`."""
-    from pyspark.sql import functions as F  # noqa: N812
-
     view = access.view(snapshot)
     identity_of(snapshot.uri, view.names.shown)
+    target = target_of(view, builder.source, evolves=builder.evolves, clauses=builder.clauses)
+    table = MergedTable(
+        (), snapshot.version, view.names.shown, target.shown, bool(target.constraints)
+    )
+    narrowed = is_narrowed(builder.source, builder.clauses)
+    flat, planned = frame_with_clauses(builder, table, query, narrowed=narrowed)
+    return write_merge(
+        flat, planned, table, target, access=access, snapshot=snapshot, bridge=bridge,
+        checks=checks_matches(builder.clauses), parameters={"on": ON_COLUMNS},
+    )  # fmt: skip
+
+
+def frame_with_clauses(
+    builder: MergeBuilder, table: MergedTable, query: Query, *, narrowed: bool
+) -> tuple[DataFrame, list[PlannedClause]]:
+    """The join of what was built, with the clause that applies to each row; see `with_clauses`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     source = builder.source
-    target = target_of(view, source, evolves=builder.evolves, clauses=builder.clauses)
     alias = [w.text for w in words_of(builder.name) or () if w.kind in ("word", "name")][-1]
     rows = query(
-        f"SELECT *, {', '.join(ROW_IDENTITY)} FROM {builder.name} VERSION AS OF {snapshot.version}"
+        f"SELECT *, {', '.join(ROW_IDENTITY)} FROM {builder.name} VERSION AS OF {table.version}"
     ).alias(alias)
     how = join_type(builder.clauses).replace(" ", "_").replace("full_outer", "full")
-    if is_narrowed(source, builder.clauses):
+    if narrowed:
         rows = rows.join(source, builder.condition, "left_semi").alias(alias)
     joined = rows.join(source.withColumn(THERE, F.lit(True)), builder.condition, how)
     split, there = F.col(f"{quoted_name(alias)}.{SPLIT}"), F.col(THERE)
@@ -490,7 +508,7 @@ def merge_frame(
         condition = F.lit(True) if clause.condition is None else clause.condition
         before = cases.get(clause.when)
         cases[clause.when] = (F if before is None else before).when(condition, number)
-        assigned = _assigned_columns(clause, builder, target, view.names.shown)
+        assigned = _assigned_columns(clause, builder, table)
         planned.append(PlannedClause(clause.when, clause.action, tuple(assigned)))
         values += [
             (number, value, _VALUE.format(number, at)) for at, value in enumerate(assigned.values())
@@ -502,7 +520,7 @@ def merge_frame(
         .otherwise(cases.get("matched", nothing))
         .cast("int")
     )
-    own = [F.col(f"{quoted_name(alias)}.{quoted_name(n)}") for n in view.names.shown.names]
+    own = [F.col(f"{quoted_name(alias)}.{quoted_name(n)}") for n in table.shown.names]
     flat = joined.select(
         chosen.alias(CLAUSE),
         (split.isNotNull() & there.isNotNull()).alias(_MATCHED),
@@ -511,34 +529,28 @@ def merge_frame(
         F.col(f"{quoted_name(alias)}.{ROW}"),
         *(F.when(chosen == number, value).alias(name) for number, value, name in values),
     )
-    table = MergedTable(
-        (), snapshot.version, view.names.shown, target.shown, bool(target.constraints)
-    )
-    return write_merge(
-        flat, planned, table, target, access=access, snapshot=snapshot, bridge=bridge,
-        checks=checks_matches(builder.clauses), parameters={"on": "DataFrame.mergeInto"},
-    )  # fmt: skip
+    return flat, planned
 
 
 def _assigned_columns(
-    clause: _ColumnClause, builder: MergeBuilder, target: Target, shown: Any
+    clause: _ColumnClause, builder: MergeBuilder, table: MergedTable
 ) -> dict[Place, Column]:
     if clause.action == "delete":
         return {}
     source = builder.source
     if clause.assignments is None:
         by_name = {name.lower(): name for name in reversed(source.columns)}
-        missing = [n for n in shown.names if n.lower() not in by_name]
+        missing = [n for n in table.shown.names if n.lower() not in by_name]
         if missing and not builder.evolves:
             raise UnknownColumnError(missing[0], available=source.columns)
         return {
             (n,): source[quoted_name(by_name[n.lower()])]
-            for n in target.shown.names
+            for n in table.columns.names
             if n.lower() in by_name
         }
     found: dict[Place, Column] = {}
     for name, value in clause.assignments.items():
         parts = tuple(w.text for w in words_of(name) or () if w.kind in ("word", "name"))
         alias = [w.text for w in words_of(builder.name) or () if w.kind in ("word", "name")]
-        found[place_in(parts, None, tuple(alias), target.shown)] = value
+        found[place_in(parts, None, tuple(alias), table.columns)] = value
     return found

@@ -37,7 +37,13 @@ from indextables.spark.bridge.sessions import (
     is_registered,
     register,
 )
-from indextables.spark.connect import execute_on_server, merge_on_server, names_path, with_relations
+from indextables.spark.connect import (
+    execute_on_server,
+    merge_frame_on_server,
+    merge_on_server,
+    names_path,
+    with_relations,
+)
 from indextables.spark.statements import (
     access_to,
     change_rows,
@@ -48,7 +54,7 @@ from indextables.spark.statements import (
     without_analysis_log,
 )
 from indextables.spark.table_functions import PREFIX, with_frames
-from indextables.statements.forms import Failure, form, words_of
+from indextables.statements.forms import Failure, Target, form, words_of
 from indextables.statements.merge_into import named_parameters, parse_merge
 from indextables.statements.search_calls import Arguments, Row, needs_row, prepare, with_name
 from indextables.statements.statements import (
@@ -82,8 +88,8 @@ def install(spark: SparkSession) -> None:
             "DataFrame.explain": _explain,
         },
     )
+    patches.install(spark, {"DataFrame.mergeInto": _merge_into})
     if is_classic(spark):
-        patches.install(spark, {"DataFrame.mergeInto": _merge_into})
         patches.replace_expr(_invoke_function)
 
 
@@ -231,10 +237,16 @@ def _merge_into(
     from indextables.spark.merge_statement import MergeBuilder, merge_frame
 
     spark = frame.sparkSession
-    bridge = bridge_of(spark) if is_enabled(spark) else None
     named = form("TABLE <table>").match(words_of(f"TABLE {table}") or ())
-    if bridge is None or named is None or isinstance(named, Failure):
+    if not is_enabled(spark) or named is None or isinstance(named, Failure):
         return original(frame, table, condition)
+    bridge = bridge_of(spark)
+    if bridge is None:
+        target: Target = named["table"]
+        if is_classic(spark) or len(target.name) != 2 or target.name[0].lower() != NAME:
+            return original(frame, table, condition)
+        merge = functools.partial(merge_frame_on_server, type(spark).sql, spark, target.name[1])
+        return MergeBuilder(frame, table, condition, merge)
     try:
         access = access_to(spark, named["table"])
         metadata = table_at(access).metadata()

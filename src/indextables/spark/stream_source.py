@@ -17,10 +17,17 @@ from pyspark.sql.types import StructType
 
 from indextables.config import parse_boolean
 from indextables.config.key import parse_size
-from indextables.errors import ConfigError, StreamSourceError, VersionNotFoundError
+from indextables.errors import ConfigError, StreamSourceError
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.changes import AFTER, CHANGE_TYPE, INSERT, table_changes, tasks_of
+from indextables.plan.changes import (
+    AFTER,
+    CHANGE_TYPE,
+    INSERT,
+    table_changes,
+    tasks_of,
+    version_since,
+)
 from indextables.plan.source_options import SourceOptions
 from indextables.plan.split_reader import SplitReader, in_groups
 from indextables.plan.stream_offsets import Offset, StreamLog
@@ -102,15 +109,6 @@ def _size(text: str | None) -> int | None:
     return None if text is None else parse_size(text, name="maxBytesPerTrigger")
 
 
-def _version_since(log: TransactionLog, moment: str) -> int:
-    """The first version that was committed at a time or after it."""
-    at = milliseconds(int(moment) if moment.isdecimal() else moment)
-    try:
-        return log.snapshot(timestamp_ms=at - 1).version + 1
-    except VersionNotFoundError as error:  # all of them were
-        return error.earliest or 0
-
-
 def check_stream(options: SourceOptions, stream: StreamOptions) -> None:
     """Refuse a stream that cannot begin: there is no such table, version, column or search."""
     view = options.access().view()
@@ -170,7 +168,8 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
             _check_start(options, log, newest)
             return Offset(table, options.starting_version).to_json()
         if options.starting_timestamp is not None:
-            since = _version_since(log, options.starting_timestamp.strip())
+            moment = options.starting_timestamp.strip()
+            since = version_since(log, milliseconds(int(moment) if moment.isdecimal() else moment))
             return Offset(table, since).to_json()
         return Offset(table, newest.version, is_start=True).to_json()
 

@@ -22,7 +22,7 @@ from indextables.config import Config
 from indextables.errors import IndexTablesError, SchemaError, StatementError
 from indextables.lake.opening import view_of
 from indextables.plan.access import TableAccess
-from indextables.plan.changes import changes_schema, table_changes
+from indextables.plan.changes import ChangesReader, changes_schema
 from indextables.plan.scan import checked_columns
 from indextables.plan.source_options import NAME, ChosenRows
 from indextables.predicate.literals import quoted_name
@@ -326,7 +326,9 @@ def changes_frame(spark: SparkSession, access: TableAccess, first: int, last: in
     schema = with_mappings(changes_schema(view), view.shown.carried_mapping)
     tasks = min(last - first + 1, _MOST_TASKS)
     versions: Any = spark.range(first, last + 1, 1, tasks)
-    found: DataFrame = versions.mapInArrow(_ReadChanges(access, last, schema), schema)
+    found: DataFrame = versions.mapInArrow(
+        _ReadChanges(ChangesReader(access, last), schema), schema
+    )
     return found
 
 
@@ -334,16 +336,11 @@ def changes_frame(spark: SparkSession, access: TableAccess, first: int, last: in
 class _ReadChanges:
     """Reads the changes of the versions that a task has."""
 
-    access: TableAccess
-    last: int
+    reader: ChangesReader
     schema: StructType
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        log = self.access.log()
-        view = self.access.view(log.snapshot(version=self.last))
         wanted = worker_schema(self.schema)
         for batch in batches:
             versions: list[Any] = batch.column(0).to_pylist()
-            for version in versions:
-                for rows in table_changes(log, view, first=version, last=version):
-                    yield from rows.cast(wanted).to_batches()
+            yield from self.reader.batches(versions, wanted)

@@ -181,10 +181,11 @@ def _describe_log(statement: s.DescribeLog, session: Session) -> pa.Table:
 def _index_crossreferences(statement: s.IndexCrossReferences, session: Session) -> pa.Table:
     table = session.resolve(statement.table)
     if is_search_index(table.snapshot()):
-        raise SearchIndexError(
-            table.uri,
-            "a cross-reference would take columns of the source that are not indexed for null. "
-            "MERGE SPLITS leaves fewer splits to search",
+        if statement.where is not None:
+            raise SearchIndexError(table.uri, "cross-references are built over all of its splits")
+        assert session.indexes is not None
+        return search_index_of(session.indexes.find(statement.table)).index_crossreferences(
+            force_rebuild=statement.force_rebuild, dry_run=statement.dry_run, runner=session.runner
         )
     return table.index_crossreferences(
         where=statement.where,

@@ -64,7 +64,7 @@ from indextables.plan.ranking import (
     with_snippets,
 )
 from indextables.plan.scan import ScanPlan, checked_columns, plan_scan
-from indextables.plan.view import TableView
+from indextables.plan.view import TableView, refuse_search_index
 from indextables.plan.words import (
     MAX_DISTANCE,
     analyzed,
@@ -1840,6 +1840,7 @@ class Table:
         ['created']
         """
         self._check_writable()
+        refuse_search_index(self.metadata(), uri=self.uri)
         predicate = None
         if where is not None:
             predicate = self._predicate(where, self.refresh().view, timezone=timezone)

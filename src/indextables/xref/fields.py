@@ -208,25 +208,34 @@ def read_source(
     lists = {field.column: (field, terms) for field, terms in found if field.meaning != "paths"}
     identifiers = []
     for mapped in footer.info.mapping.fields:
-        field = term_field(mapped, footer.schema.field(mapped.name).type)
         if mapped.name not in bloom:
             continue
+        field = term_field(mapped, _type_of(mapped, footer))
         if field is None or field.meaning == "words":
             raise XRefError(
                 f"The column '{mapped.name}' gets no bloom filter: it is searched by words, or not "
                 f"at all. Take it out of {XREF_BLOOM_FIELDS.name}."
             )
         known = lists.pop(mapped.name, None)
+        if known is None and not footer.has_rows:
+            continue
         try:
             values = _column(store, source, footer, mapped) if known is None else known[1]
         except DamagedSplitError:
             continue
         identifiers.append((field, values))
-    columns = tuple(footer.schema.names)
+    # Of the columns of a source that are not indexed nothing is known, not that they are null.
+    columns = tuple(footer.schema.names) if footer.has_rows else None
     terms = [*lists.values(), *((f, t) for f, t in found if f.meaning == "paths")]
-    if positions:
+    if positions and footer.has_rows:
         terms += _pairs(store, source, footer)
     return SourceTerms(source, columns, tuple(terms), tuple(identifiers))
+
+
+def _type_of(mapped: FieldMapping, footer: Footer) -> Any:
+    """The type of a column. Where the rows are elsewhere it is not known, and text is assumed:
+    lists of other values are not used then."""
+    return footer.schema.field(mapped.name).type if footer.has_rows else pa.string()
 
 
 def _pairs(store: Store, source: XRefSource, footer: Footer) -> Iterator[tuple[TermField, Any]]:
@@ -267,9 +276,7 @@ def _lists(footer: Footer, reader: _Tail) -> Iterator[tuple[TermField, Any]]:
     if sections:
         reader.load(min(s.offset for s in sections), max(s.offset + s.length for s in sections))
     mapping = footer.info.mapping
-    fields = [
-        (lists.get(f.name), term_field(f, footer.schema.field(f.name).type)) for f in mapping.fields
-    ]
+    fields = [(lists.get(f.name), term_field(f, _type_of(f, footer))) for f in mapping.fields]
     fields += [(paths.get(f.name), path_field(f)) for f in mapping.fields]
     for section, field in fields:
         if section is None or field is None:

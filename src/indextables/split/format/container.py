@@ -45,6 +45,8 @@ FORMAT_VERSION = 1
 HASHES = "hashes"
 """The kind of the section that holds the hash of each row, in order: 32 bits."""
 INFO_KEY = b"indextables.split"
+ROWS_ELSEWHERE = "_rows_elsewhere"
+"""The one column of a split whose rows are in the files of a source."""
 
 _MAGIC = b"PAR1"
 _SEAL = struct.Struct("<8sII")
@@ -242,6 +244,11 @@ class Footer:
     def schema(self) -> pa.Schema:
         """The columns that the split holds."""
         return self.parquet.schema.to_arrow_schema().remove_metadata()
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the rows are in the split, and not in the files of a source."""
+        return self.schema.names != [ROWS_ELSEWHERE]
 
     def as_read(self, rows: pa.Table) -> pa.Table:
         """Rows that were decoded, in the types of `schema` or dictionaries of them."""

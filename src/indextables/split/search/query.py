@@ -317,7 +317,8 @@ class _Resolver:
         if not field.indexed:
             raise QueryError(
                 f"The field '{name}' is stored only and cannot be searched. Compare it with SQL "
-                "conditions, or take it out of spark.indextables.indexing.storeonlyfields."
+                "conditions, or take it out of spark.indextables.indexing.storeonlyfields. A "
+                "search index has the columns that it was created with."
             )
         if path and field.kind != "json":
             raise UnknownFieldError(

@@ -31,6 +31,7 @@ from indextables.split.format.blocks import write_index
 from indextables.split.format.container import (
     HASHES,
     INFO_KEY,
+    ROWS_ELSEWHERE,
     Segment,
     SplitInfo,
     Statistics,
@@ -68,7 +69,7 @@ PAGE_BYTES = 64 << 10
 _MOSTLY_UNIQUE = 0.5
 _NO_HASHES = np.zeros(0, np.int64)
 _DELTAS = "DELTA_BINARY_PACKED"
-_PLACEHOLDER = pa.schema([("_rows_elsewhere", pa.bool_())])
+_PLACEHOLDER = pa.schema([(ROWS_ELSEWHERE, pa.bool_())])
 
 Lists = Sequence[tuple[str, str, Any]]
 """Kind, name and sorted terms of each list of values or paths."""

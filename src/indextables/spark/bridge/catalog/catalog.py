@@ -15,7 +15,6 @@ from indextables.errors import (
     IndexTablesError,
     NotATableError,
     ObjectNotFoundError,
-    StatementError,
 )
 from indextables.jobs.purge import remove_table
 from indextables.jobs.write_job import plan_definition
@@ -28,7 +27,7 @@ from indextables.plan.access import TableAccess, invalidate_logs
 from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
 from indextables.plan.view import TableView
 from indextables.spark.bridge.catalog.alter_table import changed, requested_protocol
-from indextables.spark.bridge.catalog.table import BridgedTable, StagedTable
+from indextables.spark.bridge.catalog.table import BridgedTable, Changelog, StagedTable
 from indextables.spark.bridge.catalog.table_info import (
     NamedCatalog,
     copied_info,
@@ -73,13 +72,10 @@ class Catalog(NamedCatalog):
     def loadTable(self, identifier: JavaObject, *more: Any) -> JavaObject:  # noqa: N802
         return self.load(identifier, self._access(identifier), *more)
 
-    def loadChangelog(self, identifier: JavaObject, *_: Any) -> JavaObject:  # noqa: N802
-        # Spark wants a scan of its own for it; the rows of changes are made by Python tasks.
-        name = ".".join([*identifier.namespace(), identifier.name()])
-        raise StatementError(
-            "Index tables have no clause CHANGES. Write SELECT * FROM "
-            f"indextables_changes('{name}', first version, last version)."
-        )
+    def loadChangelog(  # noqa: N802
+        self, identifier: JavaObject, context: JavaObject, *_options: JavaObject
+    ) -> JavaObject:
+        return self.changes(identifier, self._access(identifier), context)
 
     def tableExists(self, identifier: JavaObject) -> bool:  # noqa: N802
         return _exists(self._access(identifier).log())
@@ -236,6 +232,15 @@ class Catalog(NamedCatalog):
             # Spark would take the catalog's name for a file format and complain about that.
             raise self._unknown(identifier) from error
         return self._table(identifier, access, view)
+
+    def changes(
+        self, identifier: JavaObject, access: TableAccess, context: JavaObject
+    ) -> JavaObject:
+        """What versions of the table at a place changed."""
+        try:
+            return Changelog(self.java, access, context, name=self._shown(identifier))
+        except NotATableError:
+            raise self._no_such_table(identifier) from None
 
     def create(
         self,

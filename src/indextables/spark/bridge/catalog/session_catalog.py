@@ -114,6 +114,12 @@ class SessionCatalog(Comparable):
             return self._below.loadTable(identifier, *more)
         return self._tables.load(identifier, access, *more)
 
+    def loadChangelog(self, identifier: JavaObject, *asked: Any) -> JavaObject:  # noqa: N802
+        access = self.place(identifier)
+        if access is None:
+            return self._below.loadChangelog(identifier, *asked)
+        return self._tables.changes(identifier, access, asked[0])
+
     def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
         access = self._new_place(identifier, info)
         if access is None:

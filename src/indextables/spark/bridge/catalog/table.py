@@ -1,19 +1,33 @@
-"""A table as Spark's analyzer sees it."""
+"""A table as Spark's analyzer sees it, and what versions of it changed.
+
+    SELECT * FROM docs CHANGES FROM VERSION 40 TO VERSION 45
+
+Such rows are those of `Table.changes`, read by Python tasks; each has some of the versions.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from indextables.errors import CommitStateUnknownError, QueryError, TableExistsError
+from indextables.errors import (
+    CommitStateUnknownError,
+    QueryError,
+    StatementError,
+    TableExistsError,
+)
 from indextables.jobs.constraints import CheckConstraint, constraints_of
 from indextables.jobs.row_changes import delete_rows
 from indextables.jobs.write_job import TaskOutput, WriteJob
+from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import TableAccess
+from indextables.plan.changes import ChangesReader, changes_schema, version_since
 from indextables.plan.column_names import names_of, shown_metadata
+from indextables.plan.split_reader import ReadSplits
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.literals import quoted_name
@@ -29,9 +43,12 @@ from indextables.spark.bridge.jvm.handles import (
 )
 from indextables.spark.bridge.scan.builder import ScanBuilder
 from indextables.spark.bridge.scan.conditions import condition
+from indextables.spark.bridge.scan.description import Described
+from indextables.spark.bridge.scan.scans import PythonTasks, Scan
 from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
 from indextables.spark.runner import executors
-from indextables.spark.schemas import with_mappings
+from indextables.spark.schemas import with_mappings, worker_schema
+from indextables.table.arguments import check_versions
 
 _ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
 _CONSTRAINTS = V2 + "catalog.constraints."
@@ -39,6 +56,8 @@ _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
            (ALL_FIELDS, "string", "All indexed columns of the row, to search in"),
            (SPLIT, "string", "The split that holds the row in this version of the table"),
            (ROW, "bigint", "The number of the row in its split"))  # fmt: skip
+_MOST_TASKS = 64
+"""A query of the changes of many versions has so many tasks at the most."""
 _CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
                  "TRUNCATE")  # fmt: skip
 
@@ -269,6 +288,132 @@ class StagedTable(BridgedTable):
             self._undo()
 
 
+# --- what versions changed -----------------------------------------------------------------------
+
+
+@implements("catalog.Changelog")
+class Changelog(Comparable):
+    """The changes of some versions of a table, which Spark reads as a table."""
+
+    def __init__(self, java: Jvm, access: TableAccess, context: JavaObject, *, name: str) -> None:
+        self.java = java
+        self._access = access
+        self._name = name
+        self._versions = _versions(access.log(), context.range())
+        net = context.deduplicationMode().name() == "NET_CHANGES"
+        if net and len(self._versions) > 1:
+            raise StatementError(
+                "Index tables have no key by which the changes of a row in several versions could "
+                "be put together. Leave out deduplicationMode = 'netChanges', or ask for one "
+                "version."
+            )
+
+    def key(self) -> str:
+        return f"Changes of {self._access.uri} {self._view.revision} {self._versions}"
+
+    def name(self) -> str:
+        return self._name
+
+    @functools.cached_property
+    def _view(self) -> TableView:
+        log = self._access.log()
+        last = log.snapshot(version=self._versions[-1]) if self._versions else log.snapshot()
+        return self._access.view(last)
+
+    @functools.cached_property
+    def _types(self) -> str:
+        found = with_mappings(changes_schema(self._view), self._view.shown.carried_mapping)
+        return found.json()
+
+    def columns(self) -> JavaObject:
+        return self.java.v2_columns(self._types)
+
+    # What Spark would put in order otherwise, by a key of rows that index tables do not have: rows
+    # that a commit writes unchanged cancel out, and updates are told as such.
+
+    def containsCarryoverRows(self) -> bool:  # noqa: N802
+        return False
+
+    def containsIntermediateChanges(self) -> bool:  # noqa: N802
+        return False
+
+    def representsUpdateAsDeleteAndInsert(self) -> bool:  # noqa: N802
+        return False
+
+    def newScanBuilder(self, _options: JavaObject) -> JavaObject:  # noqa: N802
+        described = Described(line=self.key(), key=self.key(), rows=None, size=self._size)
+        reader = ChangesReader(self._access, self._view.version)
+        schema = self.java.struct_type(self._types)
+        return ChangesScan(self.java, schema, described, reader, self._versions)
+
+    @functools.cached_property
+    def _size(self) -> int:
+        return self._view.snapshot.total_bytes
+
+
+@implements("read.ScanBuilder", "read.Scan")
+class ChangesScan(Scan):
+    """Reads all columns of changes; Spark filters and chooses among them."""
+
+    def __init__(
+        self,
+        java: Jvm,
+        schema: JavaObject,
+        described: Described,
+        reader: ChangesReader,
+        versions: range,
+    ) -> None:
+        super().__init__(java, schema, described)
+        self._reader = reader
+        self._versions = versions
+
+    def build(self) -> JavaObject:
+        return self
+
+    def toBatch(self) -> JavaObject:  # noqa: N802
+        schema = worker_schema(self.java.schema_of(self._schema))
+        factory = self.java.reader_factory(ReadSplits(self._reader, schema), self._schema)
+        share = -(-len(self._versions) // _MOST_TASKS) or 1
+        parts = [self._versions[at : at + share] for at in range(0, len(self._versions), share)]
+        return PythonTasks(self.java, self.key(), [pickle.dumps(part) for part in parts], factory)
+
+    def toMicroBatchStream(self, _checkpoint: str) -> JavaObject:  # noqa: N802
+        raise StatementError(
+            "Changes of an index table are not a stream. spark.readStream.format('indextables') "
+            "reads its new rows."
+        )
+
+
+def _versions(log: TransactionLog, asked: JavaObject) -> range:
+    """The versions that a clause names, by their numbers or by time."""
+    kind = asked.getClass().getSimpleName()
+    newest = log.snapshot().version
+    if kind == "UnboundedRange":
+        return range(newest + 1)
+    includes_first, includes_last = asked.startingBoundInclusive(), asked.endingBoundInclusive()
+    if kind == "VersionRange":
+        first = _number(asked.startingVersion())
+        last = _number(asked.endingVersion().orElse(str(newest)))
+        check_versions(first, last)
+        return range(first + (not includes_first), last + includes_last)
+    if kind == "TimestampRange":  # microseconds; versions have milliseconds
+        start = asked.startingTimestamp() - includes_first
+        first = version_since(log, start // 1000 + 1)
+        if not asked.endingTimestamp().isPresent():
+            return range(first, newest + 1)
+        end = asked.endingTimestamp().get() - (not includes_last)
+        return range(first, max(first, version_since(log, end // 1000 + 1)))
+    raise StatementError(f"CHANGES of an index table takes versions or times, not {kind}.")
+
+
+def _number(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise StatementError(f"CHANGES FROM VERSION takes the number of a version, not {text!r}.")
+    return int(text)
+
+
+# --- what is the same for all tables ------------------------------------------------------------
+#
 # Spark asks every table of every query; the answers are the same for all of a session.
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from indextables import config as keys
 from indextables.log.files import vectors_by_path
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import ColumnNames, names_of
+from indextables.plan.execute import Environment
 from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
@@ -34,8 +36,10 @@ from indextables.spark.bridge.jvm.handles import PYTHON_UTILS, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import SplitFile
+from indextables.split.write.partitioning import NULL_FOLDER
 from indextables.storage.local import LocalStore
 
+_REBASE, _CORRECTED = "spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED"
 _MOST_INDEXES = 32
 _MOST_CHECKED = 100_000
 _BLOCK = 128 << 20
@@ -77,6 +81,8 @@ class NativeScans:
     java: Jvm
     root: str
     snapshot: Snapshot
+    source_files: Mapping[str, Sequence[Any]] | None = None
+    """The files that have the rows of the splits of a search index, by the splits' paths."""
 
     @classmethod
     def of(cls, java: Jvm, view: TableView, files: pa.Table) -> NativeScans | None:
@@ -87,8 +93,6 @@ class NativeScans:
         store, snapshot = view.store, view.snapshot
         if not view.config[keys.NATIVE_SCAN] or not isinstance(store, LocalStore):
             return None
-        if view.elsewhere is not None:
-            return None  # its files have other names for columns, and rows that are deleted
         if not all(_is_plain(snapshot.schema.field(n).type) for n in snapshot.partition_columns):
             return None
         if snapshot.partition_columns and _has_empty_values(snapshot):
@@ -98,7 +102,24 @@ class NativeScans:
         conf = java.conf
         if conf.ignoreMissingFiles() or conf.ignoreCorruptFiles():
             return None  # meant for other sources; a split is never passed over
-        return cls(java, store.uri, snapshot)
+        if view.elsewhere is None:
+            return cls(java, store.uri, snapshot)
+        environment: Any = Environment.of(view)
+        root = environment.source.store
+        # Files that others wrote: Spark reads old dates and times by a rule of the session.
+        if (
+            not isinstance(root, LocalStore)
+            or conf.getConfString(_REBASE, _CORRECTED) != _CORRECTED
+        ):
+            return None
+        found = environment.plain_files(map(str, files["path"].to_pylist()))
+        if found is None or not all(
+            _in_own_folder(file, snapshot.partition_columns)
+            for some in found.values()
+            for file in some
+        ):
+            return None
+        return cls(java, root.uri, snapshot, found)
 
     def in_reading_order(self, schema: JavaObject, columns: Sequence[str]) -> JavaObject:
         """The columns as Spark's reader returns them: those that are folders come last."""
@@ -123,7 +144,8 @@ class NativeScans:
             fields = java.schema_of(schema).fields  # of structs maybe not all fields
             stored_fields = [StructField(names.stored_name(f.name), f.dataType) for f in fields]
             schema = java.struct_type(StructType(stored_fields))
-        self._check(tasks, columns)
+        if self.source_files is None:
+            self._check(tasks, columns)
         full = java.struct_type(spark_schema(snapshot.schema))
         stored = [f for f in snapshot.schema if f.name not in snapshot.partition_columns]
         options = java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap")(
@@ -161,24 +183,26 @@ class NativeScans:
 
     def _index(self, tasks: Sequence[SplitTask], schema: JavaObject) -> JavaObject:
         """Spark's list of the files. The same files are listed once, for a few queries at least."""
-        paths = tuple(task.path for task in tasks)
-        key = (self.root, self.snapshot.metadata.id, self.snapshot.metadata.schema_string, paths)
+        files = tuple(self._files(tasks))
+        key = (self.root, self.snapshot.metadata.id, self.snapshot.metadata.schema_string, files)
         indexes = self.java.indexes
         if key in indexes:
             indexes.move_to_end(key)
             return indexes[key][0]
-        made = self._new_index(tasks, schema)
+        made = file_index(self.java, files, schema, {"basePath": f"file:{self.root}"})
         indexes[key] = made
         while len(indexes) > _MOST_INDEXES:
             _, (_, cache) = indexes.popitem(last=False)
             cache.invalidateAll()
         return made[0]
 
-    def _new_index(
-        self, tasks: Sequence[SplitTask], schema: JavaObject
-    ) -> tuple[JavaObject, JavaObject]:
-        files = [ListedFile(f"file:{self.root}/{task.path}", task.size) for task in tasks]
-        return file_index(self.java, files, schema, {"basePath": f"file:{self.root}"})
+    def _files(self, tasks: Sequence[SplitTask]) -> Iterator[ListedFile]:
+        for task in tasks:
+            if self.source_files is None:
+                yield ListedFile(f"file:{self.root}/{task.path}", task.size)
+                continue
+            for file in self.source_files[task.path]:
+                yield ListedFile(f"file:{self.root}/{file.path}", file.size)
 
 
 @functools.lru_cache(maxsize=_MOST_CHECKED)
@@ -223,6 +247,18 @@ def file_index(
         java.session, java.seq(paths), scala_options, java.some(schema), cache, java.none, java.none
     )
     return index, cache
+
+
+def _in_own_folder(file: Any, partition_columns: Sequence[str]) -> bool:
+    """Whether Spark reads the partition values of a source file from the names of its folders."""
+    folders = [part.partition("=") for part in file.path.split("/")[:-1] if "=" in part]
+    values = [None if value == NULL_FOLDER else _unescaped(value) for _, _, value in folders]
+    names = tuple(_unescaped(name) for name, _, _ in folders)
+    return names == tuple(partition_columns) and values == [file.partition[n] for n in names]
+
+
+def _unescaped(text: str) -> str:
+    return re.sub("%([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), text)
 
 
 def is_stored(filter_: JavaObject, names: ColumnNames) -> bool:

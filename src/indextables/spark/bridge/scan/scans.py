@@ -42,7 +42,7 @@ ON_DRIVER = ", answered on the driver"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
-class _Scan(Comparable):
+class Scan(Comparable):
     """What all scans answer the same way."""
 
     of_tasks: tuple[tuple[str, str], ...] = ()
@@ -89,7 +89,7 @@ class _Scan(Comparable):
         )
 
 
-class _PrunedScan(_Scan):
+class _PrunedScan(Scan):
     """A scan whose splits a join may rule out while the query runs.
 
     Spark says `filter`, then asks for a batch, on one thread. Another part of the plan may hold the
@@ -217,7 +217,7 @@ class PythonTasks(Comparable):
 
 
 @implements("read.SupportsReportStatistics", "read.LocalScan")
-class DriverScan(_Scan):
+class DriverScan(Scan):
     """A scan whose few rows the driver computes."""
 
     def __init__(
