@@ -468,3 +468,12 @@ def test_a_stream_reads_rows_that_restore_brings_back(tmp_path):
     log = StreamLog(table.log, identity, ignore_deletes=True, ignore_changes=True)
     units = log.units(Offset(identity, version + 1), table.version)
     assert [unit.at.version for unit in units] == [version + 2], "the deletion has no new rows"
+
+
+def test_partition_columns_alone_are_read_of_the_rows_that_are_left(tmp_path):
+    table = made(tmp_path, partition_by=["day"])
+    table.delete(where="id < 40 AND id IN (1, 2, 3)")
+    left = [f"d{i % 2}" for i in range(ROWS) if i not in (1, 2, 3)]
+    assert sorted(table.scan(columns=["day"])["day"].to_pylist()) == sorted(left)
+    counted = table.facets(by=["day"])["day"].to_pydict()
+    assert dict(zip(counted["day"], counted["count"], strict=True)) == {"d0": 199, "d1": 198}

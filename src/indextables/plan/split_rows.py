@@ -44,6 +44,7 @@ from indextables.predicate import (
     Wildcard,
     columns,
 )
+from indextables.split.format.rows import without_columns
 from indextables.split.ip_address import parse_address, show_address
 from indextables.split.mapping import FieldMapping
 from indextables.split.open_split import SplitSearcher, SplitSource
@@ -241,7 +242,10 @@ class SplitRows:
         numbers = np.arange(starts[groups.start], starts[groups.stop])
         left = self.searcher.live(numbers)
         if left is not None and len(left) < len(numbers):
-            table, numbers = table.take(pa.array(left - numbers[0])), left
+            # A table without columns forgets how many rows it has when some are taken.
+            some = pa.array(left - numbers[0])
+            table = table.take(some) if table.column_names else without_columns(len(left))
+            numbers = left
         return self.searcher.complete(table, wanted, rows=numbers)
 
     def read(self, wanted: Sequence[str], *, limit: int | None = None) -> Iterator[pa.Table]:
