@@ -34,7 +34,9 @@ TYPES = OPTIONS | {
     PREFIX + "indexing.typemap.state": "string",
     PREFIX + "indexing.fastfields": "level",
 }
-OLD = pa.schema([("id", pa.int64()), ("title", pa.string()), ("day", pa.string())])
+OLD = pa.schema(
+    [("id", pa.int64()), ("title", pa.string()), ("day", pa.string()), ("raw", pa.binary())]
+)
 NEW = pa.schema(
     [
         ("note", pa.string()),
@@ -94,6 +96,7 @@ def old_rows(generator: random.Random, first: int, count: int) -> pa.Table:
             "id": range(first, first + count),
             "title": [" ".join(generator.choices(words, k=3)) for _ in range(count)],
             "day": [generator.choice(["mon", "tue"]) for _ in range(count)],
+            "raw": [bytes([number]) for number in range(first, first + count)],
         },
         schema=OLD,
     )
