@@ -39,13 +39,13 @@ OLD = pa.schema(
 )
 NEW = pa.schema(
     [
+        ("tags", pa.list_(pa.string())),  # without a default
         ("note", pa.string()),
         ("state", pa.string()),
         ("n", pa.int32()),
         ("level", pa.int64()),
         ("price", pa.decimal128(10, 2)),
         ("since", pa.timestamp("us", tz="UTC")),
-        ("tags", pa.list_(pa.string())),
     ]
 )
 DEFAULTS: dict[str, Any] = {

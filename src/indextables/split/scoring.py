@@ -475,12 +475,14 @@ def _terms(explanation: Mapping[str, Any]) -> Iterator[TermScore]:
 def _rewritten(
     searcher: SplitSearcher, config: Config, cleanup: contextlib.ExitStack
 ) -> SplitSearcher:
-    """The columns that can be searched in a temporary split with the table's mapping."""
+    """The columns that can be searched in a temporary split with the table's mapping.
+
+    All of them, because the fields of an index that is one of many are the first ones of the table.
+    """
     context, rows = searcher.context, searcher.split.rows
-    here = [f for f in context.schema if f.name in {*rows.schema.names, *searcher.constants}]
-    searched = [f for f in here if context.mapping.by_name[f.name].indexed]
+    searched = [f for f in context.schema if context.mapping.by_name[f.name].indexed]
     if all(f.name in searcher.partition for f in searched):
-        searched = here  # a split needs a column of its own
+        searched = list(context.schema)  # a split needs a column of its own
     schema = pa.schema([f.with_nullable(True) for f in searched])
     values = searcher.split.info.partition_values
     with SplitWriter(schema, context.mapping, config, partition_values=values) as writer:
