@@ -30,6 +30,7 @@ SPARK = {
             "day": "date",
             "ts": "timestamp",
             "ntz": "timestamp_ntz",
+            "v": "variant",
             "st": {
                 "type": "struct",
                 "fields": [
@@ -69,8 +70,8 @@ def test_what_is_no_schema_is_refused(text):
 
 
 def test_an_unknown_spark_type_names_its_column():
-    document = '{"type":"struct","fields":[{"name":"a","type":"variant"}]}'
-    with pytest.raises(SchemaError, match="Column 'a' has the type 'variant'"):
+    document = '{"type":"struct","fields":[{"name":"a","type":"interval day"}]}'
+    with pytest.raises(SchemaError, match="Column 'a' has the type 'interval day'"):
         from_json(document)
 
 
@@ -243,3 +244,14 @@ def test_names_of_hidden_columns_are_taken():
         with pytest.raises(SchemaError, match="Give yours another name"):
             evolve(pa.schema([("id", pa.int64())]), schema)
         assert evolve(schema, schema).equals(schema)
+
+
+def test_a_variant_is_no_other_struct():
+    variant = from_json(
+        '{"type":"struct","fields":[{"name":"v","type":"variant","nullable":true,"metadata":{}}]}'
+    )
+    assert type_name(variant.field("v").type) == "variant"
+    assert normalize(variant).field("v").type.equals(variant.field("v").type, check_metadata=True)
+    other = pa.schema([("v", pa.struct([("value", pa.binary()), ("more", pa.int32())]))])
+    with pytest.raises(SchemaError, match="'v' is variant in the table"):
+        evolve(variant, other)

@@ -76,9 +76,12 @@ def test_columns_change_and_old_rows_stay_readable(spark, name):
     [
         ("ALTER COLUMN n TYPE STRING", "'n' is integer and cannot become string"),
         ("ALTER COLUMN p TYPE BIGINT", "a partition column stays what it is"),
-        ("ADD COLUMN y INT DEFAULT 3", "null in the rows that are there"),
+        ("ADD COLUMN y ARRAY<INT> DEFAULT array(1)", "is not a single value"),
+        ("ADD COLUMN y VARCHAR(2) DEFAULT 'abc'", "EXCEED_LIMIT_LENGTH"),
         ("ADD COLUMN y INT NOT NULL", "leave out NOT NULL"),
-        ("ADD COLUMN s.y INT", "s.y"),
+        ("ADD COLUMN s.y INT DEFAULT 3", "leave out DEFAULT"),
+        ("ADD COLUMN s.y INT NOT NULL", "leave out DEFAULT and NOT NULL"),
+        ("ADD COLUMN s.y INT FIRST", "cannot become"),
         ("RENAME COLUMN s.a TO b", "field inside a column"),
         ("DROP COLUMN p", "'p' is a partition column"),
     ],
@@ -91,6 +94,222 @@ def test_a_change_of_columns_that_cannot_be_made_is_one_sentence(spark, change, 
     with pytest.raises(PySparkException, match=sentence):
         spark.sql(f"ALTER TABLE fixed {change}")
     spark.sql("DROP TABLE fixed")
+
+
+ADDED = (
+    "i INT DEFAULT 3",
+    "s STRING DEFAULT 'brown fox'",
+    "d DATE DEFAULT DATE'2024-02-29'",
+    "t TIMESTAMP DEFAULT TIMESTAMP'2024-02-29 12:00:00'",
+    "z TIMESTAMP_NTZ DEFAULT TIMESTAMP_NTZ'2024-02-29 12:00:00'",
+    "m DECIMAL(10, 2) DEFAULT 1.5",
+    "f DOUBLE DEFAULT 1e-3",
+    "r FLOAT DEFAULT 0.1",
+    "b BOOLEAN DEFAULT true",
+    "c CHAR(4) DEFAULT 'ab'",
+    "l BIGINT DEFAULT 1 + 1",
+    "k TINYINT DEFAULT -1",
+    "e STRING DEFAULT NULL",
+)
+WAYS = {
+    "driver": {},
+    "native": {"read.driver.maxRows": "0"},
+    "tasks": {"read.driver.maxRows": "0", "read.nativeScan.enabled": "false"},
+}
+
+
+@pytest.fixture(scope="module")
+def grown(spark):
+    """An index table and its Parquet peer, to which columns with defaults were added."""
+    columns = [text.split()[0] for text in ADDED]
+    for kind in ("parquet", "indextables"):
+        name = f"grown_{kind}"
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+        spark.sql(f"CREATE TABLE {name} (id INT, p INT) USING {kind} PARTITIONED BY (p)")
+        spark.sql(f"INSERT INTO {name} VALUES (1, 1), (2, 2), (3, 2)")
+        # Parquet keeps partition columns last.
+        spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(ADDED)})")
+        spark.sql(f"ALTER TABLE {name} ALTER COLUMN i SET DEFAULT 4")
+        spark.sql(f"INSERT INTO {name} (id, p) VALUES (4, 1)")
+        nulls = ", ".join("NULL" for _ in columns)
+        spark.sql(f"INSERT INTO {name} (id, {', '.join(columns)}, p) VALUES (5, {nulls}, 2)")
+    spark.sql("ALTER TABLE grown_indextables RENAME COLUMN l TO l2")
+    spark.sql("ALTER TABLE grown_parquet ADD COLUMNS (l2 BIGINT DEFAULT 2)")
+    yield columns
+    for kind in ("parquet", "indextables"):
+        spark.sql(f"DROP TABLE grown_{kind}")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_column_with_a_default_has_it_in_older_rows_as_on_parquet(spark, grown, way):
+    columns = [name for name in grown if name != "l"]
+    questions = [
+        f"SELECT id, {', '.join(columns)}, p FROM {{}}",
+        "SELECT count(i), sum(i), min(s), max(d), count(e) FROM {}",
+        "SELECT s, count(*), avg(f) FROM {} GROUP BY s",
+        "SELECT id FROM {} WHERE i = 3 AND s = 'brown fox' AND d >= DATE'2024-01-01'",
+        "SELECT id FROM {} WHERE i <> 3 OR b IS NULL",
+        "SELECT id, c FROM {} WHERE c = 'ab' AND p = 2",
+        "SELECT a.id FROM {} a JOIN (SELECT 3 AS i) b ON a.i = b.i WHERE a.m = 1.5",
+    ]
+    settings = {f"spark.indextables.{key}": value for key, value in WAYS[way].items()}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        for question in questions:
+            found = rows(spark, question.format("grown_indextables"))
+            assert found == rows(spark, question.format("grown_parquet")), question
+        assert rows(spark, "SELECT id, l2 FROM grown_indextables WHERE l2 = 2") == [
+            (1, 2), (2, 2), (3, 2), (4, 2)
+        ]  # fmt: skip
+        assert rows(spark, "SELECT id FROM grown_indextables WHERE s indexquery 'fox'") == [
+            (1,), (2,), (3,), (4,)
+        ]  # fmt: skip
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
+
+
+def test_an_added_instant_is_the_same_in_every_zone(spark, grown):
+    instant = "SELECT DISTINCT unix_micros(t) FROM grown_indextables WHERE id < 4"
+    before = rows(spark, instant)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    spark.conf.set("spark.indextables.read.driver.maxRows", "0")
+    try:
+        assert rows(spark, instant) == before
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        spark.conf.unset("spark.indextables.read.driver.maxRows")
+
+
+def test_not_null_with_a_default_and_rows_that_change(spark, name):
+    spark.sql(f"CREATE TABLE {name} (id INT) USING indextables")
+    spark.sql(f"INSERT INTO {name} VALUES (1), (2), (3)")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN n INT NOT NULL DEFAULT 7")
+    spark.sql(f"UPDATE {name} SET n = n + id WHERE upper(string(n)) = '7' AND id = 2")
+    spark.sql(f"MERGE INTO {name} t USING (SELECT 3 AS id) s ON t.id = s.id "
+              "WHEN MATCHED AND t.n = 7 THEN DELETE")  # fmt: skip
+    spark.sql(f"INSERT INTO {name} (id) VALUES (4)")
+    assert rows(spark, f"SELECT * FROM {name}") == [(1, 7), (2, 9), (4, 7)]
+    assert rows(spark, f"SELECT * FROM {name} VERSION AS OF 1") == [(1,), (2,), (3,)]
+    with pytest.raises(PySparkException, match="NOT_NULL"):
+        spark.sql(f"INSERT INTO {name} VALUES (5, NULL)")
+
+
+def test_a_default_of_bytes_is_read_by_python(spark):
+    spark.sql("CREATE OR REPLACE TABLE bytes_added (id INT) USING indextables")
+    spark.sql("INSERT INTO bytes_added VALUES (1)")
+    spark.sql("ALTER TABLE bytes_added ADD COLUMN y BINARY DEFAULT X'00FF'")
+    spark.conf.set("spark.indextables.read.driver.maxRows", "0")
+    try:
+        assert rows(spark, "SELECT * FROM bytes_added") == [(1, b"\x00\xff")]
+    finally:
+        spark.conf.unset("spark.indextables.read.driver.maxRows")
+        spark.sql("DROP TABLE bytes_added")
+
+
+def test_fields_are_added_to_structs(spark, name):
+    spark.sql(f"CREATE TABLE {name} (id INT, s STRUCT<a: INT>, l ARRAY<STRUCT<x: INT>>) "
+              "USING indextables")  # fmt: skip
+    spark.sql(f"INSERT INTO {name} VALUES (1, struct(1), array(struct(1)))")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN s.c STRING")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN l.element.y INT")
+    spark.sql(f"ALTER TABLE {name} ALTER COLUMN s.a TYPE BIGINT")
+    spark.sql(f"INSERT INTO {name} VALUES (2, struct(5000000000, 'red fox'), array(struct(2, 3)))")
+    for key in ("read.driver.maxRows", "read.nativeScan.enabled"):
+        assert rows(spark, f"SELECT id, s.a, s.c, l[0].y FROM {name}") == [
+            (1, 1, None, None), (2, 5_000_000_000, "red fox", 3)
+        ]  # fmt: skip
+        assert rows(spark, f"SELECT id FROM {name} WHERE indexqueryall('s.c:fox')") == [(2,)]
+        spark.conf.set(f"spark.indextables.{key}", "0" if "Rows" in key else "false")
+    for key in ("read.driver.maxRows", "read.nativeScan.enabled"):
+        spark.conf.unset(f"spark.indextables.{key}")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_variants_are_stored_and_read_back(spark, way):
+    spark.sql("DROP TABLE IF EXISTS variants")
+    spark.sql("CREATE TABLE variants (id INT, v VARIANT, s STRUCT<w: VARIANT>, l ARRAY<VARIANT>) "
+              "USING indextables")  # fmt: skip
+    spark.sql("""
+        INSERT INTO variants VALUES
+          (1, parse_json('{"a": 1, "b": ["x", null]}'), named_struct('w', parse_json('"fox"')),
+           array(parse_json('1.5'), NULL)),
+          (2, NULL, NULL, NULL), (3, parse_json('null'), named_struct('w', NULL), array())
+    """)
+    for key, value in WAYS[way].items():
+        spark.conf.set(f"spark.indextables.{key}", value)
+    try:
+        question = "SELECT id, to_json(v), to_json(s.w), to_json(l[0]) FROM variants WHERE {}"
+        assert rows(spark, question.format("v:a::int = 1")) == [
+            (1, '{"a":1,"b":["x",null]}', '"fox"', "1.5")
+        ]
+        assert rows(spark, question.format("id = 3")) == [(3, "null", None, None)]
+        assert rows(spark, "SELECT count(*), count(v) FROM variants") == [(3, 2)]
+        assert rows(spark, "SELECT id FROM variants WHERE v IS NULL") == [(2,)]
+        assert rows(spark, "SELECT id FROM variants WHERE indexqueryall('fox')") == []
+        if way == "driver":
+            spark.sql("UPDATE variants SET v = parse_json('[7]') WHERE id = 2")
+            spark.sql("DELETE FROM variants WHERE v:a::int = 1")
+            spark.sql("MERGE SPLITS variants")
+            assert rows(spark, "SELECT id, to_json(v) FROM variants") == [(2, "[7]"), (3, "null")]
+            assert ("v", "variant", None) in rows(spark, "DESCRIBE variants")
+    finally:
+        for key in WAYS[way]:
+            spark.conf.unset(f"spark.indextables.{key}")
+        spark.sql("DROP TABLE variants")
+
+
+def test_nested_columns_with_nulls_and_local_times(spark):
+    spark.sql("DROP TABLE IF EXISTS inner_values")
+    spark.sql("CREATE TABLE inner_values (id INT, m MAP<INT, ARRAY<STRING>>, "
+              "t MAP<STRING, STRUCT<t: TIMESTAMP_NTZ>>, a ARRAY<TIMESTAMP_NTZ>) "
+              "USING indextables")  # fmt: skip
+    spark.sql(
+        """
+        INSERT INTO inner_values VALUES
+          (1, map(1, array('a', NULL), 2, NULL), map('k', named_struct('t', TIMESTAMP_NTZ'2024-01-01
+           00:00:00'), 'n', NULL), array(NULL, TIMESTAMP_NTZ'0001-01-01 00:00:00')),
+          (2, map(), NULL, array()), (3, NULL, map('k', named_struct('t', NULL)), NULL)
+    """.replace("\n           00", " 00")
+    )
+    question = "SELECT id, string(m), string(t), string(a) FROM inner_values"
+    expected = [
+        (1, "{1 -> [a, null], 2 -> null}", "{k -> {2024-01-01 00:00:00}, n -> null}",
+         "[null, 0001-01-01 00:00:00]"),
+        (2, "{}", None, "[]"),
+        (3, None, "{k -> {null}}", None),
+    ]  # fmt: skip
+    for settings in WAYS.values():
+        for key, value in settings.items():
+            spark.conf.set(f"spark.indextables.{key}", value)
+        try:
+            assert rows(spark, question) == expected
+            condition = "t['k'].t > TIMESTAMP_NTZ'2023-01-01 00:00:00'"
+            assert rows(spark, f"SELECT id FROM inner_values WHERE {condition}") == [(1,)]
+        finally:
+            for key in settings:
+                spark.conf.unset(f"spark.indextables.{key}")
+    spark.sql("DROP TABLE inner_values")
+
+
+@pytest.mark.parametrize(
+    "kind", ["INTERVAL DAY TO SECOND", "INTERVAL YEAR TO MONTH", "ARRAY<INTERVAL DAY>"]
+)
+def test_types_that_are_not_stored_are_refused(spark, kind):
+    with pytest.raises(PySparkException, match=r"Column 'c.*no index table can hold"):
+        spark.sql(f"CREATE TABLE refused (id INT, c {kind}) USING indextables")
+
+
+def test_analyze_table_has_nothing_to_do(spark, name):
+    spark.sql(f"CREATE TABLE {name} (id INT, p INT) USING indextables PARTITIONED BY (p)")
+    spark.sql(f"INSERT INTO {name} VALUES (1, 1)")
+    for rest in ("COMPUTE STATISTICS", "COMPUTE STATISTICS FOR ALL COLUMNS"):
+        found = spark.sql(f"ANALYZE TABLE {name} {rest}")
+        assert found.columns == [] and found.count() == 0
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("ANALYZE TABLE nowhere COMPUTE STATISTICS")
 
 
 def test_collated_texts_are_compared_by_spark_and_searched_by_the_index(spark, tmp_path):

@@ -2,13 +2,15 @@
 
 A renamed column keeps the name that it is stored under. A dropped one leaves the schema and the
 mapping; splits keep its values until they are merged or rewritten, and nothing reads them. Options
-of the table that name a column follow it.
+of the table that name a column follow it. A column that is added with a default has it in all rows
+that are there: those of splits that do not have the column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,15 +19,21 @@ from indextables.config import Config, canonical, is_own_key, known_keys
 from indextables.errors import ConfigError, SchemaError, UnsupportedFeatureError
 from indextables.jobs.constraints import refuse_named_columns
 from indextables.log.actions import Action, Metadata, Protocol
-from indextables.log.protocol import COLUMN_NAMES, DEFAULT_PROTOCOL
+from indextables.log.protocol import COLUMN_DEFAULTS, COLUMN_NAMES, DEFAULT_PROTOCOL
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import names_in, names_of, shown_metadata, stored_mapping
 from indextables.plan.view import INTERNAL_PROPERTIES, TableView
 from indextables.predicate.names import resolve_column
-from indextables.schema import normalize, refuse_hidden, to_json
+from indextables.schema import normalize, refuse_hidden, to_json, type_name
 from indextables.schema.column_names import new_stored_name, stored_schema
+from indextables.schema.defaults import (
+    can_be_default,
+    missing_defaults,
+    with_default,
+    with_existence_default,
+)
 from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
 from indextables.split.mapping_options import build_mapping
 
@@ -78,9 +86,20 @@ def drop_columns(log: TransactionLog, columns: Iterable[str], *, settings: Confi
     return log.commit(Transaction(operation=Operation.METADATA, transform=plan)).version
 
 
-def add_columns(log: TransactionLog, columns: pa.Schema, *, settings: Config) -> int:
-    """Add columns, null in the rows that are there; returns the version that has them."""
-    new = normalize(columns)
+def add_columns(
+    log: TransactionLog,
+    columns: pa.Schema,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    settings: Config,
+) -> int:
+    """Add columns; returns the version that has them.
+
+    In the rows that are there they have their `defaults`, and are null without.
+    """
+    new = _with_defaults(normalize(columns), defaults or {})
+
+    filled = missing_defaults(new, ())
 
     def plan(newest: Snapshot) -> Sequence[Action]:
         if not len(new):
@@ -89,16 +108,46 @@ def add_columns(log: TransactionLog, columns: pa.Schema, *, settings: Config) ->
         known = list(names.shown)
         for field in new:
             _check_new(field.name, [f.name for f in known])
-            if not field.nullable and newest.num_files:
+            if not field.nullable and newest.num_files and field.name not in filled:
                 raise SchemaError(
                     f"The new column '{field.name}' is null in the rows that are there: make it "
-                    "nullable."
+                    "nullable, or give it a default."
                 )
             known.append(field)
         stored = {name: names.stored_name(name) for name in names.shown.names}
         return actions_for(TableView(log.store, newest, settings), pa.schema(known), stored)
 
     return log.commit(Transaction(operation=Operation.METADATA, transform=plan)).version
+
+
+def _with_defaults(columns: pa.Schema, defaults: Mapping[str, Any]) -> pa.Schema:
+    """New columns with their defaults, for the rows that are there and for those that follow."""
+    for name in defaults:
+        if name not in columns.names:
+            raise SchemaError(
+                f"There is a default for '{name}', which is not one of the new columns: "
+                f"{', '.join(columns.names)}."
+            )
+    fields = []
+    for field in columns:
+        value = defaults.get(field.name)
+        if value is None:
+            fields.append(with_existence_default(field, None))
+            continue
+        if not can_be_default(field.type):
+            raise SchemaError(
+                f"'{field.name}' is {type_name(field.type)}, which has no default: it is one text, "
+                "number, truth value, date or time. Add it without one, then update the rows."
+            )
+        try:
+            scalar = pa.array([value], field.type)[0]
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise SchemaError(
+                f"The default {value!r} is not a value of '{field.name}', which is "
+                f"{type_name(field.type)}: {error}."
+            ) from None
+        fields.append(with_default(field, scalar))
+    return pa.schema(fields)
 
 
 def set_properties(log: TransactionLog, properties: Mapping[str, str | None]) -> int:
@@ -165,11 +214,15 @@ def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) 
     dropped = [name for name in snapshot.schema.names if name not in kept]
     renamed = {names.shown_name(name): new for new, name in stored.items()}
     renamed = {old: new for old, new in renamed.items() if old != new}
-    protocol: list[Action] = []
-    if (dropped or renamed) and not names.are_new_ones_fresh:
-        protocol = [_protocol(snapshot, config)]
-    fresh = names.are_new_ones_fresh or bool(protocol)
     new_ones = [name for name in columns.names if name not in stored]
+    fresh = names.are_new_ones_fresh or bool(dropped or renamed)
+    needed = set()
+    if fresh and not names.are_new_ones_fresh:
+        needed.add(COLUMN_NAMES)
+    if snapshot.num_files and missing_defaults(columns, stored):
+        needed.add(COLUMN_DEFAULTS)
+    needed -= set(snapshot.protocol.reader_features or ())
+    protocol: list[Action] = [_protocol(snapshot, config, needed)] if needed else []
     taken_away = [names.shown_name(name) for name in dropped]
     refuse_named_columns(snapshot.metadata, taken_away, "dropped")
     refuse_named_columns(snapshot.metadata, list(renamed), "renamed")
@@ -227,11 +280,11 @@ def _check_dropped(dropped: Sequence[str], schema: pa.Schema, snapshot: Snapshot
         )
 
 
-def _protocol(snapshot: Snapshot, config: Config) -> Protocol:
-    """What keeps readers away that would show stored names."""
+def _protocol(snapshot: Snapshot, config: Config, needed: Collection[str]) -> Protocol:
+    """What keeps readers away that would show stored names, or nulls instead of defaults."""
     if not config[keys.PROTOCOL_AUTO_UPGRADE]:
-        raise UnsupportedFeatureError(snapshot.uri, role="writer", features=[COLUMN_NAMES])
-    features = tuple(sorted({COLUMN_NAMES, *(DEFAULT_PROTOCOL.reader_features or ())}))
+        raise UnsupportedFeatureError(snapshot.uri, role="writer", features=sorted(needed))
+    features = tuple(sorted({*needed, *(DEFAULT_PROTOCOL.reader_features or ())}))
     return replace(DEFAULT_PROTOCOL, reader_features=features, writer_features=features)
 
 

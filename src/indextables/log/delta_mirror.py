@@ -56,10 +56,12 @@ from indextables.log.delta_translation import (
     version_documents,
 )
 from indextables.log.files import adds_from_files
-from indextables.log.protocol import ROWS_ELSEWHERE
+from indextables.log.protocol import COLUMN_DEFAULTS, ROWS_ELSEWHERE
 from indextables.log.reader import LogReader
 from indextables.log.snapshot import Snapshot, VersionActions
 from indextables.runner import beside
+from indextables.schema import from_json
+from indextables.schema.types import has_variant
 from indextables.storage import Store
 
 logger = logging.getLogger(__name__)
@@ -101,7 +103,7 @@ class Mirror:
         asked = next((a for a in actions if isinstance(a, Metadata)), snapshot.metadata)
         if not is_mirrored(asked):
             return _nothing
-        self._check(snapshot, actions)
+        self._check(snapshot, actions, asked)
         version = snapshot.version + 1
         if version == 0 and list_newest(self.store).versions:
             raise DeltaMirrorError(
@@ -123,7 +125,11 @@ class Mirror:
             return lambda: self._refuse_foreign(version)
         return beside(lambda: self._refuse_foreign(version))
 
-    def _check(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:
+    def _check(self, snapshot: Snapshot, actions: Sequence[Action], asked: Metadata) -> None:
+        if any(map(has_variant, from_json(asked.schema_string))):
+            raise DeltaMirrorError(
+                self.store.uri, "it has a VARIANT column, which many of Delta's readers do not know"
+            )
         features = set(snapshot.protocol.reader_features or ())
         features.update(
             name
@@ -133,6 +139,12 @@ class Mirror:
         )
         if ROWS_ELSEWHERE in features:
             raise DeltaMirrorError(self.store.uri, "a search index holds no rows")
+        if COLUMN_DEFAULTS in features:
+            raise DeltaMirrorError(
+                self.store.uri,
+                "a column was added with a DEFAULT to rows that were there, and Delta's readers "
+                "would take it for null in them. Write the rows to a new table",
+            )
         values = [v for a in actions if isinstance(a, Add) for v in a.partition_values.values()]
         if not is_mirrored(snapshot.metadata):  # it is turned on, for what is there already
             maps: Any = snapshot.entries["partitionValues"].combine_chunks()

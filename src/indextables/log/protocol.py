@@ -17,6 +17,8 @@ from indextables.log.actions import Protocol
 SUPPORTED_VERSION = 4
 COLUMN_NAMES = "columnNames"
 """Columns may be stored under another name than users have for them, or stored and not shown."""
+COLUMN_DEFAULTS = "columnDefaults"
+"""Rows may have a value in a column that their split does not have: the column's default."""
 DELETION_VECTORS = "deletionVectors"
 """Splits may hold rows that are deleted; who does not know of it would return them."""
 STREAMS = "streamTransactions"
@@ -31,7 +33,7 @@ CONSTRAINT_PREFIX = "indextables.constraint."
 READER_FEATURES = frozenset(
     {
         "skippedFiles", "extendedMetadata", "footerOffsets", "multiPartCheckpoint",
-        "schemaDeduplication", "avroState", "crossReferenceIndex", COLUMN_NAMES,
+        "schemaDeduplication", "avroState", "crossReferenceIndex", COLUMN_DEFAULTS, COLUMN_NAMES,
         DELETION_VECTORS, ROWS_ELSEWHERE,
     }
 )  # fmt: skip

@@ -13,6 +13,7 @@ from indextables.schema.conformity import (
     evolve,
     refuse_invalid_text,
     refuse_other_dimensions,
+    with_whole_variants,
 )
 from indextables.schema.types import (
     HIDDEN,
@@ -60,4 +61,5 @@ __all__ = [
     "refuse_other_dimensions",
     "to_json",
     "type_name",
+    "with_whole_variants",
 ]

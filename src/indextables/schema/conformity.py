@@ -14,12 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import SchemaError
+from indextables.schema.defaults import with_existence_default
 from indextables.schema.types import (
     MAX_DECIMAL_PRECISION,
     Rows,
     Type,
     dimension_of,
+    has_variant,
     is_list,
+    is_variant,
     map_of,
     normalize,
     normalize_type,
@@ -73,7 +76,8 @@ def _merge_fields(
     for name, other in arriving.items():
         if (known := spelled.get(name.lower())) is not None:
             problems.append(f"'{parent}{name}' differs from the column '{parent}{known}' in case")
-        merged.append(other.with_nullable(True))
+        # It is null in older rows, whatever the table has for it that these rows come from.
+        merged.append(with_existence_default(other.with_nullable(True), None))
     return merged
 
 
@@ -98,7 +102,11 @@ def _merge_types(table: Type, new: Type, path: str, problems: list[str]) -> Type
     types = pa.types
     if table.equals(new):
         return table
-    if types.is_struct(table) and types.is_struct(new):
+    if (
+        not (is_variant(table) or is_variant(new))
+        and types.is_struct(table)
+        and types.is_struct(new)
+    ):
         return pa.struct(_merge_fields(table.fields, new.fields, f"{path}.", problems))
     if types.is_list(table) and types.is_list(new):
         element = _merge_types(table.value_type, new.value_type, f"{path}.element", problems)
@@ -148,6 +156,26 @@ def conform(rows: Rows, schema: pa.Schema) -> Rows:
             + f"\nThe table has {', '.join(schema.names)}."
         )
     return type(rows).from_arrays(columns, schema=schema)
+
+
+def with_whole_variants(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows whose variants have no null inside of them.
+
+    Where a variant is null, Spark leaves its parts null as well, which Parquet refuses in a column
+    that says they are not.
+    """
+    for at, field in enumerate(batch.schema):
+        if not has_variant(field):
+            continue
+        column: Any = batch.column(at)
+        if is_variant(field.type):
+            parts = [pc.fill_null(part, pa.scalar(b"")) for part in column.flatten()]
+            fields = list(field.type.fields)
+            column = pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null())
+        else:
+            column = pa.array(column.to_pylist(), field.type)
+        batch = batch.set_column(at, field, column)
+    return batch
 
 
 def refuse_invalid_text(batch: pa.RecordBatch, *, first_row: int = 1) -> None:

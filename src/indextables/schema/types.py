@@ -37,6 +37,13 @@ SIMPLE: dict[str, pa.DataType] = {
     "timestamp": TIMESTAMP,
     "timestamp_ntz": TIMESTAMP_NTZ,
 }
+VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        # Spark tells a variant from another struct by this mark.
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ]
+)
 NAMES = {kind: name for name, kind in SIMPLE.items()}
 DECIMAL = re.compile(r"decimal(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
 CHARACTERS = re.compile(r"(?:var)?char\(\s*\d+\s*\)|string collate \w+")
@@ -64,6 +71,20 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 def map_of(key: pa.Field[Any], value: pa.Field[Any]) -> Type:
     build: Any = pa.map_
     return build(key, value)
+
+
+def is_variant(kind: Type) -> bool:
+    """Whether a type is Spark's VARIANT: two binaries that only Spark's functions understand.
+
+    >>> is_variant(VARIANT), is_variant(pa.struct([("value", pa.binary())]))
+    (True, False)
+    """
+    return pa.types.is_struct(kind) and any(b"variant" in (f.metadata or {}) for f in kind.fields)
+
+
+def has_variant(field: pa.Field[Any]) -> bool:
+    """Whether a column is a VARIANT, or has one inside."""
+    return is_variant(field.type) or any(map(has_variant, inner_fields(field.type)))
 
 
 def is_list(kind: Type) -> bool:
@@ -108,7 +129,7 @@ def inner_fields(kind: Type) -> list[pa.Field[Any]]:
         return [kind.key_field, kind.item_field]
     if is_list(kind):
         return [kind.value_field]
-    return list(kind.fields) if pa.types.is_struct(kind) else []
+    return list(kind.fields) if pa.types.is_struct(kind) and not is_variant(kind) else []
 
 
 def column_field(schema: pa.Schema, name: str) -> pa.Field[Any]:
@@ -181,6 +202,8 @@ def normalize_type(kind: Type, path: str, problems: list[str]) -> Type:
     types = pa.types
     if kind in NAMES:
         return kind
+    if is_variant(kind):
+        return VARIANT
     if kind in _DIRECT:
         return _DIRECT[kind]
     if isinstance(kind, pa.BaseExtensionType):
@@ -262,6 +285,8 @@ def _type_from_json(kind: Any, path: str) -> Type:
     if isinstance(kind, str):
         if kind in SIMPLE:
             return SIMPLE[kind]
+        if kind == "variant":
+            return VARIANT
         if (match := DECIMAL.fullmatch(kind)) is not None:
             return pa.decimal128(int(match[1] or 10), int(match[2] or 0))
         if CHARACTERS.fullmatch(kind):
@@ -315,6 +340,8 @@ def _struct_to_json(fields: Iterable[pa.Field[Any]]) -> dict[str, Any]:
 def _type_to_json(kind: Type) -> Any:
     if kind in NAMES:
         return NAMES[kind]
+    if is_variant(kind):
+        return "variant"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
@@ -339,6 +366,8 @@ def type_name(kind: Type) -> str:
     >>> type_name(pa.list_(pa.int32()))
     'array<integer>'
     """
+    if is_variant(kind):
+        return "variant"
     if pa.types.is_list(kind):
         return f"array<{type_name(kind.value_type)}>"
     if pa.types.is_map(kind):

@@ -71,6 +71,9 @@ if TYPE_CHECKING:
 _LIMITS = (INDEXQUERY_MAX_LENGTH, INDEXQUERY_MAX_DEPTH)
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES?\b", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
+_ANALYZE = re.compile(
+    r"\s*ANALYZE\s+TABLE\s+(?P<name>(?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+))*)", re.IGNORECASE
+)
 
 
 def install(spark: SparkSession) -> None:
@@ -109,6 +112,8 @@ def _sql(
         sqlQuery = rooted(sqlQuery)  # noqa: N806
     if isinstance(sqlQuery, str) and _EXPLAIN.match(sqlQuery) and bridge_of(spark) is not None:
         original = functools.partial(_explained, original)
+    if isinstance(sqlQuery, str) and _ANALYZE.match(sqlQuery) and bridge_of(spark) is not None:
+        original = functools.partial(_analyzed, original)
     if isinstance(sqlQuery, str) and PREFIX in sqlQuery.lower() and is_enabled(spark):
         sqlQuery, frames = with_frames(spark, sqlQuery)  # noqa: N806
         kwargs |= frames
@@ -259,6 +264,28 @@ def _merge_into(
         merge_frame(builder, access, snapshot, spark.sql, bridge)
 
     return MergeBuilder(frame, table, condition, run)
+
+
+def _analyzed(
+    original: Callable[..., DataFrame], spark: SparkSession, text: str, *args: Any, **kwargs: Any
+) -> DataFrame:
+    """ANALYZE TABLE: of an index table there is nothing to do, its log has statistics."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql.types import StructType
+
+    found = _ANALYZE.match(text)
+    named = form("TABLE <table>").match(words_of(f"TABLE {found['name']}") or ()) if found else None
+    try:
+        return original(spark, text, *args, **kwargs)
+    except AnalysisException as error:
+        is_of_files = error.getCondition() != "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE"
+        if is_of_files or named is None or isinstance(named, Failure):
+            raise
+        try:
+            table_at(access_to(spark, named["table"])).metadata()
+        except IndexTablesError:
+            raise error from None
+    return spark.createDataFrame([], StructType([]))
 
 
 def _explained(

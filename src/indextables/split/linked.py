@@ -40,10 +40,14 @@ def can_be_linked(split: SplitSearcher, query: Query) -> bool:
     """Whether a split's index answers a query in the fields that the table's mapping names.
 
     A column that became a fast field since is in the rows of older splits, not in their indexes.
+    One that was added with a default is in neither.
     """
     here, wanted = split.split.info.mapping.by_name, split.context.mapping.by_name
     return split.can_use_index(query) and all(
-        here[name].field == wanted[name].field for name in columns_of(query) if name in here
+        here[name].field == wanted[name].field
+        if name in here
+        else name not in split.constants or not wanted[name].field
+        for name in columns_of(query)
     )
 
 
@@ -123,6 +127,7 @@ class LinkedSplits:
             every = all(
                 splits[ordinal].split.info.mapping.hashed
                 and hashes_hold(splits[ordinal].split.footer.schema, schema)
+                and splits[ordinal].constants is splits[ordinal].partition
                 for ordinal in self.alike
             )
             kept = self.__dict__["_hashes_hold"] = schema, every

@@ -26,6 +26,7 @@ import pyarrow as pa
 import tantivy
 
 from indextables.errors import SchemaError
+from indextables.schema.types import is_variant
 from indextables.split.analyzer import MAX_TOKEN_LENGTH, PIPELINE_VERSION, Analyzer
 from indextables.split.chain import AnalyzerError, parse_chain
 
@@ -340,6 +341,8 @@ def natural_kind(kind: pa.DataType) -> Kind:
     ('i64', 'json')
     """
     types = pa.types
+    if is_variant(kind):
+        return "bytes"
     if types.is_list(kind):
         inner = natural_kind(kind.value_type)
         return "json" if inner in ("json", "bytes") else inner

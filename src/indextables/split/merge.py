@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from indextables.config import WRITER_TEMP_DIRECTORY, Config
 from indextables.errors import DamagedIndexError, DamagedSplitError, SplitError, SplitWriteError
 from indextables.schema import conform
+from indextables.schema.defaults import missing_defaults
 from indextables.split.format.container import Statistics, read_section
 from indextables.split.format.index import empty_meta, schema_document, tantivy_errors
 from indextables.split.format.lists import (
@@ -185,10 +186,14 @@ def _rows(
     nullable = pa.schema([f.with_nullable(True) for f in schema])
     for source in sources:
         names = [name for name in schema.names if name in source.rows.schema.names]
+        added = missing_defaults(schema, names)
         for first, table in source.rows.batches(names, groups_at_once=_GROUPS_AT_ONCE):
             if source.path in deleted:
                 kept = ~np.isin(np.arange(first, first + table.num_rows), deleted[source.path])
                 table = table.filter(pa.array(kept))  # noqa: PLW2901
+            for name, value in added.items():
+                column: Any = pa.repeat(value, table.num_rows)
+                table = table.append_column(name, column)  # noqa: PLW2901
             for batch in table.to_batches():
                 yield source.path, conform(batch, nullable)
 
@@ -255,11 +260,13 @@ def _adopted(
 def _holds_words_of(source: SplitFile, mapping: TableMapping, schema: pa.Schema) -> bool:
     """Whether an index holds what one that is made now would hold.
 
-    A column that the split does not have is null in all its rows, and nulls are not indexed. The
-    values of one that was widened since may be indexed in another spelling. Words of a column that
-    was dropped since are to go, and so are hashes of its values.
+    A column that the split does not have is null in all its rows, and nulls are not indexed, unless
+    it was added with a default. The values of one that was widened since may be indexed in another
+    spelling. Words of a column that was dropped since are to go, and so are hashes of its values.
     """
     here, columns = source.info.mapping, source.footer.schema
+    if missing_defaults(schema, columns.names):
+        return False
     if here.hashed != mapping.hashed or (here.hashed and not hashes_hold(columns, schema)):
         return False
     if {f.field for f in mapping.retired} & {f.field for f in here.indexed}:

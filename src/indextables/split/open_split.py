@@ -33,6 +33,7 @@ from indextables.errors import DamagedIndexError, DamagedSplitError, StorageErro
 from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
 from indextables.schema import ROW, SPLIT, column_field, conform
+from indextables.schema.defaults import missing_defaults
 from indextables.split.format.container import Footer, SplitInfo, read_footer, read_section
 from indextables.split.format.index import (
     IndexFolder,
@@ -436,6 +437,18 @@ class SplitSearcher:
     """Which rows are deleted. Searches and counts leave them out; `source` and `scan` do not."""
 
     @cached_property
+    def constants(self) -> Mapping[str, Any]:
+        """Columns with one value in all rows.
+
+        Those of the partition, and those that were added with a default after the split was made.
+        """
+        if not self.context.defaults:
+            return self.partition
+        here = {*self.split.rows.schema.names, *self.partition}
+        added = missing_defaults(self.context.schema, here)
+        return {**added, **self.partition} if added else self.partition
+
+    @cached_property
     def dead(self) -> RowNumbers:
         """The numbers of the deleted rows, in ascending order."""
         if self.vector is None:
@@ -490,7 +503,7 @@ class SplitSearcher:
         """Whether the split's index holds the words that the table's mapping wants.
 
         What the index does not hold, typed columns and partition values, needs no agreement, and a
-        column that the split does not have is null.
+        column that the split does not have is the same in all rows.
         """
         if not self.split.has_index:
             return False
@@ -523,6 +536,8 @@ class SplitSearcher:
                 fields.append(own)
             elif own is not None or wanted.name in self.partition:
                 fields.append(replace(wanted, field=""))
+            elif wanted.name in self.constants:
+                fields.append(replace(wanted, field="", partition=True))
         return TableMapping(tuple(fields))
 
     def source(self) -> SplitSource:
@@ -553,15 +568,15 @@ class SplitSearcher:
         *,
         rows: RowNumbers | None = None,
     ) -> pa.Table:
-        """Rows of this split with partition columns, in the table's types; others stay out.
+        """Rows of this split with columns of one value, in the table's types; others stay out.
 
         `rows` are their numbers, for columns that name rows.
         """
         schema = self.context.schema
         names = columns or [
-            n for n in schema.names if n in table.schema.names or n in self.partition
+            n for n in schema.names if n in table.schema.names or n in self.constants
         ]
-        for name, value in self.partition.items():
+        for name, value in self.constants.items():
             if name in names:
                 column: Any = pa.repeat(value, table.num_rows)
                 table = table.append_column(pa.field(name, value.type), column)
@@ -576,7 +591,8 @@ class SplitSearcher:
         return conform(table, wanted)
 
     def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
-        """Rows by number, in the table's schema: added columns are null, types are widened."""
+        """Rows by number, in the table's schema: added columns are null or their default, types
+        are widened."""
         here = self.split.rows.schema.names
         stored = [name for name in columns if name in here]
         table = self.pool.columns.rows(self.split, rows, stored)
@@ -588,8 +604,8 @@ class SplitSearcher:
         """One column in the table's type, of all rows or of some."""
         count = self.split.info.rows if rows is None else len(rows)
         kind = self.context.schema.field(name).type
-        if name in self.partition:
-            return pa.repeat(self.partition[name], count)
+        if name in self.constants:
+            return pa.repeat(self.constants[name], count)
         if name not in self.split.rows.schema.names:
             return pa.nulls(count, kind)
         column = self.split.rows.read_column(name, rows)

@@ -31,7 +31,6 @@ import tantivy
 from indextables.config import Config
 from indextables.errors import DamagedIndexError
 from indextables.predicate import Search
-from indextables.schema import conform
 from indextables.split.format.index import Hit, is_beginning, schema_document
 from indextables.split.linked import LinkedSplits, can_be_linked, link_splits
 from indextables.split.mapping import LEVEL_FIELD, FieldMapping
@@ -138,6 +137,7 @@ class CombinedSearcher:
         self._temporary = contextlib.ExitStack()
         self._query: Query = NOTHING
         self._config = config
+        self._is_part = False
         self.splits: Sequence[SplitSearcher] = splits
         if not splits:
             return
@@ -161,9 +161,17 @@ class CombinedSearcher:
         """Link the splits, after those that do not fit were written anew."""
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._temporary)
+            before = self.splits
             self.splits = [
-                s if fits(s) else _rewritten(s, self._config, self._temporary) for s in self.splits
+                s if fits(s) else _rewritten(s, self._config, self._temporary) for s in before
             ]
+            # The hash of a row is that of all its columns.
+            self._is_part = any(
+                set(old.split.rows.schema.names) - set(new.split.rows.schema.names)
+                for old, new in zip(before, self.splits, strict=True)
+                if old is not new
+            )
+            self.__dict__.pop("_hashes_hold", None)
             linked = link_splits(self.splits)
             undo.pop_all()
             return linked
@@ -356,7 +364,8 @@ class CombinedSearcher:
 
     @functools.cached_property
     def _hashes_hold(self) -> bool:
-        return self._linked.hashes_hold(self.splits, self.splits[0].context.schema)
+        schema = self.splits[0].context.schema
+        return not self._is_part and self._linked.hashes_hold(self.splits, schema)
 
     # --- queries that rows help to answer ---
 
@@ -466,17 +475,22 @@ def _terms(explanation: Mapping[str, Any]) -> Iterator[TermScore]:
 def _rewritten(
     searcher: SplitSearcher, config: Config, cleanup: contextlib.ExitStack
 ) -> SplitSearcher:
-    """The columns that can be searched in a temporary split with the table's mapping."""
+    """The columns that can be searched in a temporary split with the table's mapping.
+
+    All of them, because the fields of an index that is one of many are the first ones of the table.
+    """
     context, rows = searcher.context, searcher.split.rows
-    here = [f for f in context.schema if f.name in {*rows.schema.names, *searcher.partition}]
-    searched = [f for f in here if context.mapping.by_name[f.name].indexed]
+    searched = [f for f in context.schema if context.mapping.by_name[f.name].indexed]
     if all(f.name in searcher.partition for f in searched):
-        searched = here  # a split needs a column of its own
+        searched = list(context.schema)  # a split needs a column of its own
     schema = pa.schema([f.with_nullable(True) for f in searched])
     values = searcher.split.info.partition_values
     with SplitWriter(schema, context.mapping, config, partition_values=values) as writer:
-        for _, table in rows.batches(writer.schema.names, groups_at_once=8):
-            for batch in conform(table, writer.schema).to_batches():
+        names = writer.schema.names
+        for _, table in rows.batches(
+            [n for n in names if n in rows.schema.names], groups_at_once=8
+        ):
+            for batch in searcher.complete(table, names).to_batches():
                 writer.write(batch)
         written = writer.close()
     cleanup.callback(written.delete)

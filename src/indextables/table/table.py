@@ -1446,25 +1446,29 @@ class Table:
         self._move_to(version)
         return version
 
-    def add_columns(self, columns: pa.Schema) -> int:
-        """Add columns. They are null in the rows that are there.
+    def add_columns(self, columns: pa.Schema, *, defaults: Mapping[str, Any] | None = None) -> int:
+        """Add columns. No split is rewritten.
 
         Args:
             columns: The new columns, as an Arrow schema.
+            defaults: What columns hold in the rows that are there; they are null without. Spark
+                also writes it to later rows that do not name the column.
 
         Returns:
             The version of the table that has them.
 
         Raises:
-            SchemaError: There is a column of that name, or its type cannot be stored.
+            SchemaError: There is a column of that name, its type cannot be stored, or a default
+                is not a single value of its column.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
         >>> table = Table.create("memory://add-example", data=pa.table({"n": [1]}))
-        >>> table.add_columns(pa.schema([("tag", pa.string())]))
+        >>> new = pa.schema([("tag", pa.string()), ("state", pa.string())])
+        >>> table.add_columns(new, defaults={"state": "open"})
         1
         >>> table.scan().to_pylist()
-        [{'n': 1, 'tag': None}]
+        [{'n': 1, 'tag': None, 'state': 'open'}]
         """
         self._check_writable()
         if not isinstance(columns, pa.Schema):
@@ -1472,7 +1476,7 @@ class Table:
                 "columns is an Arrow schema: write pa.schema([('tag', pa.string())]), not "
                 f"{type(columns).__name__}."
             )
-        version = add_columns(self._log, columns, settings=self._view.settings)
+        version = add_columns(self._log, columns, defaults=defaults, settings=self._view.settings)
         self._move_to(version)
         return version
 

@@ -313,9 +313,11 @@ class Coverage:
             yield SourceSplit(path, size, self.sets[fields])
 
     def knows(self, field: TermField) -> Mask:
-        """The documents that have all terms of a field; a split without the column has none."""
+        """The documents that have all terms of a field; a split without the column has none, unless
+        the column was added with a default."""
         known = [
-            field.key in s.keys or (s.columns is not None and field.column not in s.columns)
+            field.key in s.keys
+            or (s.columns is not None and field.column not in s.columns and not field.has_default)
             for s in self.sets
         ]
         return np.asarray(known, dtype=np.bool_)[self.set_of]

@@ -68,6 +68,8 @@ class TermField:
     fingerprint: str
     meaning: str
     has_blanks: bool
+    has_default: bool = False
+    """Whether rows of a split without the column have a value in it all the same."""
 
     @property
     def key(self) -> str:

@@ -8,8 +8,8 @@ rows without it. `NOTHING` is answered only where no row of any table could matc
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -115,7 +115,21 @@ NOTHING = AnyOf(())
 
 def ask(predicate: Predicate, context: SearchContext) -> Question:
     """What a split must have so that one of its rows can make the predicate true."""
-    return _Asker(context).predicate(normalise(predicate))
+    question = _Asker(context).predicate(normalise(predicate))
+    return _with_defaults(question, context.defaults) if context.defaults else question
+
+
+def _with_defaults(question: Question, defaults: Collection[str]) -> Question:
+    """The same question, whose fields say whether rows have a value that their split lacks."""
+    match question:
+        case AllOf(children=children) | AnyOf(children=children):
+            return replace(
+                question, children=tuple(_with_defaults(child, defaults) for child in children)
+            )
+        case HasAny(field=field) | HasMatch(field=field) | HasNear(field=field):
+            return replace(question, field=replace(field, has_default=field.column in defaults))
+        case Everything():
+            return question
 
 
 def all_of(children: Iterable[Question]) -> Question:

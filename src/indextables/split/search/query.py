@@ -17,7 +17,7 @@ are put in here, so every way of searching has the same.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
@@ -49,6 +49,7 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import walk
 from indextables.predicate.tree import ColumnKind
+from indextables.schema.defaults import default_texts
 from indextables.split.analyzer import Analyzer
 from indextables.split.ip_address import parse_addresses
 from indextables.split.leaves import Path
@@ -65,6 +66,11 @@ class SearchContext:
     mapping: TableMapping
     zone: ZoneInfo = UTC
     max_expansions: int = MAX_EXPANSIONS.default
+
+    @functools.cached_property
+    def defaults(self) -> Mapping[str, str]:
+        """The columns in which rows may have a value that their split does not have."""
+        return default_texts(self.schema)
 
 
 def check_values(

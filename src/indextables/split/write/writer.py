@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from indextables.config import WRITER_HEAP_SIZE, WRITER_TEMP_DIRECTORY, Config
 from indextables.errors import SplitError, SplitWriteError
-from indextables.schema import conform
+from indextables.schema import conform, with_whole_variants
 from indextables.split.format.blocks import write_index
 from indextables.split.format.container import (
     HASHES,
@@ -191,7 +191,7 @@ class SplitWriter:
         """
         with self._failures():
             kept = [n for n in batch.schema.names if n not in self._partition_values]
-            batch = conform(batch.select(kept), self.schema)
+            batch = with_whole_variants(conform(batch.select(kept), self.schema))
             # A batch of huge rows is cut by its bytes, before it is cut by its rows.
             step = max(1, min(ROW_GROUP_ROWS, _rows_for(batch, ROW_GROUP_BYTES)))
             for start in range(0, batch.num_rows, step):

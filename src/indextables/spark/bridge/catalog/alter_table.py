@@ -3,13 +3,16 @@
 Spark computes the new columns, and here they are compared with the old ones. Splits hold a column
 under its stored name and are not rewritten. So a column can be added, renamed, dropped, moved,
 described, made nullable, given a default for later rows, and widened to a type that holds every
-value there is.
+value there is. A column that is added with a default has it in the rows that are there, too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -31,6 +34,8 @@ from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import ColumnNames, names_of
 from indextables.plan.view import TableView
 from indextables.schema import evolve, type_name
+from indextables.schema.defaults import can_be_default, with_existence_default
+from indextables.schema.types import FIELD_METADATA
 from indextables.spark.bridge.catalog.table_info import check_constraint
 from indextables.spark.bridge.jvm.handles import V2, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema, table_schema
@@ -40,6 +45,7 @@ _STORED_NAME = "indextables.storedName"
 """Spark keeps the metadata of a field through its changes, and so the name that it is stored by."""
 _BY_NAME = {"RenameColumn": "renamed", "DeleteColumn": "dropped"}
 _UNSUPPORTED = {"ClusterBy": "has no clustering"}
+_CHAR = re.compile(r"\"char\((\d+)\)\"")
 
 
 _PROTOCOL = {"minreaderversion": "min_reader_version", "minwriterversion": "min_writer_version"}
@@ -136,12 +142,12 @@ def _changed_columns(
                 f"'{snapshot.uri}' and cannot be {_BY_NAME[change_name]}: splits hold it under its "
                 "name and are not rewritten. Whole columns can be renamed and dropped."
             )
+        if change_name == "AddColumn" and len(change.fieldNames()) > 1:
+            _check_inner(change)
         if change_name in _UNSUPPORTED:
             raise SchemaError(
                 f"'{snapshot.uri}' is an index table, which {_UNSUPPORTED[change_name]}."
             )
-        if change_name == "AddColumn":
-            _check_added(change, snapshot)
     marked = spark_schema(names.shown)
     for field, stored in zip(marked.fields, names.stored.names, strict=True):
         field.metadata = {**(field.metadata or {}), _STORED_NAME: stored}
@@ -160,6 +166,9 @@ def _changed_columns(
     stored_names = _taken_marks(declared)
     schema = table_schema(declared, declared=True)
     _check_types(names, snapshot, schema, stored_names)
+    for change in changes:
+        if change.getClass().getSimpleName() == "AddColumn" and len(change.fieldNames()) == 1:
+            schema = _added(change, schema, snapshot)
     return schema, stored_names
 
 
@@ -174,19 +183,58 @@ def _taken_marks(schema: StructType) -> dict[str, str]:
     return stored_names
 
 
-def _check_added(change: JavaObject, snapshot: Snapshot) -> None:
-    name = ".".join(change.fieldNames())
-    if len(change.fieldNames()) > 1:
-        raise SchemaError(f"'{name}': only columns of the table can be added, not fields of one.")
-    if change.defaultValue() is not None and snapshot.entries.num_rows:
+def _check_inner(change: JavaObject) -> None:
+    """A new field of a struct is null wherever splits do not have it."""
+    if change.defaultValue() is not None or not change.isNullable():
         raise SchemaError(
-            f"The new column '{name}' is null in the rows that are there. Add it without DEFAULT, "
-            "UPDATE those rows, then ALTER COLUMN … SET DEFAULT for later ones."
+            f"'{'.'.join(change.fieldNames())}' is a new field inside a column and is null in the "
+            "rows that are there: leave out DEFAULT and NOT NULL."
         )
-    if not change.isNullable() and snapshot.entries.num_rows:
+
+
+def _added(change: JavaObject, schema: pa.Schema, snapshot: Snapshot) -> pa.Schema:
+    """The columns with what rows that are there have in a new one."""
+    (name,) = change.fieldNames()
+    at = schema.get_field_index(name)
+    field = schema.field(at)
+    default = change.defaultValue()
+    value = None if default is None else _value(default.getValue(), field, default.getSql())
+    if value is None and not change.isNullable() and snapshot.num_files:
         raise SchemaError(
-            f"The new column '{name}' is null in the rows that are there: leave out NOT NULL."
+            f"The new column '{name}' is null in the rows that are there: leave out NOT NULL, or "
+            "give it a DEFAULT."
         )
+    return schema.set(at, with_existence_default(field, value))
+
+
+def _value(literal: JavaObject, field: pa.Field[Any], text: str) -> Any:
+    """What a DEFAULT is at this moment, as an Arrow scalar; None if it is null."""
+    found = None if literal is None else literal.value()
+    if found is None:
+        return None
+    kind, types = field.type, pa.types
+    if not can_be_default(kind):
+        raise SchemaError(
+            f"The new column '{field.name}' is {type_name(kind)}, and DEFAULT {text} is not a "
+            "single value. Add it without DEFAULT, UPDATE the rows that are there, then ALTER "
+            "COLUMN … SET DEFAULT for later ones."
+        )
+    if types.is_string(kind):
+        found = _padded(str(found), field)
+    elif types.is_decimal(kind):
+        found = Decimal(str(found))
+    try:
+        return pa.array([found], kind)[0]
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(
+            f"DEFAULT {text} is not a value of '{field.name}', which is {type_name(kind)}: {error}."
+        ) from None
+
+
+def _padded(text: str, field: pa.Field[Any]) -> str:
+    """A text as a CHAR(n) column has it."""
+    declared = _CHAR.search((field.metadata or {}).get(FIELD_METADATA, b"").decode())
+    return text if declared is None else text.ljust(int(declared[1]))
 
 
 def _check_types(

@@ -32,6 +32,7 @@ from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
 from indextables.runner import LocalRunner
+from indextables.schema.defaults import EXISTS_DEFAULT, default_texts
 from indextables.spark.bridge.jvm.handles import PYTHON_UTILS, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema
 from indextables.split.mapping import TableMapping
@@ -97,6 +98,9 @@ class NativeScans:
             return None
         if snapshot.partition_columns and _has_empty_values(snapshot):
             return None
+        defaults = default_texts(snapshot.schema)
+        if any(pa.types.is_binary(snapshot.schema.field(name).type) for name in defaults):
+            return None  # Spark's reader has no such default
         if vectors_by_path(files):
             return None  # Spark's reader would return rows that are deleted
         conf = java.conf
@@ -140,9 +144,15 @@ class NativeScans:
     ) -> JavaObject:
         """Spark's scan of the files of these tasks; filters skip parts of them."""
         java, snapshot, names = self.java, self.snapshot, names_of(self.snapshot)
-        if not names.is_plain:  # rows are read by stored names, and count by position after that
-            fields = java.schema_of(schema).fields  # of structs maybe not all fields
-            stored_fields = [StructField(names.stored_name(f.name), f.dataType) for f in fields]
+        defaults = default_texts(snapshot.schema)
+        if defaults or not names.is_plain:
+            # Rows are read by stored names, and count by position after that. Of structs maybe not
+            # all fields are read. Files that lack a column have what its metadata says.
+            stored_fields = [
+                StructField(stored, f.dataType, True, _metadata(defaults.get(stored)))
+                for f in java.schema_of(schema).fields
+                for stored in (names.stored_name(f.name),)
+            ]
             schema = java.struct_type(StructType(stored_fields))
         if self.source_files is None:
             self._check(tasks, columns)
@@ -203,6 +213,11 @@ class NativeScans:
                 continue
             for file in self.source_files[task.path]:
                 yield ListedFile(f"file:{self.root}/{file.path}", file.size)
+
+
+def _metadata(default: str | None) -> dict[str, str] | None:
+    """The metadata of a field whose files may lack it."""
+    return None if default is None else {EXISTS_DEFAULT: default}
 
 
 @functools.lru_cache(maxsize=_MOST_CHECKED)
