@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import json
 import subprocess
 import sys
@@ -267,6 +268,57 @@ def test_wrong_rows_are_refused_and_leave_nothing(tmp_path):
     ):
         writer.write(pa.record_batch({"a": pa.array([1], pa.int32()), "b": [1]}))
     assert not list(tmp_path.iterdir())
+
+
+def test_values_of_rows_are_not_visited_by_the_collector():
+    documents = [f'{{"a": ["x{i}", {{"b": {i}}}], "c": [[{i}]]}}' for i in range(8_192)]
+    table = pa.table({"doc": documents})
+    runs: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        runs.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        write(table, {"indexing.typemap.doc": "json"}).delete()
+    finally:
+        gc.callbacks.remove(note)
+    assert gc.isenabled()
+    assert runs.count("start") < 20  # 40,000 lists and dictionaries would be a run for each 700
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_before_when_a_write_fails(monkeypatch, enabled):
+    def fail(*_: object) -> None:
+        assert not gc.isenabled()
+        raise OSError("no")
+
+    monkeypatch.setattr(writer_module.Indexer, "add", fail)
+    try:
+        gc.enable() if enabled else gc.disable()
+        with pytest.raises(SplitWriteError, match="no"):
+            write(pa.table({"a": ["x"]}))
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
+
+
+def test_few_rows_get_a_small_heap_and_one_segment(monkeypatch, make):
+    heaps: list[int] = []
+    real = writer_module.Indexer.__init__
+
+    def noted(self, *arguments, heap_size, **others):
+        heaps.append(heap_size)
+        real(self, *arguments, heap_size=heap_size, **others)
+
+    monkeypatch.setattr(writer_module.Indexer, "__init__", noted)
+    few = pa.table({"body": [f"a{i} b{i} c{i} d{i}" for i in range(8_000)]})
+    searcher = make(few)
+    assert len(searcher.split.info.segments) == 1
+    assert searcher.search(query("body:c77")).tolist() == [77]
+    make(pa.table({"body": ["x"] * 9_000}))  # a group is full before the end is known
+    make(few.slice(0, 0))
+    assert heaps[0] < 20_000_000 and heaps[1] == 100 * 1024 * 1024 and heaps[2] == 15_000_000
 
 
 def test_a_finished_split_takes_no_more_rows():

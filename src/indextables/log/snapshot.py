@@ -112,6 +112,15 @@ class Snapshot:
             return kept
         return pa.concat_tables([kept, files_from_adds(added)])
 
+    @property
+    def paths(self) -> pa.ChunkedArray[Any]:
+        """The paths of the live files, in the order of `entries`, without folding their entries."""
+        if "entries" in self.__dict__ or not self.changes:
+            return self.entries["path"]
+        added = [path for path, change in self.changes.items() if change is not None]
+        kept = without_paths(self.base_files.select(["path"]), self.changes)["path"]
+        return pa.chunked_array([*kept.chunks, pa.array(added, pa.string())], pa.string())
+
     @functools.cached_property
     def files(self) -> pa.Table:
         """The live files as an Arrow table; `docMappingJson` is restored."""

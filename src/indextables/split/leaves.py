@@ -218,18 +218,17 @@ _Number = tuple[float, list[str], int]
 
 def _add_texts(value: Any, texts: list[str], numbers: list[_Number]) -> None:
     kind = value.__class__
-    if kind is str:
-        texts.append(value)
-    elif kind is dict or kind is list:
-        for item in value.values() if kind is dict else value:
-            if item.__class__ is str:  # most of them; a call would cost more than the rest
-                texts.append(item)
-            elif item is not None:
-                _add_texts(item, texts, numbers)
-    elif kind is bool:
-        texts.append("true" if value else "false")
-    elif kind is int and _json_type(value) != pa.float64():
-        texts.append(str(value))
-    elif value is not None:
-        numbers.append((float(value), texts, len(texts)))
-        texts.append("")
+    # A call for each leaf would cost more than all the rest.
+    for item in value.values() if kind is dict else value if kind is list else (value,):
+        kind = item.__class__
+        if kind is str:
+            texts.append(item)
+        elif kind is dict or kind is list:
+            _add_texts(item, texts, numbers)
+        elif kind is bool:
+            texts.append("true" if item else "false")
+        elif kind is int and (item in _INT64 or _json_type(item) != pa.float64()):
+            texts.append(str(item))
+        elif item is not None:
+            numbers.append((float(item), texts, len(texts)))
+            texts.append("")

@@ -20,7 +20,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -148,10 +148,10 @@ class SplitInfo:
                 "version": FORMAT_VERSION,
                 "rows": self.rows,
                 "mapping": orjson.loads(self.mapping.to_json()),
-                "sections": [asdict(s) for s in self.sections],
-                "segments": [asdict(s) for s in self.segments],
+                "sections": self.sections,
+                "segments": self.segments,
                 "partitionValues": self.partition_values,
-                "statistics": asdict(self.statistics),
+                "statistics": self.statistics,
                 "uncompressedSize": self.uncompressed_size,
                 "termCounts": self.term_counts,
                 "tooLong": self.too_long,

@@ -68,7 +68,7 @@ def word_lists(mapping: TableMapping, index: IndexFiles) -> Iterator[tuple[str, 
     opened.config_reader("manual")
     searcher = opened.searcher()
     for field in fields:
-        yield field.field, sorted(term for term, _ in searcher.terms_with_prefix(field.field, ""))
+        yield field.field, sorted([term for term, _ in searcher.terms_with_prefix(field.field, "")])
 
 
 def write_terms(sink: Sink, terms: Any, *, kind: str, name: str) -> Section:

@@ -10,6 +10,7 @@ fails, nothing exists but a temporary folder, which is removed.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import tempfile
 import uuid
@@ -58,7 +59,8 @@ from indextables.split.format.page_headers import (
 from indextables.split.leaves import json_documents
 from indextables.split.mapping import TableMapping
 from indextables.split.row_hash import row_hashes, shared_hash
-from indextables.split.write.indexer import AdoptedIndex, Indexer
+from indextables.split.row_numbers import RowNumbers
+from indextables.split.write.indexer import MIN_HEAP, AdoptedIndex, Indexer
 from indextables.split.write.statistics import StatisticsCollector
 from indextables.storage.scratch import new_folder, remove_folder
 
@@ -67,6 +69,8 @@ ROW_GROUP_BYTES = 32 << 20
 PAGE_BYTES = 64 << 10
 """A reader that looks for one row decodes the pages before it, and none behind it."""
 _MOSTLY_UNIQUE = 0.5
+_HEAP_A_BYTE = 8
+"""Tantivy's heap for each byte of rows, so that they make one segment."""
 _NO_HASHES = np.zeros(0, np.int64)
 _DELTAS = "DELTA_BINARY_PACKED"
 _PLACEHOLDER = pa.schema([(ROWS_ELSEWHERE, pa.bool_())])
@@ -149,14 +153,10 @@ class SplitWriter:
             self._file = self._folder / f"split-{uuid.uuid4()}.split"
             self._sink = pa.OSFile(str(self._file), "wb")
             self._parquet: pq.ParquetWriter | None = None
-            index_folder = adopted.folder if adopted else self._folder / "index"
-            index_folder.mkdir(exist_ok=True)
-            self._indexer = Indexer(
-                self._mapping,
-                index_folder,
-                heap_size=config[WRITER_HEAP_SIZE],
-                adopted=adopted,
-            )
+            self._adopted = adopted
+            self._heap_size = config[WRITER_HEAP_SIZE]
+            # Adopted segments are merged from the beginning on; other indexes wait for rows.
+            self._indexer = self._new_indexer() if adopted else None
             hashed = self._mapping.hashed
             self._shared_hash = shared_hash(self._partition_values, schema) if hashed else 0
             self._hashes: list[bytes] = []
@@ -221,18 +221,28 @@ class SplitWriter:
         self._statistics.add(batch)
         self._too_long |= _columns_too_long(batch, self._mapping)
         self._values.add(batch)
+        hashes = row_hashes(batch, self._shared_hash) if self._mapping.hashed else _NO_HASHES
+        self._hashes.append(hashes.astype("<u4").tobytes())
+        with _collector_paused():
+            self._index(batch, first, hashes)
+
+    def _index(self, batch: pa.RecordBatch, first: int, hashes: RowNumbers) -> None:
         documents = {
             f.name: json_documents(batch.column(f.name))
             for f in self._mapping.indexed
             if f.kind == "json" and pa.types.is_string(self.schema.field(f.name).type)
         }
         self._paths.add(batch, documents)
-        hashes = row_hashes(batch, self._shared_hash) if self._mapping.hashed else _NO_HASHES
-        self._hashes.append(hashes.astype("<u4").tobytes())
         if self._rows > self._rows_adopted:
+            indexer = self._indexer = self._indexer or self._new_indexer()
             new = max(0, self._rows_adopted - first)
             own = {name: parsed[new:] for name, parsed in documents.items()}
-            self._indexer.add(batch.slice(new), hashes[new:].tolist(), own)
+            indexer.add(batch.slice(new), hashes[new:].tolist(), own)
+
+    def _new_indexer(self) -> Indexer:
+        folder = self._adopted.folder if self._adopted else self._folder / "index"
+        folder.mkdir(exist_ok=True)
+        return Indexer(self._mapping, folder, heap_size=self._heap_size, adopted=self._adopted)
 
     def take_over(self, splits: Sequence[SplitInfo], statistics: Statistics, lists: Lists) -> None:
         """Count the rows of adopted indexes, of splits that store no rows, instead of `write`.
@@ -285,9 +295,13 @@ class SplitWriter:
     def close(self) -> WrittenSplit:
         """Finish the file. The caller stores it and then calls `delete` on the result."""
         with self._failures():
+            if self._indexer is None:  # these are all rows, and Tantivy fills part of its heap
+                few = MIN_HEAP + _HEAP_A_BYTE * self._pending_bytes
+                self._heap_size = min(self._heap_size, few)
             self._write_group()
             parquet = self._parquet = self._parquet or self._new_parquet(None)
-            index = self._indexer.finish()
+            indexer = self._indexer = self._indexer or self._new_indexer()
+            index = indexer.finish()
             statistics, lists = self._known or (self._statistics.finish(), self._lists())
             if self._rows < self._rows_adopted:
                 raise SplitError(f"{self._rows_adopted} rows are indexed, {self._rows} written.")
@@ -300,9 +314,10 @@ class SplitWriter:
             sections += indexed
             opening_end = self._sink.tell()
             counts: dict[str, int] = {}
-            for name, terms in word_lists(self._mapping, index):
-                counts[name] = len(terms)
-                sections.append(write_terms(self._sink, terms, kind=WORD_LIST, name=name))
+            with _collector_paused():
+                for name, terms in word_lists(self._mapping, index):
+                    counts[name] = len(terms)
+                    sections.append(write_terms(self._sink, terms, kind=WORD_LIST, name=name))
             for kind, name, listed in lists:
                 sections.append(write_terms(self._sink, listed, kind=kind, name=name))
             info = SplitInfo(
@@ -365,7 +380,8 @@ class SplitWriter:
                 with contextlib.suppress(Exception):
                     part.close()
         with contextlib.suppress(Exception):
-            self._indexer.abort()
+            if self._indexer is not None:
+                self._indexer.abort()
         remove_folder(self._folder)
 
     @contextlib.contextmanager
@@ -381,6 +397,23 @@ class SplitWriter:
             if isinstance(error, ValueError) and not isinstance(error, OSError):
                 raise
             raise SplitWriteError(str(self._parent), str(error)) from error
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Run without Python's collector of cycles.
+
+    The values of a row group are hundreds of thousands of lists and texts without a cycle. The
+    collector would visit them again and again, which took a quarter of the time of JSON columns.
+    """
+    if not gc.isenabled():  # the caller's choice, or another thread is about to resume it
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _placeholders(rows: int) -> pa.RecordBatch:
