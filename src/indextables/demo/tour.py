@@ -194,7 +194,8 @@ def spark_write(spark: SparkSession, folder: Path, path: str) -> None:
 def spark_search(spark: SparkSession, folder: Path, path: str) -> None:
     """A search in SQL, beside the same question asked of Parquet."""
     query = f"""SELECT package, count(*) AS n FROM indextables.`{path}`
-WHERE code indexquery '{NEEDLE} OR "zero copy"' GROUP BY package ORDER BY n DESC, package"""
+WHERE code indexquery '{NEEDLE} OR "zero copy"'
+GROUP BY package ORDER BY n DESC, package"""
     heading("SQL", query)
     plain: Any = spark.read.parquet(str(folder))
     plain.createOrReplaceTempView("plain")
