@@ -19,6 +19,7 @@ def blocks() -> list[tuple[str, str]]:
 def test_every_example_runs_and_prints_what_is_shown(cli, monkeypatch):
     monkeypatch.setattr("indextables.cli.output.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(cli.folder))  # jobs of other tests are not ours
     commands = 0
     for kind, text in blocks():
         if kind == "python":
@@ -45,7 +46,7 @@ def test_the_picture_is_there_and_small():
 
 @pytest.mark.parametrize("command", ["create", "import", "export", "search", "sql", "describe",
                                      "history", "explain", "merge", "xref", "purge", "verify",
-                                     "restore", "checkpoint", "report",
+                                     "restore", "checkpoint", "report", "top",
                                      "search-index"])  # fmt: skip
 def test_every_command_has_an_example(command):
     assert re.search(rf"^\$ indextables {command} ", PAGE.read_text(), re.MULTILINE)

@@ -18,7 +18,7 @@ from indextables.cli.settings import Settings
 COMMANDS = [
     "create", "import", "export", "search", "facets", "sql", "describe", "history", "explain",
     "explain-score",
-    "merge", "xref", "purge", "verify", "restore", "checkpoint", "report", "serve",
+    "merge", "xref", "purge", "verify", "restore", "checkpoint", "report", "serve", "top",
     "analyze", "complete", "suggest", "more-like",
 ]  # fmt: skip
 

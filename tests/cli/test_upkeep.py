@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from indextables.jobs.progress import progress
 from indextables.table import Table
 
 
@@ -86,3 +87,15 @@ def test_outcomes_have_one_vocabulary_for_people_and_sql_s_for_programs(cli, doc
     assert said("verify", docs) == "ok"
     assert said("sql", f"PREWARM INDEXTABLES CACHE '{docs}'") == "done"
     assert cli.rows("checkpoint", docs)[0]["status"] == "SUCCESS"
+
+
+def test_top_lists_the_jobs_that_run(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert cli.rows("top") == []
+    with progress("Merging", 4, table="s3://key:secret@bucket/t", size=400):
+        (job,) = cli.rows("top")
+        assert (job["title"], job["table"], job["total"]) == ("Merging", "s3://bucket/t", 4)
+        header, line = cli.ok("top", "--once").splitlines()
+        assert header.split("\t")[:3] == ["job", "table", "state"]
+        assert line.split("\t")[:3] == ["Merging", "s3://bucket/t", "0 of 4 splits, 0 B of 400 B"]
+    assert cli.ok("top").splitlines() == [header]

@@ -17,6 +17,7 @@ from indextables.cli.output import bars
 console = Console(highlight=False)
 Result = TypeVar("Result")
 _SHORT = 22
+_NARROWEST, _INDENT = 24, 20
 
 
 def heading(title: str, code: str) -> None:
@@ -30,6 +31,18 @@ def heading(title: str, code: str) -> None:
 def say(text: str) -> None:
     """A sentence, with markup."""
     console.print(f"  {text}", soft_wrap=True)
+
+
+def say_wrapped(line: str) -> None:
+    """A line of output whose last column goes on below where the terminal is narrow."""
+    last = max(line.rstrip().rfind("  ") + 2, len(line) - len(line.lstrip()))
+    head, left = line[:last], last
+    if len(line) > console.width and console.width - last < _NARROWEST:
+        console.print(Text(head.rstrip()), soft_wrap=True)
+        head, left = " " * _INDENT, _INDENT
+    for piece in textwrap.wrap(line[last:], max(_NARROWEST, console.width - left)) or [""]:
+        console.print(Text(head + piece), soft_wrap=True)
+        head = " " * left
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 
 from indextables.cli.output import highlighted
 from indextables.config import XREF_QUERY
-from indextables.demo.show import bars_of, console, grid, heading, say, timed, versus
+from indextables.demo.show import bars_of, console, grid, heading, say, say_wrapped, timed, versus
 from indextables.table import Table
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def compare(table: Table, folder: Path) -> None:
     versus(our_time, their_time, other="scan")
     condition = f"kind = 'class' AND code indexquery '{NEEDLE}'"
     heading("Why", f"table.explain(where={condition!r})")
-    console.print(table.explain(where=condition), soft_wrap=True)
+    for line in table.explain(where=condition).splitlines():
+        say_wrapped(line)
 
 
 def append(table: Table, documents: pa.Table) -> None:
@@ -78,8 +79,7 @@ def append(table: Table, documents: pa.Table) -> None:
 def route(table: Table) -> None:
     """Cross-references: from many splits to the few that hold a word."""
     heading("Route", "table.index_crossreferences()  # most are there: appends build them")
-    with console.status("Building the cross-reference …"):
-        table.index_crossreferences()
+    table.index_crossreferences()
     where = f"code indexquery '{NEEDLE}'"
     before, opened, without = _asked(Table.open(table.uri, config={XREF_QUERY.name: False}), where)
     after, routed, with_it = _asked(table, where)
@@ -109,8 +109,7 @@ def merge(table: Table) -> None:
     heading("Merge", "table.merge_splits(target_size='1G')")
     files, rows = table.snapshot().num_files, table.count()
     best = table.search(QUERY, fields=["code"], columns=["id"], limit=20)
-    with console.status("Merging …"):
-        table.merge_splits(target_size="1G")
+    table.merge_splits(target_size="1G")
     assert table.count() == rows
     assert table.search(QUERY, fields=["code"], columns=["id"], limit=20).equals(best)
     say(f"{files} splits became {table.snapshot().num_files}; rows, order and scores are the same")
@@ -194,7 +193,8 @@ def spark_write(spark: SparkSession, folder: Path, path: str) -> None:
 def spark_search(spark: SparkSession, folder: Path, path: str) -> None:
     """A search in SQL, beside the same question asked of Parquet."""
     query = f"""SELECT package, count(*) AS n FROM indextables.`{path}`
-WHERE code indexquery '{NEEDLE} OR "zero copy"' GROUP BY package ORDER BY n DESC, package"""
+WHERE code indexquery '{NEEDLE} OR "zero copy"'
+GROUP BY package ORDER BY n DESC, package"""
     heading("SQL", query)
     plain: Any = spark.read.parquet(str(folder))
     plain.createOrReplaceTempView("plain")

@@ -180,6 +180,17 @@ class _Terms:
     def all_keys(self, present: list[Any]) -> list[Any]:
         return present
 
+    def shown(self, groups: pa.Table) -> pa.Table:
+        """The groups of one level that an answer has, if they are not ordered by a figure."""
+        by, descending = self.order
+        if by not in ("_count", "_key") or groups.num_rows <= self.size:
+            return groups
+        direction = "descending" if descending else "ascending"
+        order: Any = [("a0", direction), ("g0", "ascending")] if by == "_count" else [
+            ("g0", direction)]  # fmt: skip
+        groups = groups.filter(pc.greater_equal(groups["a0"], pa.scalar(self.least)))
+        return groups.take(pc.sort_indices(groups, sort_keys=order)[: self.size])
+
     def key(self, value: Any) -> dict[str, Any]:
         return _key(value)
 
@@ -392,10 +403,17 @@ class _Level:
                 values = table.select(list(keys)).append_column(last, table[f"v:{metric.column}"])
                 self._values[metric.name].add(values.filter(pc.is_valid(values[last])))
 
-    def groups(self) -> dict[tuple[Any, ...], dict[tuple[str, str], Any]]:
-        """The figures of each group, by its keys."""
+    def groups(self) -> tuple[dict[tuple[Any, ...], dict[tuple[str, str], Any]], int]:
+        """The figures of each group by its keys, and how many rows all groups have.
+
+        Of many values those that are not shown are left out here: they are in Arrow's memory still.
+        """
         assert self._figures is not None
-        return _by_keys(self._figures.combined(), len(self.path), self._functions())
+        found = self._figures.combined()
+        rows = int(pc.sum(found["a0"]).as_py() or 0) if len(self.path) == 1 else 0
+        if len(self.path) == 1 and isinstance(self.bucketing, _Terms):
+            found = self.bucketing.shown(found)
+        return _by_keys(found, len(self.path), self._functions()), rows
 
     def _functions(self) -> list[tuple[str, str]]:
         found = list(dict.fromkeys(f for m in self.metrics for f in _functions(m)))
@@ -474,6 +492,7 @@ class _Answer:
         self._groups: dict[int, dict[tuple[Any, ...], dict[tuple[str, str], Any]]] = {}
         self._below: dict[int, dict[tuple[Any, ...], list[Any]]] = {}
         self._values: dict[tuple[int, str], dict[tuple[Any, ...], list[tuple[Any, int]]]] = {}
+        self._rows: dict[int, int] = {}
         self._buckets = 0
 
     def inside(self, level: _Level, keys: tuple[Any, ...]) -> dict[str, Any]:
@@ -486,7 +505,7 @@ class _Answer:
 
     def _of(self, level: _Level) -> dict[tuple[Any, ...], dict[tuple[str, str], Any]]:
         if id(level) not in self._groups:
-            self._groups[id(level)] = level.groups()
+            self._groups[id(level)], self._rows[id(level)] = level.groups()
             below: dict[tuple[Any, ...], list[Any]] = {}
             for keys in self._groups[id(level)] if level.path else ():
                 below.setdefault(keys[:-1], []).append(keys[-1])
@@ -504,7 +523,8 @@ class _Answer:
         rest = {}
         if isinstance(bucketing, _Terms):
             kept = self._ordered(level, above, kept, count)[: bucketing.size]
-            others = sum(map(count, present)) - sum(map(count, kept))
+            every = sum(map(count, present)) if above else self._rows[id(level)]
+            others = every - sum(map(count, kept))
             rest = {"doc_count_error_upper_bound": 0, "sum_other_doc_count": others}
         self._buckets += len(kept)
         if self._buckets > _MOST_BUCKETS:
