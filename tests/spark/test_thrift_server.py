@@ -71,5 +71,7 @@ def test_function_forms_are_answered_through_jdbc(statement, spark, tmp_path):
         f"SELECT id, _score FROM {table} WHERE search(body, 'fox') ORDER BY _score DESC LIMIT 1"
     )
     assert [row[0] for row in rows(statement, scored)] == ["1"]
+    ranked = f"SELECT id FROM indextables_search('{place}', 'dog', limit => 2)"
+    assert sorted(rows(statement, ranked)) == [("2",), ("3",)]
     counted = f"SELECT s, count(*) FROM {table} WHERE search(body, 'dog') GROUP BY s ORDER BY s"
     assert rows(statement, counted) == [("a", "1"), ("b", "1")]
