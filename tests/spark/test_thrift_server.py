@@ -18,8 +18,9 @@ SETTINGS = {
 
 
 @pytest.fixture
-def statement(spark):
+def statement(spark, tmp_path):
     jvm = spark.sparkContext._gateway.jvm
+    jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
     conf = spark._jsparkSession.sessionState().conf()
     for name, value in SETTINGS.items():
         conf.setConfString(name, value)

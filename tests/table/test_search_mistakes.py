@@ -142,3 +142,20 @@ def test_an_unknown_field_is_named_with_its_position(table, query, position):
             ask()
         assert caught.value.position == position
         assert isinstance(caught.value, QueryError)
+
+
+def test_a_network_is_not_an_address(table, caplog):
+    """Equality is that of text in every engine, so a condition that was meant otherwise says so."""
+    for condition in (
+        "ip = '10.0.0.0/8'",
+        "NOT ip IN ('::1', '10.0.*.*')",
+        "ip <=> '::/0' OR n = 5",
+    ):
+        caplog.clear()
+        table.scan(where=condition)
+        (said,) = [r.getMessage() for r in caplog.records if "those of text" in r.getMessage()]
+        assert "ip indexquery '" in said
+    caplog.clear()
+    table.scan(where="ip = '10.0.0.1' AND ip indexquery '10.0.0.0/8'")
+    table.scan(where="title = '1/2'")
+    assert not [r for r in caplog.records if "those of text" in r.getMessage()]

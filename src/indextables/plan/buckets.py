@@ -51,6 +51,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MOST_DIGITS = 18
 _BEYOND = int(np.datetime64("2038", "us").astype(np.int64))
 _CYCLE = 146_097 * _DAY
+_FAR = 7_000 * 365 * _DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +125,13 @@ class TimeBuckets:
         if pa.types.is_date(kind):
             return self._of_local(values.cast(pa.timestamp("us"))).cast(kind)
         values = values.cast(pa.timestamp("us", kind.tz))
-        if kind.tz is None:
-            return self._of_local(values)
         if self.count > 1:
             return self._fixed(values)
+        return _by_cycles(values, self._of_time)
+
+    def _of_time(self, values: Any) -> Any:
+        if values.type.tz is None:
+            return self._of_local(values)
         starts = self._of_zone(values.cast(pa.timestamp("us", self.zone))).cast(pa.int64())
         return _after_2037(values, starts, self.zone, self._beyond).cast(values.type)
 
@@ -181,13 +185,34 @@ class TimeBuckets:
 
 def local_times(values: Any, zone: str) -> Any:
     """What clocks of a zone show at some times, as times without a zone."""
-    shown: Any = pc.local_timestamp(values.cast(pa.timestamp("us", zone)))
 
     def beyond(time: int) -> int:
         local = _clocks(time, zoneinfo.ZoneInfo(zone))
         return time + _micros_of(local.utcoffset() or datetime.timedelta())
 
-    return _after_2037(values, shown.cast(pa.int64()), zone, beyond).cast(shown.type)
+    def shown(times: Any) -> Any:
+        local: Any = pc.local_timestamp(times.cast(pa.timestamp("us", zone)))
+        return _after_2037(times, local.cast(pa.int64()), zone, beyond).cast(local.type)
+
+    return _by_cycles(values, shown)
+
+
+def _by_cycles(values: Any, cut: Callable[[Any], Any]) -> Any:
+    """What a function makes of times in any year; it is asked for years from -9000 to 9000.
+
+    Python's years end with 9999 and Arrow's have sixteen bits. The calendar, its weeks and the
+    rules of time zones repeat every 400 years.
+    """
+    micros = values.cast(pa.int64())
+    ends: Any = pc.min_max(micros).as_py()
+    if ends["min"] is None or (ends["min"] >= -_FAR and ends["max"] <= _FAR):
+        return cut(values)
+    numbers = np.asarray(micros.fill_null(0))
+    later = (np.maximum(numbers, _FAR) - _FAR) // _CYCLE + (numbers > _FAR)
+    earlier = (-_FAR - np.minimum(numbers, -_FAR)) // _CYCLE + (numbers < -_FAR)
+    moved = pa.array((later - earlier) * _CYCLE)
+    found = cut(pc.subtract(micros, moved).cast(values.type))
+    return pc.add(found.cast(pa.int64()), moved).cast(found.type)
 
 
 def _after_2037(values: Any, found: Any, zone: str, beyond: Callable[[int], int]) -> Any:
@@ -196,11 +221,7 @@ def _after_2037(values: Any, found: Any, zone: str, beyond: Callable[[int], int]
     late: Any = pc.greater_equal(micros, pa.scalar(_BEYOND))
     if zone[:1] in "+-" or not pc.any(late).as_py():
         return found
-    anew = []
-    for time in values.filter(late):
-        # Python's years end with 9999. The calendar and its weeks repeat every 400 years.
-        cycles = max(0, (time.value - _BEYOND) // _CYCLE)
-        anew.append(beyond(time.value - cycles * _CYCLE) + cycles * _CYCLE)
+    anew = [beyond(time.value) for time in values.filter(late)]
     return pc.replace_with_mask(found, late.fill_null(False), pa.array(anew, pa.int64()))
 
 

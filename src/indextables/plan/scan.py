@@ -8,6 +8,8 @@ What a plan does and why, in words.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -33,11 +35,15 @@ from indextables.predicate import (
     Search,
     conjunction,
     conjuncts,
+    walk,
 )
 from indextables.schema import ROW_IDENTITY
 from indextables.split.mapping import TableMapping
 from indextables.xref.route import Router, Verdict
 
+logger = logging.getLogger(__name__)
+
+_NETWORK = re.compile(r"[0-9A-Fa-f:.]+/\d{1,3}|[\d.]*\*[\d.*]*")
 _STATISTICS = ("minValues", "maxValues", "stats")
 
 
@@ -82,6 +88,7 @@ def plan_scan(
     chosen = checked_columns(snapshot, columns)
     by_partition: list[Predicate] = []
     by_statistics: list[Predicate] = []
+    _warn_of_networks(view, predicate)
     for part in conjuncts(predicate):
         decided = partition_only(part, snapshot.partition_columns)
         (by_partition if decided else by_statistics).append(part)
@@ -103,6 +110,25 @@ def plan_scan(
             stages.append(_stage("xrefs", files))
     tasks = split_tasks(snapshot, files, predicate)
     return ScanPlan(view, predicate, chosen, limit, tasks, tuple(stages), verdict)
+
+
+def _warn_of_networks(view: TableView, predicate: Predicate) -> None:
+    """Say that addresses are compared with a network as text, which finds nothing."""
+    for leaf in walk(predicate):
+        if not isinstance(leaf, (Compare, In)):
+            continue
+        for value in (leaf.value,) if isinstance(leaf, Compare) else leaf.values:
+            if not isinstance(value, str) or not _NETWORK.fullmatch(value):
+                continue
+            field = view.mapping.by_name.get(leaf.column.root)
+            if field is not None and field.kind == "ip":
+                logger.warning(
+                    "Comparisons of addresses are those of text, and no address is '%s'. Write "
+                    "%s indexquery '%s' to find those of the network.",
+                    value,
+                    view.names.shown_name(field.name),
+                    value,
+                )
 
 
 def route_files(router: Router, predicate: Predicate, files: pa.Table) -> tuple[pa.Table, Verdict]:
