@@ -241,7 +241,7 @@ def test_variants_are_stored_and_read_back(spark, way):
     for key, value in WAYS[way].items():
         spark.conf.set(f"spark.indextables.{key}", value)
     try:
-        question = "SELECT id, to_json(v), to_json(s.w), to_json(l[0]) FROM variants WHERE {}"
+        question = "SELECT id, to_json(v), to_json(s.w), to_json(get(l, 0)) FROM variants WHERE {}"
         assert rows(spark, question.format("v:a::int = 1")) == [
             (1, '{"a":1,"b":["x",null]}', '"fox"', "1.5")
         ]
