@@ -308,3 +308,24 @@ def test_a_column_that_is_too_large_to_keep_is_decoded_once(make, monkeypatch):
     for _ in range(12):
         columns.rows(split.split, np.array([1]), ["n"])
     assert len(decoded) == 1
+
+
+def test_of_kept_columns_and_others_only_the_others_are_read(make, monkeypatch):
+    random = np.random.default_rng(1)
+    texts = ["".join(map(chr, random.integers(97, 123, 60))) for _ in range(20_000)]
+    table = pa.table({"n": pa.array(range(20_000)), "body": texts, "m": [None, 7] * 10_000})
+    split = make(table, batch=10_000)
+    read = []
+    real = RowReader.read_rows
+    monkeypatch.setattr(
+        RowReader, "read_rows", lambda *given: read.append(list(given[2])) or real(*given)
+    )
+    names = ["m", "body", "n"]
+    for _ in range(5):
+        rows = random.choice(20_000, 12)
+        found = split.read_rows(rows, names)
+        assert found.equals(table.select(names).take(pa.array(rows)))
+    assert read[0] == names
+    assert read[-1] == ["body"]
+    assert split.read_rows(rows, ["n"])["n"].to_pylist() == rows.tolist()
+    assert len(read) == 5

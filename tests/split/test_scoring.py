@@ -14,6 +14,7 @@ from conftest import configuration, query
 
 from indextables.config import Config
 from indextables.split import mapping_options, scoring
+from indextables.split.format.index import IndexSearcher
 from indextables.split.open_split import SplitSearcher
 from indextables.split.scoring import CombinedSearcher, Hits, break_ties
 from indextables.split.search.query import SearchContext
@@ -148,6 +149,35 @@ def test_the_first_of_many_ties_are_found_by_their_hashes(make, monkeypatch, spl
             for k in (1, 10, 70):
                 assert best(opened, search, k, within=mask) == everything[:k], (text, k)
     assert sum(found is not None for found in narrowed) > 10
+
+
+def test_where_few_rows_tie_the_levels_are_asked_once(make, monkeypatch):
+    monkeypatch.setattr(scoring, "_MORE_HITS", 1)
+    rng = random.Random(3)
+    rows = 1_200
+    # Lengths make scores: each has a few dozen rows, too few for a level and more than are asked.
+    table = pa.table(
+        {
+            "id": rng.sample(range(rows), rows),
+            "body": ["w1" + " x" * rng.randrange(25) for _ in range(rows)],
+        }
+    )
+    split = make(table)
+    asked: list[str] = []
+    for kind, name in ((CombinedSearcher, "_first_ties"), (IndexSearcher, "hits")):
+        real = getattr(kind, name)
+        monkeypatch.setattr(
+            kind, name, lambda *args, real=real, name=name: asked.append(name) or real(*args)
+        )
+    search = query("w1", "body")
+    within = [np.arange(rows) % 3 > 0]
+    for mask in (None, within):
+        everything = best([split], search, rows, within=mask)
+        for k in (1, 10, 55, 300):
+            asked.clear()
+            assert best([split], search, k, within=mask) == everything[:k]
+            assert asked.count("_first_ties") <= 1
+            assert asked.count("hits") <= 4
 
 
 def test_rows_are_read_only_where_hashes_are_equal(make, monkeypatch):

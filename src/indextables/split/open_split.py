@@ -113,28 +113,33 @@ class HotColumns:
         self._asked: LRUCache[Hashable, int] = LRUCache(_REMEMBERED)
         self._lock = threading.Lock()
 
-    def rows(self, split: SplitFile, rows: RowNumbers, columns: Sequence[str]) -> pa.Table | None:
-        """Some rows, if all of these columns are kept; None if the file has to be read."""
+    def rows(
+        self, split: SplitFile, rows: RowNumbers, columns: Sequence[str]
+    ) -> dict[str, ArrowColumn]:
+        """Those of some columns that are kept, for some rows; the file has the others."""
         reader = split.rows
-        if type(reader) is not RowReader or not 0 < len(rows) <= _FEW_ROWS or not columns:
-            return None  # files of others may change
+        if type(reader) is not RowReader or not 0 < len(rows) <= _FEW_ROWS:
+            return {}  # files of others may change
         starts = reader.footer.group_starts
         groups = np.searchsorted(starts, rows, side="right") - 1
         needed: list[int] = sorted(set(groups.tolist()))
-        every = [[self._column(split.key, reader, g, name) for name in columns] for g in needed]
-        if any(column is None for found in every for column in found):
-            return None
-        parts = []
-        for group, found in zip(needed, every, strict=True):
-            here = np.flatnonzero(groups == group)
-            taken = pa.array(rows[here] - starts[group])
-            parts.append((here, [column.take(taken) for column in found]))
-        schema = pa.schema([reader.schema.field(name) for name in columns])
-        tables = [pa.table(part, schema=schema) for _, part in parts]
-        if len(tables) == 1:
-            return tables[0]
-        order = np.argsort(np.concatenate([here for here, _ in parts]), kind="stable")
-        return pa.concat_tables(tables).take(order)
+        found = {}
+        for name in columns:
+            # All of them are asked for, so that all of them are counted.
+            of_groups = [self._column(split.key, reader, group, name) for group in needed]
+            if all(column is not None for column in of_groups):
+                found[name] = of_groups
+        if not found:
+            return {}
+        places = [np.flatnonzero(groups == group) for group in needed]
+        taken = [pa.array(rows[p] - starts[g]) for g, p in zip(needed, places, strict=True)]
+        order = pa.array(np.argsort(np.concatenate(places), kind="stable"))
+        return {
+            name: pa.concat_arrays(
+                [column.take(some) for column, some in zip(of_groups, taken, strict=True)]
+            ).take(order)
+            for name, of_groups in found.items()
+        }
 
     def _column(self, split: Hashable, reader: RowReader, group: int, name: str) -> ArrowColumn:
         key = (split, group, name)
@@ -595,8 +600,16 @@ class SplitSearcher:
         are widened."""
         here = self.split.rows.schema.names
         stored = [name for name in columns if name in here]
-        table = self.pool.columns.rows(self.split, rows, stored)
-        if table is None:
+        kept = self.pool.columns.rows(self.split, rows, stored)
+        missing = [name for name in stored if name not in kept]
+        if kept:
+            schema = self.split.rows.schema
+            read = self.split.rows.read_rows(rows, missing) if missing else None
+            table = pa.table(
+                [kept[name] if read is None or name in kept else read[name] for name in stored],
+                schema=pa.schema([schema.field(name) for name in stored]),
+            )
+        else:
             table = self.split.rows.read_rows(rows, stored)
         return self.complete(table, columns, rows=rows)
 

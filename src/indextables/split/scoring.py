@@ -60,6 +60,8 @@ Read = Callable[[Sequence[str], RowNumbers, RowNumbers], pa.Table]
 
 _MORE_HITS = 6
 """How many hits are asked for beyond the wanted ones, to see whether the last of those ties."""
+_FEW_TIES = 64
+"""How many times as many hits as at first are asked for where the levels say that few tie."""
 _TIES_AT_ONCE = 256
 _HASHES_AT_ONCE = 64
 """Of so many splits hashes are mapped side by side; each takes a descriptor."""
@@ -276,16 +278,27 @@ class CombinedSearcher:
         """The index answers everything: ask for more until the last one is worse than the k-th."""
         total = max(1, self._linked.index.searcher.num_docs)
         limit = min(total, k + _MORE_HITS)
+        few_tie = False
         while True:
-            asked, hits = self._ask(query, limit, within)
-            if len(asked) < limit or limit >= total:
+            asked = self._linked.index.searcher.hits(query, limit)
+            is_all = len(asked) < limit or limit >= total
+            # Where every document is a hit, those that are worse than the k-th need no place.
+            all_count = within is None and not self._has_deleted and len(asked) > k
+            good = _as_good(asked, asked[k - 1][0]) if all_count else asked
+            hits = _kept(self._live(self._hits(good)), within)
+            if is_all:
                 return hits
             if len(hits) >= k:
-                if asked[-1][0] < hits.scores[k - 1]:
+                score = hits.scores[k - 1]
+                if asked[-1][0] < score:
                     return hits
-                if hits.hashes is not None and (first := self._first_ties(query, hits, k, within)):
-                    return first
-            limit = min(total, limit * 8)
+                # More hits do not change the score of the k-th, nor what the levels say of it.
+                if not few_tie and hits.hashes is not None:
+                    first = self._first_ties(query, hits, k, within)
+                    if first is not None:
+                        return first
+                    few_tie = True
+            limit = min(total, limit * (_FEW_TIES if few_tie else 8))
 
     def _first_ties(
         self, query: tantivy.Query, hits: Hits, k: int, within: Sequence[Mask] | None
@@ -303,7 +316,8 @@ class CombinedSearcher:
             tried.add(level)
             low = build.boosted(build.number(LEVEL_FIELD, level), 0.0)
             both = build.combined([(tantivy.Occur.Must, query), (tantivy.Occur.Must, low)])
-            asked, found = self._ask(both, _TIES_AT_ONCE, within, least=score)
+            asked = _as_good(self._linked.index.searcher.hits(both, _TIES_AT_ONCE), score)
+            found = _kept(self._live(self._hits(asked)), within)
             tied = found.take(np.flatnonzero(found.scores == score))
             if len(asked) == _TIES_AT_ONCE:
                 level += 2  # too many to see them all
@@ -315,22 +329,13 @@ class CombinedSearcher:
                 return better.and_more(tied)
         return None
 
-    def _ask(
-        self,
-        query: tantivy.Query,
-        limit: int,
-        within: Sequence[Mask] | None,
-        *,
-        least: float = -np.inf,
-    ) -> tuple[list[Hit], Hits]:
-        """The best documents of at least a score, and those of them that may be hits."""
-        asked = self._linked.index.searcher.hits(query, limit)
-        asked = asked[: bisect_right(asked, -least, key=lambda hit: -hit[0])]
-        return asked, _kept(self._live(self._hits(asked)), within)
+    @functools.cached_property
+    def _has_deleted(self) -> bool:
+        return any(s.vector is not None for s in self.splits)
 
     def _live(self, hits: Hits) -> Hits:
         """The hits without deleted rows, which the index still has."""
-        if all(s.vector is None for s in self.splits):
+        if not self._has_deleted:
             return hits
         kept = np.ones(len(hits), dtype=np.bool_)
         for ordinal in np.unique(hits.splits).tolist():
@@ -339,12 +344,13 @@ class CombinedSearcher:
         return hits.take(np.flatnonzero(kept))
 
     def _hits(self, found: list[Hit]) -> Hits:
-        addresses = [address for _, address in found]
-        segments = np.fromiter((a.segment_ord for a in addresses), np.int64, len(found))
+        if not found:
+            return no_hits()
+        scores, addresses = zip(*found, strict=True)
+        segments = np.array([address.segment_ord for address in addresses], dtype=np.int64)
         numbers = self._linked.index.searcher.numbers(addresses)
         splits, rows = self._linked.locate(segments, numbers)
-        scores = np.fromiter((score for score, _ in found), np.float32, len(found))
-        return Hits(splits, rows, scores, self._hashes(splits, rows))
+        return Hits(splits, rows, np.array(scores, np.float32), self._hashes(splits, rows))
 
     def _hashes(self, splits: RowNumbers, rows: RowNumbers) -> RowNumbers | None:
         if not self._hashes_hold:
@@ -519,6 +525,11 @@ def _kept(hits: Hits, within: Sequence[Mask] | None) -> Hits:
         here = np.flatnonzero(hits.splits == ordinal)
         kept[here] = within[ordinal][hits.rows[here]]
     return hits.take(np.flatnonzero(kept))
+
+
+def _as_good(hits: list[Hit], score: float) -> list[Hit]:
+    """Those of the best hits, best first, that have at least a score."""
+    return hits[: bisect_right(hits, -score, key=lambda hit: -hit[0])]
 
 
 def with_ties(hits: Hits, k: int) -> Hits:
