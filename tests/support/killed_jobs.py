@@ -119,7 +119,8 @@ class Index:
         assert index.search("row2", limit=None).num_rows == len(files)
         finished = {n for n in files if n <= 4 * done}
         assert index.describe()["files_indexed"] >= len(finished)
-        assert all(check.passed for check in index.verify())
+        failed = [check.message for check in index.verify() if not check.passed]
+        assert not failed, failed
 
 
 JOBS = {"sink": Sink, "vectors": Vectors, "index": Index}
