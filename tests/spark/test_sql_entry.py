@@ -415,6 +415,17 @@ def test_invalidate_all(spark):
     assert row.table_path == "GLOBAL"
 
 
+@pytest.mark.parametrize("mode", ["EXTENDED", "FORMATTED", ""])
+def test_explain_shows_no_credentials_of_a_statement(spark, mode):
+    plan = spark.sql(
+        f"EXPLAIN {mode} CREATE TABLE hidden_keys (id LONG) USING indextables OPTIONS "
+        "(aws_access_key_id 'AKIA-ID', 'aws_secret_access_key' = 'a (secret)', region 'eu-west-1') "
+        "LOCATION 's3://bucket/table'"
+    ).first()[0]
+    assert "CreateTable" in plan and "AKIA-ID" not in plan and "a (secret)" not in plan
+    assert "eu-west-1" in plan or mode == "FORMATTED"
+
+
 def test_environment_tells_no_secret(spark):
     spark.conf.set("spark.my.password", "hush")
     try:

@@ -77,6 +77,33 @@ _NO_OPERAND = frozenset(
 )
 
 
+def options_in(sql: str) -> dict[str, str]:
+    """What the lists `OPTIONS (…)` of a statement say.
+
+    >>> options_in("CREATE TABLE t USING csv OPTIONS (sep ';', 'a.key' = 'x') LOCATION 'p'")
+    {'sep': ';', 'a.key': 'x'}
+    """
+    try:
+        tokens = tokenize(sql)
+    except TokenError:
+        return {}
+    options: dict[str, str] = {}
+    for at, token in enumerate(tokens[:-1]):
+        if not _is_word(sql, token, "options") or tokens[at + 1].token_type != TokenType.L_PAREN:
+            continue
+        key = ""
+        for part in tokens[at + 2 :]:
+            if part.token_type == TokenType.R_PAREN:
+                break
+            if part.token_type == TokenType.COMMA:
+                key = ""
+            elif part.token_type == TokenType.STRING and key:
+                options[key] = part.text
+            elif part.token_type != TokenType.EQ:
+                key += part.text
+    return options
+
+
 def rewrite_operators(sql: str) -> str:
     """The statement with every search operator as a function call.
 

@@ -27,7 +27,7 @@ from indextables.errors import (
 )
 from indextables.plan.source_options import NAME
 from indextables.plan.view import refuse_search_index
-from indextables.predicate.spark_tokens import ALL_FIELDS
+from indextables.predicate.spark_tokens import ALL_FIELDS, options_in
 from indextables.spark.bridge import patches
 from indextables.spark.bridge.readwriter import remember_names
 from indextables.spark.bridge.sessions import (
@@ -64,6 +64,7 @@ from indextables.statements.statements import (
     parse,
 )
 from indextables.statements.time_travel import rooted
+from indextables.storage.options import hide_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -291,12 +292,18 @@ def _analyzed(
 def _explained(
     original: Callable[..., DataFrame], spark: SparkSession, text: str, *args: Any, **kwargs: Any
 ) -> DataFrame:
-    """EXPLAIN with the names of the scans that Spark shows as LocalTableScan."""
+    """EXPLAIN with the names of the scans that Spark shows as LocalTableScan.
+
+    And without credentials in the OPTIONS of a statement: Spark hides some, and none in a parsed
+    plan.
+    """
     explained = original(spark, text, *args, **kwargs)
     shown = _driver_scans(explained)
-    if not shown:
+    options = options_in(text)
+    if not shown and not options:
         return explained
-    return spark.createDataFrame([(explained.first()[0] + shown,)], explained.schema)  # type: ignore[index]
+    plan = hide_secrets(explained.first()[0], options)  # type: ignore[index]
+    return spark.createDataFrame([(plan + shown,)], explained.schema)
 
 
 def _explain(original: Callable[..., None], frame: DataFrame, *args: Any, **kwargs: Any) -> None:

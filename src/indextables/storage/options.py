@@ -92,17 +92,26 @@ def redact(options: Mapping[str, object]) -> dict[str, object]:
     return {k: "***" if _SECRET.search(k) else v for k, v in options.items()}
 
 
+def hide_secrets(text: str, options: Mapping[str, object]) -> str:
+    """A text without the values of secret keys.
+
+    >>> hide_secrets("key AKIA1, region eu", {"aws_access_key_id": "AKIA1", "region": "eu"})
+    'key ***, region eu'
+    """
+    for key, value in options.items():
+        if _SECRET.search(key) and len(str(value)) > 2:
+            text = text.replace(str(value), "***")
+    return text
+
+
 def scrub(message: str, options: Mapping[str, object]) -> str:
     """A library's message without secret values and without query strings, on one short line.
 
     >>> scrub("GET https://a/b?sig=x failed", {})
     'GET https://a/b?… failed'
     """
-    for key, value in options.items():
-        if _SECRET.search(key) and len(str(value)) > 2:
-            message = message.replace(str(value), "***")
     # What follows the first paragraph is the library's debug print of the same error.
-    first = message.split("\n\nDebug source", 1)[0]
+    first = hide_secrets(message, options).split("\n\nDebug source", 1)[0]
     return " ".join(_URL_QUERY.sub(r"\1?…", first).split())[:500].rstrip(".")
 
 
