@@ -116,7 +116,7 @@ def test_rows_are_not_read_for_a_merge(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "_coverage", coverage)
     held = merge_groups_module.run_merges
 
-    def without_source(tasks, runner):
+    def without_source(tasks, runner, ended=None):
         (tmp_path / "away").rename(tmp_path / "hidden")
         try:
             return held(tasks, runner)

@@ -267,7 +267,7 @@ def test_a_bomb():
 
 def test_a_read_that_takes_too_long():
     class Slow:
-        def map(self, function, tasks, *, timeout_s=None):
+        def map(self, function, tasks, *, timeout_s=None, ended=None):
             assert timeout_s == 7
             raise TimeoutError
 

@@ -279,7 +279,7 @@ def test_reading_versions_is_a_list_of_picklable_tasks():
     seen = []
 
     class Recorder:
-        def map(self, function, tasks, *, timeout_s=None):
+        def map(self, function, tasks, *, timeout_s=None, ended=None):
             seen.extend(tasks)
             return [function(pickle.loads(pickle.dumps(task))) for task in reversed(tasks)][::-1]
 
@@ -290,7 +290,7 @@ def test_reading_versions_is_a_list_of_picklable_tasks():
 
 def test_a_parallel_read_that_takes_too_long_is_an_error():
     class Never:
-        def map(self, function, tasks, *, timeout_s=None):
+        def map(self, function, tasks, *, timeout_s=None, ended=None):
             assert timeout_s == 7
             raise TimeoutError
 

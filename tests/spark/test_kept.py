@@ -10,7 +10,7 @@ import pytest
 
 from indextables import Table
 from indextables.spark.bridge.catalog.table import BridgedTable
-from indextables.spark.bridge.scan.scans import NativeScan, _PrunedScan, _Scan
+from indextables.spark.bridge.scan.scans import NativeScan, Scan, _PrunedScan
 
 kept = importlib.import_module("indextables.spark.bridge.jvm.kept")
 
@@ -33,7 +33,7 @@ def calls(monkeypatch):
     found: Counter[str] = Counter()
     for owner, name in (
         (BridgedTable, "name"), (NativeScan, "description"), (NativeScan, "equals"),
-        (NativeScan, "columnarSupportMode"), (_Scan, "readSchema"), (_PrunedScan, "toBatch"),
+        (NativeScan, "columnarSupportMode"), (Scan, "readSchema"), (_PrunedScan, "toBatch"),
     ):  # fmt: skip
         # The class whose method it is, and those that copied it when they were made.
         for one in {owner, NativeScan if issubclass(NativeScan, owner) else owner}:

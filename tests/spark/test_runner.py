@@ -98,7 +98,7 @@ def test_versions_are_applied_in_their_order_whatever_order_they_come_in(order):
 
 def test_executors_may_answer_in_any_order(busy_table):
     class Shuffled(Executors):
-        def map(self, function, tasks, *, timeout_s=None):
+        def map(self, function, tasks, *, timeout_s=None, ended=None):
             return super().map(function, tasks)[::-1]
 
     table = Table.open(busy_table)
@@ -121,7 +121,7 @@ class Executors:
         self.calls = []
         self.error = error
 
-    def map(self, function, tasks, *, timeout_s=None):
+    def map(self, function, tasks, *, timeout_s=None, ended=None):
         self.calls.append(len(tasks))
         if self.error:
             raise self.error

@@ -148,7 +148,7 @@ def test_the_runner_of_the_session_builds(table, uri):
     calls = []
 
     class Noted(LocalRunner):
-        def map(self, function, tasks, *, timeout_s=None):
+        def map(self, function, tasks, *, timeout_s=None, ended=None):
             calls.append(len(tasks))
             return super().map(function, tasks, timeout_s=timeout_s)
 

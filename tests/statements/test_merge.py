@@ -163,7 +163,7 @@ def test_it_runs_where_the_session_says(table, session):
     tasks = []
 
     class Watching(LocalRunner):
-        def map(self, function, given, *, timeout_s=None):
+        def map(self, function, given, *, timeout_s=None, ended=None):
             tasks.extend(given)
             return super().map(function, given, timeout_s=timeout_s)
 

@@ -357,6 +357,14 @@ class SearchIndex:
         """Build cross-references over the splits of the index; see `Table.index_crossreferences`.
 
         They have the words and the strings of indexed columns, and no numbers and dates.
+
+        Args:
+            force_rebuild: Build all of them anew.
+            dry_run: Only say what would be done.
+            runner: Where the tasks run; in threads of this process if it is left out.
+
+        Returns:
+            What was done to each cross-reference, and its splits, words and bytes.
         """
         config = self._log.config
         found = index_crossreferences(

@@ -91,8 +91,11 @@ def _page(name: str) -> Callable[[Request], Response]:
 
 
 def _root(request: Request) -> Response:
-    """The page for a browser; clients of Elasticsearch ask here what they talk to."""
-    if "text/html" in request.headers.get("accept", ""):
+    """The page for who opened the printed address, which leaves a cookie, or asks for a page.
+
+    Clients of Elasticsearch ask here what they talk to.
+    """
+    if request.cookies or "text/html" in request.headers.get("accept", ""):
         return Response(_file("search.html"), media_type="text/html")
     return Elastic.info()
 
