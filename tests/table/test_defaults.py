@@ -257,6 +257,7 @@ def test_not_null_needs_a_default_where_rows_are(tmp_path: Path):
     [
         ({"x": 1}, "not one of the new columns"),
         ({"tags": ["a"]}, "has no default"),
+        (["n"], "Name columns and their values"),
         ({"n": "many"}, "not a value of 'n'"),
         ({"n": 2**40}, "not a value of 'n'"),
     ],

@@ -122,6 +122,10 @@ def add_columns(
 
 def _with_defaults(columns: pa.Schema, defaults: Mapping[str, Any]) -> pa.Schema:
     """New columns with their defaults, for the rows that are there and for those that follow."""
+    if not isinstance(defaults, Mapping):
+        raise SchemaError(
+            f"defaults is {defaults!r}. Name columns and their values, such as {{'state': 'open'}}."
+        )
     for name in defaults:
         if name not in columns.names:
             raise SchemaError(
