@@ -335,6 +335,18 @@ def test_our_statements_refresh_what_spark_cached(spark):
     spark.sql("DROP TABLE kept_rows")
 
 
+def shown_by_spark(spark):
+    """What Spark's pages and event log say of the last statement."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store = spark._jsparkSession.sharedState().statusStore()
+    executions = store.executionsList()
+    last = executions.apply(executions.size() - 1)
+    nodes = store.planGraph(last.executionId()).allNodes()
+    return "\n".join(
+        [last.physicalPlanDescription(), *(nodes.apply(at).desc() for at in range(nodes.size()))]
+    )
+
+
 def test_options_of_a_table_reach_its_store(spark, s3):
     """CREATE TABLE … OPTIONS (…) LOCATION goes where the options say, in every later statement."""
     given = ", ".join(f"'{name}' '{value}'" for name, value in s3.options.items())
@@ -343,6 +355,10 @@ def test_options_of_a_table_reach_its_store(spark, s3):
     columns = "(id INT, code STRING) USING indextables"
     try:
         spark.sql(f"CREATE TABLE optioned {columns} OPTIONS ({given}, {mapped}) LOCATION '{place}'")
+        shown = shown_by_spark(spark)
+        assert "aws_region" in shown and "aws_access_key_id" in shown
+        assert s3.options["aws_access_key_id"] not in shown
+        assert s3.options["aws_secret_access_key"] not in shown
         spark.sql("INSERT INTO optioned VALUES (1, 'a b'), (2, 'a')")
         found = spark.sql("SELECT id FROM optioned WHERE code indexquery 'a'").collect()
         assert [row.id for row in found] == [2]

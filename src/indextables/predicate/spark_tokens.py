@@ -19,7 +19,7 @@ into tokens is returned unchanged: the real parser will say what is wrong with i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from sqlglot import Token, TokenType
@@ -83,25 +83,42 @@ def options_in(sql: str) -> dict[str, str]:
     >>> options_in("CREATE TABLE t USING csv OPTIONS (sep ';', 'a.key' = 'x') LOCATION 'p'")
     {'sep': ';', 'a.key': 'x'}
     """
+    return {name: value for _, name, value in _options(sql)}
+
+
+def mark_options(sql: str, mark: str, is_marked: Callable[[str], object]) -> str:
+    """The statement with a mark before the names of some options.
+
+    >>> mark_options("OPTIONS (sep ';', 'a.key' = 'x', b.key 'y')", "own.", lambda n: "key" in n)
+    "OPTIONS (sep ';', 'own.a.key' = 'x', own.b.key 'y')"
+    """
+    starts = (
+        first.start + (first.token_type == TokenType.STRING)
+        for first, name, _ in _options(sql)
+        if is_marked(name)
+    )
+    return _spliced(sql, [(start, start, mark) for start in starts])
+
+
+def _options(sql: str) -> Iterator[tuple[Token, str, str]]:
+    """The first token of each option's name, the name, and its value."""
     try:
         tokens = tokenize(sql)
     except TokenError:
-        return {}
-    options: dict[str, str] = {}
+        return
     for at, token in enumerate(tokens[:-1]):
         if not _is_word(sql, token, "options") or tokens[at + 1].token_type != TokenType.L_PAREN:
             continue
-        key = ""
+        name: list[Token] = []
         for part in tokens[at + 2 :]:
             if part.token_type == TokenType.R_PAREN:
                 break
             if part.token_type == TokenType.COMMA:
-                key = ""
-            elif part.token_type == TokenType.STRING and key:
-                options[key] = part.text
+                name = []
+            elif part.token_type == TokenType.STRING and name:
+                yield name[0], "".join(token.text for token in name), part.text
             elif part.token_type != TokenType.EQ:
-                key += part.text
-    return options
+                name.append(part)
 
 
 def rewrite_operators(sql: str) -> str:

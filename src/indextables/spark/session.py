@@ -30,6 +30,7 @@ from indextables.spark.bridge.sessions import (
 )
 from indextables.spark.data_source import IndexTablesSource, alias
 from indextables.spark.runner import SparkRunner
+from indextables.storage.options import SECRET_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +96,7 @@ def enable(spark: SparkSession) -> SparkSession:
     register(spark, _bridge(spark))
     if is_classic(spark):
         readwriter.install(spark)
+        hide_options(spark)
     functions.register(spark)
     bucket_functions.register(spark)
     table_functions.register(spark)
@@ -136,6 +138,20 @@ def _bridge(spark: SparkSession) -> SessionBridge | None:
     bridge.install()
     read_logs_with(runner_of(spark))
     return bridge
+
+
+_OPTIONS_REDACTED = "spark.sql.redaction.options.regex"
+
+
+def hide_options(spark: SparkSession) -> None:
+    """Let Spark hide the same options in plans, event log and pages as we do in messages.
+
+    Its own rules let the id of an access key pass.
+    """
+    theirs = spark.conf.get(_OPTIONS_REDACTED, None)
+    if not theirs or SECRET_NAMES not in theirs:
+        hidden = f"{theirs}|{SECRET_NAMES}" if theirs else SECRET_NAMES
+        spark.conf.set(_OPTIONS_REDACTED, hidden)
 
 
 def _check_java() -> None:

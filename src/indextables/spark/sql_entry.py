@@ -15,9 +15,10 @@ relation has none (a view, another DataFrame), it is tried again with all column
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Config
@@ -27,8 +28,9 @@ from indextables.errors import (
 )
 from indextables.plan.source_options import NAME
 from indextables.plan.view import refuse_search_index
-from indextables.predicate.spark_tokens import ALL_FIELDS, options_in
+from indextables.predicate.spark_tokens import ALL_FIELDS, mark_options, options_in
 from indextables.spark.bridge import patches
+from indextables.spark.bridge.catalog.table_info import HIDDEN
 from indextables.spark.bridge.readwriter import remember_names
 from indextables.spark.bridge.sessions import (
     bridge_of,
@@ -64,13 +66,21 @@ from indextables.statements.statements import (
     parse,
 )
 from indextables.statements.time_travel import rooted
-from indextables.storage.options import hide_secrets
+from indextables.storage.options import secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _LIMITS = (INDEXQUERY_MAX_LENGTH, INDEXQUERY_MAX_DEPTH)
 _SHOW_TABLES = re.compile(r"\s*SHOW\s+TABLES?\b", re.IGNORECASE)
+_REDACTED = "spark.sql.redaction.string.regex"
+# Spark hides options of tables in its event log by this rule, which no setting changes.
+_HIDDEN_BY_SPARK = re.compile(r"(?i)secret|password|token|access[.]?key")
+_MADE_WITH_OPTIONS = re.compile(
+    r"\s*(?:EXPLAIN\s+(?:\w+\s+)?)?(?:CREATE\s+)?(?:OR\s+)?(?:REPLACE\s+)?(?:EXTERNAL\s+)?TABLE\b"
+    r".*\bUSING\s+[`\w.]*indextables\b.*\bOPTIONS\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 _ANALYZE = re.compile(
     r"\s*ANALYZE\s+TABLE\s+(?P<name>(?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+))*)", re.IGNORECASE
@@ -111,6 +121,8 @@ def _sql(
         remember_names(spark)
     if isinstance(sqlQuery, str) and rooted(sqlQuery) != sqlQuery and is_enabled(spark):
         sqlQuery = rooted(sqlQuery)  # noqa: N806
+    if isinstance(sqlQuery, str) and _MADE_WITH_OPTIONS.match(sqlQuery) and is_enabled(spark):
+        sqlQuery = mark_options(sqlQuery, HIDDEN, _is_shown_secret)  # noqa: N806
     if isinstance(sqlQuery, str) and _EXPLAIN.match(sqlQuery) and bridge_of(spark) is not None:
         original = functools.partial(_explained, original)
     if isinstance(sqlQuery, str) and _ANALYZE.match(sqlQuery) and bridge_of(spark) is not None:
@@ -294,16 +306,38 @@ def _explained(
 ) -> DataFrame:
     """EXPLAIN with the names of the scans that Spark shows as LocalTableScan.
 
-    And without credentials in the OPTIONS of a statement: Spark hides some, and none in a parsed
-    plan.
+    And without credentials in the OPTIONS of a statement: Spark shows a parsed plan as it is.
     """
-    explained = original(spark, text, *args, **kwargs)
-    shown = _driver_scans(explained)
-    options = options_in(text)
-    if not shown and not options:
-        return explained
-    plan = hide_secrets(explained.first()[0], options)  # type: ignore[index]
+    hidden = secrets(options_in(text))
+    with _hidden(spark, hidden):
+        explained = original(spark, text, *args, **kwargs)
+        shown = _driver_scans(explained)
+        if not shown and not hidden:
+            return explained
+        plan = explained.first()[0]  # type: ignore[index]
     return spark.createDataFrame([(plan + shown,)], explained.schema)
+
+
+def _is_shown_secret(option: str) -> bool:
+    return bool(secrets({option: "value"})) and not _HIDDEN_BY_SPARK.search(option)
+
+
+@contextlib.contextmanager
+def _hidden(spark: SparkSession, values: list[str]) -> Iterator[None]:
+    """Spark shows these values neither in a plan's text nor in its event log and pages."""
+    if not values:
+        yield
+        return
+    theirs = spark.conf.get(_REDACTED, None)
+    pattern = "|".join([*([theirs] if theirs else []), *map(re.escape, values)])
+    spark.conf.set(_REDACTED, pattern)
+    try:
+        yield
+    finally:
+        if theirs:
+            spark.conf.set(_REDACTED, theirs)
+        else:
+            spark.conf.unset(_REDACTED)
 
 
 def _explain(original: Callable[..., None], frame: DataFrame, *args: Any, **kwargs: Any) -> None:

@@ -49,7 +49,7 @@ from indextables.split.mapping import WORDS, TableMapping, compatible
 from indextables.split.row_numbers import RowNumbers
 from indextables.split.search.compile import Compiler
 from indextables.split.search.engine import with_stack
-from indextables.split.search.evaluate import matching, search_rows
+from indextables.split.search.evaluate import Mask, matching, search_rows
 from indextables.split.search.query import (
     Query,
     SearchContext,
@@ -468,11 +468,15 @@ class SplitSearcher:
             mask = np.ones(self.split.info.rows, dtype=np.bool_)
             mask[self.dead] = False
             return np.flatnonzero(mask)
-        if not len(rows):
-            return rows
-        place = np.minimum(np.searchsorted(self.dead, rows), len(self.dead) - 1)
-        left: RowNumbers = rows[self.dead[place] != rows]
-        return left
+        return rows[self.are_live(rows)]
+
+    def are_live(self, rows: RowNumbers) -> Mask:
+        """Which of these rows are not deleted."""
+        dead = self.dead
+        if not len(dead):
+            return np.ones(len(rows), dtype=np.bool_)
+        mask: Mask = dead.take(np.searchsorted(dead, rows), mode="clip") != rows
+        return mask
 
     def search(self, search: Search) -> RowNumbers:
         """The numbers of the rows that match, in ascending order."""

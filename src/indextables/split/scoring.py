@@ -340,7 +340,7 @@ class CombinedSearcher:
         kept = np.ones(len(hits), dtype=np.bool_)
         for ordinal in np.unique(hits.splits).tolist():
             here = np.flatnonzero(hits.splits == ordinal)
-            kept[here] = ~np.isin(hits.rows[here], self.splits[ordinal].dead)
+            kept[here] = self.splits[ordinal].are_live(hits.rows[here])
         return hits.take(np.flatnonzero(kept))
 
     def _hits(self, found: list[Hit]) -> Hits:

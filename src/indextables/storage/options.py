@@ -17,9 +17,9 @@ from typing import Any
 from indextables.config.key import parse_duration_ms, storage_key
 from indextables.errors import InvalidValueError, StorageOptionError
 
-_SECRET = re.compile(
-    r"secret|key|token|credential|password|sas|signature|connection_?string", re.IGNORECASE
-)
+SECRET_NAMES = r"(?i)secret|key|token|credential|password|sas|signature|connection_?string"
+"""Keys whose values are never shown, as a pattern for Python and for Java."""
+_SECRET = re.compile(SECRET_NAMES)
 _URL_QUERY = re.compile(r"(https?://[^\s\"'?)>]*)\?[^\s\"')>]*")
 
 _S3A = {
@@ -92,16 +92,14 @@ def redact(options: Mapping[str, object]) -> dict[str, object]:
     return {k: "***" if _SECRET.search(k) else v for k, v in options.items()}
 
 
-def hide_secrets(text: str, options: Mapping[str, object]) -> str:
-    """A text without the values of secret keys.
+def secrets(options: Mapping[str, object]) -> list[str]:
+    """The values of secret keys; those of one or two characters would hide anything.
 
-    >>> hide_secrets("key AKIA1, region eu", {"aws_access_key_id": "AKIA1", "region": "eu"})
-    'key ***, region eu'
+    >>> secrets({"aws_access_key_id": "AKIA1", "region": "eu"})
+    ['AKIA1']
     """
-    for key, value in options.items():
-        if _SECRET.search(key) and len(str(value)) > 2:
-            text = text.replace(str(value), "***")
-    return text
+    values = (str(value) for key, value in options.items() if _SECRET.search(key))
+    return [value for value in values if len(value) > 2]
 
 
 def scrub(message: str, options: Mapping[str, object]) -> str:
@@ -111,7 +109,9 @@ def scrub(message: str, options: Mapping[str, object]) -> str:
     'GET https://a/b?… failed'
     """
     # What follows the first paragraph is the library's debug print of the same error.
-    first = hide_secrets(message, options).split("\n\nDebug source", 1)[0]
+    for secret in secrets(options):
+        message = message.replace(secret, "***")
+    first = message.split("\n\nDebug source", 1)[0]
     return " ".join(_URL_QUERY.sub(r"\1?…", first).split())[:500].rstrip(".")
 
 

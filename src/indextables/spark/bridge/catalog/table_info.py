@@ -23,6 +23,8 @@ from indextables.spark.schemas import table_schema
 
 _NOW = "timeTravel=null"
 _OPTION = "option."
+HIDDEN = "secret."
+"""Stands before the name of an option whose value Spark would show in its event log."""
 _OF_ONE_TABLE = ("location", "owner", "external", "is_managed_location", "table_type")
 
 
@@ -137,7 +139,11 @@ def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
 
 def options_in(properties: Mapping[str, str]) -> dict[str, str]:
     """What OPTIONS of CREATE TABLE says, which Spark puts among the properties."""
-    return {k.removeprefix(_OPTION): v for k, v in properties.items() if k.startswith(_OPTION)}
+    return {
+        k.removeprefix(_OPTION).removeprefix(HIDDEN): v
+        for k, v in properties.items()
+        if k.startswith(_OPTION)
+    }
 
 
 def has_constraints(info: Sequence[Any]) -> bool:
