@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from indextables import SearchIndex, Table
+from indextables.cli.queries import Tables
 from indextables.cli.settings import Settings
-from indextables.cli.statements import Tables
 from indextables.config import Config
 from indextables.errors import NotATableError, StatementError, VersionNotFoundError
 from indextables.statements import statements as s
