@@ -20,7 +20,7 @@ from indextables.ariadne.model.declarations import (
     storage_column,
     types_of,
 )
-from indextables.ariadne.model.rows import FIXED_SCHEMA, IndexData, columns_of
+from indextables.ariadne.model.metadata import FIXED_SCHEMA, IndexData, columns_of
 from indextables.ariadne.values import bloom, words
 from indextables.ariadne.values.hashing import hash_values
 

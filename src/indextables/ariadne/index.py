@@ -32,8 +32,7 @@ from indextables.ariadne.model.declarations import (
     Text,
     check,
 )
-from indextables.ariadne.model.metadata import Metadata, metadata_json
-from indextables.ariadne.model.rows import IndexData
+from indextables.ariadne.model.metadata import IndexData, Metadata, metadata_json
 from indextables.ariadne.store import index_rows
 from indextables.ariadne.store.place import (
     Context,

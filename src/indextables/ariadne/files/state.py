@@ -25,12 +25,12 @@ from indextables.ariadne.model.declarations import (
     Types,
     storage_column,
 )
-from indextables.ariadne.model.metadata import Metadata
-from indextables.ariadne.model.rows import (
+from indextables.ariadne.model.metadata import (
     FINDING_SETTINGS,
     KEY_COLUMNS,
     OPTIONS_MARK,
     IndexData,
+    Metadata,
     settings_match,
 )
 from indextables.ariadne.store.index_rows import read_rows

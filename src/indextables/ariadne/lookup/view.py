@@ -21,8 +21,7 @@ from cachetools import LRUCache, cached
 from indextables.ariadne.files.read import arrow_schema
 from indextables.ariadne.files.state import current_data
 from indextables.ariadne.lookup.lookup import Located, Lookup
-from indextables.ariadne.model.metadata import Metadata
-from indextables.ariadne.model.rows import IndexData
+from indextables.ariadne.model.metadata import IndexData, Metadata
 from indextables.ariadne.store.place import IndexPlace
 from indextables.ariadne.values.hashing import can_hash, hash_values
 from indextables.errors import AriadneArgumentError
