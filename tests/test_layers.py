@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("layers")
 
 # From the ground up. A part may import itself and what stands before it.
 LAYERS = [
-    "errors", "packages", "config", "runner", "backoff", "schema", "cells", "bloom", "storage",
+    "errors", "config", "runner", "schema", "cells", "bloom", "storage",
     "predicate", "log", "split", "xref", "plan", "jobs", "table", "lake", "statements", "query",
     "spark", "ariadne", "sinks", "report", "serve", "cli", "notebook", "demo", "__init__",
 ]  # fmt: skip
@@ -28,10 +28,8 @@ LAYERS = [
 # The same inside a package that has packages of its own.
 SUB_LAYERS = {
     "log": [
-        "actions", "version_files", "layout", "vectors", "protocol", "files", "snapshot",
-        "crossreferences",
-        "checkpoint", "cache", "reader", "delta_translation", "delta_state",
-        "delta_mirror", "transaction", "history", "commit", "retention",
+        "actions", "layout", "vectors", "files", "snapshot", "checkpoint", "cache", "transaction",
+        "reader", "delta_translation", "delta_state", "delta_mirror", "commit", "retention",
         "transaction_log", "__init__",
     ],
     "split": [

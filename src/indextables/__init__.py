@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if _LAZY[name].startswith("indextables.spark."):
-        from indextables.packages import require
+        from indextables.errors import require
 
         require("pyspark", extra="spark", for_what=f"indextables.{name}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -10,6 +10,7 @@ travel from worker processes to the caller.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -1186,3 +1187,14 @@ class ConcurrentUpdateError(AriadneError):
             f"Gave up writing {path} after {attempts} attempts: other writers were faster. "
             "What they wrote is intact; run the operation again."
         )
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported."""
+    return importlib.util.find_spec(package) is not None
+
+
+def require(package: str, *, extra: str, for_what: str) -> None:
+    """Refuse what cannot be done without a package, and say how to get it."""
+    if not is_installed(package):
+        raise MissingPackageError(package, extra=extra, for_what=for_what)

@@ -20,13 +20,13 @@ from indextables.log.actions import Add, VersionedAction
 from indextables.log.layout import (
     LAST_CHECKPOINT,
     checkpoint_path,
+    encode_actions,
     state_path,
     version_path,
 )
 from indextables.log.reader import ReadVersion
 from indextables.log.snapshot import VersionActions, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.log.version_files import encode_actions
 
 SLOW = Config({"spark.indextables.transaction.useOptimized": False})
 EVERY_2 = {"spark.indextables.checkpoint.interval": 2}

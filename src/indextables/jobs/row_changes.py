@@ -34,9 +34,8 @@ from indextables.jobs.mark_rows import RowMarks
 from indextables.jobs.progress import progress
 from indextables.jobs.write_splits import SplitSink
 from indextables.jobs.write_target import Target
-from indextables.log.actions import Action, Add
+from indextables.log.actions import Action, Add, has_vectors
 from indextables.log.files import paths_of, removes_for, with_paths
-from indextables.log.protocol import has_vectors
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction, everything
 from indextables.log.transaction_log import TransactionLog

@@ -22,8 +22,7 @@ from indextables.log.actions import Metadata
 from indextables.plan.column_names import stored_mapping
 from indextables.plan.view import TableView
 from indextables.schema import conform, evolve, normalize, refuse_hidden, to_json, type_name
-from indextables.schema.column_names import shown_name, stored_schema
-from indextables.schema.types import Rows
+from indextables.schema.types import Rows, shown_name, stored_schema
 from indextables.split.mapping import MAPPING_PROPERTY, FieldMapping, TableMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.split.write import check_partition_columns

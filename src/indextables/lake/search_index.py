@@ -45,8 +45,7 @@ from indextables.lake.source import (
     SourceSnapshot,
     first_snapshot,
 )
-from indextables.log.actions import Metadata
-from indextables.log.protocol import WITH_ROWS_ELSEWHERE
+from indextables.log.actions import WITH_ROWS_ELSEWHERE, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog

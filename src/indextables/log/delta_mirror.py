@@ -28,7 +28,7 @@ from indextables.errors import (
     ObjectNotFoundError,
     VersionGapError,
 )
-from indextables.log.actions import Action, Add, Metadata, Protocol
+from indextables.log.actions import COLUMN_DEFAULTS, ROWS_ELSEWHERE, Action, Add, Metadata, Protocol
 from indextables.log.delta_state import (
     DELTA_LOG,
     LAST_CHECKPOINT,
@@ -56,7 +56,6 @@ from indextables.log.delta_translation import (
     version_documents,
 )
 from indextables.log.files import adds_from_files
-from indextables.log.protocol import COLUMN_DEFAULTS, ROWS_ELSEWHERE
 from indextables.log.reader import LogReader
 from indextables.log.snapshot import Snapshot, VersionActions
 from indextables.runner import beside

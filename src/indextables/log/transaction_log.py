@@ -33,7 +33,17 @@ from indextables.errors import (
     VersionGapError,
     XRefError,
 )
-from indextables.log.actions import Action, AddXRef, Metadata, Protocol, RemoveXRef, Skip
+from indextables.log.actions import (
+    DEFAULT_PROTOCOL,
+    Action,
+    AddXRef,
+    Metadata,
+    Protocol,
+    RemoveXRef,
+    Skip,
+    check_readable,
+    has_avro_state,
+)
 from indextables.log.cache import CacheStats, LogCache, tracked
 from indextables.log.checkpoint.avro_state import KeepManifest
 from indextables.log.checkpoint.checkpoints import write_checkpoint
@@ -41,10 +51,8 @@ from indextables.log.checkpoint.last_checkpoint import LastCheckpoint
 from indextables.log.commit import Committed, Committer, Observer
 from indextables.log.delta_mirror import Mirror, is_mirrored
 from indextables.log.files import with_paths, without_paths
-from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.layout import LOG_DIRECTORY, list_log, list_states
-from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable, has_avro_state
-from indextables.log.reader import LogReader
+from indextables.log.reader import HistoryEntry, LogReader, history, version_at
 from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
 from indextables.log.snapshot import Snapshot, VersionActions
 from indextables.log.transaction import Operation, Transaction

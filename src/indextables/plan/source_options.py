@@ -27,8 +27,7 @@ from indextables.config import (
 )
 from indextables.errors import ConfigError
 from indextables.predicate.search_names import mentions_search
-from indextables.storage.location import parse_location
-from indextables.storage.options import own_names
+from indextables.storage.location import own_names, parse_location
 
 if TYPE_CHECKING:
     from indextables.plan.access import TableAccess

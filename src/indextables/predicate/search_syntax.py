@@ -42,6 +42,8 @@ from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
 from indextables.errors import QuerySyntaxError, UnknownFieldError
 from indextables.predicate.names import resolve_field
 from indextables.predicate.search import (
+    ENDS_WORD,
+    MAX_REPEATED,
     All,
     Boolean,
     Boost,
@@ -49,17 +51,13 @@ from indextables.predicate.search import (
     Phrase,
     Range,
     Regex,
+    Scanner,
     SearchNode,
     Term,
     TermSet,
     fields,
-    largest_boost,
-)
-from indextables.predicate.search_words import (
-    ENDS_WORD,
-    MAX_REPEATED,
-    Scanner,
     half_character,
+    largest_boost,
     literal_text,
     read_word,
     repeated_size,

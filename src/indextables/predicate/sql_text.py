@@ -33,9 +33,9 @@ from indextables.predicate.names import (
     resolve_column,
     resolve_field,
 )
+from indextables.predicate.search import half_character
 from indextables.predicate.search_names import SearchDialect, is_search_name, search_call
 from indextables.predicate.search_syntax import check_fields, parse_search
-from indextables.predicate.search_words import half_character
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators, tokenize
 from indextables.predicate.tree import (
     NULL,

@@ -17,9 +17,8 @@ from indextables.config import Config
 from indextables.errors import EmbeddedQueryError, IndexTablesError
 from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
-from indextables.query.numbers import DOUBLE_TEXT, FLOAT_TEXT, Division
+from indextables.query.dialect import BOUNDED, DOUBLE_TEXT, FLOAT_TEXT, Division
 from indextables.query.relations import SEARCH_FUNCTION
-from indextables.query.texts import BOUNDED
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import search_rows
 from indextables.split.snippet import snippets

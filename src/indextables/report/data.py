@@ -21,10 +21,9 @@ from indextables.errors import IndexTablesError
 from indextables.jobs.component_sizes import component_sizes
 from indextables.jobs.purge import unused_files
 from indextables.log.actions import Add, Remove
-from indextables.log.crossreferences import cover_of
 from indextables.log.files import deleted_rows
 from indextables.log.layout import list_log
-from indextables.log.snapshot import Snapshot
+from indextables.log.snapshot import Snapshot, cover_of
 from indextables.plan.column_names import shown
 from indextables.schema import type_name
 from indextables.split.mapping import MAPPING_PROPERTY

@@ -64,7 +64,7 @@ from indextables.statements.statements import (
     parse,
 )
 from indextables.statements.time_travel import rooted
-from indextables.storage.options import hide_secrets
+from indextables.storage.location import hide_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -223,7 +223,7 @@ def _jieba() -> Callable[[str], Iterator[str]]:
 
     Without guesses about unknown words: every text is then cut as the dictionary says.
     """
-    from indextables.packages import require
+    from indextables.errors import require
 
     require("jieba", extra="chinese", for_what="The analyzer 'chinese'")
     with warnings.catch_warnings():

@@ -33,7 +33,7 @@ from indextables.errors import DamagedIndexError, DamagedSplitError, StorageErro
 from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
 from indextables.schema import ROW, SPLIT, column_field, conform
-from indextables.schema.defaults import missing_defaults
+from indextables.schema.conformity import missing_defaults
 from indextables.split.format.container import Footer, SplitInfo, read_footer, read_section
 from indextables.split.format.index import (
     IndexFolder,

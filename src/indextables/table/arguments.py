@@ -23,16 +23,15 @@ from indextables.errors import (
 )
 from indextables.log.actions import Metadata
 from indextables.log.checkpoint import PartitionBounds
-from indextables.log.history import HistoryEntry
+from indextables.log.reader import HistoryEntry
 from indextables.plan.column_names import names_in
 from indextables.plan.skipping import bounds_may_match
 from indextables.plan.view import TableView
 from indextables.predicate import FieldNode, Predicate, Search, SearchNode, columns
 from indextables.predicate.names import escaped_field, resolve_field
-from indextables.predicate.search import over_fields
+from indextables.predicate.search import half_character, over_fields
 from indextables.predicate.search_names import lenient_query, words_query
 from indextables.predicate.search_syntax import MAX_BOOST, parse_search
-from indextables.predicate.search_words import half_character
 from indextables.predicate.sql_text import parse_predicate
 
 Timestamp = datetime.datetime | str | int

@@ -69,7 +69,6 @@ from indextables.ariadne.model.declarations import (
     companions,
     storage_column,
 )
-from indextables.backoff import pause_s
 from indextables.errors import (
     ConcurrentUpdateError,
     MetadataMissingOrCorruptError,
@@ -78,6 +77,7 @@ from indextables.errors import (
     UnsupportedMetadataVersionError,
     UnsupportedStorageFormatVersionError,
 )
+from indextables.runner import pause_s
 from indextables.storage import Store
 
 if TYPE_CHECKING:

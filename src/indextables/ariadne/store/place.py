@@ -36,8 +36,7 @@ from indextables.errors import (
 from indextables.plan.source_options import SourceOptions
 from indextables.spark.bridge.sessions import session_settings
 from indextables.storage import Store, canonical_uri, open_store
-from indextables.storage.location import parse_location
-from indextables.storage.options import client_settings
+from indextables.storage.location import client_settings, parse_location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

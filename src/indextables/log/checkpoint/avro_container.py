@@ -23,7 +23,7 @@ import orjson
 import pyarrow as pa
 
 from indextables.errors import CorruptLogError, LogTooLargeError
-from indextables.log.version_files import ENGINE
+from indextables.log.layout import ENGINE
 
 Codec = Literal["zstd", "snappy", "none"]
 

@@ -46,15 +46,16 @@ from indextables.log.actions import (
 from indextables.log.checkpoint.last_checkpoint import LastCheckpoint, put_once, with_retries
 from indextables.log.files import FILES_SCHEMA, VECTOR, file_records, mapping_hash, with_mappings
 from indextables.log.layout import (
+    ENGINE,
     LOG_DIRECTORY,
     check_path_column,
     check_paths,
     checkpoint_part_path,
     checkpoint_path,
+    decode_lines,
     parse_checkpoint_part,
 )
 from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot, unexpired_skips
-from indextables.log.version_files import ENGINE, decode_lines
 from indextables.runner import Runner
 from indextables.storage import Store
 

@@ -49,7 +49,7 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import walk
 from indextables.predicate.tree import ColumnKind
-from indextables.schema.defaults import default_texts
+from indextables.schema.conformity import default_texts
 from indextables.split.analyzer import Analyzer
 from indextables.split.ip_address import parse_addresses
 from indextables.split.leaves import Path

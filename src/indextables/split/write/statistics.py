@@ -26,7 +26,7 @@ from indextables.config import (
     Config,
 )
 from indextables.errors import SchemaError
-from indextables.schema.column_names import shown_name
+from indextables.schema.types import shown_name
 from indextables.split.format.container import Statistics
 
 _EPOCH = datetime.date(1970, 1, 1)

@@ -25,7 +25,7 @@ from indextables.plan.tasks import SplitTask
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.coercion import is_in
 from indextables.schema import is_collated
-from indextables.schema.column_names import shown_name
+from indextables.schema.types import shown_name
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,
