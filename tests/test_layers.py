@@ -33,7 +33,7 @@ SUB_LAYERS = {
         "transaction_log", "__init__",
     ],
     "split": [
-        "text_steps", "chain", "analyzer", "row_numbers", "leaves", "row_hash", "mapping",
+        "text_steps", "analyzer", "row_numbers", "leaves", "row_hash", "mapping",
         "mapping_options", "ip_address", "row_filter", "format", "write", "search", "open_split",
         "linked", "snippet", "scoring", "merge", "__init__",
     ],

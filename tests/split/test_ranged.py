@@ -475,7 +475,7 @@ def test_a_file_of_another_version_is_copied_whole(monkeypatch, make, far):
 def test_queries_are_built_in_one_place():
     """Everything else of the package would have to name what it reads as well."""
     root = Path(indextables.__file__).parent
-    allowed = {"split/search/building.py", "xref/open_xref.py", "predicate/search_syntax.py"}
+    allowed = {"split/search/engine.py", "xref/open_xref.py", "predicate/search_syntax.py"}
     harmless = {"all_query", "empty_query", "boolean_query"}
     for file in root.rglob("*.py"):
         name = file.relative_to(root).as_posix()

@@ -27,10 +27,9 @@ from indextables.config import Config
 from indextables.errors import EmbeddedQueryError, IndexTablesError, StatementError
 from indextables.plan.access import TableAccess
 from indextables.schema import type_name
-from indextables.statements.environment import redacted
 from indextables.statements.execute import execute
 from indextables.statements.forms import Target
-from indextables.statements.session import Session, named_source
+from indextables.statements.session import Session, named_source, redacted
 from indextables.statements.statements import Statement, parse
 from indextables.storage import open_store
 from indextables.table import Table

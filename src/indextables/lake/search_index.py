@@ -23,16 +23,15 @@ from indextables.errors import (
     TableExistsError,
     UnknownColumnError,
 )
+from indextables.jobs.history import Purged, purge, remove_table
 from indextables.jobs.index_crossreferences import (
     drop_crossreferences,
     index_crossreferences,
     indexed_rows,
 )
 from indextables.jobs.merge_groups import local_runner
-from indextables.jobs.merge_on_write import groups_after_write
-from indextables.jobs.merge_splits import Merged, MergeLimits, plan_groups
+from indextables.jobs.merge_splits import Merged, MergeLimits, groups_after_write, plan_groups
 from indextables.jobs.prewarm import Prewarmed
-from indextables.jobs.purge import Purged, purge, remove_table
 from indextables.jobs.verify import Check
 from indextables.lake.coverage import Coverage, Definition, indexed_files, lake_view
 from indextables.lake.delta import DeltaSource

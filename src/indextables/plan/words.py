@@ -29,8 +29,7 @@ from indextables.predicate import TRUE, Boolean, Boost, Predicate, Search, Term
 from indextables.predicate.names import escaped_field
 from indextables.runner import check_stop
 from indextables.schema import ROW, SPLIT
-from indextables.split.analyzer import Analyzer, canonical_tokenizer
-from indextables.split.chain import AnalyzerError
+from indextables.split.analyzer import Analyzer, AnalyzerError, canonical_tokenizer
 from indextables.split.mapping import FieldMapping
 from indextables.split.scoring import CombinedSearcher
 from indextables.split.search.distances import words_within

@@ -35,7 +35,7 @@ from indextables.runner import Stop, current_stop
 from indextables.split.search import columns_needed, search_rows
 from indextables.split.snippet import snippets
 from indextables.table import Table
-from indextables.table.expressions import columns_of
+from indextables.table.arguments import columns_of
 
 
 def sql(query: str, /, **tables: Any) -> pa.Table:

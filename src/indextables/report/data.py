@@ -19,7 +19,7 @@ from indextables.cells import size
 from indextables.config import Config, known_keys
 from indextables.errors import IndexTablesError
 from indextables.jobs.component_sizes import component_sizes
-from indextables.jobs.purge import unused_files
+from indextables.jobs.history import unused_files
 from indextables.log.actions import Add, Remove
 from indextables.log.files import deleted_rows
 from indextables.log.layout import list_log
@@ -27,7 +27,7 @@ from indextables.log.snapshot import Snapshot, cover_of
 from indextables.plan.column_names import shown
 from indextables.schema import type_name
 from indextables.split.mapping import MAPPING_PROPERTY
-from indextables.statements.environment import redacted
+from indextables.statements.session import redacted
 from indextables.table import Table
 
 SAMPLED_SPLITS = 200

@@ -50,7 +50,7 @@ from indextables.split.mapping import TableMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.statements.forms import Target
 from indextables.statements.maintenance import merged_rows
-from indextables.statements.merge_into import MergeInto
+from indextables.statements.spark_clauses import MergeInto
 from indextables.statements.statements import Statement, parse
 from indextables.storage import open_store
 

@@ -35,7 +35,7 @@ from indextables.spark.row_statements import (
 )
 from indextables.spark.schemas import spark_schema, table_schema
 from indextables.statements.forms import words_of
-from indextables.statements.merge_into import MergeClause, MergeInto, When
+from indextables.statements.spark_clauses import MergeClause, MergeInto, When
 
 if TYPE_CHECKING:
     import pyarrow as pa

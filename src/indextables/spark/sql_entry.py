@@ -55,15 +55,14 @@ from indextables.spark.statements import (
 )
 from indextables.spark.table_functions import PREFIX, with_frames
 from indextables.statements.forms import Failure, Target, form, words_of
-from indextables.statements.merge_into import named_parameters, parse_merge
 from indextables.statements.search_calls import Arguments, Row, needs_row, prepare, with_name
+from indextables.statements.spark_clauses import named_parameters, parse_merge, rooted
 from indextables.statements.statements import (
     DeleteRows,
     UpdateRows,
     may_be_ours,
     parse,
 )
-from indextables.statements.time_travel import rooted
 from indextables.storage.location import hide_secrets
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import mentions_search
 from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
 from indextables.statements.forms import Target
-from indextables.statements.merge_into import MergeInto
 from indextables.statements.session import SOURCE_FORMATS, named_source
+from indextables.statements.spark_clauses import MergeInto
 from indextables.statements.statements import (
     DeleteRows,
     DropPartitions,

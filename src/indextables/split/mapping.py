@@ -27,8 +27,13 @@ import tantivy
 
 from indextables.errors import SchemaError
 from indextables.schema.types import is_variant
-from indextables.split.analyzer import MAX_TOKEN_LENGTH, PIPELINE_VERSION, Analyzer
-from indextables.split.chain import AnalyzerError, parse_chain
+from indextables.split.analyzer import (
+    MAX_TOKEN_LENGTH,
+    PIPELINE_VERSION,
+    Analyzer,
+    AnalyzerError,
+    parse_chain,
+)
 
 Kind = Literal[
     "text", "string", "json", "ip", "i64", "f64", "bool", "date", "timestamp", "decimal", "bytes"

@@ -39,8 +39,7 @@ from indextables.log.files import adds_from_files
 from indextables.log.layout import LogListing, checkpoint_path, list_log, state_path, version_path
 from indextables.log.snapshot import coverage
 from indextables.log.transaction_log import TransactionLog
-from indextables.statements.environment import redacted
-from indextables.statements.session import columns
+from indextables.statements.session import columns, redacted
 from indextables.storage import Store
 
 XREFS = columns(

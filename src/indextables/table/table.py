@@ -32,19 +32,24 @@ from indextables.jobs.alter_columns import (
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
 from indextables.jobs.component_sizes import component_sizes
-from indextables.jobs.history import Truncated, restore, truncate_history
+from indextables.jobs.history import Purged, Truncated, purge, restore, truncate_history
 from indextables.jobs.index_crossreferences import (
     drop_crossreferences,
     index_crossreferences,
     indexed_rows,
     xref_rows,
 )
-from indextables.jobs.merge_rows import WhenMatched, WhenNotMatched
 from indextables.jobs.merge_splits import Merged, MergeLimits, merge_splits
 from indextables.jobs.prewarm import Prewarmed, PrewarmPlan, plan_prewarm
-from indextables.jobs.purge import Purged, purge
 from indextables.jobs.repair import Repaired, repair_log
-from indextables.jobs.row_changes import Dropped, delete_rows, drop_partitions, update_rows
+from indextables.jobs.row_changes import (
+    Dropped,
+    WhenMatched,
+    WhenNotMatched,
+    delete_rows,
+    drop_partitions,
+    update_rows,
+)
 from indextables.jobs.verify import Check, verify
 from indextables.jobs.write_job import Exclusive, create_table, merge_rows, write_rows
 from indextables.log.actions import Metadata
@@ -94,16 +99,18 @@ from indextables.table.arguments import (
     check_version,
     check_versions,
     check_where,
+    columns_of,
     facet_names,
+    filtered,
     history_rows,
     may_hold,
     milliseconds,
     names_of,
+    rank_values,
     search_of,
     with_counts,
     word_fields,
 )
-from indextables.table.expressions import columns_of, filtered, rank_values
 from indextables.table.html import Explained, table_html
 
 if TYPE_CHECKING:

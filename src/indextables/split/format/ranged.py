@@ -22,13 +22,16 @@ import tantivy
 
 from indextables.errors import DamagedIndexError
 from indextables.split.format.blocks import NORMS, POSITIONS, POSTINGS, TERMS, BlockDirectory
-from indextables.split.format.needs import AllWords, Beginning, Need, Words
 from indextables.split.format.term_dictionary import (
     POSTINGS_HEAD,
+    AllWords,
+    Beginning,
+    Need,
     Range,
     TermDictionary,
     TermInfo,
     UnknownDictionaryError,
+    Words,
     parts,
 )
 from indextables.storage.sparse_copy import SparseCopy, SparseCopyError

@@ -16,7 +16,7 @@ from indextables.errors import (
     NotATableError,
     ObjectNotFoundError,
 )
-from indextables.jobs.purge import remove_table
+from indextables.jobs.history import remove_table
 from indextables.jobs.write_job import plan_definition
 from indextables.lake.opening import view_of
 from indextables.log.actions import Action
@@ -40,7 +40,7 @@ from indextables.spark.bridge.catalog.table_info import (
 from indextables.spark.bridge.jvm.handles import V2, JavaObject, implements
 from indextables.spark.bridge.jvm.kept import kept
 from indextables.spark.bridge.sessions import session_settings
-from indextables.statements.time_travel import ROOT
+from indextables.statements.spark_clauses import ROOT
 from indextables.storage import Store, open_store
 
 Place = str
