@@ -38,8 +38,8 @@ SUB_LAYERS = {
         "linked", "snippet", "scoring", "merge", "__init__",
     ],
     "ariadne": [
-        "values", "model", "store", "files", "lookup", "build", "opening", "joins", "sql", "index",
-        "catalog", "__init__",
+        "declarations", "metadata", "values", "store", "files", "lookup", "build", "opening",
+        "joins", "sql", "index", "catalog", "__init__",
     ],
     "spark": [
         "schemas", "runner", "distributed_log", "stream_sink", "stream_source", "data_source",

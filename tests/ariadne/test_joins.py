@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from indextables.ariadne.lookup.view import cached_keys
+from indextables.ariadne.opening import cached_keys
 from indextables.config import (
     ARIADNE_DEBUG,
     ARIADNE_DRIVER_READ_LIMIT,

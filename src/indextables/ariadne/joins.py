@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.ariadne.declarations import Computed, Exploded, Temporal
 from indextables.ariadne.files.rows import KeyValues, column_names, extended, frame_of, rows_of
 from indextables.ariadne.lookup.lookup import Located, Lookup
-from indextables.ariadne.lookup.view import IndexView
-from indextables.ariadne.model.declarations import Computed, Exploded, Temporal
+from indextables.ariadne.opening import IndexView
 from indextables.ariadne.values.key_types import as_type
 from indextables.config import (
     ARIADNE_DEBUG,

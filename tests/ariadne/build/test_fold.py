@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from indextables.ariadne.build import fold
 from indextables.ariadne.build.fold import FileFold, Target, row_batch
-from indextables.ariadne.model.declarations import Bloom, Exploded, Range, Regular, Temporal, Text
-from indextables.ariadne.model.metadata import FIXED_SCHEMA
+from indextables.ariadne.declarations import Bloom, Exploded, Range, Regular, Temporal, Text
+from indextables.ariadne.metadata import FIXED_SCHEMA
 from indextables.ariadne.values import bloom, hashing
 from indextables.ariadne.values.hashing import Distinct, DistinctHashes, hash_values
 from indextables.ariadne.values.words import build as words

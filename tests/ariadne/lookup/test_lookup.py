@@ -14,8 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indextables.ariadne.declarations import Bloom, Exploded, Range, Regular, Temporal, Text
 from indextables.ariadne.lookup.lookup import Lookup
-from indextables.ariadne.model.declarations import Bloom, Exploded, Range, Regular, Temporal, Text
 from indextables.ariadne.store import large_values
 from indextables.errors import AriadneArgumentError, ColumnNotFoundError, LiteralError
 from indextables.predicate.sql_text import parse_predicate

@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne.model.declarations import VALUE_KINDS, Declaration
-from indextables.ariadne.model.metadata import columns_of
+from indextables.ariadne.declarations import VALUE_KINDS, Declaration
+from indextables.ariadne.metadata import columns_of
 from indextables.ariadne.values import bloom
 from indextables.ariadne.values.hashing import Distinct, DistinctHashes, hash_values, unique
 from indextables.ariadne.values.words import WordList

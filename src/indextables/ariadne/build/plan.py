@@ -20,10 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.ariadne.build.fold import FileFold, Target
-from indextables.ariadne.files.paths import folder_and_name, from_spark
-from indextables.ariadne.files.read import arrow_schema, computed_types
-from indextables.ariadne.files.state import States
-from indextables.ariadne.model.declarations import (
+from indextables.ariadne.declarations import (
     STAGING,
     Declarations,
     Range,
@@ -31,7 +28,10 @@ from indextables.ariadne.model.declarations import (
     field_type,
     types_of,
 )
-from indextables.ariadne.model.metadata import FIXED_SCHEMA, STAGED_SCHEMA, Metadata
+from indextables.ariadne.files.paths import folder_and_name, from_spark
+from indextables.ariadne.files.read import arrow_schema, computed_types
+from indextables.ariadne.files.state import States
+from indextables.ariadne.metadata import FIXED_SCHEMA, STAGED_SCHEMA, Metadata
 from indextables.ariadne.store.place import IndexPlace
 from indextables.errors import StorageError
 from indextables.storage import ObjectMeta, open_store

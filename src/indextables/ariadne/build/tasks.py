@@ -30,7 +30,7 @@ from indextables.ariadne.files.read import (
     file_size,
     projected,
 )
-from indextables.ariadne.model.metadata import large_folder
+from indextables.ariadne.metadata import large_folder
 from indextables.ariadne.store.delta import DataFile
 from indextables.ariadne.store.large_values import value_rows, write_values
 from indextables.ariadne.values import bloom

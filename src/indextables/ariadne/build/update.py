@@ -28,6 +28,7 @@ from indextables.ariadne.build.plan import (
     work,
 )
 from indextables.ariadne.build.tasks import Output, Written
+from indextables.ariadne.declarations import Declarations
 from indextables.ariadne.files.read import (
     is_fault_of_files,
     keeping_rows,
@@ -35,8 +36,7 @@ from indextables.ariadne.files.read import (
     reason_of,
 )
 from indextables.ariadne.files.state import States, check_files, registered
-from indextables.ariadne.model.declarations import Declarations
-from indextables.ariadne.model.metadata import Metadata
+from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.store import index_rows
 from indextables.ariadne.store.index_rows import (
     compact,

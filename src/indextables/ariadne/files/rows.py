@@ -29,10 +29,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from indextables.ariadne.declarations import Computed, Exploded, Temporal
 from indextables.ariadne.files.paths import folder_and_name
 from indextables.ariadne.files.read import read_files, spark_schema
-from indextables.ariadne.model.declarations import Computed, Exploded, Temporal
-from indextables.ariadne.model.metadata import Metadata
+from indextables.ariadne.metadata import Metadata
 from indextables.config import ARIADNE_DRIVER_READ_LIMIT
 from indextables.errors import StorageError
 from indextables.predicate.literals import quoted_name
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from indextables.ariadne.model.metadata import IndexData, Metadata
+    from indextables.ariadne.metadata import IndexData, Metadata
     from indextables.ariadne.store.place import IndexPlace
 
 

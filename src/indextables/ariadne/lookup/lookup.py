@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.ariadne.declarations import VALUE_KINDS, Declaration, storage_column, type_of
 from indextables.ariadne.lookup.evidence import (
     BloomFilters,
     Bounds,
@@ -36,13 +37,7 @@ from indextables.ariadne.lookup.evidence import (
     Nulls,
     Values,
 )
-from indextables.ariadne.model.declarations import (
-    VALUE_KINDS,
-    Declaration,
-    storage_column,
-    type_of,
-)
-from indextables.ariadne.model.metadata import IndexData
+from indextables.ariadne.metadata import IndexData
 from indextables.ariadne.store.large_values import ValueTable
 from indextables.ariadne.values.key_types import ConvertedKeys, as_type
 from indextables.ariadne.values.words import Words

@@ -25,13 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from cachetools import LRUCache, cached
 
-from indextables.ariadne.model.declarations import (
-    STAGING,
-    Declaration,
-    Declarations,
-    storage_column,
-)
-from indextables.ariadne.model.metadata import FIXED_SCHEMA, KEY_COLUMNS, settings_match
+from indextables.ariadne.declarations import STAGING, Declaration, Declarations, storage_column
+from indextables.ariadne.metadata import FIXED_SCHEMA, KEY_COLUMNS, settings_match
 from indextables.ariadne.store.large_values import compact_values, drop_files, drop_identities
 from indextables.ariadne.store.place import STAGING_FOLDER, IndexPlace
 from indextables.ariadne.values.bloom import value_count

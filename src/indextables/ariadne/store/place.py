@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from indextables.ariadne.model.metadata import MetadataFile, large_folder
+from indextables.ariadne.metadata import MetadataFile, large_folder
 from indextables.ariadne.store.delta import DeltaPlace
 from indextables.config import ARIADNE_PREFIX, ARIADNE_STORAGE_PATH, Config
 from indextables.errors import (

@@ -39,14 +39,17 @@ import pyarrow.compute as pc
 import tantivy
 
 from indextables.errors import DamagedIndexError, IndexTablesError, StorageError
-from indextables.split.format.blocks import TERMS, BlockDirectory, directories, opening_sections
-from indextables.split.format.container import HASHES, ReadRange, Section, SplitInfo, read_section
-from indextables.split.format.ranged import (
+from indextables.split.format.blocks import (
+    TERMS,
+    BlockDirectory,
     RangedFile,
     RangedSplit,
     Ranges,
     Segment,
+    directories,
+    opening_sections,
 )
+from indextables.split.format.container import HASHES, ReadRange, Section, SplitInfo, read_section
 from indextables.split.format.term_dictionary import AllWords, Need, TermDictionary
 from indextables.split.mapping import ROW_FIELD, TableMapping
 from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags, rows_of

@@ -54,7 +54,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne.model.declarations import (
+from indextables.ariadne.declarations import (
     STAGING,
     Bloom,
     Computed,

@@ -1,1 +1,0 @@
-"""What an index is: its declarations, its metadata, and the columns of its rows."""
