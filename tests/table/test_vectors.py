@@ -459,7 +459,7 @@ def test_the_history_names_statements_as_delta_does(tmp_path, config):
 
 
 def test_a_stream_reads_rows_that_restore_brings_back(tmp_path):
-    from indextables.plan.stream_offsets import Offset, StreamLog
+    from indextables.spark.streams import Offset, StreamLog
 
     table = made(tmp_path, splits=1)
     version, identity = table.version, table.metadata().id

@@ -48,8 +48,7 @@ from indextables.log.actions import WITH_ROWS_ELSEWHERE, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.nearest import Metric
-from indextables.plan.ranking import ScoreExplanation
+from indextables.plan.ranking import Metric, ScoreExplanation
 from indextables.plan.view import SEARCH_INDEX_PROPERTY
 from indextables.runner import Runner
 from indextables.schema import from_json, to_json

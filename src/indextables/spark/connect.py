@@ -39,7 +39,7 @@ from sqlglot import exp
 from indextables.config import Config, session_keys
 from indextables.errors import EmbeddedQueryError, IndexTablesError, StatementError
 from indextables.jobs.commit_write import Written
-from indextables.plan.source_options import NAME
+from indextables.plan.access import NAME
 from indextables.predicate.literals import quoted_name
 from indextables.schema import evolve
 from indextables.spark import merge_statement as merge

@@ -17,8 +17,8 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from indextables.errors import ExecutorError, JavaMissingError
-from indextables.plan.source_options import ALIASES, NAME
-from indextables.spark import bucket_functions, connect, functions, sql_entry, table_functions
+from indextables.plan.access import ALIASES, NAME
+from indextables.spark import connect, functions, sql_entry, table_functions
 from indextables.spark.bridge import readwriter
 from indextables.spark.bridge.sessions import (
     enable_clones,
@@ -96,7 +96,6 @@ def enable(spark: SparkSession) -> SparkSession:
     if is_classic(spark):
         readwriter.install(spark)
     functions.register(spark)
-    bucket_functions.register(spark)
     table_functions.register(spark)
     if not is_classic(spark):
         connect.register(spark)
@@ -130,7 +129,7 @@ def _bridge(spark: SparkSession) -> SessionBridge | None:
         return None
     from indextables.plan.access import read_logs_with
     from indextables.spark.bridge.session_bridge import SessionBridge
-    from indextables.spark.distributed_log import runner_of
+    from indextables.spark.runner import runner_of
 
     bridge = SessionBridge(spark)
     bridge.install()

@@ -25,7 +25,7 @@ from indextables.errors import (
     IndexTablesError,
     SearchCallError,
 )
-from indextables.plan.source_options import NAME
+from indextables.plan.access import NAME
 from indextables.plan.view import refuse_search_index
 from indextables.predicate.spark_tokens import ALL_FIELDS, options_in
 from indextables.spark.bridge import patches

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from indextables.config import Config, session_keys
 from indextables.errors import IndexTablesError, StatementError
 from indextables.lake.iceberg import CATALOG
-from indextables.plan.access import TableAccess
-from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions
+from indextables.plan.access import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions, TableAccess
 from indextables.plan.view import refuse_search_index
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import mentions_search

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from sqlglot import TokenType
 from sqlglot.errors import TokenError
 
-from indextables.plan.source_options import NAME
+from indextables.plan.access import NAME
 from indextables.predicate.spark_tokens import tokenize
 from indextables.statements.forms import Assigned, Failure, Target, Word, form, words_of
 from indextables.statements.forms import split_assignments as _split_assignments

@@ -57,12 +57,13 @@ from indextables.log.cache import CacheStats
 from indextables.log.checkpoint import LastCheckpoint
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.aggregation import facet_counts, value_histogram
 from indextables.plan.changes import changes_schema, table_changes
 from indextables.plan.execute import count_rows, result_schema, run_scan
-from indextables.plan.facets import facet_counts, value_histogram
-from indextables.plan.nearest import Metric, Nearest
 from indextables.plan.ranking import (
     RANKED_BY,
+    Metric,
+    Nearest,
     ScoreExplanation,
     explain_score,
     top_rows,

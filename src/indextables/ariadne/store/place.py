@@ -33,7 +33,7 @@ from indextables.errors import (
     NoSessionError,
     StoragePathNotSetError,
 )
-from indextables.plan.source_options import SourceOptions
+from indextables.plan.access import SourceOptions
 from indextables.spark.bridge.sessions import session_settings
 from indextables.storage import Store, canonical_uri, open_store
 from indextables.storage.location import client_settings, parse_location

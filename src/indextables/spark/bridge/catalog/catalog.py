@@ -23,8 +23,7 @@ from indextables.log.actions import Action
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.access import TableAccess, invalidate_logs
-from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
+from indextables.plan.access import NAME, PROVIDERS, SourceOptions, TableAccess, invalidate_logs
 from indextables.plan.view import TableView
 from indextables.spark.bridge.catalog.alter_table import changed, requested_protocol
 from indextables.spark.bridge.catalog.table import BridgedTable, Changelog, StagedTable

@@ -32,10 +32,10 @@ from indextables.spark.bridge.jvm.handles import (
     JavaObject,
     Jvm,
     implements,
+    internal_rows,
 )
-from indextables.spark.bridge.jvm.rows import internal_rows
-from indextables.spark.bridge.scan.conditions import column_of, condition
 from indextables.spark.bridge.scan.description import Described, Statistics
+from indextables.spark.bridge.scan.filters import column_of, condition
 from indextables.spark.schemas import worker_schema
 
 ON_DRIVER = ", answered on the driver"
