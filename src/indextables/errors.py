@@ -161,7 +161,7 @@ class UnsafePathError(LogError, ValueError):
         self.where = where
         super().__init__(
             f"Refusing the path {path!r} in {where}: paths in a log are relative and stay inside "
-            "the table. Whoever wrote this log made a mistake or an attack; inspect it."
+            "the table. This log was written by mistake or as an attack; inspect it."
         )
 
 

@@ -161,7 +161,7 @@ def new_table(
 ) -> Target:
     """A table that is to be created."""
     columns = _declared(schema, partition_by)
-    if config[DELTA_MIRROR]:  # for every commit to come, whoever makes it
+    if config[DELTA_MIRROR]:  # for every later commit of any writer
         properties = {DELTA_MIRROR.name: "true", **properties}
     own = {key: value for key, value in properties.items() if is_own_key(key)}
     mapping = build_mapping(columns, config.over(own), partition_by=partition_by)

@@ -675,7 +675,7 @@ class SearchIndex:
         """The words that a misspelt one may stand for; see `Table.suggest`.
 
         Args:
-            word: A word as somebody typed it.
+            word: A word as a user typed it.
             column: A column that is searched by words.
             arguments: What `Table.suggest` takes, and `version`.
 

@@ -205,14 +205,6 @@ class UnknownAction(Action):
         return {self.name: self.body}
 
 
-@dataclass(frozen=True, slots=True)
-class VersionedAction:
-    """An action with its version: actions are applied in the order of versions, wherever read."""
-
-    version: int
-    action: Action
-
-
 # --- from JSON -------------------------------------------------------------------------------
 
 _KINDS: tuple[type[Action], ...] = (

@@ -304,7 +304,7 @@ def plan_manifests(
     config: Config,
     named: Callable[[], set[str] | None],
 ) -> tuple[ExpiredFile, ...]:
-    """Manifests that nobody names. `named` gives those that states name; None: not known."""
+    """Manifests that nobody names. `named` returns those that states name; None: not known."""
     hours = config[keys.STATE_GC_MIN_MANIFEST_AGE_HOURS]
     old = [m for m in manifests if now_ms - m.modified_ms > hours * _HOUR_MS]
     in_use = named() if old else None

@@ -1,9 +1,4 @@
-"""Files that a job could not process.
-
-They are recorded with a reason, left alone by jobs until a cooldown is over, and stay readable
-all the time: nothing is removed because a merge failed.
-
-The transaction log of one table: snapshots out, commits in.
+"""The transaction log of one table: snapshots out, commits in.
 
 ::
 
@@ -13,6 +8,9 @@ The transaction log of one table: snapshots out, commits in.
 
 A commit that succeeded stays successful whatever happens after it: checkpoints and clean-up come
 afterwards, and their failures are logged.
+
+Files that a job could not process are recorded with a reason, left alone by jobs until a cooldown
+is over, and stay readable all the time: nothing is removed because a merge failed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Clauses of a search query in a row, combined by Tantivy's rules.
-
-AND binds tighter than OR, and no operator is OR. In a row without operators `+a b -c` says what
-must, should and must not match; an excluded clause that is an alternative of OR stands for all
-rows but those it matches.
-
-The search syntax: text to a tree of `search` nodes.
+"""The search syntax: text to a tree of `search` nodes.
 
 It is Tantivy's query language, and reads as follows::
 
@@ -25,6 +19,10 @@ Why not Tantivy's own parser? It tells no positions, rejects `ts:2024-01-15T00:0
 wildcards and fuzzy terms as raw text with half of the escapes gone, and a deeply nested query ends
 the process. The tests hold the two against each other: what Tantivy accepts has the same tree here,
 but for `&&` and `||`, which Tantivy takes for words.
+
+Clauses in a row are combined by Tantivy's rules: AND binds tighter than OR, and no operator is OR.
+In a row without operators `+a b -c` says what must, should and must not match; an excluded clause
+that is an alternative of OR stands for all rows but those it matches.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ Item = TypeVar("Item")
 
 _GROUPS_AT_ONCE = 4
 MAX_TAGS = 10_000
-"""Whoever opens a split reads its tags; beyond so many, rows are indexed again under one tag."""
+"""Opening a split reads its tags; beyond so many, rows are indexed again under one tag."""
 
 
 def merge_splits(

@@ -374,7 +374,7 @@ class IndexPool:
             self._bytes -= opened[0].bytes
 
     def clear(self) -> int:
-        """Close the indexes; gives their number. Whoever is searching one keeps it."""
+        """Close the indexes; returns their number. One that is being searched stays open."""
         with self._lock:
             count = len(self._open)
             self._open.clear()

@@ -292,7 +292,7 @@ class LocalStore(Store):
     def _temporary(self, folder: Path) -> BinaryIO:
         """A new dot-file, which keeps the folder from being removed.
 
-        Until it exists, whoever deletes the last object of the folder removes the folder as well.
+        Until it exists, deleting the last object of the folder removes the folder as well.
         """
         name = folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
         for _ in range(_FOLDER_ATTEMPTS):
@@ -372,7 +372,7 @@ def _lock_name(name: str) -> str:
 def _remove_lock(name: str, folder: int) -> None:
     """Remove the lock file of an object that was deleted, unless it is held.
 
-    Only the holder of a lock removes its file, and whoever waited for it sees that it is gone.
+    Only the holder of a lock removes its file, and those that waited for it see that it is gone.
     """
     try:
         lock = os.open(_lock_name(name), os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)

@@ -123,8 +123,8 @@ class Store(ABC):
     def get_range(self, path: str, start: int, end: int) -> bytes:
         """Read the bytes from `start` up to, not including, `end`.
 
-        A range that leaves the object is a `StorageError`: whoever asks for it believes in
-        another object than the one that is there.
+        A range that leaves the object is a `StorageError`: the caller expects another object than
+        the one that is there.
         """
 
     @abstractmethod

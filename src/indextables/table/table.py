@@ -970,7 +970,7 @@ class Table:
         """The words of a column that a misspelt one may stand for.
 
         Args:
-            word: One word, as somebody typed it.
+            word: One word, as a user typed it.
             column: A column that is searched by words.
             limit: The most words to return; None for all.
             distance: How many letters may be added, missing, different or swapped: 0 to 2.

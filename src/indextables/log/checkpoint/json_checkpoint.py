@@ -10,7 +10,7 @@ JSON checkpoints: all live actions of a table, in one file or in several parts.
 One file is newline-delimited actions, usually gzip, as a version file is. With more actions than
 `spark.indextables.checkpoint.actionsPerPart` there are several such files, and the checkpoint's
 own file is a manifest: an id, the names of the parts, the number of actions, checksums. The parts
-are written first, so whoever finds the manifest finds them. One object with an array of `add`
+are written first, so a reader that finds the manifest finds them. One object with an array of `add`
 bodies, as the oldest writers left it, is read as well.
 
 Writing JSON checkpoints, line by line: never more in memory than their compressed bytes.

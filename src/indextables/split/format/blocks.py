@@ -400,7 +400,7 @@ class Ranges:
         self._is_whole = self._has_forgotten = False
         self._naming = threading.Lock()
         self._fetching = threading.Lock()
-        """Held while bytes are fetched; whoever needs some of the same waits."""
+        """Held while bytes are fetched; others that need some of the same wait."""
 
     @property
     def is_whole(self) -> bool:
@@ -408,7 +408,7 @@ class Ranges:
         return self._is_whole
 
     def name(self, need: Need) -> None:
-        """Say what a query is going to read. Whoever searches next provides it."""
+        """Say what a query is going to read. The next search provides it."""
         if self._is_whole:
             return
         with self._naming:

@@ -4,7 +4,7 @@ A Tantivy index that is open for searching: the one place where Tantivy reads an
 
 An index comes from a file that anybody may have written. Tantivy trusts it: on one that is not what
 it says, it panics, raises errors of many kinds, or answers with rows that are not there. Whatever
-it does becomes a `DamagedIndexError` here, and whoever asked uses the rows instead.
+it does becomes a `DamagedIndexError` here, and the caller uses the rows instead.
 
 Opening the index inside a split.
 
