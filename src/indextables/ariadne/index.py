@@ -30,7 +30,7 @@ from indextables.ariadne.files.read import (
 )
 from indextables.ariadne.files.state import current_data, registered
 from indextables.ariadne.joins import join_index, locate_from_frame
-from indextables.ariadne.lookup.lookup import Located
+from indextables.ariadne.lookup import Located
 from indextables.ariadne.metadata import IndexData, Metadata, metadata_json
 from indextables.ariadne.opening import IndexView
 from indextables.ariadne.store import index_rows

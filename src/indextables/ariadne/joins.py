@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from indextables.ariadne.declarations import Computed, Exploded, Temporal
 from indextables.ariadne.files.rows import KeyValues, column_names, extended, frame_of, rows_of
-from indextables.ariadne.lookup.lookup import Located, Lookup
+from indextables.ariadne.lookup import Located, Lookup
 from indextables.ariadne.opening import IndexView
 from indextables.ariadne.values.key_types import as_type
 from indextables.config import (

@@ -25,7 +25,7 @@ from indextables.ariadne.declarations import Computed, Declarations, needed_colu
 from indextables.ariadne.declarations import field_type as type_at
 from indextables.ariadne.files.read import FORMATS, arrow_schema, computed_types
 from indextables.ariadne.files.state import current_data
-from indextables.ariadne.lookup.lookup import Located, Lookup
+from indextables.ariadne.lookup import Located, Lookup
 from indextables.ariadne.metadata import IndexData, Metadata
 from indextables.ariadne.store.place import IndexPlace
 from indextables.ariadne.values.hashing import can_hash, hash_values

@@ -29,14 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.ariadne.declarations import VALUE_KINDS, Declaration, storage_column, type_of
-from indextables.ariadne.lookup.evidence import (
-    BloomFilters,
-    Bounds,
-    Counts,
-    Evidence,
-    Nulls,
-    Values,
-)
+from indextables.ariadne.evidence import BloomFilters, Bounds, Counts, Evidence, Nulls, Values
 from indextables.ariadne.metadata import IndexData
 from indextables.ariadne.store.large_values import ValueTable
 from indextables.ariadne.values.key_types import ConvertedKeys, as_type
