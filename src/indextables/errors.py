@@ -10,7 +10,6 @@ travel from worker processes to the caller.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -1191,6 +1190,8 @@ class ConcurrentUpdateError(AriadneError):
 
 def is_installed(package: str) -> bool:
     """Whether a package can be imported."""
+    import importlib.util
+
     return importlib.util.find_spec(package) is not None
 
 
