@@ -606,12 +606,12 @@ class UnknownFieldError(QueryError, KeyError):
         why = f": {reason}" if reason else ""
         super().__init__(
             f"There is no field '{field}'{within}{why}. Fields: {', '.join(available) or 'none'}. "
-            "If the text before the colon is no field, quote it or write \\: for the colon."
+            "If the text before the colon is not a field, quote it or write \\: for the colon."
         )
 
 
 class SearchValueError(QueryError):
-    """A search asks a field for something that is no value of its type."""
+    """A search asks a field for something that is not a value of its type."""
 
     def __init__(
         self,
@@ -763,7 +763,7 @@ class UnsupportedPredicateError(QueryError):
 
 
 class LiteralError(QueryError):
-    """A literal that is no value of its column's type."""
+    """A literal that is not a value of its column's type."""
 
     def __init__(self, column: str, kind: str, literal: object, reason: str) -> None:
         self.column = column
@@ -810,7 +810,7 @@ class NotAPartitionError(StatementError):
         self.partition_columns = tuple(partition_columns)
         if partition_columns:
             message = (
-                f"The condition is about {column!r}, which is no partition column. Use "
+                f"The condition is about {column!r}, which is not a partition column. Use "
                 f"{', '.join(partition_columns)}, or DELETE FROM … WHERE … for rows."
             )
         elif column is None:

@@ -286,7 +286,8 @@ def _check_dropped(dropped: Sequence[str], schema: pa.Schema, snapshot: Snapshot
             )
     if not set(schema.names) - set(snapshot.partition_columns):
         raise SchemaError(
-            f"'{snapshot.uri}' needs a column that is no partition column; not all can be dropped."
+            f"'{snapshot.uri}' needs a column that is not a partition column; "
+            "not all can be dropped."
         )
 
 

@@ -296,7 +296,7 @@ def action_from_body(name: str, body: Any, *, where: str) -> Action:
     """The body of an action whose kind is known, as in `{kind: body}`."""
     kind, decoder = _DECODERS[name]
     if type(body) is not dict:
-        raise CorruptLogError(where, f"the body of '{name}' is no object")
+        raise CorruptLogError(where, f"the body of '{name}' is not an object")
     values: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     try:

@@ -188,7 +188,7 @@ def suggestions(
     field = _listed_field(view, name)
     asked = field.analyzer.query_words(text)
     if len(asked) != 1:
-        what = f"{len(asked)} words" if asked else "no word"
+        what = f"{len(asked)} words" if asked else "not a word"
         raise QueryError(f"{text!r} is {what} of '{name}'. Ask for one word at a time.")
     word = asked[0].text
     column = view.names.stored_name(name)

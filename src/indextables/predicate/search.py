@@ -266,7 +266,7 @@ def literal_text(characters: Sequence[Character]) -> str:
 
 
 def half_character(text: str) -> int | None:
-    """Where a text has a lone surrogate, which is no character and in no index.
+    """Where a text has a lone surrogate, which is not a character and in no index.
 
     Bytes that are no UTF-8 become such ones on a command line.
     """

@@ -152,7 +152,7 @@ def parse_search(
         )
         raise QuerySyntaxError(text, reason, field=field)
     if (at := half_character(text)) is not None:
-        reason = f"{text[at]!r} is no character, write the query in UTF-8,"
+        reason = f"{text[at]!r} is not a character, write the query in UTF-8,"
         raise QuerySyntaxError(text, reason, position=at, field=field)
     parser = _Parser(text, field, schema, max_depth)
     query = parser.parse()

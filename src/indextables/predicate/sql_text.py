@@ -102,7 +102,7 @@ def _parsed(
     sql: str, schema: pa.Schema, timezone: str, max_query_length: int, max_query_depth: int
 ) -> Predicate:
     if (at := half_character(sql)) is not None:
-        raise PredicateSyntaxError(sql, f"{sql[at]!r} is no character; write it in UTF-8.")
+        raise PredicateSyntaxError(sql, f"{sql[at]!r} is not a character; write it in UTF-8.")
     reader = _Reader(schema, timezone, max_query_length, max_query_depth)
     try:
         rewritten = rewrite_operators(sql)

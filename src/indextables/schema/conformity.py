@@ -137,7 +137,7 @@ def conform(rows: Rows, schema: pa.Schema) -> Rows:
         return rows
     refuse_duplicates(rows.schema.names)
     problems = [
-        f"'{n}' is no column of the table" for n in rows.schema.names if n not in schema.names
+        f"'{n}' is not a column of the table" for n in rows.schema.names if n not in schema.names
     ]
     columns = []
     for field in schema:

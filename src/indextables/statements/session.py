@@ -123,7 +123,7 @@ def named_source(target: Target) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class Session:
-    """What a statement needs of whoever runs it.
+    """What a statement needs of its caller.
 
     `runner` does the tasks of jobs; without one, each job uses threads of this process. Times
     without a time zone are meant in `timezone`.

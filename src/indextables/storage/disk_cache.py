@@ -256,7 +256,7 @@ class DiskCache:
         return None
 
     def usage(self) -> DiskUsage:
-        """What the folder holds now, whoever put it there."""
+        """What the folder holds now, from all processes."""
         sizes = [size for _, size, _ in self._copies()]
         return DiskUsage(len(sizes), sum(sizes))
 

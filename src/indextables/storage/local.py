@@ -5,7 +5,7 @@ character. A file is written under a dot-name beside its target, flushed to the 
 in one step: by rename over the old one, or by a hard link, which the kernel refuses when the target
 exists. No reader ever sees half a file, and of any number of racing writers one wins.
 
-An empty folder is no folder, as in an object store: deleting its last object removes it.
+An empty folder is not a folder, as in an object store: deleting its last object removes it.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def check_text(text: object, what: str) -> None:
     if not isinstance(text, str):
         raise ConfigError(f"{what} is a text, not {text!r}.")
     if half_character(text) is not None:
-        raise ConfigError(f"{what} has half of a surrogate pair, which is no character.")
+        raise ConfigError(f"{what} has half of a surrogate pair, which is not a character.")
 
 
 def names_of(names: str | Sequence[str]) -> tuple[str, ...]:

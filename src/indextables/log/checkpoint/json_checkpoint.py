@@ -76,7 +76,7 @@ def intern_mappings(bodies: Sequence[dict[str, Any]], *, where: str) -> dict[str
     for body in bodies:
         if (text := body.pop(_INLINE, None)) is not None:
             if type(text) is not str:
-                raise CorruptLogError(where, f"'add' has a {_INLINE} that is no text")
+                raise CorruptLogError(where, f"'add' has a {_INLINE} that is not text")
             body["docMappingRef"] = mapping_hash(text)
             mappings[body["docMappingRef"]] = text
     return mappings
@@ -210,7 +210,7 @@ def _single_document(lines: Sequence[bytes], *, where: str) -> dict[str, Any] | 
         except orjson.JSONDecodeError as error:
             raise CorruptLogError(where, f"it is no JSON ({error})") from error
     if not isinstance(first, dict):
-        raise CorruptLogError(where, "it is no object")
+        raise CorruptLogError(where, "it is not an object")
     if len(first) == 1 and not isinstance(first.get(Add.kind), list):
         return None
     return first
@@ -293,7 +293,7 @@ def _part_names(version: int, document: dict[str, Any], *, where: str) -> list[s
         # Names that a part can have, and nothing else, are looked up in the store.
         found = parse_checkpoint_part(name) if isinstance(name, str) else None
         if found is None or found[0] != version:
-            raise CorruptLogError(where, f"{name!r} is no part of it")
+            raise CorruptLogError(where, f"{name!r} is not a part of it")
     return parts
 
 

@@ -76,7 +76,7 @@ class SearchContext:
 def check_values(
     field: FieldMapping, node: FieldNode, path: Path, kind: pa.DataType, *, query: str
 ) -> None:
-    """Refuse a question with a text that is no value of the field's type."""
+    """Refuse a question with a text that is not a value of the field's type."""
     if isinstance(node, Exists) or (field.has_words and not path):
         return
     shown = ".".join([field.name, *path])

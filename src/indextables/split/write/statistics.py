@@ -124,7 +124,7 @@ def _plain(scalar: Any) -> Any:
 
 
 def _date(days: int | None) -> datetime.date | None:
-    """The date so many days after 1970; `None`, which is no bound, outside the years 1 to 9999."""
+    """The date so many days after 1970; `None`, not a bound, outside the years 1 to 9999."""
     try:
         return None if days is None else _EPOCH + datetime.timedelta(days=days)
     except OverflowError:
