@@ -285,6 +285,8 @@ def _all(keys: KeyValues) -> Column | None:
     return combined
 
 
+# --- the keys of a join's other side ---------------------------------------------------------
+
 MOST_KEYS = 200_000
 """How many different keys are collected."""
 _SMALL = 1 << 20

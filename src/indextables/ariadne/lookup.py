@@ -299,6 +299,9 @@ class _KeyColumn:
         return self.evidence.holds_any(self.keys.values.filter(pa.array(rows)))
 
 
+# --- the evidence of each column -------------------------------------------------------------
+
+
 class IndexedColumns:
     """The columns of one version of an index. `schema` is that of the files.
 

@@ -285,6 +285,8 @@ class MetadataFile:
         return parse_metadata(data, path=self.path), etag
 
 
+# --- the tables of an index ------------------------------------------------------------------
+
 _FIXED: list[pa.Field[Any]] = [
     pa.field("filename", pa.string()),
     pa.field("file_size", pa.int64()),

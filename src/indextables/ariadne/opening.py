@@ -193,6 +193,8 @@ def _with_schema(place: IndexPlace, stored: Metadata, schema: str) -> Metadata:
     return new
 
 
+# --- one version of an index -----------------------------------------------------------------
+
 _LOOKUPS = 16
 _LOCATED = 256
 

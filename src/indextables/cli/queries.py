@@ -196,6 +196,8 @@ def _history() -> Iterator[None]:
             file.chmod(0o600)
 
 
+# --- our statements --------------------------------------------------------------------------
+
 _CATALOGS = ("indextables", "tantivy4spark")
 _FORMATS: dict[str, Format] = {"parquet": "parquet", "csv": "csv", "json": "jsonl"}
 

@@ -17,7 +17,6 @@ from indextables.errors import ConfigError
 if TYPE_CHECKING:
     from indextables.table.arguments import SearchMode
 
-
 _PANEL = "Look"
 _SHOWN = 150
 _Column = Annotated[str, typer.Argument(metavar="COLUMN", help="A column that has words.")]
@@ -393,6 +392,9 @@ def _places(tables: list[str]) -> dict[str, str]:
             raise ConfigError(f"Two tables are called '{name}'. Name one with NAME=TABLE.")
         places[name] = place
     return places
+
+
+# --- words -----------------------------------------------------------------------------------
 
 
 def _analyze(

@@ -83,6 +83,8 @@ PartitionBy = Annotated[
 ]
 
 
+# --- settings, and how commands fail ---------------------------------------------------------
+
 Command = Callable[..., None]
 
 

@@ -82,6 +82,8 @@ if __name__ == "__main__":
     main()
 
 
+# --- the documents ---------------------------------------------------------------------------
+
 _COLUMNS: dict[str, pa.DataType] = {
     "id": pa.int64(),
     "package": pa.string(),

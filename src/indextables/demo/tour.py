@@ -241,6 +241,8 @@ def spark_join(spark: SparkSession, files: list[str]) -> None:
     )
 
 
+# --- how it prints ---------------------------------------------------------------------------
+
 console = Console(highlight=False)
 Result = TypeVar("Result")
 _SHORT = 22

@@ -275,6 +275,9 @@ def _partition_key(values: Any, view: TableView) -> tuple[str | None, ...]:
     return tuple((values or {}).get(name) for name in view.partition_columns)
 
 
+# --- marking rows as deleted -----------------------------------------------------------------
+
+
 class RowMarks:
     """Rows to be marked as deleted, by the path of their split.
 

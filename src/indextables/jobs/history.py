@@ -195,6 +195,8 @@ def _result(plan: CleanupPlan, newest: Snapshot, version: int, *, dry_run: bool)
     )
 
 
+# --- purging ---------------------------------------------------------------------------------
+
 SAFE_HOURS = 24
 _HOUR_MS = 3_600_000
 _DELETE_AT_ONCE = 1_000

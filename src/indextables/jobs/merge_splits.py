@@ -328,6 +328,9 @@ def _changed(group: MergeGroup) -> str:
     return f"{group.paths[0]}{more}"
 
 
+# --- merging as a part of a write ------------------------------------------------------------
+
+
 def merged_before_commit(
     store: Store,
     adds: Sequence[Add],

@@ -324,6 +324,8 @@ def drop_partitions(log: TransactionLog, predicate: Predicate) -> Dropped:
     )
 
 
+# --- merging rows by their keys --------------------------------------------------------------
+
 WhenMatched = Literal["update", "delete", "ignore"]
 WhenNotMatched = Literal["insert", "ignore"]
 

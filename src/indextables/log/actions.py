@@ -311,6 +311,8 @@ def action_from_body(name: str, body: Any, *, where: str) -> Action:
         raise CorruptLogError(where, f"'{name}' does not have its fields ({error})") from error
 
 
+# --- which tables this release may read and write --------------------------------------------
+
 SUPPORTED_VERSION = 4
 COLUMN_NAMES = "columnNames"
 """Columns may be stored under another name than users have for them, or stored and not shown."""

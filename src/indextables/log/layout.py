@@ -180,6 +180,8 @@ def list_states(store: Store) -> dict[int, ObjectMeta]:
     return LogListing().take(store.list(LOG_DIRECTORY, start_after=before)).states
 
 
+# --- the bytes of a version file -------------------------------------------------------------
+
 _GZIP = b"\x1f\x8b"
 _HEADER = b"\x01\x01"
 _NO_CHECKSUM = "00000000"

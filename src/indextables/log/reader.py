@@ -340,6 +340,9 @@ def earliest_readable(listing: LogListing) -> int | None:
     return min(bases, default=None)
 
 
+# --- the history of versions -----------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """One version in the table's history."""

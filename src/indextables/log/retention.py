@@ -43,6 +43,8 @@ from indextables.log.layout import LOG_DIRECTORY, STATE_MANIFEST, LogListing, li
 from indextables.runner import LocalRunner
 from indextables.storage import ObjectMeta, Store
 
+logger = logging.getLogger(__name__)
+
 _HOUR_MS = 3_600_000
 
 
@@ -234,7 +236,6 @@ def _json_files(
     return tuple(files)
 
 
-logger = logging.getLogger(__name__)
 _DELETE_AT_ONCE = 500
 
 

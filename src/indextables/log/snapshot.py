@@ -264,6 +264,8 @@ def empty_snapshot(uri: str) -> Snapshot:
     )
 
 
+# --- which splits its cross-references cover -------------------------------------------------
+
 Rows = npt.NDArray[np.int64]
 
 _TEXT = pa.string()

@@ -40,6 +40,8 @@ from indextables.runner import Runner
 from indextables.storage import Store, canonical_uri, open_store
 from indextables.storage.location import own_names, parse_location
 
+logger = logging.getLogger(__name__)
+
 _MAX_LOGS = 256
 
 RunnerOf = Callable[[Store, Config], Runner | None]
@@ -153,7 +155,7 @@ def read_logs_with(runner_of: RunnerOf) -> None:
     _LOGS.runner_of = runner_of
 
 
-logger = logging.getLogger(__name__)
+# --- options of a read or write --------------------------------------------------------------
 
 NAME = "indextables"
 """The name of the format and of the catalog."""

@@ -261,6 +261,8 @@ def groupable(value_type: Any) -> bool:
     )
 
 
+# --- facets ----------------------------------------------------------------------------------
+
 MOST_GROUPS = 1_000_000
 """Different groups that are counted in memory."""
 _MOST_PARTS = 10_000

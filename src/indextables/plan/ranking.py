@@ -362,6 +362,8 @@ def with_snippets(
     return table
 
 
+# --- vectors ---------------------------------------------------------------------------------
+
 Metric = Literal["cosine", "dot", "l2"]
 _METRICS: tuple[Metric, ...] = get_args(Metric)
 _NUMBERS_AT_ONCE = 1 << 20

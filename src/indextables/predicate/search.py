@@ -245,6 +245,8 @@ def _weighted(node: FieldNode, names: Sequence[str] | Mapping[str, float]) -> Se
     return node if weight == 1 else Boost(node, weight)
 
 
+# --- characters and words of a query ---------------------------------------------------------
+
 _HALF = re.compile("[\ud800-\udfff]")
 ENDS_WORD = frozenset('()[]{}"^')
 

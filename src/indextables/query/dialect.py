@@ -128,6 +128,8 @@ def number_text(value: Any) -> Any:
     return exp.Anonymous(this=name, expressions=[exp.cast(value.copy(), "double")])
 
 
+# --- texts and lists -------------------------------------------------------------------------
+
 BOUNDED = "indextables_bounded"
 """The function of the engine that returns its first argument, a number that is not too large."""
 
@@ -243,6 +245,8 @@ def _not_negative(number: Any) -> Any:
     return floor.else_(number.copy())
 
 
+# --- dates and times -------------------------------------------------------------------------
+
 _DIRECTIVE = re.compile(r"(%-?[YymbBdjHIMSpaAf])(?:strict)?")
 _FRACTION = re.compile(r"(?<![A-Za-z])S{3}(?![A-Za-z])")
 _QUOTED = re.compile(r"'([^']*)'")
@@ -311,6 +315,8 @@ def _pattern(node: Any) -> Any:
         )
     return exp.Literal.string(_QUOTED.sub(r"\1", found))
 
+
+# --- the whole query -------------------------------------------------------------------------
 
 _parser: Any = SearchDialect.Parser
 

@@ -126,6 +126,8 @@ def _moment(text: str) -> datetime.datetime | str:
         return text
 
 
+# --- running a query -------------------------------------------------------------------------
+
 _SETTINGS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -382,6 +384,8 @@ def _text_column(column: str, schema: pa.Schema) -> str:
         raise SearchCallError("snippet", f"shows words of a text, but '{name}' is {kind}.")
     return name
 
+
+# --- functions that DuckDB does not have -----------------------------------------------------
 
 _MOST_MADE = 256 << 20
 _VALUE = "value"

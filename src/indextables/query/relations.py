@@ -294,6 +294,8 @@ def mapping_of(column: Any, relation: Relation | None) -> FieldMapping:
     return relation.table.view.shown.mapping.by_name[_exact(column.name, relation) or ""]
 
 
+# --- the parts of a parsed query -------------------------------------------------------------
+
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _AFTER = (

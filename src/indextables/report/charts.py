@@ -325,6 +325,8 @@ def splits_chart(report: Report) -> Chart:
     return Chart(drawn, header, tuple(rows))
 
 
+# --- SVG as text -----------------------------------------------------------------------------
+
 WIDTH = 920
 LEFT = 78.0
 RIGHT = WIDTH - 16.0

@@ -316,6 +316,8 @@ def _xrefs(snapshot: Snapshot) -> tuple[tuple[XRefSize, ...], frozenset[str]]:
     return tuple(found), frozenset(covered)
 
 
+# --- advice ----------------------------------------------------------------------------------
+
 SMALL_SPLIT = 32 << 20
 """A split below this size costs more to open than to read."""
 _MANY_SPLITS = 32

@@ -362,6 +362,8 @@ def _may_lose_digits(given: Type, kind: Type) -> bool:
     return bool(pa.types.is_float64(given) and pa.types.is_float32(kind))
 
 
+# --- defaults of columns that were added -----------------------------------------------------
+
 EXISTS_DEFAULT = "EXISTS_DEFAULT"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 """What Spark writes to later rows that do not name the column."""

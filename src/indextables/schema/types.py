@@ -382,6 +382,8 @@ def type_name(kind: Type) -> str:
     return NAMES.get(kind, str(kind))
 
 
+# --- the two names of a column ---------------------------------------------------------------
+
 SHOWN_NAME = "indextables.name"
 """The key in the metadata of a field of the log's schema."""
 

@@ -148,6 +148,8 @@ def parameters(request: Request) -> dict[str, Any]:
     return given
 
 
+# --- who may ask -----------------------------------------------------------------------------
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-src 'self'; form-action 'none'; base-uri 'none'; "

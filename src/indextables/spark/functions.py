@@ -252,6 +252,8 @@ def _udf(name: str) -> Callable[..., Column]:
     return made[name]
 
 
+# --- values cut into equal parts -------------------------------------------------------------
+
 _MOST_RANGES = 8
 
 _UNITS = "map('ms', 1000L, 's', 1000000L, 'm', 60000000L, 'h', 3600000000L, 'd', 86400000000L)"

@@ -40,6 +40,7 @@ from indextables.storage.local import LocalStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+logger = logging.getLogger(__name__)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -185,7 +186,7 @@ def _pickled(error: Exception) -> bytes:
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
-logger = logging.getLogger(__name__)
+# --- version files read on executors ---------------------------------------------------------
 
 
 _MOST_TABLES = 64

@@ -292,6 +292,8 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
                     yield from rows.select(wanted.names).cast(wanted).to_batches()
 
 
+# --- the sink --------------------------------------------------------------------------------
+
 _QUERY_ID = "sql.streaming.queryId"
 
 
@@ -363,6 +365,9 @@ class TableStreamWriter(source.DataSourceStreamArrowWriter):
 
 def _stored(messages: Sequence[source.WriterCommitMessage | None]) -> list[StoredBatch]:
     return [message for message in messages if isinstance(message, StoredBatch)]
+
+
+# --- offsets ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,6 +293,8 @@ def _name(shown: str) -> str:
     return shown.partition("(")[0]
 
 
+# --- analyzers -------------------------------------------------------------------------------
+
 PIPELINE_VERSION = 1
 """Raised when the same pipeline description starts to make other words."""
 

@@ -139,6 +139,8 @@ class Session:
     indexes: IndexPlaces | None = None
 
 
+# --- versions, settings and hosts as rows ----------------------------------------------------
+
 REDACTED = "***REDACTED***"
 
 _NAME = re.compile(

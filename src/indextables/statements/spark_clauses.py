@@ -214,6 +214,8 @@ def _list(words: Sequence[Word]) -> list[Sequence[Word]]:
     return [words[a:b] for a, b in zip(starts, [*commas, len(words)], strict=True)]
 
 
+# --- TIMESTAMP AS OF -------------------------------------------------------------------------
+
 ROOT = "."
 
 _MAY_TRAVEL = re.compile(r"\b(?:TIMESTAMP|SYSTEM_TIME)\s+AS\s+OF\b", re.IGNORECASE)

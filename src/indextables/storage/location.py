@@ -140,6 +140,8 @@ def _shown(uri: str) -> str:
     return re.sub(r"\?.*", "?…", f"{scheme}{separator}{authority}{slash}{path}", flags=re.DOTALL)
 
 
+# --- options ---------------------------------------------------------------------------------
+
 _SECRET = re.compile(
     r"secret|key|token|credential|password|sas|signature|connection_?string", re.IGNORECASE
 )

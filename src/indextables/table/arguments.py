@@ -403,6 +403,8 @@ def _texts(values: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in values.items()]
 
 
+# --- expressions over rows -------------------------------------------------------------------
+
 _UNKNOWN = re.compile(r"No match for FieldRef\.(?:Nested\(FieldRef\.)?Name\((?P<name>.*?)\)")
 
 

@@ -176,6 +176,8 @@ def footer_tasks(place: IndexPlace, plan: Plan) -> Iterator[FooterTask]:
             yield FooterTask(folder, options, some, plan.targets)
 
 
+# --- footers ---------------------------------------------------------------------------------
+
 _TAIL = 64 << 10
 _GREGORIAN = -141_427
 """1582-10-15 in days: before it, old writers counted days by another calendar."""

@@ -223,6 +223,8 @@ def _field(column: Column, path: str) -> Column:
     return column
 
 
+# --- rows that the driver reads --------------------------------------------------------------
+
 _EXPANSION = 4
 """How many times larger than their files rows may be before they are left to Spark."""
 _READERS = 4

@@ -178,6 +178,8 @@ def readable_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(pa.table(columns))
 
 
+# --- staged rows -----------------------------------------------------------------------------
+
 _SAME = ("file_size", "modification_time", "etag")
 _LOG = "_delta_log"
 _EVER = datetime.min.replace(tzinfo=UTC)

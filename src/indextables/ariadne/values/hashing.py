@@ -223,6 +223,8 @@ def _hash_lists(array: Any) -> Hashes:
     return _mix(_segment_sums(words, counts) ^ _mix(counts.astype(np.uint64)))
 
 
+# --- distinct values -------------------------------------------------------------------------
+
 _WAIT = 1 << 16
 _MAX_ROWS = 1 << 20
 _MAX_BYTES = 256 << 20

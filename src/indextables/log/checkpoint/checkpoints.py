@@ -179,6 +179,9 @@ def _versions_since(
     return found if found is not None and [v.version for v in found] == wanted else None
 
 
+# --- writing an Avro state -------------------------------------------------------------------
+
+
 def renormalized(snapshot: Snapshot, *, threshold: int) -> Snapshot:
     """The snapshot with canonical references, if it has more distinct ones than the threshold.
 

@@ -239,6 +239,8 @@ def _pieces(file: Path, size: int) -> Iterator[bytes]:
             yield piece
 
 
+# --- the parts that queries need -------------------------------------------------------------
+
 _MANY_WORDS = 1_024
 """If a pattern matches more words than this, all postings that it may read are fetched."""
 _WORTH_WHOLE = 0.5

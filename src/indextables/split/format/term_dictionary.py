@@ -73,6 +73,8 @@ class Pattern:
         return [str(word) for word in array.filter(matched).to_pylist()]
 
 
+# --- the term dictionary ---------------------------------------------------------------------
+
 Range = tuple[int, int]
 
 INDEX_FORMAT = 7

@@ -82,6 +82,8 @@ def balanced(
     return heap[0][0], heap[0][2]
 
 
+# --- building queries ------------------------------------------------------------------------
+
 Clauses = Sequence[tuple[tantivy.Occur, tantivy.Query]]
 
 _LITERAL = re.compile(r"\w+")

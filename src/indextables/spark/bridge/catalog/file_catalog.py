@@ -311,6 +311,8 @@ class FileScan(Comparable):
         return builder.build().toBatch()
 
 
+# --- the catalog -----------------------------------------------------------------------------
+
 DEFAULT = "default"
 ALL_ROWS = "all_rows"
 """The namespace of tables without the view that their plain name stands for."""

@@ -299,6 +299,8 @@ class Comparable:
         return other is not None and other.toString() == self.key()
 
 
+# --- Arrow rows as Spark's rows --------------------------------------------------------------
+
 _ROW = "org.apache.spark.sql.catalyst.InternalRow"
 _STREAM_BYTES = 16 << 20
 

@@ -185,6 +185,8 @@ def aggregate_schema(aggregation: Aggregation, schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
+# --- expressions of GROUP BY -----------------------------------------------------------------
+
 _CALLS = {
     "Add": "add", "Subtract": "subtract", "Multiply": "multiply", "Divide": "divide",
     "Remainder": "remainder", "Pmod": "pmod", "Floor": "floor", "Ceil": "ceil",

@@ -358,6 +358,8 @@ _READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
+# --- conditions of statements that change rows -----------------------------------------------
+
 _SWAPPED: dict[str, Operator] = {
     "=": "=", "<=>": "<=>", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=",
 }  # fmt: skip
