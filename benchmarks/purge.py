@@ -15,7 +15,7 @@ import pyarrow as pa
 from benchmarks.measure import Result
 from indextables import Table
 from indextables.config import Config
-from indextables.jobs.purge import purge
+from indextables.jobs.history import purge
 from indextables.log.actions import Add
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog

@@ -17,8 +17,7 @@ from indextables.config import Config
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.runner import Runner
-from indextables.spark.distributed_log import DistributedLogRunner
-from indextables.spark.runner import SparkRunner
+from indextables.spark.runner import DistributedLogRunner, SparkRunner
 from indextables.storage import open_store
 
 if TYPE_CHECKING:

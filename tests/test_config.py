@@ -22,7 +22,7 @@ from indextables.config import (
 )
 from indextables.errors import ConfigError, InvalidValueError, UnknownKeyError
 from indextables.log.transaction import Operation, Transaction
-from indextables.plan.source_options import SourceOptions
+from indextables.plan.access import SourceOptions
 
 INTERVAL = "spark.indextables.checkpoint.interval"
 

@@ -11,7 +11,7 @@ import pytest
 from indextables import Table, config
 from indextables.config import KEYS, PREFIX, Config, canonical, origin
 from indextables.errors import ConfigError
-from indextables.plan.source_options import SourceOptions
+from indextables.plan.access import SourceOptions
 from indextables.storage import open_store, redact
 
 PAGE = Path(__file__).parents[1] / "docs" / "migrating.md"

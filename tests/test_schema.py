@@ -209,7 +209,7 @@ def test_unknown_columns_and_nulls_are_refused_together():
     schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
     with pytest.raises(SchemaError) as caught:
         conform(pa.table({"a": pa.array([1, None]), "z": [1, 2]}), schema)
-    assert "'z' is no column" in str(caught.value)
+    assert "'z' is not a column" in str(caught.value)
     assert "'a' has 1 nulls" in str(caught.value)
 
 

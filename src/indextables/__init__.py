@@ -18,10 +18,9 @@ from indextables.errors import IndexTablesError
 
 if TYPE_CHECKING:
     from indextables.jobs.commit_write import Written
-    from indextables.jobs.history import Truncated
+    from indextables.jobs.history import Purged, Truncated
     from indextables.jobs.merge_splits import Merged
     from indextables.jobs.prewarm import Prewarmed
-    from indextables.jobs.purge import Purged
     from indextables.jobs.repair import Repaired
     from indextables.jobs.row_changes import Dropped
     from indextables.jobs.verify import Check
@@ -67,7 +66,7 @@ _LAZY = {
     "Dropped": "indextables.jobs.row_changes",
     "Merged": "indextables.jobs.merge_splits",
     "Prewarmed": "indextables.jobs.prewarm",
-    "Purged": "indextables.jobs.purge",
+    "Purged": "indextables.jobs.history",
     "Refreshed": "indextables.lake",
     "Repaired": "indextables.jobs.repair",
     "ScoreExplanation": "indextables.plan.ranking",
@@ -93,7 +92,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if _LAZY[name].startswith("indextables.spark."):
-        from indextables.packages import require
+        from indextables.errors import require
 
         require("pyspark", extra="spark", for_what=f"indextables.{name}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -160,7 +160,7 @@ class UnsafePathError(LogError, ValueError):
         self.where = where
         super().__init__(
             f"Refusing the path {path!r} in {where}: paths in a log are relative and stay inside "
-            "the table. Whoever wrote this log made a mistake or an attack; inspect it."
+            "the table. This log was written by mistake or as an attack; inspect it."
         )
 
 
@@ -606,12 +606,12 @@ class UnknownFieldError(QueryError, KeyError):
         why = f": {reason}" if reason else ""
         super().__init__(
             f"There is no field '{field}'{within}{why}. Fields: {', '.join(available) or 'none'}. "
-            "If the text before the colon is no field, quote it or write \\: for the colon."
+            "If the text before the colon is not a field, quote it or write \\: for the colon."
         )
 
 
 class SearchValueError(QueryError):
-    """A search asks a field for something that is no value of its type."""
+    """A search asks a field for something that is not a value of its type."""
 
     def __init__(
         self,
@@ -763,7 +763,7 @@ class UnsupportedPredicateError(QueryError):
 
 
 class LiteralError(QueryError):
-    """A literal that is no value of its column's type."""
+    """A literal that is not a value of its column's type."""
 
     def __init__(self, column: str, kind: str, literal: object, reason: str) -> None:
         self.column = column
@@ -810,7 +810,7 @@ class NotAPartitionError(StatementError):
         self.partition_columns = tuple(partition_columns)
         if partition_columns:
             message = (
-                f"The condition is about {column!r}, which is no partition column. Use "
+                f"The condition is about {column!r}, which is not a partition column. Use "
                 f"{', '.join(partition_columns)}, or DELETE FROM … WHERE … for rows."
             )
         elif column is None:
@@ -1186,3 +1186,16 @@ class ConcurrentUpdateError(AriadneError):
             f"Gave up writing {path} after {attempts} attempts: other writers were faster. "
             "What they wrote is intact; run the operation again."
         )
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported."""
+    import importlib.util
+
+    return importlib.util.find_spec(package) is not None
+
+
+def require(package: str, *, extra: str, for_what: str) -> None:
+    """Refuse what cannot be done without a package, and say how to get it."""
+    if not is_installed(package):
+        raise MissingPackageError(package, extra=extra, for_what=for_what)

@@ -1,16 +1,17 @@
-"""Where tasks run.
+"""Where tasks run, and how long to wait before one is tried again.
 
 A job or a scan is planned as a list of picklable tasks; a runner maps a function over them and
-gives the results back in order. Without Spark that is a pool of threads.
+returns the results in order. Without Spark that is a pool of threads.
 
-A query can be stopped from another thread: whoever starts it runs it `under` a `Stop`, and its
-scans look at that between the pieces that they read.
+A query can be stopped from another thread: its caller runs it `under` a `Stop`, and its scans check
+that between the pieces that they read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -148,3 +149,19 @@ def check_stop() -> None:
     stop = _current.get()
     if stop is not None:
         stop.check()
+
+
+def pause_s(
+    attempt: int,
+    *,
+    base_s: float,
+    longest_s: float,
+    spread: tuple[float, float] = (0.75, 1.25),
+    jitter: Callable[[float, float], float] = random.uniform,
+) -> float:
+    """Seconds to wait after an attempt; the first one is number 1.
+
+    >>> [pause_s(n, base_s=0.1, longest_s=0.5, jitter=max) for n in (1, 2, 3, 4)]
+    [0.125, 0.25, 0.5, 0.625]
+    """
+    return min(longest_s, base_s * 2.0 ** min(attempt - 1, 32)) * jitter(*spread)

@@ -14,10 +14,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from indextables.cells import python_values, to_json
-from indextables.errors import IndexTablesError, SourceFileError
-from indextables.packages import require
-from indextables.storage.location import parse_location
-from indextables.storage.options import client_settings, scrub
+from indextables.errors import IndexTablesError, SourceFileError, require
+from indextables.storage.location import client_settings, parse_location, scrub
 
 Write = Callable[[pa.RecordBatch], None]
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from indextables.ariadne.lookup.view import cached_keys
+from indextables.ariadne.opening import cached_keys
 from indextables.config import (
     ARIADNE_DEBUG,
     ARIADNE_DRIVER_READ_LIMIT,
@@ -188,7 +188,7 @@ def test_repeated_joins_reuse_what_was_located(index, keys, files):
 
 
 def test_too_many_keys_are_looked_up_by_their_bounds(index, whole, keys, monkeypatch):
-    monkeypatch.setattr("indextables.ariadne.lookup.join_keys.MOST_KEYS", 1)
+    monkeypatch.setattr("indextables.ariadne.joins.MOST_KEYS", 1)
     index.add_index("id")
     index.update()
     two = keys.where("id IN (4, 9)")
@@ -198,7 +198,7 @@ def test_too_many_keys_are_looked_up_by_their_bounds(index, whole, keys, monkeyp
 
 
 def test_bounds_of_texts_are_none_of_numbers(spark, index, whole, monkeypatch):
-    monkeypatch.setattr("indextables.ariadne.lookup.join_keys.MOST_KEYS", 1)
+    monkeypatch.setattr("indextables.ariadne.joins.MOST_KEYS", 1)
     index.add_index("id")
     index.update()
     texts = spark.createDataFrame([("10",), ("3",), ("4",)], "id STRING")
@@ -213,7 +213,7 @@ def test_keys_may_be_days_that_python_does_not_know(
 ):
     from indextables.ariadne import Index
 
-    monkeypatch.setattr("indextables.ariadne.lookup.join_keys.MOST_KEYS", most)
+    monkeypatch.setattr("indextables.ariadne.joins.MOST_KEYS", most)
     spark.conf.set(ARIADNE_DRIVER_READ_LIMIT.name, "0")
     days = spark.sql(
         f"SELECT CAST(d AS {kind}) AS day FROM VALUES ('2024-01-01'), ('+12024-01-01') t(d)"
@@ -230,8 +230,8 @@ def test_keys_may_be_days_that_python_does_not_know(
 
 
 def test_null_keys_do_not_hide_that_others_were_cut_off(index, whole, keys, monkeypatch):
-    monkeypatch.setattr("indextables.ariadne.lookup.join_keys.MOST_KEYS", 2)
-    monkeypatch.setattr("indextables.ariadne.lookup.join_keys._SMALL", -1)
+    monkeypatch.setattr("indextables.ariadne.joins.MOST_KEYS", 2)
+    monkeypatch.setattr("indextables.ariadne.joins._SMALL", -1)
     index.add_index("id")
     index.add_index("name")
     index.update()

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from indextables.cli.queries import prompt
+from indextables.cli.queries import Tables, prompt
 from indextables.cli.settings import Settings
-from indextables.cli.statements import Tables
 from indextables.storage import open_store
 
 

@@ -13,15 +13,15 @@ from rich.console import Console
 
 from indextables.cli.output import highlighted
 from indextables.demo import __main__ as demo
-from indextables.demo import corpus, show, tour
+from indextables.demo import tour
 
 
 @pytest.mark.parametrize("width", [50, 80, 200])
 def test_short_values_stay_whole_and_long_ones_are_cut(monkeypatch, width):
     out = io.StringIO()
-    monkeypatch.setattr(show, "console", Console(file=out, width=width))
+    monkeypatch.setattr(tour, "console", Console(file=out, width=width))
     long = "a_module.with.many.parts." * 4
-    show.grid(
+    tour.grid(
         ("score", "where", "found"), [("12.34", long, highlighted(f"<b>word</b> {long}"))] * 2
     )
     lines = out.getvalue().splitlines()
@@ -32,18 +32,18 @@ def test_short_values_stay_whole_and_long_ones_are_cut(monkeypatch, width):
 
 def test_cells_are_no_markup(monkeypatch):
     out = io.StringIO()
-    monkeypatch.setattr(show, "console", Console(file=out, width=80))
-    show.grid(("code",), [("a[0]",), ("[bold]",), (highlighted("x&lt;b&gt; <b>[/]</b>"),)])
+    monkeypatch.setattr(tour, "console", Console(file=out, width=80))
+    tour.grid(("code",), [("a[0]",), ("[bold]",), (highlighted("x&lt;b&gt; <b>[/]</b>"),)])
     assert all(cell in out.getvalue() for cell in ("a[0]", "[bold]", "x<b> [/]"))
 
 
 def test_times_are_drawn(monkeypatch):
     out = io.StringIO()
-    monkeypatch.setattr(show, "console", Console(file=out, width=80))
-    show.versus(10.0, 400.0, other="scan")
+    monkeypatch.setattr(tour, "console", Console(file=out, width=80))
+    tour.versus(10.0, 400.0, other="scan")
     ours, theirs, verdict = out.getvalue().splitlines()
     assert "▊ 10.0 ms" in ours and "█" * 32 in theirs and "40 times quicker" in verdict
-    show.versus(100.0, 120.0, other="scan")
+    tour.versus(100.0, 120.0, other="scan")
     assert "ratio 1.2" in out.getvalue()
 
 
@@ -60,13 +60,13 @@ def test_the_steps_without_spark(monkeypatch, tmp_path):
     """On two modules instead of all: what each step asserts holds, and its numbers are printed."""
     out = io.StringIO()
     console = Console(file=out, width=100)
-    for module in (show, tour, demo):
+    for module in (tour, demo):
         monkeypatch.setattr(module, "console", console)
     monkeypatch.setattr(tour, "_APPENDS", 4)
     monkeypatch.chdir(tmp_path)
-    files = [f for f in corpus.source_files() if f[0].startswith(("asyncio", "socket"))]
-    documents = corpus.documents(itertools.islice(corpus.definitions(files), 2_000))
-    corpus.write_files(documents, demo.PLACE / "parquet")
+    files = [f for f in demo.source_files() if f[0].startswith(("asyncio", "socket"))]
+    documents = demo.document_table(itertools.islice(demo.definitions(files), 2_000))
+    demo.write_files(documents, demo.PLACE / "parquet")
     path = str((demo.PLACE / "code").resolve())
     demo.write_without_spark(documents, path)
     demo.tour_of(demo.Table.open(path), documents)

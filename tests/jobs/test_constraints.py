@@ -13,7 +13,7 @@ from indextables.jobs.constraints import (
     constraints_of,
     drop_constraint,
 )
-from indextables.log.protocol import CHECK_CONSTRAINTS
+from indextables.log.actions import CHECK_CONSTRAINTS
 from indextables.log.transaction import Operation, Transaction
 
 SCHEMA = pa.schema([("n", pa.int64()), ("tag", pa.string()), ("day", pa.date32())])
@@ -94,7 +94,7 @@ def test_rows_that_were_not_checked_conflict(table):
 def test_other_writers_are_kept_away(table, monkeypatch):
     constrain(table, "n > 0")
     assert CHECK_CONSTRAINTS in table.refresh().snapshot().protocol.writer_features
-    monkeypatch.setattr("indextables.log.protocol.WRITER_FEATURES", frozenset({"avroState"}))
+    monkeypatch.setattr("indextables.log.actions.WRITER_FEATURES", frozenset({"avroState"}))
     assert table.count() == 2
     with pytest.raises(UnsupportedFeatureError):
         table.append(pa.table({"n": [1]}))

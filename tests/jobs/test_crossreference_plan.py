@@ -17,14 +17,15 @@ from indextables.jobs.crossreference_plan import (
     plan_automatic,
     plan_index,
 )
-from indextables.log.crossreferences import (
+from indextables.log.snapshot import (
     Coverage,
+    Snapshot,
+    VersionActions,
     cover_of,
     coverage,
     splits_without_xref,
     xref_for_split,
 )
-from indextables.log.snapshot import Snapshot, VersionActions
 from indextables.log.transaction import Operation, Transaction
 
 

@@ -35,7 +35,7 @@ from indextables.errors import (
     SplitFileError,
     UpgradeRefusedError,
 )
-from indextables.log.crossreferences import coverage
+from indextables.log.snapshot import coverage
 from indextables.log.transaction import Operation, Transaction
 from indextables.runner import LocalRunner
 

@@ -16,7 +16,7 @@ from faulty_store import Crash, FaultyStore, SimulatedCrash
 from indextables import Table
 from indextables.config import Config
 from indextables.errors import VersionNotFoundError
-from indextables.jobs.purge import purge
+from indextables.jobs.history import purge
 from indextables.jobs.repair import repair_log
 from indextables.log import vectors
 from indextables.log.transaction_log import TransactionLog

@@ -18,7 +18,7 @@ from indextables.errors import (
     InvalidValueError,
     NotAPartitionError,
 )
-from indextables.jobs import merge_groups, merge_on_write, merge_splits, write_splits
+from indextables.jobs import merge_groups, merge_splits, write_splits
 from indextables.jobs.merge_splits import EMPTY, OPTIMAL
 from indextables.log.transaction_log import TransactionLog
 from indextables.runner import LocalRunner
@@ -502,7 +502,7 @@ def test_few_groups_do_not_trigger_a_merge(tmp_path, config, monkeypatch):
     table.append(rows(7, day=1))
     table.append(rows(8, day=1))
     assert files(table).num_rows == 2
-    monkeypatch.setattr(merge_on_write.os, "cpu_count", lambda: 100)
+    monkeypatch.setattr(merge_splits.os, "cpu_count", lambda: 100)
     wide = {keys.MERGE_ON_WRITE_CPU_FRACTION.name: 0.5}
     table.append(rows(9), config=wide)
     table.append(rows(10), config=wide)
@@ -530,7 +530,7 @@ def test_a_failure_after_a_write_never_fails_the_write(tmp_path, config, monkeyp
     def broken(*_, **__):
         raise RuntimeError("no luck today")
 
-    monkeypatch.setattr(merge_on_write, "plan_groups", broken)
+    monkeypatch.setattr(merge_splits, "plan_groups", broken)
     assert table.append(rows(2)).rows == 1
     assert "no luck today" in caplog.text
     assert "is committed" in caplog.text
@@ -540,7 +540,7 @@ def test_a_failure_after_a_write_never_fails_the_write(tmp_path, config, monkeyp
 def test_a_second_merge_of_the_same_table_waits_for_the_next_write(tmp_path, config, monkeypatch):
     table = Table.create(tmp_path / "t", SCHEMA, config=config | ON)
     table.append(rows(1))
-    plan = merge_on_write.plan_groups
+    plan = merge_splits.plan_groups
     turns = []
 
     def nested(*args, **kwargs):
@@ -549,7 +549,7 @@ def test_a_second_merge_of_the_same_table_waits_for_the_next_write(tmp_path, con
             Table.open(table.uri, config=config | ON).append(rows(3))
         return plan(*args, **kwargs)
 
-    monkeypatch.setattr(merge_on_write, "plan_groups", nested)
+    monkeypatch.setattr(merge_splits, "plan_groups", nested)
     table.append(rows(2))
     assert len(turns) == 1
     assert ids(table) == [1, 2, 3]
@@ -557,7 +557,7 @@ def test_a_second_merge_of_the_same_table_waits_for_the_next_write(tmp_path, con
 
 def test_purge_after_writes(tmp_path, config, monkeypatch):
     calls = []
-    monkeypatch.setattr(merge_on_write, "purge", lambda log, **given: calls.append(given))
+    monkeypatch.setattr(merge_splits, "purge", lambda log, **given: calls.append(given))
     purging = config | {
         keys.PURGE_ON_WRITE.name: True,
         keys.PURGE_ON_WRITE_SPLIT_HOURS.name: 30,

@@ -9,7 +9,7 @@ import pytest
 
 from indextables.config import Config
 from indextables.errors import ConfigError, SplitsPurgedError
-from indextables.jobs.purge import purge
+from indextables.jobs.history import purge
 from indextables.log.layout import PURGE_LOCK
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
@@ -240,7 +240,7 @@ def test_a_log_retention_expires_versions_and_then_their_splits(table, tmp_path)
 @pytest.mark.parametrize("staleness", [0, 600_000])
 def test_what_a_restore_brings_back_meanwhile_stays(table, tmp_path, staleness):
     """The restore commits after the purge has computed what is retained."""
-    from indextables.jobs import purge as job
+    from indextables.jobs import history as job
 
     table.overwrite(rows(9))
     table.checkpoint()

@@ -14,8 +14,7 @@ from indextables.config import Config
 from indextables.errors import OtherCheckpointError, UnsupportedFeatureError
 from indextables.jobs.repair import repair_log
 from indextables.jobs.write_job import plan_write
-from indextables.log.actions import Txn
-from indextables.log.protocol import STREAMS
+from indextables.log.actions import STREAMS, Txn
 from indextables.log.transaction_log import TransactionLog
 from indextables.storage import open_store
 

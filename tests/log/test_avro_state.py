@@ -41,22 +41,22 @@ from indextables.log.actions import Add, Metadata, Protocol, Remove, Skip
 from indextables.log.checkpoint import avro_state
 from indextables.log.checkpoint.avro_container import read_container, write_container
 from indextables.log.checkpoint.avro_state import load_state, read_state_manifest
+from indextables.log.checkpoint.checkpoints import write_state
 from indextables.log.checkpoint.state_schema import (
     FILE_ENTRY,
     STATE_MANIFEST,
     PartitionBounds,
     state_to_record,
 )
-from indextables.log.checkpoint.state_writer import write_state
 from indextables.log.files import REGISTRY_PREFIX, mapping_hash
 from indextables.log.layout import (
     LOG_DIRECTORY,
     MANIFEST_DIRECTORY,
+    encode_actions,
     state_path,
     version_path,
 )
 from indextables.log.snapshot import empty_snapshot
-from indextables.log.version_files import encode_actions
 
 
 def load(store, version, **options):

@@ -9,8 +9,8 @@ import pytest
 from logs import add, append, new_log, xref
 
 from indextables.errors import XRefError
-from indextables.log.crossreferences import cover_of
 from indextables.log.files import paths_of
+from indextables.log.snapshot import cover_of
 
 
 def test_xrefs_are_added_replaced_listed_and_removed():

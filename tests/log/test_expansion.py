@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from indextables.errors import LogError
-from indextables.log.version_files import decode_actions, decode_lines
+from indextables.log.layout import decode_actions, decode_lines
 
 SIZE = 2 << 20
 BOMBS = {

@@ -180,7 +180,7 @@ BAD = {
     "part of another version": (
         b'{"checkpointId":"a","parts":["00000000000000000009.checkpoint.a.00001.json"]}\n'
     ),
-    "part that is no text": b'{"checkpointId":"a","parts":[7]}\n',
+    "part that is not text": b'{"checkpointId":"a","parts":[7]}\n',
     "missing part": b'{"checkpointId":"a","parts":1}\n',
     "no parts": b'{"checkpointId":"a","parts":"x"}\n',
     "checksums do not fit": (
@@ -188,7 +188,7 @@ BAD = {
     ),
     "an add without a path": orjson.dumps({**OBJECT, "add": [{"size": 1}]}),
     "an add that is none": orjson.dumps({**OBJECT, "add": ["x"]}),
-    "a size that is no number": orjson.dumps({**OBJECT, "add": [{"path": "a", "size": "x"}]}),
+    "a size that is not a number": orjson.dumps({**OBJECT, "add": [{"path": "a", "size": "x"}]}),
     "a size beyond all": orjson.dumps({**OBJECT, "add": [{"path": "a", "size": 2**64 - 1}]}),
     "values that are no text": orjson.dumps(
         {**OBJECT, "add": [{"path": "a", "minValues": {"x": 1}}]}
@@ -196,7 +196,7 @@ BAD = {
     "values that are no map": orjson.dumps(
         {**OBJECT, "add": [{"path": "a", "partitionValues": [1]}]}
     ),
-    "a mapping that is no text": orjson.dumps(
+    "a mapping that is not text": orjson.dumps(
         {**OBJECT, "add": [{"path": "a", "docMappingJson": 5}]}
     ),
     "a wrong version": orjson.dumps({**OBJECT, "add": [{"path": "a", "addedAtVersion": "x"}]}),

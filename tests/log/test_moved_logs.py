@@ -16,7 +16,7 @@ from indextables.errors import (
     StorageError,
 )
 from indextables.jobs.history import truncate_history
-from indextables.log import history as log_history
+from indextables.log import reader as log_history
 from indextables.log import reader as log_reader
 from indextables.log.actions import Remove
 from indextables.log.cache import LogCache

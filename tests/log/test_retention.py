@@ -11,14 +11,15 @@ from checkpoint_cases import RUNNER, add, config, content, memory_store, snapsho
 from indextables.errors import LogError, StorageError
 from indextables.log.actions import Remove
 from indextables.log.checkpoint.avro_state import load_state, read_state_manifest
+from indextables.log.checkpoint.checkpoints import write_state
 from indextables.log.checkpoint.json_checkpoint import write_json_checkpoint
-from indextables.log.checkpoint.state_writer import write_state
 from indextables.log.layout import (
     LOG_DIRECTORY,
     MANIFEST_DIRECTORY,
     LogListing,
     checkpoint_part_path,
     checkpoint_path,
+    encode_actions,
     list_log,
     state_path,
     version_path,
@@ -32,7 +33,6 @@ from indextables.log.retention import (
     plan_versions_and_checkpoints,
 )
 from indextables.log.snapshot import empty_snapshot
-from indextables.log.version_files import encode_actions
 from indextables.storage import ObjectMeta, open_store
 
 HOUR = 3_600_000

@@ -22,7 +22,7 @@ from indextables.errors import (
     RetriesExhaustedError,
     StorageError,
 )
-from indextables.jobs.mark_rows import RowMarks
+from indextables.jobs.commit_write import RowMarks
 from indextables.log.actions import Add, Remove
 from indextables.log.files import vectors_by_path
 from indextables.log.transaction import Operation, Transaction, everything, nothing

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import CorruptLogError, LogError, LogTooLargeError
 from indextables.log.actions import Add, CommitInfo, Remove
-from indextables.log.version_files import ENGINE, decode_actions, encode_actions
+from indextables.log.layout import ENGINE, decode_actions, encode_actions
 
 LIMIT = 1 << 20
 INFO = CommitInfo(txn_id="t1", timestamp=5, operation="APPEND", engine_info=ENGINE)

@@ -127,7 +127,7 @@ REFUSED = [
     (I64, "abc", "no number"),
     (I64, "1_000", "no number"),
     (I64, "", "no number"),
-    (I64, True, "a boolean is no number"),
+    (I64, True, "a boolean is not a number"),
     (I64, datetime.date(2024, 1, 5), "write a number"),
     (pa.bool_(), 1, "TRUE or FALSE"),
     (pa.bool_(), "maybe", "TRUE or FALSE"),

@@ -169,7 +169,7 @@ def test_a_slow_reader_does_not_hold_others(client):
 def test_slow_clients_do_not_keep_connections(place, monkeypatch):
     """Clients that never finish a request, or send its body a byte at a time."""
     monkeypatch.setattr("indextables.serve.app.PATIENCE_S", 0.2)
-    monkeypatch.setattr("indextables.serve.http_json.PATIENCE_S", 0.2)
+    monkeypatch.setattr("indextables.serve.http.PATIENCE_S", 0.2)
     with running({"logs": str(place / "logs")}) as client:
         lines = f"host: {client.host}\r\nauthorization: Bearer {client.token}\r\n"
         started = "POST /api/tables/logs/search HTTP/1.1\r\n" + lines

@@ -112,7 +112,7 @@ def test_a_slow_query_is_stopped_by_its_id_and_others_go_on(client, table):
         assert [(s["id"], s["what"]) for s in listed] == [("mine", "SQL")]
         assert client.request("DELETE", "/api/searches/mine").json() == {"stopped": "mine"}
         answer = slow.result()
-    assert answer.status_code == 499 and "somebody stopped it" in answer.text
+    assert answer.status_code == 499 and "a user stopped it" in answer.text
     assert client.request("DELETE", "/api/searches/mine").status_code == 404
 
 

@@ -13,7 +13,7 @@ from xref_tables import XREF, named_xrefs, sizes, xref_actions, xref_files
 from indextables import Table
 from indextables.errors import NotAPartitionError
 from indextables.log.actions import Protocol
-from indextables.log.crossreferences import coverage
+from indextables.log.snapshot import coverage
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 

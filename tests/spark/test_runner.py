@@ -18,9 +18,14 @@ from indextables.log.reader import ReadVersion
 from indextables.log.snapshot import VersionActions, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.runner import LocalRunner
-from indextables.spark import distributed_log
-from indextables.spark.distributed_log import DistributedLogRunner, parallelism, read_version
-from indextables.spark.runner import SparkRunner
+from indextables.spark.runner import (
+    DistributedLogRunner,
+    SparkRunner,
+    _caches,
+    parallelism,
+    read_version,
+    runner_of,
+)
 from indextables.storage import open_store
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -201,7 +206,7 @@ def test_invalidation_reaches_the_executor_cache(tmp_path):
     Table.create(tmp_path / "t", SCHEMA)
     store = open_store(tmp_path / "t")
     read_version(ReadVersion(store, 0, 1 << 20))
-    cache = distributed_log._caches[store.identity][0]
+    cache = _caches[store.identity][0]
     assert cache in caches_by_store()[store.identity]
     assert len(cache.versions) == 1
     cache.invalidate()
@@ -216,7 +221,7 @@ def test_version_files_are_read_by_spark_tasks(spark, busy_table):
 
 def test_what_executors_did_is_counted(busy_table, caplog):
     executors = Executors()
-    with caplog.at_level("INFO", logger="indextables.spark.distributed_log"):
+    with caplog.at_level("INFO", logger="indextables.spark.runner"):
         runners = [read(busy_table, executors)[1] for _ in range(2)]
     first, second = (runner.last_read for runner in runners)
     assert (first.files, first.cached_files, first.hit_rate) == (12, 0, 0.0)
@@ -248,7 +253,7 @@ def test_executors_read_the_log_of_a_remote_store_with_overwrites(spark, s3):
         return sorted(log.snapshot().files["path"].to_pylist())
 
     for _ in range(2):
-        runner = distributed_log.runner_of(spark)(store, on)
+        runner = runner_of(spark)(store, on)
         assert paths(runner) == paths()
         assert (runner.distributed, runner.last_read.files) == (1, 12)
     assert len(paths()) == 4
@@ -256,13 +261,13 @@ def test_executors_read_the_log_of_a_remote_store_with_overwrites(spark, s3):
     again = Table.create(uri, SCHEMA, config=off, storage_options=s3.options)
     for n in range(11):
         again.append(pa.table({"id": [n]}))
-    runner = distributed_log.runner_of(spark)(store, on)
+    runner = runner_of(spark)(store, on)
     assert paths(runner) == paths()
     assert runner.distributed == 1
 
 
 def test_local_disks_and_a_disabled_switch_choose_the_driver(spark, tmp_path, monkeypatch):
-    choose = distributed_log.runner_of(spark)
+    choose = runner_of(spark)
     assert choose(open_store(tmp_path), Config()) is None
     remote = open_store("s3://bucket/table", {"region": "eu-west-1"})
     on = Config({"spark.indextables.transaction.distributed.enabled": "true"})

@@ -12,7 +12,7 @@ from indextables.config import DRIVER_MAX_AGGREGATED_ROWS
 from indextables.plan.split_reader import in_groups
 from indextables.plan.tasks import SplitTask
 from indextables.predicate import TRUE
-from indextables.spark.bridge.jvm import rows as local_rows
+from indextables.spark.bridge.jvm import handles as local_rows
 from indextables.spark.bridge.jvm.handles import Jvm
 
 ROWS = 4_000

@@ -23,8 +23,7 @@ from examples import examples
 from indextables.config import Config
 from indextables.errors import SchemaError
 from indextables.predicate import Phrase, Placeholder, Search, Term, Wildcard
-from indextables.split.analyzer import Analyzer
-from indextables.split.chain import parse_chain
+from indextables.split.analyzer import Analyzer, parse_chain
 from indextables.split.mapping import TableMapping, compatible
 from indextables.split.mapping_options import build_mapping
 from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher

@@ -27,7 +27,7 @@ import indextables
 from indextables.config import Config
 from indextables.errors import StorageError
 from indextables.predicate import Search
-from indextables.split.format import blocks, ranged
+from indextables.split.format import blocks
 from indextables.split.format.container import read_section
 from indextables.split.format.term_dictionary import (
     TermDictionary,
@@ -208,7 +208,7 @@ def fetched(searcher: SplitSearcher) -> int:
 
 
 def test_a_rare_word_needs_one_request_and_then_one_block(make, far, monkeypatch):
-    monkeypatch.setattr(ranged, "_GAP", 0)
+    monkeypatch.setattr(blocks, "_GAP", 0)
     whole = make(table(20_000, 5), OPTIONS)
     (cold,) = far([whole])
     search = query("needle", "body")
@@ -222,7 +222,7 @@ def test_a_rare_word_needs_one_request_and_then_one_block(make, far, monkeypatch
 
 
 def test_the_dictionary_of_another_column_is_not_fetched(make, far, monkeypatch):
-    monkeypatch.setattr(ranged, "_GAP", 0)
+    monkeypatch.setattr(blocks, "_GAP", 0)
     rng = random.Random(1)
     keys = [rng.randbytes(16).hex() for _ in range(20_000)]
     rows = pa.table({"key": keys, "body": [f"row w{i % 50}" for i in range(20_000)]})
@@ -281,7 +281,7 @@ def _bound(searcher, search):
 
 
 def test_half_of_a_file_brings_the_rest(make, far, monkeypatch):
-    monkeypatch.setattr(ranged, "_GAP", 0)
+    monkeypatch.setattr(blocks, "_GAP", 0)
     monkeypatch.setattr(blocks, "BLOCK", 256)
     monkeypatch.setattr(blocks, "_SMALL", 0)
     (cold,) = far([make(table(2_000, 5).select(["body", "n"]), {})])
@@ -475,7 +475,7 @@ def test_a_file_of_another_version_is_copied_whole(monkeypatch, make, far):
 def test_queries_are_built_in_one_place():
     """Everything else of the package would have to name what it reads as well."""
     root = Path(indextables.__file__).parent
-    allowed = {"split/search/building.py", "xref/open_xref.py", "predicate/search_syntax.py"}
+    allowed = {"split/search/engine.py", "xref/open_xref.py", "predicate/search_syntax.py"}
     harmless = {"all_query", "empty_query", "boolean_query"}
     for file in root.rglob("*.py"):
         name = file.relative_to(root).as_posix()

@@ -263,7 +263,7 @@ def test_wrong_rows_are_refused_and_leave_nothing(tmp_path):
     config = configuration(**{"indexWriter.tempDirectoryPath": str(tmp_path)})
     schema = pa.schema([("a", pa.int32())])
     with (
-        pytest.raises(SchemaError, match="'b' is no column"),
+        pytest.raises(SchemaError, match="'b' is not a column"),
         SplitWriter(schema, build_mapping(schema, config), config) as writer,
     ):
         writer.write(pa.record_batch({"a": pa.array([1], pa.int32()), "b": [1]}))

@@ -9,14 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from indextables import SearchIndex, Table
+from indextables.cli.queries import Tables
 from indextables.cli.settings import Settings
-from indextables.cli.statements import Tables
 from indextables.config import Config
 from indextables.errors import NotATableError, StatementError, VersionNotFoundError
 from indextables.statements import statements as s
-from indextables.statements.environment import REDACTED, redacted
 from indextables.statements.execute import _EXECUTORS, Session, execute
-from indextables.statements.session import Answer, answer
+from indextables.statements.session import REDACTED, Answer, answer, redacted
 from indextables.statements.statements import STATEMENTS, Target, parse
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "body": ["red fox", "lazy dog", "red dog"]})

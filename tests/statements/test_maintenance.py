@@ -263,7 +263,7 @@ def test_drop_partitions_of_null(uri, session):
     ("rest", "error", "message"),
     [
         ("", StatementError, "requires a WHERE clause. Use PURGE INDEXTABLE to remove all data"),
-        (" WHERE id = 1", NotAPartitionError, "'id', which is no partition column. Use month"),
+        (" WHERE id = 1", NotAPartitionError, "'id', which is not a partition column. Use month"),
         (" WHERE month = 1 AND body = 'x'", NotAPartitionError, "'body'"),
         (" WHERE body indexquery 'x'", NotAPartitionError, "no partition column"),
         (" WHERE indexqueryall('x')", NotAPartitionError, "a search"),
@@ -493,7 +493,7 @@ def test_component_sizes(table, uri, session):
         (("month", "11"),),
         (("month", "12"),),
     }
-    with pytest.raises(NotAPartitionError, match="'id', which is no partition column"):
+    with pytest.raises(NotAPartitionError, match="'id', which is not a partition column"):
         run(f"DESCRIBE INDEXTABLES COMPONENT SIZES '{uri}' WHERE id = 1", session)
 
 

@@ -88,12 +88,12 @@ def test_missing_objects(store: Store) -> None:
 )
 def test_paths_that_are_none(store: Store, path: str) -> None:
     for call in (store.get, store.head, store.local_path):
-        with pytest.raises(StorageError, match="is no path of an object"):
+        with pytest.raises(StorageError, match="is not a path of an object"):
             call(path)
     for put in (store.put, store.put_if_absent):
-        with pytest.raises(StorageError, match="is no path of an object"):
+        with pytest.raises(StorageError, match="is not a path of an object"):
             put(path, b"")
-    with pytest.raises(StorageError, match="is no path of an object"):
+    with pytest.raises(StorageError, match="is not a path of an object"):
         store.delete([path])
 
 

@@ -8,7 +8,7 @@ from servers import Server
 
 from indextables.errors import StorageError, StorageOptionError
 from indextables.storage import open_store, redact
-from indextables.storage.options import client_settings, scrub
+from indextables.storage.location import client_settings, scrub
 
 S3 = "s3://bucket/x"
 ABFSS = "abfss://box@acme.dfs.core.windows.net/x"

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne.model.declarations import (
+from indextables.ariadne.declarations import (
     Bloom,
     Declaration,
     Declarations,
@@ -20,7 +20,7 @@ from indextables.ariadne.model.declarations import (
     storage_column,
     types_of,
 )
-from indextables.ariadne.model.rows import FIXED_SCHEMA, IndexData, columns_of
+from indextables.ariadne.metadata import FIXED_SCHEMA, IndexData, columns_of
 from indextables.ariadne.values import bloom, words
 from indextables.ariadne.values.hashing import hash_values
 

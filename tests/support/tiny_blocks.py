@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from indextables.split.format import blocks, ranged
+from indextables.split.format import blocks
 from indextables.storage.disk_cache import DiskCache
 
 
@@ -16,8 +16,8 @@ def use_tiny_blocks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(blocks, "_SMALL_TERMS", 0)
     patch.setattr(blocks, "_packs_well", lambda file: False)
     patch.setattr(blocks, "BLOCK", 24)
-    patch.setattr(ranged, "_GAP", 0)
-    patch.setattr(ranged, "_WORTH_WHOLE", 2)
+    patch.setattr(blocks, "_GAP", 0)
+    patch.setattr(blocks, "_WORTH_WHOLE", 2)
     make_file = DiskCache._sparse_file
 
     def noisy(self, wanted):

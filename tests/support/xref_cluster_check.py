@@ -16,7 +16,7 @@ from xref_tables import XREF, named_xrefs, sizes, xref_files
 def main(path: str) -> None:
     import indextables
     from indextables import Table
-    from indextables.log.crossreferences import coverage
+    from indextables.log.snapshot import coverage
     from indextables.spark.runner import SparkRunner
 
     spark = indextables.session(

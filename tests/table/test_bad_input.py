@@ -77,7 +77,7 @@ READS = {
     "negative limit": (lambda t: t.scan(limit=-1), ConfigError, "-1"),
     "negative top": (lambda t: t.search("fox", limit=-1), ConfigError, "-1"),
     "limit of explain": (lambda t: t.explain(limit=-1), ConfigError, "-1"),
-    "a limit that is no number": (lambda t: t.scan(limit="5"), ConfigError, "'5'"),
+    "a limit that is not a number": (lambda t: t.scan(limit="5"), ConfigError, "'5'"),
     "a text for columns": (lambda t: t.scan(columns="id"), SchemaError, r"columns=\['id'\]"),
     "a text for fields": (lambda t: t.search("fox", fields="body"), SchemaError, "fields="),
     "a text for snippets": (lambda t: t.search("fox", snippets="body"), SchemaError, "snippets="),

@@ -21,7 +21,7 @@ from indextables.errors import (
     UnsupportedFeatureError,
 )
 from indextables.jobs.write_job import write_rows
-from indextables.log.protocol import COLUMN_NAMES
+from indextables.log.actions import COLUMN_NAMES
 from indextables.storage import open_store
 
 SCHEMA = pa.schema(
@@ -261,7 +261,7 @@ def test_readers_that_do_not_know_are_kept_away(table: Table, monkeypatch: pytes
     with pytest.raises(UnsupportedFeatureError, match=COLUMN_NAMES):
         careful.rename_column("title", "headline")
     table.drop_columns(["title"])
-    monkeypatch.setattr("indextables.log.protocol.READER_FEATURES", frozenset({"avroState"}))
+    monkeypatch.setattr("indextables.log.actions.READER_FEATURES", frozenset({"avroState"}))
     with pytest.raises(UnsupportedFeatureError, match=COLUMN_NAMES):
         Table.open(table.uri)
 

@@ -16,8 +16,8 @@ import pytest
 
 from indextables import Table
 from indextables.errors import DeltaMirrorError, SchemaError, UnsupportedFeatureError
-from indextables.log.protocol import COLUMN_DEFAULTS
-from indextables.schema.defaults import (
+from indextables.log.actions import COLUMN_DEFAULTS
+from indextables.schema.conformity import (
     missing_defaults,
     read_literal,
     spark_literal,

@@ -21,7 +21,7 @@ from indextables.errors import (
     TooManyValuesError,
     UnknownColumnError,
 )
-from indextables.plan import facets as plan_facets
+from indextables.plan import aggregation
 
 UTC = datetime.UTC
 WORDS = ["error", "timeout", "disk", "ok"]
@@ -189,7 +189,7 @@ def test_mistakes_are_sentences(table, error, names, call):
 
 
 def test_too_many_values_are_refused(table, monkeypatch):
-    monkeypatch.setattr(plan_facets, "_MOST_VALUES", 10)
+    monkeypatch.setattr(aggregation, "MOST_GROUPS", 10)
     with pytest.raises(TooManyValuesError, match="'ts' has more than 10 different values"):
         table.facets(by=["level", "ts"])
 

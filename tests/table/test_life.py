@@ -23,9 +23,9 @@ from indextables.config import Config
 from indextables.errors import VersionNotFoundError
 from indextables.jobs.write_job import plan_write
 from indextables.log.actions import Txn
-from indextables.plan.source_options import SourceOptions
+from indextables.plan.access import SourceOptions
 from indextables.spark.schemas import spark_schema
-from indextables.spark.stream_source import StreamOptions, TableStreamReader
+from indextables.spark.streams import StreamOptions, TableStreamReader
 
 SCHEMA = pa.schema({"id": pa.int64(), "month": pa.int32(), "body": pa.string(), "n": pa.int64()})
 WORDS = ("alpha", "beta", "gamma", "delta")

@@ -109,7 +109,7 @@ def test_the_layout_changes_nothing(query, where, limit, tables):
     assert (np.diff(scores) <= 0).all()
     for name, table in tables.items():
         if name[1] and "lang:" in query:
-            # A value of a partition is no word in an index: it scores otherwise.
+            # A value of a partition is not a word in an index: it scores otherwise.
             found = table.search(query, where=where, limit=None)
             everything = tables["one_split", ()].search(query, where=where, limit=None)
             assert set(found["id"].to_pylist()) == set(everything["id"].to_pylist())

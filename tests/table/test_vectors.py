@@ -16,7 +16,7 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.jobs import row_changes
-from indextables.log import protocol
+from indextables.log import actions
 from indextables.log.files import vectors_by_path
 
 MARK = {"spark.indextables.deletionVectors.mode": "vector"}
@@ -209,7 +209,7 @@ def test_an_older_reader_refuses(tmp_path, monkeypatch):
     table = made(tmp_path)
     table.delete(where="id = 1")
     monkeypatch.setattr(
-        protocol, "READER_FEATURES", protocol.READER_FEATURES - {protocol.DELETION_VECTORS}
+        actions, "READER_FEATURES", actions.READER_FEATURES - {actions.DELETION_VECTORS}
     )
     with pytest.raises(UnsupportedFeatureError, match="deletionVectors"):
         Table.open(table.uri).scan()
@@ -459,7 +459,7 @@ def test_the_history_names_statements_as_delta_does(tmp_path, config):
 
 
 def test_a_stream_reads_rows_that_restore_brings_back(tmp_path):
-    from indextables.plan.stream_offsets import Offset, StreamLog
+    from indextables.spark.streams import Offset, StreamLog
 
     table = made(tmp_path, splits=1)
     version, identity = table.version, table.metadata().id

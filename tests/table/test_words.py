@@ -282,7 +282,7 @@ def test_what_is_wrong_is_said(tables, config):
         tables["partitions"].complete("a", column="kind")
     with pytest.raises(QueryError, match=r"The prefix is empty"):
         table.complete("", column="body")
-    for text, says in (("spak sql", "is 2 words"), ("", "is no word")):
+    for text, says in (("spak sql", "is 2 words"), ("", "is not a word")):
         with pytest.raises(QueryError, match=says):
             table.suggest(text, column="body")
     with pytest.raises(ConfigError, match=r"distance is 0 to 2"):

@@ -16,9 +16,10 @@
 An index keeps, for each file, which values its columns hold. Queries and joins then read only files
 that can contribute. What an index does not know keeps the file: the result is that of all files.
 
-The parts, from the ground up: `values` (hashes, filters, words), `model` (declarations, metadata),
-`store` (where an index is stored), `files` (the external files), `lookup` (which files a query
-needs) and `build` (updating an index). `index`, `catalog`, `joins` and `sql` are what users call.
+The parts, from the ground up: `declarations` and `metadata` (what an index is), `values` (hashes,
+filters, words), `store` (where an index is stored), `files` (the external files), `evidence` and
+`lookup` (which files a query needs) and `build` (updating an index). `index`, `catalog`, `joins`
+and `sql` are what users call.
 """
 
 from __future__ import annotations

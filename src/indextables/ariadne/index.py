@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from indextables.ariadne import opening, sql
 from indextables.ariadne.build.update import UpdateResult, update_index
-from indextables.ariadne.files.paths import canonical
-from indextables.ariadne.files.read import (
-    arrow_schema,
-    check_values,
-    computed_types,
-    spark_schema,
-)
-from indextables.ariadne.files.state import current_data, registered
-from indextables.ariadne.joins import join_index, locate_from_frame
-from indextables.ariadne.lookup.lookup import Located
-from indextables.ariadne.lookup.view import IndexView
-from indextables.ariadne.model.declarations import (
+from indextables.ariadne.declarations import (
     Bloom,
     Computed,
     Declaration,
@@ -32,8 +21,18 @@ from indextables.ariadne.model.declarations import (
     Text,
     check,
 )
-from indextables.ariadne.model.metadata import Metadata, metadata_json
-from indextables.ariadne.model.rows import IndexData
+from indextables.ariadne.files.paths import canonical
+from indextables.ariadne.files.read import (
+    arrow_schema,
+    check_values,
+    computed_types,
+    spark_schema,
+)
+from indextables.ariadne.files.state import current_data, registered
+from indextables.ariadne.joins import join_index, locate_from_frame
+from indextables.ariadne.lookup import Located
+from indextables.ariadne.metadata import IndexData, Metadata, metadata_json
+from indextables.ariadne.opening import IndexView
 from indextables.ariadne.store import index_rows
 from indextables.ariadne.store.place import (
     Context,

@@ -1,9 +1,9 @@
 """The `indextables` command: index tables from a shell, without Spark.
 
 The commands are in `reading`, `writing` and `upkeep`; `app` lists them. What they share: `settings`
-(common options, errors as sentences with a remedy for the shell), `options`, `output` (rows for a
+(their arguments and options, errors as sentences with a remedy for the shell), `output` (rows for a
 terminal, a pipe or a program), `source_files`, `sources`, `importing` (files that rows come from),
-`statements` (our statements). Queries are answered by `indextables.query`, pages are made by
+`queries` (SQL and our statements). Queries are answered by `indextables.query`, pages are made by
 `indextables.report` and `indextables.serve`.
 """
 

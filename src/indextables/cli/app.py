@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli import reading, upkeep, words, writing
+from indextables.cli import reading, upkeep, writing
 
 app = typer.Typer(
     name="indextables",
@@ -41,5 +41,4 @@ def _root(
 
 writing.register(app)
 reading.register(app)
-words.register(app)
 upkeep.register(app)

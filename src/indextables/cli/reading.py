@@ -1,4 +1,4 @@
-"""Commands that look: search, facets, sql, describe, history, explain, explain-score, serve."""
+"""Commands that look: at rows (search, facets, sql), at words, at a table, at plans and scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indextables.cells import size
-from indextables.cli import options as o
+from indextables.cli import settings as o
 from indextables.cli.settings import Settings, command, pairs
 from indextables.errors import ConfigError
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _PANEL = "Look"
 _SHOWN = 150
+_Column = Annotated[str, typer.Argument(metavar="COLUMN", help="A column that has words.")]
+_Limit = Annotated[int, typer.Option("--limit", "-l", min=1, help="How many.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -179,8 +181,7 @@ def _sql(
     looks back in time. Files are tables too: FROM 'data/*.parquet'. EXPLAIN SELECT …, DESCRIBE
     docs, SHOW TABLES, COLUMNS, PARTITIONS and TBLPROPERTIES look at tables.
     """
-    from indextables.cli.queries import prompt, run_sql
-    from indextables.cli.statements import Tables
+    from indextables.cli.queries import Tables, prompt, run_sql
 
     tables = Tables(settings, pairs(table or (), "--table"))
     if query is not None:
@@ -245,7 +246,7 @@ def _describe(
 
 def _properties(configuration: Any) -> dict[str, str]:
     """What a person set; the mapping and its registry are shown as columns."""
-    from indextables.statements.environment import redacted
+    from indextables.statements.session import redacted
 
     return {
         name: value
@@ -393,6 +394,81 @@ def _places(tables: list[str]) -> dict[str, str]:
     return places
 
 
+# --- words -----------------------------------------------------------------------------------
+
+
+def _analyze(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    column: Annotated[
+        str,
+        typer.Argument(metavar="COLUMN", help="A column, or an analyzer: 'english', 'html | code'"),
+    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Any text.")],
+) -> None:
+    """Show the words that an index holds of a text."""
+    from indextables.cli.output import show_rows
+
+    show_rows(settings.open(table).analyze(column, text), json=settings.json, empty="no words")
+
+
+def _complete(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    column: _Column,
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="The first letters of a word.")],
+    where: o.Where = None,
+    limit: _Limit = 10,
+) -> None:
+    """Show the words of a column that begin with a text, and how many rows have each."""
+    from indextables.cli.output import show_rows
+
+    found = settings.open(table).complete(prefix, column=column, where=where, limit=limit)
+    show_rows(found, json=settings.json, empty="nothing found")
+
+
+def _suggest(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    column: _Column,
+    word: Annotated[str, typer.Argument(metavar="WORD", help="A word that may be misspelt.")],
+    where: o.Where = None,
+    limit: _Limit = 5,
+) -> None:
+    """Show the words of a column that are spelled nearly so."""
+    from indextables.cli.output import show_rows
+
+    found = settings.open(table).suggest(word, column=column, where=where, limit=limit)
+    show_rows(found, json=settings.json, empty="nothing found")
+
+
+def _more_like(
+    settings: Settings,
+    table: o.TableUri,
+    *,
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="A text.")] = None,
+    row: Annotated[
+        str | None, typer.Option("--row", metavar="CONDITION", help="Or one row: \"id = 'a'\".")
+    ] = None,
+    field: Annotated[
+        list[str] | None, typer.Option("--field", "-f", help="Compare this field, or field^weight.")
+    ] = None,
+    where: o.Where = None,
+    column: o.Columns = None,
+    limit: _Limit = 10,
+) -> None:
+    """Find the rows that are about the same as a text or a row, best first."""
+    from indextables.cli.output import show_rows
+
+    found = settings.open(table).more_like_this(
+        text, row=row, fields=field, where=where, columns=column, limit=limit
+    )
+    show_rows(found, json=settings.json, empty="nothing found")
+
+
 _COMMANDS: dict[str, Any] = {
     "search": _search,
     "facets": _facets,
@@ -402,4 +478,8 @@ _COMMANDS: dict[str, Any] = {
     "explain": _explain,
     "explain-score": _explain_score,
     "serve": _serve,
+    "analyze": _analyze,
+    "complete": _complete,
+    "suggest": _suggest,
+    "more-like": _more_like,
 }

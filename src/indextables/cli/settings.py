@@ -1,4 +1,4 @@
-"""What all commands share: their common options, and how they fail.
+"""What all commands share: their arguments and options, and how they fail.
 
 A command is a function whose first parameter is `settings`. `command` registers it with the common
 options in place of that parameter, and turns every error into one sentence on standard error:
@@ -24,7 +24,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -36,6 +36,54 @@ if TYPE_CHECKING:
     from indextables.plan.access import TableAccess
     from indextables.table import Table
 
+
+Format = Literal["parquet", "csv", "jsonl"]
+"""Kinds of files that rows come from and go to."""
+Formatted = Annotated[
+    Format | None, typer.Option("--format", help="The kind of file; by its name by default.")
+]
+ExportFormat = Literal["parquet", "csv", "jsonl", "delta"]
+"""The same, and Delta tables, which rows go to."""
+ExportFormatted = Annotated[
+    ExportFormat | None,
+    typer.Option("--format", help="What to write; by the file's name by default."),
+]
+TableUri = Annotated[
+    str,
+    typer.Argument(metavar="TABLE", help="The table: a folder, or s3://, gs://, abfss:// …"),
+]
+Where = Annotated[
+    str | None,
+    typer.Option("--where", "-w", metavar="CONDITION", help="A condition in Spark's SQL."),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", "-c", metavar="COLUMN", help="A column to show; all by default."),
+]
+Version = Annotated[
+    int | None, typer.Option("--version", "-v", min=0, help="The table as it was at a version.")
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="The table as it was at a time, 2024-01-31T12:00"),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Only say what would be done.")]
+Mapped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        "-m",
+        metavar="COLUMN=KIND",
+        help="How a column is searched: text (words), string (whole value), json, ip.",
+    ),
+]
+PartitionBy = Annotated[
+    list[str] | None,
+    typer.Option("--partition-by", "-p", metavar="COLUMN", help="A partition column."),
+]
+
+
+# --- settings, and how commands fail ---------------------------------------------------------
 
 Command = Callable[..., None]
 

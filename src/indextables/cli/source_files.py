@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from indextables.cli.options import Format
+from indextables.cli.settings import Format
 from indextables.errors import ObjectNotFoundError, SourceFileError
 from indextables.storage import Store, open_store
 from indextables.storage.location import Location, parse_location

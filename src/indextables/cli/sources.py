@@ -20,7 +20,6 @@ import pyarrow.dataset
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from indextables.cli.options import Format
 from indextables.cli.rejects import (
     Record,
     Reject,
@@ -30,6 +29,7 @@ from indextables.cli.rejects import (
     salvaged,
     shown_text,
 )
+from indextables.cli.settings import Format
 from indextables.cli.source_files import Source, find_sources
 from indextables.errors import IndexTablesError, SourceFileError
 from indextables.schema import conform, normalize, type_name

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from indextables.cli import options as o
+from indextables.cli import settings as o
 from indextables.cli.settings import Settings, command, pairs
 from indextables.errors import ConfigError, SourceFileError
 
@@ -307,7 +307,7 @@ def _drop_index(settings: Settings, index: _Index) -> None:
 
 def _run(statement: Statement, settings: Settings, *, empty: str = "no rows") -> None:
 
-    from indextables.cli.statements import run_statement
+    from indextables.cli.queries import run_statement
 
     run_statement(statement, settings, empty=empty)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from indextables.cells import size
-from indextables.cli import options as o
+from indextables.cli import settings as o
 from indextables.cli.settings import Settings, command, pairs
 
 _PANEL = "Rows in and out"

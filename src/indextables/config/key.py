@@ -143,7 +143,7 @@ T = TypeVar("T")
 class Key(Generic[T]):
     """One configuration key. `kind` is the type's name in the documentation.
 
-    `in_table` says whether a property of a table may set it. Whoever can write to a table can set
+    `in_table` says whether a property of a table may set it. Users who can write to a table can set
     its properties, so a key that names a place or a credential of the process, that bounds its
     memory, threads or requests, or that switches off a check, is set by the process alone.
     """

@@ -18,8 +18,14 @@ from indextables import config as keys
 from indextables.config import Config, canonical, is_own_key, known_keys
 from indextables.errors import ConfigError, SchemaError, UnsupportedFeatureError
 from indextables.jobs.constraints import refuse_named_columns
-from indextables.log.actions import Action, Metadata, Protocol
-from indextables.log.protocol import COLUMN_DEFAULTS, COLUMN_NAMES, DEFAULT_PROTOCOL
+from indextables.log.actions import (
+    COLUMN_DEFAULTS,
+    COLUMN_NAMES,
+    DEFAULT_PROTOCOL,
+    Action,
+    Metadata,
+    Protocol,
+)
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
@@ -27,13 +33,13 @@ from indextables.plan.column_names import names_in, names_of, shown_metadata, st
 from indextables.plan.view import INTERNAL_PROPERTIES, TableView
 from indextables.predicate.names import resolve_column
 from indextables.schema import normalize, refuse_hidden, to_json, type_name
-from indextables.schema.column_names import new_stored_name, stored_schema
-from indextables.schema.defaults import (
+from indextables.schema.conformity import (
     can_be_default,
     missing_defaults,
     with_default,
     with_existence_default,
 )
+from indextables.schema.types import new_stored_name, stored_schema
 from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
 from indextables.split.mapping_options import build_mapping
 
@@ -280,7 +286,8 @@ def _check_dropped(dropped: Sequence[str], schema: pa.Schema, snapshot: Snapshot
             )
     if not set(schema.names) - set(snapshot.partition_columns):
         raise SchemaError(
-            f"'{snapshot.uri}' needs a column that is no partition column; not all can be dropped."
+            f"'{snapshot.uri}' needs a column that is not a partition column; "
+            "not all can be dropped."
         )
 
 

@@ -17,8 +17,14 @@ import pyarrow.compute as pc
 from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import QueryError, SchemaError, UnsupportedFeatureError
-from indextables.log.actions import Action, Metadata, Protocol
-from indextables.log.protocol import CHECK_CONSTRAINTS, CONSTRAINT_PREFIX, DEFAULT_PROTOCOL
+from indextables.log.actions import (
+    CHECK_CONSTRAINTS,
+    CONSTRAINT_PREFIX,
+    DEFAULT_PROTOCOL,
+    Action,
+    Metadata,
+    Protocol,
+)
 from indextables.log.snapshot import Snapshot
 from indextables.predicate import Predicate, Search, searches
 from indextables.predicate.spark_tokens import tokenize

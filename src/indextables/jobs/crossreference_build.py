@@ -40,9 +40,8 @@ from indextables.jobs.crossreference_plan import (
 from indextables.jobs.write_splits import discard
 from indextables.log.actions import Action, Add, AddXRef, Metadata, Remove, RemoveXRef
 from indextables.log.commit import XREF_FEATURE, Committed
-from indextables.log.crossreferences import cover_of
 from indextables.log.files import with_paths
-from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
+from indextables.log.snapshot import Snapshot, VersionActions, cover_of, empty_snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import names_of

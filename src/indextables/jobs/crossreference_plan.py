@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indextables.log.actions import AddXRef
-from indextables.log.crossreferences import Cover, Rows
+from indextables.log.snapshot import Cover, Rows
 
 Mask = npt.NDArray[np.bool_]
 Reason = Literal["replaced", "source_changed", "explicit"]

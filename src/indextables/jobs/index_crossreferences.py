@@ -42,8 +42,7 @@ from indextables.jobs.crossreference_plan import Build, CrossReferencePlan, Mask
 from indextables.jobs.progress import progress
 from indextables.log.actions import Action
 from indextables.log.commit import XREF_FEATURE
-from indextables.log.crossreferences import cover_of
-from indextables.log.snapshot import Snapshot
+from indextables.log.snapshot import Snapshot, cover_of
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.partitions import check_partition_condition

@@ -29,17 +29,24 @@ from indextables.errors import (
     StorageError,
 )
 from indextables.jobs.progress import progress
-from indextables.log.actions import Action, Add, Metadata, Protocol, Remove
+from indextables.log.actions import (
+    DEFAULT_PROTOCOL,
+    Action,
+    Add,
+    Metadata,
+    Protocol,
+    Remove,
+    upgraded,
+)
 from indextables.log.checkpoint import checkpoints_at, load_checkpoint
 from indextables.log.files import adds_from_files
 from indextables.log.layout import LOG_DIRECTORY, list_log
-from indextables.log.protocol import DEFAULT_PROTOCOL, upgraded
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.log.vectors import DeletionVector
 from indextables.runner import LocalRunner, Runner
 from indextables.schema import evolve, to_json
-from indextables.schema.column_names import stored_schema
+from indextables.schema.types import stored_schema
 from indextables.split.format import Footer, opening_of
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.mapping_options import build_mapping

@@ -45,12 +45,14 @@ from indextables.jobs.constraints import (
     with_constraints,
 )
 from indextables.jobs.crossreference_build import commit_indexed
-from indextables.jobs.merge_on_write import after_write, merged_before_commit
-from indextables.jobs.merge_rows import WhenMatched, WhenNotMatched, merge_batches
+from indextables.jobs.merge_splits import after_write, merged_before_commit
 from indextables.jobs.progress import Advance, progress
 from indextables.jobs.row_changes import (
+    WhenMatched,
+    WhenNotMatched,
     combined,
     is_doubled,
+    merge_batches,
     numbers_by_split,
     replace_rows,
     take_out,

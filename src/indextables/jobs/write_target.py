@@ -22,8 +22,7 @@ from indextables.log.actions import Metadata
 from indextables.plan.column_names import stored_mapping
 from indextables.plan.view import TableView
 from indextables.schema import conform, evolve, normalize, refuse_hidden, to_json, type_name
-from indextables.schema.column_names import shown_name, stored_schema
-from indextables.schema.types import Rows
+from indextables.schema.types import Rows, shown_name, stored_schema
 from indextables.split.mapping import MAPPING_PROPERTY, FieldMapping, TableMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.split.write import check_partition_columns
@@ -162,7 +161,7 @@ def new_table(
 ) -> Target:
     """A table that is to be created."""
     columns = _declared(schema, partition_by)
-    if config[DELTA_MIRROR]:  # for every commit to come, whoever makes it
+    if config[DELTA_MIRROR]:  # for every later commit of any writer
         properties = {DELTA_MIRROR.name: "true", **properties}
     own = {key: value for key, value in properties.items() if is_own_key(key)}
     mapping = build_mapping(columns, config.over(own), partition_by=partition_by)

@@ -25,16 +25,15 @@ from indextables.errors import (
     SourceMissingError,
     SourceVersionError,
     UnsupportedSourceError,
+    require,
 )
 from indextables.lake.rows import Place, SourceColumns
 from indextables.lake.source import SourceFile, SourceSnapshot
 from indextables.log.vectors import Rows
-from indextables.packages import require
 from indextables.schema import from_json, refuse_hidden
 from indextables.split.write.partitioning import partition_text
 from indextables.storage import Store, open_store
-from indextables.storage.location import parse_location
-from indextables.storage.options import client_settings, scrub
+from indextables.storage.location import client_settings, parse_location, scrub
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

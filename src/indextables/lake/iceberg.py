@@ -27,13 +27,13 @@ from indextables.errors import (
     SourceMissingError,
     SourceVersionError,
     UnsupportedSourceError,
+    require,
 )
 from indextables.lake.iceberg_files import Entry, IcebergFiles, KeyColumn, data_files, place_of
 from indextables.lake.rows import Place, SourceColumns
 from indextables.lake.source import SourceFile, SourceSnapshot
-from indextables.packages import require
 from indextables.schema import SIMPLE, map_of, refuse_hidden
-from indextables.storage.options import scrub
+from indextables.storage.location import scrub
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -23,16 +23,15 @@ from indextables.errors import (
     TableExistsError,
     UnknownColumnError,
 )
+from indextables.jobs.history import Purged, purge, remove_table
 from indextables.jobs.index_crossreferences import (
     drop_crossreferences,
     index_crossreferences,
     indexed_rows,
 )
 from indextables.jobs.merge_groups import local_runner
-from indextables.jobs.merge_on_write import groups_after_write
-from indextables.jobs.merge_splits import Merged, MergeLimits, plan_groups
+from indextables.jobs.merge_splits import Merged, MergeLimits, groups_after_write, plan_groups
 from indextables.jobs.prewarm import Prewarmed
-from indextables.jobs.purge import Purged, purge, remove_table
 from indextables.jobs.verify import Check
 from indextables.lake.coverage import Coverage, Definition, indexed_files, lake_view
 from indextables.lake.delta import DeltaSource
@@ -45,13 +44,11 @@ from indextables.lake.source import (
     SourceSnapshot,
     first_snapshot,
 )
-from indextables.log.actions import Metadata
-from indextables.log.protocol import WITH_ROWS_ELSEWHERE
+from indextables.log.actions import WITH_ROWS_ELSEWHERE, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.nearest import Metric
-from indextables.plan.ranking import ScoreExplanation
+from indextables.plan.ranking import Metric, ScoreExplanation
 from indextables.plan.view import SEARCH_INDEX_PROPERTY
 from indextables.runner import Runner
 from indextables.schema import from_json, to_json
@@ -678,7 +675,7 @@ class SearchIndex:
         """The words that a misspelt one may stand for; see `Table.suggest`.
 
         Args:
-            word: A word as somebody typed it.
+            word: A word as a user typed it.
             column: A column that is searched by words.
             arguments: What `Table.suggest` takes, and `version`.
 

@@ -6,8 +6,8 @@ replaces it, and a reader asks the store for newer versions unless some stalenes
 Hits and misses are counted as they happen.
 
 Each log has its caches. A process knows all that are alive, so that it can forget what it knows
-of a table whoever has it open. They share manifests that are named after their content, and nothing
-else: a table that was dropped and made anew at the same place must not be read from what is
+of a table for all handles of it. They share manifests that are named after their content, and
+nothing else: a table that was dropped and made anew at the same place must not be read from what is
 remembered of the old one.
 """
 

@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from indextables import config as keys
-from indextables.backoff import pause_s
 from indextables.config import Config
 from indextables.errors import (
     CommitError,
@@ -43,6 +42,9 @@ from indextables.errors import (
     VersionGapError,
 )
 from indextables.log.actions import (
+    DEFAULT_PROTOCOL,
+    STREAMS,
+    WITH_VECTORS,
     Action,
     Add,
     AddXRef,
@@ -52,6 +54,8 @@ from indextables.log.actions import (
     Remove,
     RemoveXRef,
     Txn,
+    check_writable,
+    upgraded,
 )
 from indextables.log.files import (
     contents_of,
@@ -60,19 +64,12 @@ from indextables.log.files import (
     with_mappings,
     with_paths,
 )
-from indextables.log.layout import PURGE_LOCK, check_paths, version_path
-from indextables.log.protocol import (
-    DEFAULT_PROTOCOL,
-    STREAMS,
-    WITH_VECTORS,
-    check_writable,
-    upgraded,
-)
+from indextables.log.layout import ENGINE, PURGE_LOCK, check_paths, encode_actions, version_path
 from indextables.log.reader import LogReader
 from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot
 from indextables.log.transaction import Operation, Transaction, check_conflicts, difference
 from indextables.log.vectors import vector_files
-from indextables.log.version_files import ENGINE, encode_actions
+from indextables.runner import pause_s
 from indextables.storage import Store
 
 XREF_FEATURE = "crossReferenceIndex"

@@ -5,8 +5,8 @@ its own number, so it does not matter how many writers do it, or who: one that w
 is made up for by the next commit, or by the next `Table.open`. A table that already has versions
 begins with a checkpoint of the present one.
 
-Nobody else may commit to that `_delta_log`. Before each commit we look whether somebody did, and
-refuse: our log has no way to take over what it does not know.
+No other writer may commit to that `_delta_log`. Each commit first checks whether one did, and
+is then refused: our log has no way to take over what it does not know.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from indextables.errors import (
     ObjectNotFoundError,
     VersionGapError,
 )
-from indextables.log.actions import Action, Add, Metadata, Protocol
+from indextables.log.actions import COLUMN_DEFAULTS, ROWS_ELSEWHERE, Action, Add, Metadata, Protocol
 from indextables.log.delta_state import (
     DELTA_LOG,
     LAST_CHECKPOINT,
@@ -56,7 +56,6 @@ from indextables.log.delta_translation import (
     version_documents,
 )
 from indextables.log.files import adds_from_files
-from indextables.log.protocol import COLUMN_DEFAULTS, ROWS_ELSEWHERE
 from indextables.log.reader import LogReader
 from indextables.log.snapshot import Snapshot, VersionActions
 from indextables.runner import beside

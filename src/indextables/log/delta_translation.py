@@ -24,12 +24,20 @@ from urllib.parse import quote
 import orjson
 import pyarrow as pa
 
-from indextables.log.actions import Action, Add, Metadata, Protocol, Remove, Txn
-from indextables.log.protocol import COLUMN_NAMES, DELETION_VECTORS
+from indextables.log.actions import (
+    COLUMN_NAMES,
+    DELETION_VECTORS,
+    Action,
+    Add,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+from indextables.log.layout import ENGINE
 from indextables.log.snapshot import Snapshot, VersionActions
-from indextables.log.version_files import ENGINE
 from indextables.schema import from_json
-from indextables.schema.column_names import SHOWN_NAME
+from indextables.schema.types import SHOWN_NAME
 
 WRITER_FEATURE = "indextables"
 """Keeps Delta's writers away: the log of this table is another one."""

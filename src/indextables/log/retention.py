@@ -43,6 +43,8 @@ from indextables.log.layout import LOG_DIRECTORY, STATE_MANIFEST, LogListing, li
 from indextables.runner import LocalRunner
 from indextables.storage import ObjectMeta, Store
 
+logger = logging.getLogger(__name__)
+
 _HOUR_MS = 3_600_000
 
 
@@ -234,7 +236,6 @@ def _json_files(
     return tuple(files)
 
 
-logger = logging.getLogger(__name__)
 _DELETE_AT_ONCE = 500
 
 
@@ -304,7 +305,7 @@ def plan_manifests(
     config: Config,
     named: Callable[[], set[str] | None],
 ) -> tuple[ExpiredFile, ...]:
-    """Manifests that nobody names. `named` gives those that states name; None: not known."""
+    """Manifests that nobody names. `named` returns those that states name; None: not known."""
     hours = config[keys.STATE_GC_MIN_MANIFEST_AGE_HOURS]
     old = [m for m in manifests if now_ms - m.modified_ms > hours * _HOUR_MS]
     in_use = named() if old else None

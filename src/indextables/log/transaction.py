@@ -29,6 +29,9 @@ from indextables.errors import (
     ProtocolChangedError,
 )
 from indextables.log.actions import (
+    CONSTRAINT_PREFIX,
+    DELETION_VECTORS,
+    WRITER_FEATURES,
     Action,
     Add,
     AddXRef,
@@ -46,7 +49,6 @@ from indextables.log.files import (
     removes_for,
     without_paths,
 )
-from indextables.log.protocol import CONSTRAINT_PREFIX, DELETION_VECTORS, WRITER_FEATURES
 from indextables.log.snapshot import Snapshot, VersionActions
 
 

@@ -1,9 +1,4 @@
-"""Files that a job could not process.
-
-They are recorded with a reason, left alone by jobs until a cooldown is over, and stay readable
-all the time: nothing is removed because a merge failed.
-
-The transaction log of one table: snapshots out, commits in.
+"""The transaction log of one table: snapshots out, commits in.
 
 ::
 
@@ -13,6 +8,9 @@ The transaction log of one table: snapshots out, commits in.
 
 A commit that succeeded stays successful whatever happens after it: checkpoints and clean-up come
 afterwards, and their failures are logged.
+
+Files that a job could not process are recorded with a reason, left alone by jobs until a cooldown
+is over, and stay readable all the time: nothing is removed because a merge failed.
 """
 
 from __future__ import annotations
@@ -33,7 +31,17 @@ from indextables.errors import (
     VersionGapError,
     XRefError,
 )
-from indextables.log.actions import Action, AddXRef, Metadata, Protocol, RemoveXRef, Skip
+from indextables.log.actions import (
+    DEFAULT_PROTOCOL,
+    Action,
+    AddXRef,
+    Metadata,
+    Protocol,
+    RemoveXRef,
+    Skip,
+    check_readable,
+    has_avro_state,
+)
 from indextables.log.cache import CacheStats, LogCache, tracked
 from indextables.log.checkpoint.avro_state import KeepManifest
 from indextables.log.checkpoint.checkpoints import write_checkpoint
@@ -41,10 +49,8 @@ from indextables.log.checkpoint.last_checkpoint import LastCheckpoint
 from indextables.log.commit import Committed, Committer, Observer
 from indextables.log.delta_mirror import Mirror, is_mirrored
 from indextables.log.files import with_paths, without_paths
-from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.layout import LOG_DIRECTORY, list_log, list_states
-from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable, has_avro_state
-from indextables.log.reader import LogReader
+from indextables.log.reader import HistoryEntry, LogReader, history, version_at
 from indextables.log.retention import CleanupPlan, apply_cleanup, plan_log_cleanup
 from indextables.log.snapshot import Snapshot, VersionActions
 from indextables.log.transaction import Operation, Transaction

@@ -1,23 +1,32 @@
-"""Aggregates computed where the rows are: COUNT, SUM, MIN and MAX, by groups.
+"""Aggregates computed where the rows are: COUNT, SUM, MIN and MAX, by groups; and facets.
 
 A group is a column, or a value computed from columns (`computed`).
 
 A task returns one row for each group of its splits, and the engine combines the rows of all tasks.
 So every result here has to be one that combines exactly; what might not is refused when it is
 planned (`supported`), or computed in a wider type and checked.
+
+Facets are how often each value of a column occurs among the rows of a query, many columns in one
+pass; a histogram counts the rows of equal parts of a column's values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import SumOverflowError
+from indextables.errors import SchemaError, SumOverflowError, TooManyValuesError
+from indextables.plan.buckets import buckets_of
 from indextables.plan.computed import Call, Value, columns_of, compute, renamed
+from indextables.plan.execute import run_scan
+from indextables.plan.scan import plan_scan
+from indextables.plan.view import TableView
+from indextables.predicate import Predicate
+from indextables.schema import column_field
 
 Function = Literal["count_rows", "count", "sum", "min", "max"]
 
@@ -250,3 +259,121 @@ def groupable(value_type: Any) -> bool:
         or types.is_boolean(value_type)
         or types.is_decimal(value_type)
     )
+
+
+# --- facets ----------------------------------------------------------------------------------
+
+MOST_GROUPS = 1_000_000
+"""Different groups that are counted in memory."""
+_MOST_PARTS = 10_000
+_PARTS_AT_ONCE = 64
+
+
+class RunningAggregation:
+    """An aggregation of rows that come piece by piece, combined from time to time.
+
+    Args:
+        aggregation: What is computed.
+        too_many: The error for more than `MOST_GROUPS` groups.
+    """
+
+    def __init__(self, aggregation: Aggregation, too_many: Callable[[], Exception]) -> None:
+        self._aggregation = aggregation
+        self._too_many = too_many
+        self._parts: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Take some rows in."""
+        self._parts += self._aggregation.partials([rows])
+        if len(self._parts) >= _PARTS_AT_ONCE:
+            self._parts = [self.combined()]
+
+    def combined(self) -> pa.Table:
+        """The aggregates of all rows so far."""
+        table = self._aggregation.combine(self._parts)
+        if table.num_rows > MOST_GROUPS:
+            raise self._too_many()
+        return table
+
+
+def _counts(columns: tuple[str, ...], what: str) -> RunningAggregation:
+    """How many rows have each value of one group of columns."""
+    advice = "Count a column with fewer, narrow the search, or GROUP BY it in SQL."
+    return RunningAggregation(
+        Aggregation(columns, (Aggregate("count_rows", None),)),
+        lambda: TooManyValuesError(what, MOST_GROUPS, advice),
+    )
+
+
+def facet_counts(
+    view: TableView, predicate: Predicate, groups: Sequence[tuple[str, ...]], *, top: int | None
+) -> list[pa.Table]:
+    """The most frequent values of each group of columns, as stored, and last how often each occurs.
+
+    The names of the result's columns are for the caller to set.
+    """
+    columns = tuple(dict.fromkeys(name for group in groups for name in group))
+    for name in columns:
+        kind = column_field(view.schema, name).type
+        if not (groupable(kind) or pa.types.is_floating(kind)):
+            raise SchemaError(
+                f"Values of '{view.names.shown_name(name)}' are not counted: {kind} is not a "
+                "single value. Name a column of texts, numbers, dates or times."
+            )
+    counts = [_counts(g, " and ".join(f"'{view.names.shown_name(n)}'" for n in g)) for g in groups]
+    for piece in run_scan(plan_scan(view, predicate=predicate, columns=columns)):
+        rows = pa.table({name: _one_nan(piece[name]) for name in columns})
+        for one in counts:
+            one.add(rows)
+    return [
+        _most_frequent(
+            one.combined(), [column_field(view.schema, name).type for name in group], top
+        )
+        for group, one in zip(groups, counts, strict=True)
+    ]
+
+
+def _one_nan(column: Any) -> Any:
+    """Floats as SQL groups them: NaN is one value, and -0.0 is 0.0."""
+    if not pa.types.is_floating(column.type):
+        return column
+    nan: Any = pa.scalar(float("nan"), column.type)
+    return pc.add(pc.if_else(pc.is_nan(column), nan, column), pa.scalar(0, column.type))
+
+
+def _most_frequent(counted: pa.Table, types: Sequence[pa.DataType], top: int | None) -> pa.Table:
+    """Values and counts under names of their own: a column may be called as counts are."""
+    fields = [pa.field(str(at), kind) for at, kind in enumerate([*types, pa.int64()])]
+    counted = counted.rename_columns([f.name for f in fields]).cast(pa.schema(fields))
+    order: Any = [(fields[-1].name, "descending"), *((f.name, "ascending") for f in fields[:-1])]
+    return counted.take(pc.sort_indices(counted, sort_keys=order)[:top])
+
+
+def value_histogram(
+    view: TableView, predicate: Predicate, column: str, interval: object, *, zone: str
+) -> pa.Table:
+    """How many rows have a value in each part of a column, from the first such part to the last.
+
+    The names of the result's columns are for the caller to set.
+    """
+    kind = column_field(view.schema, column).type
+    buckets = buckets_of(kind, interval, zone)
+    what = f"The histogram of '{view.names.shown_name(column)}'"
+    counted = _counts((column,), what)
+    for piece in run_scan(plan_scan(view, predicate=predicate, columns=(column,))):
+        counted.add(pa.table({column: buckets.starts(piece[column].combine_chunks())}))
+    found = counted.combined()
+    found = found.filter(pc.is_valid(found[0]))
+    if not found.num_rows:
+        empty = buckets.starts(pa.array([], kind))
+        return pa.table([empty, pa.array([], pa.int64())], ["start", "count"])
+    ends: Mapping[str, Any] = pc.min_max(found[0])
+    starts = buckets.between(ends["min"], ends["max"], _MOST_PARTS)
+    if starts is None:
+        raise TooManyValuesError(what, _MOST_PARTS, "Take a longer interval or a narrower search.")
+    # A start that only the rows have, where clocks changed within an hour, is not lost.
+    every: Any = pc.unique(pa.chunked_array([starts, *found[0].chunks]))
+    places = pc.index_in(every, found[0].combine_chunks())
+    counts: Any = found[1]
+    result = pa.table({"start": every, "count": counts.take(places).fill_null(0)})
+    return result.take(pc.sort_indices(result, sort_keys=[("start", "ascending")]))

@@ -1,7 +1,7 @@
 """Between the names that users have for columns and those that are stored.
 
 Everything that plans, reads and writes splits works with stored names (see
-`indextables.schema.column_names`). The edges translate here: conditions, searches and lists of
+`indextables.schema.types`). The edges translate here: conditions, searches and lists of
 columns on their way in, schemas and rows on their way out. A table none of whose columns was
 renamed has one name for each column, and every translation returns what it was given.
 """
@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from indextables.config import XREF_BLOOM_FIELDS, Config
 from indextables.errors import QueryError, UnknownFieldError
-from indextables.log.actions import Metadata
-from indextables.log.protocol import COLUMN_NAMES
+from indextables.log.actions import COLUMN_NAMES, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.predicate import (
     All,
@@ -35,7 +34,7 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.tree import transform
 from indextables.schema import from_json, to_json
-from indextables.schema.column_names import (
+from indextables.schema.types import (
     SHOWN_NAME,
     new_stored_name,
     shown_name,

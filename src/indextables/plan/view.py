@@ -19,9 +19,8 @@ import pyarrow as pa
 from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import SchemaError, SearchIndexError
-from indextables.log.actions import Metadata
+from indextables.log.actions import CONSTRAINT_PREFIX, Metadata
 from indextables.log.files import REGISTRY_PREFIX, empty_files
-from indextables.log.protocol import CONSTRAINT_PREFIX
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import ColumnNames, names_of, shown

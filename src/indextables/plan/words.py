@@ -29,8 +29,7 @@ from indextables.predicate import TRUE, Boolean, Boost, Predicate, Search, Term
 from indextables.predicate.names import escaped_field
 from indextables.runner import check_stop
 from indextables.schema import ROW, SPLIT
-from indextables.split.analyzer import Analyzer, canonical_tokenizer
-from indextables.split.chain import AnalyzerError
+from indextables.split.analyzer import Analyzer, AnalyzerError, canonical_tokenizer
 from indextables.split.mapping import FieldMapping
 from indextables.split.scoring import CombinedSearcher
 from indextables.split.search.distances import words_within
@@ -189,7 +188,7 @@ def suggestions(
     field = _listed_field(view, name)
     asked = field.analyzer.query_words(text)
     if len(asked) != 1:
-        what = f"{len(asked)} words" if asked else "no word"
+        what = f"{len(asked)} words" if asked else "not a word"
         raise QueryError(f"{text!r} is {what} of '{name}'. Ask for one word at a time.")
     word = asked[0].text
     column = view.names.stored_name(name)

@@ -58,7 +58,7 @@ _INSTANTS = frozenset(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ"))
 
 
 class NotALiteralError(ValueError):
-    """An expression that is no literal; the message ends a sentence."""
+    """An expression that is not a literal; the message ends a sentence."""
 
 
 def literal_value(node: exp.Expr, *, timezone: str) -> Value | None:
@@ -306,7 +306,7 @@ class _Comparison:
     def as_decimal(self) -> Decimal:
         match self.literal:
             case bool():
-                raise self.refused("a boolean is no number")
+                raise self.refused("a boolean is not a number")
             case int() | Decimal():
                 return Decimal(self.literal)
             case float():
@@ -318,9 +318,9 @@ class _Comparison:
                         raise InvalidOperation
                     value = Decimal(text)
                 except InvalidOperation:
-                    raise self.refused("the text is no number") from None
+                    raise self.refused("the text is not a number") from None
                 if value.is_snan():
-                    raise self.refused("the text is no number")
+                    raise self.refused("the text is not a number")
                 return value
             case _:
                 raise self.refused("write a number")
@@ -344,7 +344,7 @@ class _Comparison:
             found = parse_moment(self.literal)
             if found is not None:
                 return found
-            raise self.refused("the text is no date and no timestamp of at most microseconds")
+            raise self.refused("the text is neither a date nor a timestamp of at most microseconds")
         raise self.refused("write a DATE '…' or TIMESTAMP '…'")
 
     def date(self) -> Predicate:

@@ -40,10 +40,10 @@ from indextables.predicate.search import (
     SearchNode,
     Term,
     Wildcard,
+    half_character,
     walk,
 )
 from indextables.predicate.search_syntax import parse_search
-from indextables.predicate.search_words import half_character
 from indextables.predicate.tree import ColumnKind
 
 _spark_parser: Any = Spark.Parser

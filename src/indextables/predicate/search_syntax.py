@@ -1,10 +1,4 @@
-"""Clauses of a search query in a row, combined by Tantivy's rules.
-
-AND binds tighter than OR, and no operator is OR. In a row without operators `+a b -c` says what
-must, should and must not match; an excluded clause that is an alternative of OR stands for all
-rows but those it matches.
-
-The search syntax: text to a tree of `search` nodes.
+"""The search syntax: text to a tree of `search` nodes.
 
 It is Tantivy's query language, and reads as follows::
 
@@ -25,6 +19,10 @@ Why not Tantivy's own parser? It tells no positions, rejects `ts:2024-01-15T00:0
 wildcards and fuzzy terms as raw text with half of the escapes gone, and a deeply nested query ends
 the process. The tests hold the two against each other: what Tantivy accepts has the same tree here,
 but for `&&` and `||`, which Tantivy takes for words.
+
+Clauses in a row are combined by Tantivy's rules: AND binds tighter than OR, and no operator is OR.
+In a row without operators `+a b -c` says what must, should and must not match; an excluded clause
+that is an alternative of OR stands for all rows but those it matches.
 """
 
 from __future__ import annotations
@@ -42,6 +40,8 @@ from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
 from indextables.errors import QuerySyntaxError, UnknownFieldError
 from indextables.predicate.names import resolve_field
 from indextables.predicate.search import (
+    ENDS_WORD,
+    MAX_REPEATED,
     All,
     Boolean,
     Boost,
@@ -49,17 +49,13 @@ from indextables.predicate.search import (
     Phrase,
     Range,
     Regex,
+    Scanner,
     SearchNode,
     Term,
     TermSet,
     fields,
-    largest_boost,
-)
-from indextables.predicate.search_words import (
-    ENDS_WORD,
-    MAX_REPEATED,
-    Scanner,
     half_character,
+    largest_boost,
     literal_text,
     read_word,
     repeated_size,
@@ -156,7 +152,7 @@ def parse_search(
         )
         raise QuerySyntaxError(text, reason, field=field)
     if (at := half_character(text)) is not None:
-        reason = f"{text[at]!r} is no character, write the query in UTF-8,"
+        reason = f"{text[at]!r} is not a character, write the query in UTF-8,"
         raise QuerySyntaxError(text, reason, position=at, field=field)
     parser = _Parser(text, field, schema, max_depth)
     query = parser.parse()

@@ -239,7 +239,7 @@ def _is_name(sql: str, token: Token) -> bool:
 
 
 def _is_word(sql: str, token: Token, word: str) -> bool:
-    # The slice of a quoted name has its quotes and is no word.
+    # The slice of a quoted name has its quotes and is not a word.
     return sql[token.start : token.end + 1].lower() == word
 
 

@@ -33,9 +33,9 @@ from indextables.predicate.names import (
     resolve_column,
     resolve_field,
 )
+from indextables.predicate.search import half_character
 from indextables.predicate.search_names import SearchDialect, is_search_name, search_call
 from indextables.predicate.search_syntax import check_fields, parse_search
-from indextables.predicate.search_words import half_character
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators, tokenize
 from indextables.predicate.tree import (
     NULL,
@@ -102,7 +102,7 @@ def _parsed(
     sql: str, schema: pa.Schema, timezone: str, max_query_length: int, max_query_depth: int
 ) -> Predicate:
     if (at := half_character(sql)) is not None:
-        raise PredicateSyntaxError(sql, f"{sql[at]!r} is no character; write it in UTF-8.")
+        raise PredicateSyntaxError(sql, f"{sql[at]!r} is not a character; write it in UTF-8.")
     reader = _Reader(schema, timezone, max_query_length, max_query_depth)
     try:
         rewritten = rewrite_operators(sql)

@@ -7,7 +7,6 @@ rest for the engine, `engine` runs it.
 
 from __future__ import annotations
 
-from indextables.query.engine import run_query
-from indextables.query.named_tables import sql
+from indextables.query.engine import run_query, sql
 
 __all__ = ["run_query", "sql"]

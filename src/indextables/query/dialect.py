@@ -1,12 +1,14 @@
 """Spark's SQL for DuckDB, where sqlglot's translation is not exact.
 
-sqlglot knows both dialects. Left for here: what depends on types (decimals, dates with intervals,
-casts), functions that DuckDB has under other names, and functions that would take all memory.
-A function that neither knows is an error: DuckDB's own functions are not part of the dialect.
+sqlglot knows both dialects. Left for here: what depends on types (exact divisions of decimals,
+dates with intervals, casts, NaN), functions that DuckDB has under other names, and functions of
+texts and lists that would take all memory. A function that neither knows is an error: DuckDB's own
+functions are not part of the dialect.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +17,306 @@ from sqlglot import exp
 
 from indextables.errors import EmbeddedQueryError
 from indextables.predicate.search_names import SearchDialect
-from indextables.query.numbers import Division, translated_number
-from indextables.query.texts import array_repeat, translated_text
-from indextables.query.times import translated_time
+from indextables.query.types import digits_of, is_a, is_decimal
 from indextables.statements.search_calls import ONE_COLUMN, SNIPPET
+
+DOUBLE_TEXT, FLOAT_TEXT = "indextables_double_text", "indextables_float_text"
+"""The functions of the engine that write numbers as Java does."""
+
+FLOATS = (exp.DType.DOUBLE, exp.DType.FLOAT)
+
+
+@dataclass(frozen=True)
+class Division:
+    """An exact division of decimals: the scales of its operands, and the type of its result."""
+
+    left: int
+    right: int
+    precision: int
+    scale: int
+
+    @property
+    def name(self) -> str:
+        """The function of the engine."""
+        return f"indextables_divide_{self.left}_{self.right}_{self.precision}_{self.scale}"
+
+
+def translated_number(node: Any, divisions: set[Division]) -> Any:
+    """A node about numbers as the engine reads it; any other node as it is."""
+    match node:
+        case exp.Div() if is_decimal(node):
+            return _divided(node.left.copy(), node.right.copy(), node, divisions)
+        case exp.Avg() | exp.Filter() | exp.Window() if _is_average(node):
+            return _average(node, divisions)
+        case exp.Cast() | exp.TryCast():
+            return _cast(node)
+        case exp.IsNan():
+            return exp.Coalesce(this=node.copy(), expressions=[exp.false()])
+        case exp.Nanvl():
+            nan = exp.Anonymous(this="ISNAN", expressions=[node.this.copy()])
+            other = exp.cast(node.expression.copy(), "double")
+            return exp.Case().when(nan, other).else_(node.this.copy())
+        case exp.Sign():
+            return exp.cast(node.copy(), "double")
+        case exp.Quantile():
+            value = exp.cast(node.this.copy(), "double")
+            return exp.Anonymous(this="QUANTILE_CONT", expressions=[value, node.args["quantile"]])
+        case _:
+            return node
+
+
+def _divided(left: Any, right: Any, node: Any, divisions: set[Division]) -> Any:
+    """Exact division, which the engine does not have."""
+    (_, left_scale), (_, right_scale) = digits_of(left) or (38, 0), digits_of(right) or (38, 0)
+    precision, scale = digits_of(node) or (38, 6)
+    division = Division(left_scale, right_scale, precision, scale)
+    divisions.add(division)
+    operands = [exp.cast(side, f"decimal(38, {digits})")
+                for side, digits in ((left, left_scale), (right, right_scale))]  # fmt: skip
+    return exp.Anonymous(this=division.name, expressions=operands)
+
+
+def _is_average(node: Any) -> bool:
+    """Whether an average of decimals, with all that is around it."""
+    if isinstance(node.parent, exp.Filter | exp.Window) and node.arg_key == "this":
+        return False
+    return is_decimal(_aggregate(node)) and isinstance(_aggregate(node), exp.Avg)
+
+
+def _aggregate(node: Any) -> Any:
+    return _aggregate(node.this) if isinstance(node, exp.Filter | exp.Window) else node
+
+
+def _average(node: Any, divisions: set[Division]) -> Any:
+    """The sum by the count. A filter or a window around the average is around both."""
+    average = _aggregate(node)
+    values = average.this
+    argument = values.expressions[0] if isinstance(values, exp.Distinct) else values
+    _, scale = digits_of(argument) or (38, 0)
+
+    def with_aggregate(aggregate: Any) -> Any:
+        if node is average:
+            return aggregate
+        copy = node.copy()
+        _aggregate(copy).replace(aggregate)
+        return copy
+
+    precision, more = digits_of(average) or (38, scale + 4)
+    division = Division(scale, 0, precision, more)
+    divisions.add(division)
+    total = with_aggregate(exp.Sum(this=values.copy()))
+    count = with_aggregate(exp.Count(this=values.copy()))
+    operands = [exp.cast(total, f"decimal(38, {scale})"), exp.cast(count, "decimal(38, 0)")]
+    return exp.Anonymous(this=division.name, expressions=operands)
+
+
+def _cast(node: Any) -> Any:
+    source, target = node.this, node.to.this
+    if target in exp.DataType.INTEGER_TYPES and (is_decimal(source) or is_a(source, *FLOATS)):
+        node.set("this", exp.Anonymous(this="TRUNC", expressions=[source.copy()]))
+    elif target in exp.DataType.TEXT_TYPES and is_a(source, *FLOATS):
+        return number_text(source)
+    elif target in exp.DataType.TEXT_TYPES and is_a(source, exp.DType.TIMESTAMPTZ):
+        node.set("this", exp.cast(source.copy(), exp.DType.TIMESTAMP))
+    elif target == exp.DType.TIMESTAMP:  # to_timestamp: Spark's TIMESTAMP has a zone
+        node.set("to", exp.DType.TIMESTAMPTZ.into_expr())
+    return node
+
+
+def number_text(value: Any) -> Any:
+    name = FLOAT_TEXT if is_a(value, exp.DType.FLOAT) else DOUBLE_TEXT
+    return exp.Anonymous(this=name, expressions=[exp.cast(value.copy(), "double")])
+
+
+# --- texts and lists -------------------------------------------------------------------------
+
+BOUNDED = "indextables_bounded"
+"""The function of the engine that returns its first argument, a number that is not too large."""
+
+
+def translated_text(node: Any) -> Any:
+    """A node about texts or lists as the engine reads it; any other node as it is."""
+    match node:
+        case exp.Concat() | exp.ConcatWs() | exp.DPipe():
+            for part in [*node.expressions, node.args.get("this"), node.args.get("expression")]:
+                if isinstance(part, exp.Expr) and is_a(part, *FLOATS):
+                    part.replace(number_text(part))
+            return node
+        case exp.Like() | exp.ILike() if not isinstance(node.parent, exp.Escape):
+            return _with_escape(node)
+        case exp.Substring():
+            return _substring(node)
+        case exp.SubstringIndex():
+            return _substring_index(node.this, node.args["delimiter"], node.args["count"])
+        case exp.Left() | exp.Right():
+            node.set("expression", _not_negative(node.expression))
+            return node
+        case exp.Repeat():
+            node.set("times", _bounded(node.args["times"], _bytes_of(node.this)))
+            return node
+        case exp.Space():
+            times = _bounded(node.this, exp.Literal.number(1))
+            return exp.Repeat(this=exp.Literal.string(" "), times=times)
+        case exp.Pad():
+            length = _bounded(node.expression, exp.Literal.number(4))
+            node.set("expression", exp.cast(length, "int"))
+            return node
+        case exp.GenerateSeries():
+            start = exp.cast(node.args["start"].copy(), "bigint")
+            node.set("end", _bounded(node.args["end"], exp.Literal.number(8), start))
+            return node
+        case exp.ArrayContains():
+            # The engine's own is false for a list that is null.
+            is_null = exp.Is(this=node.this.copy(), expression=exp.null())
+            return exp.Case().when(is_null, exp.null()).else_(node.copy())
+        case _:
+            return node
+
+
+def array_repeat(value: Any, count: Any) -> Any:
+    """A list of one value many times."""
+    one = exp.Anonymous(this="LIST_VALUE", expressions=[value.copy()])
+    size = _bounded(count, exp.Literal.number(8))
+    return exp.Anonymous(this="LIST_RESIZE", expressions=[one, size, value])
+
+
+def _bounded(count: Any, width: Any, start: Any = None) -> Any:
+    """A count of things that the engine makes; its process would end where memory does."""
+    if isinstance(count, exp.Anonymous) and count.name == BOUNDED:
+        return count
+    wide = exp.cast(count.copy(), "bigint")
+    start = exp.cast(exp.Literal.number(0), "bigint") if start is None else start
+    return exp.Anonymous(this=BOUNDED, expressions=[wide, exp.cast(width, "bigint"), start])
+
+
+def _bytes_of(text: Any) -> Any:
+    return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), "varchar")])
+
+
+def _with_escape(node: Any) -> Any:
+    """In Spark a backslash takes the meaning of a wildcard away, unless ESCAPE says otherwise."""
+    pattern = node.expression
+    if isinstance(pattern, exp.Any | exp.All | exp.Tuple):
+        return node
+    if pattern.is_string and "\\" not in pattern.name:
+        return node
+    return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+
+
+def _substring(node: Any) -> Any:
+    """Spark takes position zero for one, and a negative length for zero."""
+    start, length = node.args.get("start"), node.args.get("length")
+    if isinstance(start, exp.Literal):
+        if start.name == "0":
+            node.set("start", exp.Literal.number(1))
+    elif start is not None and not isinstance(start, exp.Neg):
+        zero = exp.EQ(this=start.copy(), expression=exp.Literal.number(0))
+        node.set("start", exp.Case().when(zero, exp.Literal.number(1)).else_(start.copy()))
+    if length is not None:
+        node.set("length", _not_negative(length))
+    return node
+
+
+def _substring_index(text: Any, delimiter: Any, count: Any) -> Any:
+    """All before a delimiter, counted from the start, or behind one, counted from the end."""
+    zero = exp.Literal.number(0)
+
+    def joined(first: Any, last: Any) -> Any:
+        parts = exp.Anonymous(this="STR_SPLIT", expressions=[text.copy(), delimiter.copy()])
+        chosen = exp.Anonymous(this="LIST_SLICE", expressions=[parts, first, last])
+        return exp.Anonymous(this="ARRAY_TO_STRING", expressions=[chosen, delimiter.copy()])
+
+    before = joined(exp.Literal.number(1), count.copy())
+    behind = joined(count.copy(), exp.Literal.number(-1))
+    return (
+        exp.Case()
+        .when(exp.GT(this=count.copy(), expression=zero.copy()), before)
+        .when(exp.LT(this=count.copy(), expression=zero.copy()), behind)
+        .else_(exp.Left(this=text.copy(), expression=zero))
+    )
+
+
+def _not_negative(number: Any) -> Any:
+    if isinstance(number, exp.Literal):
+        return number
+    floor = exp.Case().when(
+        exp.LT(this=number.copy(), expression=exp.Literal.number(0)), exp.Literal.number(0)
+    )
+    return floor.else_(number.copy())
+
+
+# --- dates and times -------------------------------------------------------------------------
+
+_DIRECTIVE = re.compile(r"(%-?[YymbBdjHIMSpaAf])(?:strict)?")
+_FRACTION = re.compile(r"(?<![A-Za-z])S{3}(?![A-Za-z])")
+_QUOTED = re.compile(r"'([^']*)'")
+_UNITS = {"MM": "month", "MON": "month", "YY": "year", "YYYY": "year", "DD": "day"}
+
+
+def translated_time(node: Any) -> Any:
+    """A node about dates and times as the engine reads it; any other node as it is."""
+    match node:
+        case exp.Add() | exp.Sub() if _is_date_with_days(node):
+            return exp.cast(exp.paren(node.copy()), "date")
+        case exp.TsOrDsAdd() | exp.AddMonths():
+            return exp.cast(exp.paren(node.copy()), "date")
+        case exp.DateTrunc():
+            unit = node.args["unit"].name.upper()
+            node.set("unit", exp.Literal.string(_UNITS.get(unit, unit)))
+            return exp.cast(node.copy(), "date")
+        case exp.TimeToStr():
+            node.set("format", _pattern(node))
+            return node
+        case exp.StrToTime():
+            node.set("format", _pattern(node))
+            return exp.cast(node.copy(), exp.DType.TIMESTAMPTZ)
+        case exp.StrToUnix() if is_a(node.this, *exp.DataType.TEMPORAL_TYPES):
+            seconds = exp.Anonymous(this="EPOCH", expressions=[node.this.copy()])
+            return exp.cast(exp.Floor(this=seconds), "bigint")
+        case exp.TimestampFromParts():
+            return exp.cast(node.copy(), exp.DType.TIMESTAMPTZ)
+        case exp.TsOrDsToDate() if node.args.get("format"):
+            return exp.cast(exp.func("STRPTIME", node.this, _pattern(node)), "date")
+        case exp.TsOrDsToDate():
+            return exp.cast(node.this.copy(), "date")
+        case exp.DayOfWeek():
+            return _from_one(node)
+        case exp.Extract() if node.name.upper() in ("DOW", "DAYOFWEEK"):
+            return _from_one(node)
+        case _:
+            return node
+
+
+def _from_one(node: Any) -> Any:
+    """Sunday is 1 in Spark and 0 in the engine."""
+    return exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1)))
+
+
+def _is_date_with_days(node: Any) -> bool:
+    step = node.expression
+    unit = str(step.args.get("unit") or "") if isinstance(step, exp.Interval) else ""
+    return is_a(node.this, exp.DType.DATE) and unit.upper().rstrip("S") in (
+        "DAY", "WEEK", "MONTH", "QUARTER", "YEAR",
+    )  # fmt: skip
+
+
+def _pattern(node: Any) -> Any:
+    """A pattern for times. sqlglot made directives of Spark's letters; the engine has most."""
+    given = node.args["format"]
+    if not given.is_string:
+        raise EmbeddedQueryError(f"A pattern must be a text in quotes in {node.sql('spark')}.")
+    found = _FRACTION.sub("%g", given.name)
+    found = _DIRECTIVE.sub(r"\1", found)
+    unknown = re.search(r"[A-Za-z]", re.sub(r"%-?[A-Za-z]", "", _QUOTED.sub("", found)))
+    if unknown:
+        raise EmbeddedQueryError(
+            f"The pattern in {node.sql('spark')} has letters that are not known here: use y, M, d, "
+            "D, E, H, h, m, s, SSS, SSSSSS and a."
+        )
+    return exp.Literal.string(_QUOTED.sub(r"\1", found))
+
+
+# --- the whole query -------------------------------------------------------------------------
 
 _parser: Any = SearchDialect.Parser
 

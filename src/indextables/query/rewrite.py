@@ -48,24 +48,22 @@ from indextables.query.relations import (
     Relation,
     Sources,
     about,
+    conjuncts,
+    hide,
     is_of_all_fields,
     is_search,
     is_snippet,
-    mapping_of,
-    search_parts,
-    searched_columns,
-    snippet_parts,
-    unqualified,
-)
-from indextables.query.tree import (
-    conjuncts,
-    hide,
     joins,
+    mapping_of,
     name_columns,
     push_limit,
     replace,
+    search_parts,
+    searched_columns,
     searched_one,
+    snippet_parts,
     time_travel,
+    unqualified,
 )
 from indextables.query.types import annotate
 from indextables.schema import ROW_IDENTITY, SCORE

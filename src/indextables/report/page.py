@@ -12,15 +12,17 @@ from collections.abc import Iterator, Sequence
 
 from indextables.cells import size
 from indextables.report.charts import (
+    Chart,
+    escape,
     fields_chart,
     legend,
+    moment,
     partitions_chart,
     splits_chart,
     versions_chart,
     xrefs_chart,
 )
 from indextables.report.data import SAMPLED_SPLITS, Report
-from indextables.report.svg import Chart, escape, moment
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _OPEN_ROWS = 12

@@ -20,8 +20,15 @@ from indextables.errors import (
 )
 from indextables.plan.execute import count_rows
 from indextables.serve import answers
-from indextables.serve.guard import REPORT_POLICY
-from indextables.serve.http_json import Handler, Json, described, guarded, json_of, parameters
+from indextables.serve.http import (
+    REPORT_POLICY,
+    Handler,
+    Json,
+    described,
+    guarded,
+    json_of,
+    parameters,
+)
 from indextables.serve.requests import (
     MOST_FACETS,
     MOST_ROWS,

@@ -22,8 +22,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from indextables.errors import ConfigError
 from indextables.serve.api import Api
 from indextables.serve.elastic import Elastic
-from indextables.serve.guard import Access, Guard
-from indextables.serve.http_json import Json
+from indextables.serve.http import Access, Guard, Json
 from indextables.serve.tables import Open, ServedTables
 from indextables.serve.work import Work
 

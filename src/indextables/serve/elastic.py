@@ -25,7 +25,7 @@ from indextables.plan.execute import count_rows
 from indextables.serve.elastic_aggregations import aggregations
 from indextables.serve.elastic_hits import hits as hits_of
 from indextables.serve.elastic_query import Question, UnsupportedError
-from indextables.serve.http_json import body_of, logger, status_of
+from indextables.serve.http import body_of, logger, status_of
 from indextables.serve.tables import NoSuchTableError, ServedTables, facts
 from indextables.serve.work import RequestError, Work
 

@@ -19,7 +19,13 @@ import pyarrow.compute as pc
 
 from indextables.cells import python_values
 from indextables.errors import QueryError
-from indextables.plan.aggregation import Aggregate, Aggregation, groupable
+from indextables.plan.aggregation import (
+    MOST_GROUPS,
+    Aggregate,
+    Aggregation,
+    RunningAggregation,
+    groupable,
+)
 from indextables.plan.buckets import NumberBuckets, TimeBuckets, buckets_of
 from indextables.plan.execute import run_scan
 from indextables.plan.scan import plan_scan
@@ -32,14 +38,11 @@ from indextables.serve.elastic_query import (
     spelled_value,
 )
 
-_MOST_GROUPS = 1_000_000
-"""Groups of a level that are counted in memory."""
 _MOST_BUCKETS = 65_536
 """Buckets of an answer, as in Elasticsearch."""
 _MOST_PARTS = 10_000
 """Parts of one histogram."""
 _MOST_DEEP = 8
-_PARTS_AT_ONCE = 64
 _CALENDAR = {"minute": "1m", "hour": "1h", "day": "1d", "week": "1w", "month": "1 month",
              "quarter": "1 quarter", "year": "1 year", "1M": "1 month", "1q": "1 quarter",
              "1y": "1 year"}  # fmt: skip
@@ -283,26 +286,15 @@ def _bounds(given: Any, type_: Any, buckets: NumberBuckets | TimeBuckets) -> Any
 # --- what is counted -----------------------------------------------------------------------------
 
 
-class _Counted:
-    """Aggregates by groups, combined from time to time."""
-
-    def __init__(self, groups: int, functions: list[tuple[str, str]]) -> None:
-        names = tuple(f"k{i}" for i in range(groups))
-        aggregates = [Aggregate("count_rows", None)]
-        aggregates += [Aggregate(function, name) for function, name in functions]  # type: ignore[arg-type]
-        self._aggregation = Aggregation(names, tuple(aggregates))
-        self._parts: list[pa.Table] = []
-
-    def add(self, rows: pa.Table) -> None:
-        self._parts += self._aggregation.partials([rows])
-        if len(self._parts) >= _PARTS_AT_ONCE:
-            self._parts = [self.combined()]
-
-    def combined(self) -> pa.Table:
-        found = self._aggregation.combine(self._parts)
-        if found.num_rows > _MOST_GROUPS:
-            raise _too_many(f"there are more than {_MOST_GROUPS:,} groups")
-        return found
+def _counted(groups: int, functions: list[tuple[str, str]]) -> RunningAggregation:
+    """How many rows each group has, and figures of them."""
+    names = tuple(f"k{i}" for i in range(groups))
+    aggregates = [Aggregate("count_rows", None)]
+    aggregates += [Aggregate(function, name) for function, name in functions]  # type: ignore[arg-type]
+    return RunningAggregation(
+        Aggregation(names, tuple(aggregates)),
+        lambda: _too_many(f"there are more than {MOST_GROUPS:,} groups"),
+    )
 
 
 def _too_many(what: str) -> UnsupportedError:
@@ -320,8 +312,8 @@ class _Level:
     inner: list[_Level] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._figures: _Counted | None = None
-        self._values: dict[str, _Counted] = {}
+        self._figures: RunningAggregation | None = None
+        self._values: dict[str, RunningAggregation] = {}
 
     @classmethod
     def root(cls, wanted: Any, question: Question) -> _Level:
@@ -356,10 +348,10 @@ class _Level:
             level._check_order()
             self.inner.append(level)
         functions = [f for m in self.metrics for f in _functions(m)]
-        self._figures = _Counted(len(self.path), list(dict.fromkeys(functions)))
+        self._figures = _counted(len(self.path), list(dict.fromkeys(functions)))
         for metric in self.metrics:
             if metric.of_values:
-                self._values[metric.name] = _Counted(len(self.path) + 1, [])
+                self._values[metric.name] = _counted(len(self.path) + 1, [])
 
     def _check_order(self) -> None:
         bucketing = self.bucketing

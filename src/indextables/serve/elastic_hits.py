@@ -126,7 +126,7 @@ def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table
             wanted = pc.or_(wanted, pc.and_(equal, _past(rows, value, direction)))
             break
         column: Any = rows[key]
-        if pa.types.is_floating(column.type):  # what is no number comes last too, and JSON has none
+        if pa.types.is_floating(column.type):  # NaN comes last too, and JSON has none
             column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         if value is None:
             same = pc.is_null(column)

@@ -1,6 +1,6 @@
 """Searches in a bounded number of threads, each with an end.
 
-A search ends by itself, at its time limit, when its client goes away, or when somebody stops it by
+A search ends by itself, at its time limit, when its client goes away, or when a user stops it by
 its id. The answer is sent at once; the thread ends at the next place where a scan looks: between
 splits, between pieces of a large split, and at any time inside the engine of SQL. A ranked search
 in the index of all splits is one such piece. Others take the place of a search that was stopped at
@@ -147,7 +147,7 @@ class Work:
         """Stop a search; whether there is one of that id."""
         one = self._running.get(key)
         if one is not None:
-            one.stop.wish("somebody stopped it")
+            one.stop.wish("a user stopped it")
         return one is not None
 
     def close(self) -> None:

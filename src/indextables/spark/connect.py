@@ -39,7 +39,7 @@ from sqlglot import exp
 from indextables.config import Config, session_keys
 from indextables.errors import EmbeddedQueryError, IndexTablesError, StatementError
 from indextables.jobs.commit_write import Written
-from indextables.plan.source_options import NAME
+from indextables.plan.access import NAME
 from indextables.predicate.literals import quoted_name
 from indextables.schema import evolve
 from indextables.spark import merge_statement as merge
@@ -50,7 +50,7 @@ from indextables.split.mapping import TableMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.statements.forms import Target
 from indextables.statements.maintenance import merged_rows
-from indextables.statements.merge_into import MergeInto
+from indextables.statements.spark_clauses import MergeInto
 from indextables.statements.statements import Statement, parse
 from indextables.storage import open_store
 

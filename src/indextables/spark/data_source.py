@@ -23,9 +23,8 @@ from indextables.errors import SchemaError
 from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_row_change, plan_write
 from indextables.jobs.write_target import evolved_table
 from indextables.lake.opening import open_table, view_of
-from indextables.plan.access import TableAccess
+from indextables.plan.access import NAME, ChosenRows, SourceOptions, TableAccess
 from indextables.plan.scan import plan_scan
-from indextables.plan.source_options import NAME, ChosenRows, SourceOptions
 from indextables.plan.split_reader import SplitReader, in_groups
 from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
@@ -34,8 +33,12 @@ from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW_ACTION, ROW_IDENTITY, SCORE
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, with_mappings, worker_schema
-from indextables.spark.stream_sink import TableStreamWriter
-from indextables.spark.stream_source import StreamOptions, TableStreamReader, is_stream_option
+from indextables.spark.streams import (
+    StreamOptions,
+    TableStreamReader,
+    TableStreamWriter,
+    is_stream_option,
+)
 from indextables.table.arguments import check_mode
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Search functions for the DataFrame API, and their registration for SQL.
+"""Functions for the DataFrame API and for SQL: searches, and values cut into equal parts.
 
 ::
 
@@ -7,10 +7,19 @@
     df.where(indextables.search(["title", "content"], "spark sql", mode="any"))
     df.select("id", indextables.snippet("content", "spark"))
 
-They are Arrow UDFs (`sql.search_functions`). The planner recognises them by name and pushes them to
-the index of a table where it can; Spark evaluates them where it cannot, with the mappings that the
-columns carry (`schemas`). A query is a literal and is parsed here, so that a mistake in it is an
-error on the driver.
+Searches are Arrow UDFs (`statements.search_functions`). The planner recognises them by name and
+pushes them to the index of a table where it can; Spark evaluates them where it cannot, with the
+mappings that the columns carry (`schemas`). A query is a literal and is parsed here, so that a
+mistake in it is an error on the driver.
+
+::
+
+    SELECT indextables_date_histogram(ts, '15m') AS at, count(*) FROM logs
+    WHERE body indexquery 'timeout' GROUP BY at
+
+Functions that cut values into parts have the names that the Scala product has for them. They are
+functions of SQL: Spark writes their bodies into the query, so that a GROUP BY of one costs what the
+expressions cost, and every way into a session knows them.
 """
 
 from __future__ import annotations
@@ -30,6 +39,7 @@ from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
+
 
 logger = logging.getLogger(__name__)
 
@@ -184,6 +194,7 @@ def register(spark: SparkSession) -> None:
     _register(spark, _OWN_SNIPPET, _udf("snippet"), everywhere=False)
     if not has_function(spark, SNIPPET):
         _register(spark, SNIPPET, _udf("snippet"), everywhere=False)
+    _register_buckets(spark)
 
 
 def _register(spark: SparkSession, name: str, udf: Any, *, everywhere: bool = True) -> None:
@@ -239,3 +250,68 @@ def _udf(name: str) -> Callable[..., Column]:
         kind = "string" if name == SNIPPET else "boolean"
         made[name] = make(getattr(search_functions, name), kind)
     return made[name]
+
+
+# --- values cut into equal parts -------------------------------------------------------------
+
+_MOST_RANGES = 8
+
+_UNITS = "map('ms', 1000L, 's', 1000000L, 'm', 60000000L, 'h', 3600000000L, 'd', 86400000000L)"
+
+
+def _register_buckets(spark: SparkSession) -> None:
+    for name, parameters, result, body in _definitions():
+        spark.sql(
+            f"CREATE OR REPLACE TEMPORARY FUNCTION {name}({parameters}) RETURNS {result} "
+            f"RETURN {body}"
+        )
+
+
+def _definitions() -> list[tuple[str, str, str, str]]:
+    start = f"unix_micros(t) - pmod(unix_micros(t) - {_micros('shift', 0)}, {_micros('every', 1)})"
+    width = _checked("width > 0", "width", "a width is greater than 0")
+    numbers = range(1, _MOST_RANGES + 1)
+    ranges = ", ".join(
+        f"name{i} STRING{default}, from{i} DOUBLE{default}, to{i} DOUBLE{default}"
+        for i, default in ((i, "" if i == 1 else " DEFAULT NULL") for i in numbers)
+    )
+    cases = " ".join(
+        f"WHEN name{i} IS NOT NULL AND (from{i} IS NULL OR v >= from{i}) "
+        f"AND (to{i} IS NULL OR v < to{i}) THEN name{i}"
+        for i in numbers
+    )
+    return [
+        (
+            "indextables_date_histogram",
+            "t TIMESTAMP, every STRING, shift STRING DEFAULT '0s'",
+            "TIMESTAMP",
+            f"timestamp_micros({start})",
+        ),
+        (
+            "indextables_histogram",
+            "v DOUBLE, width DOUBLE, shift DOUBLE DEFAULT 0",
+            "DOUBLE",
+            f"floor((v - shift) / {width}) * width + shift",
+        ),
+        (
+            "indextables_range",
+            f"v DOUBLE, {ranges}",
+            "STRING",
+            f"CASE WHEN v IS NULL THEN NULL {cases} END",
+        ),
+    ]
+
+
+def _micros(parameter: str, least: int) -> str:
+    """A length such as 15m in microseconds."""
+    number = f"CAST(regexp_extract({parameter}, '[0-9]+', 0) AS BIGINT)"
+    unit = f"{_UNITS}[regexp_extract({parameter}, '[a-z]+', 0)]"
+    return _checked(
+        f"{parameter} RLIKE '^[0-9]{{1,6}}(ms|s|m|h|d)$' AND {number} >= {least}",
+        f"{number} * {unit}",
+        "an interval is a number and one of ms, s, m, h, d, such as 15m",
+    )
+
+
+def _checked(condition: str, value: str, otherwise: str) -> str:
+    return f"CASE WHEN {condition} THEN {value} ELSE raise_error('{otherwise}') END"

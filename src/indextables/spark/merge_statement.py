@@ -19,8 +19,7 @@ from indextables.jobs.commit_write import Written
 from indextables.jobs.write_job import plan_row_change
 from indextables.jobs.write_target import Target, evolved_table
 from indextables.log.snapshot import Snapshot
-from indextables.plan.access import TableAccess
-from indextables.plan.source_options import NAME
+from indextables.plan.access import NAME, TableAccess
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import mentions_search
 from indextables.schema import ROW, ROW_ACTION, ROW_IDENTITY, SPLIT
@@ -35,7 +34,7 @@ from indextables.spark.row_statements import (
 )
 from indextables.spark.schemas import spark_schema, table_schema
 from indextables.statements.forms import words_of
-from indextables.statements.merge_into import MergeClause, MergeInto, When
+from indextables.statements.spark_clauses import MergeClause, MergeInto, When
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -30,9 +30,8 @@ from indextables.jobs.constraints import constraints_of
 from indextables.jobs.row_changes import replace_rows
 from indextables.jobs.write_job import plan_row_change
 from indextables.log.snapshot import Snapshot
-from indextables.plan.access import TableAccess
+from indextables.plan.access import NAME, TableAccess
 from indextables.plan.column_names import names_of
-from indextables.plan.source_options import NAME
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT

@@ -17,8 +17,8 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from indextables.errors import ExecutorError, JavaMissingError
-from indextables.plan.source_options import ALIASES, NAME
-from indextables.spark import bucket_functions, connect, functions, sql_entry, table_functions
+from indextables.plan.access import ALIASES, NAME
+from indextables.spark import connect, functions, sql_entry, table_functions
 from indextables.spark.bridge import readwriter
 from indextables.spark.bridge.sessions import (
     enable_clones,
@@ -30,7 +30,7 @@ from indextables.spark.bridge.sessions import (
 )
 from indextables.spark.data_source import IndexTablesSource, alias
 from indextables.spark.runner import SparkRunner
-from indextables.storage.options import SECRET_NAMES
+from indextables.storage.location import SECRET_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,6 @@ def enable(spark: SparkSession) -> SparkSession:
         readwriter.install(spark)
         hide_options(spark)
     functions.register(spark)
-    bucket_functions.register(spark)
     table_functions.register(spark)
     if not is_classic(spark):
         connect.register(spark)
@@ -132,7 +131,7 @@ def _bridge(spark: SparkSession) -> SessionBridge | None:
         return None
     from indextables.plan.access import read_logs_with
     from indextables.spark.bridge.session_bridge import SessionBridge
-    from indextables.spark.distributed_log import runner_of
+    from indextables.spark.runner import runner_of
 
     bridge = SessionBridge(spark)
     bridge.install()

@@ -26,7 +26,7 @@ from indextables.errors import (
     IndexTablesError,
     SearchCallError,
 )
-from indextables.plan.source_options import NAME
+from indextables.plan.access import NAME
 from indextables.plan.view import refuse_search_index
 from indextables.predicate.spark_tokens import ALL_FIELDS, mark_options, options_in
 from indextables.spark.bridge import patches
@@ -57,16 +57,15 @@ from indextables.spark.statements import (
 )
 from indextables.spark.table_functions import PREFIX, with_frames
 from indextables.statements.forms import Failure, Target, form, words_of
-from indextables.statements.merge_into import named_parameters, parse_merge
 from indextables.statements.search_calls import Arguments, Row, needs_row, prepare, with_name
+from indextables.statements.spark_clauses import named_parameters, parse_merge, rooted
 from indextables.statements.statements import (
     DeleteRows,
     UpdateRows,
     may_be_ours,
     parse,
 )
-from indextables.statements.time_travel import rooted
-from indextables.storage.options import secrets
+from indextables.storage.location import secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 from indextables.config import Config, session_keys
 from indextables.errors import IndexTablesError, StatementError
 from indextables.lake.iceberg import CATALOG
-from indextables.plan.access import TableAccess
-from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions
+from indextables.plan.access import NAME, PROVIDERS, SPARK_CATALOG, SourceOptions, TableAccess
 from indextables.plan.view import refuse_search_index
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import mentions_search
 from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
 from indextables.statements.forms import Target
-from indextables.statements.merge_into import MergeInto
 from indextables.statements.session import SOURCE_FORMATS, named_source
+from indextables.statements.spark_clauses import MergeInto
 from indextables.statements.statements import (
     DeleteRows,
     DropPartitions,

@@ -21,10 +21,9 @@ import pyarrow as pa
 from indextables.config import Config
 from indextables.errors import IndexTablesError, SchemaError, StatementError
 from indextables.lake.opening import view_of
-from indextables.plan.access import TableAccess
+from indextables.plan.access import NAME, ChosenRows, TableAccess
 from indextables.plan.changes import ChangesReader, changes_schema
 from indextables.plan.scan import checked_columns
-from indextables.plan.source_options import NAME, ChosenRows
 from indextables.predicate.literals import quoted_name
 from indextables.schema import SCORE
 from indextables.spark.bridge.readwriter import chosen_rows

@@ -27,8 +27,13 @@ import tantivy
 
 from indextables.errors import SchemaError
 from indextables.schema.types import is_variant
-from indextables.split.analyzer import MAX_TOKEN_LENGTH, PIPELINE_VERSION, Analyzer
-from indextables.split.chain import AnalyzerError, parse_chain
+from indextables.split.analyzer import (
+    MAX_TOKEN_LENGTH,
+    PIPELINE_VERSION,
+    Analyzer,
+    AnalyzerError,
+    parse_chain,
+)
 
 Kind = Literal[
     "text", "string", "json", "ip", "i64", "f64", "bool", "date", "timestamp", "decimal", "bytes"
@@ -164,7 +169,7 @@ class TableMapping:
 
     @property
     def searchable(self) -> tuple[FieldMapping, ...]:
-        """What `_indexall` means: every indexed field that is no partition column."""
+        """What `_indexall` means: every indexed field that is not a partition column."""
         return tuple(f for f in self.fields if f.indexed and not f.partition)
 
     @property
@@ -330,7 +335,7 @@ def _known_tokenizer(name: str, tokenizer: str, entry: Mapping[str, Any]) -> str
 
 def _checked(field: str) -> str:
     if field and not (field[0] == "f" and field[1:].isdecimal()):
-        raise ValueError(f"{field!r} is no name of a field in the index")
+        raise ValueError(f"{field!r} is not the name of a field in the index")
     return field
 
 

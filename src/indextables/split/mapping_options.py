@@ -27,8 +27,12 @@ from indextables.config import (
 )
 from indextables.errors import SchemaError
 from indextables.schema import dimension_of
-from indextables.split.analyzer import MAX_TOKEN_LENGTH, canonical_tokenizer, parse_token_length
-from indextables.split.chain import AnalyzerError
+from indextables.split.analyzer import (
+    MAX_TOKEN_LENGTH,
+    AnalyzerError,
+    canonical_tokenizer,
+    parse_token_length,
+)
 from indextables.split.mapping import (
     MAX_FAST_DECIMAL,
     RECORDS,

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from indextables.config import WRITER_TEMP_DIRECTORY, Config
 from indextables.errors import DamagedIndexError, DamagedSplitError, SplitError, SplitWriteError
 from indextables.schema import conform
-from indextables.schema.defaults import missing_defaults
+from indextables.schema.conformity import missing_defaults
 from indextables.split.format.container import Statistics, read_section
 from indextables.split.format.index import empty_meta, schema_document, tantivy_errors
 from indextables.split.format.lists import (
@@ -56,7 +56,7 @@ Item = TypeVar("Item")
 
 _GROUPS_AT_ONCE = 4
 MAX_TAGS = 10_000
-"""Whoever opens a split reads its tags; beyond so many, rows are indexed again under one tag."""
+"""Opening a split reads its tags; beyond so many, rows are indexed again under one tag."""
 
 
 def merge_splits(

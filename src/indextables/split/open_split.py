@@ -33,7 +33,7 @@ from indextables.errors import DamagedIndexError, DamagedSplitError, StorageErro
 from indextables.log.vectors import StoredVector
 from indextables.predicate import Search
 from indextables.schema import ROW, SPLIT, column_field, conform
-from indextables.schema.defaults import missing_defaults
+from indextables.schema.conformity import missing_defaults
 from indextables.split.format.container import Footer, SplitInfo, read_footer, read_section
 from indextables.split.format.index import (
     IndexFolder,
@@ -374,7 +374,7 @@ class IndexPool:
             self._bytes -= opened[0].bytes
 
     def clear(self) -> int:
-        """Close the indexes; gives their number. Whoever is searching one keeps it."""
+        """Close the indexes; returns their number. One that is being searched stays open."""
         with self._lock:
             count = len(self._open)
             self._open.clear()

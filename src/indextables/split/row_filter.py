@@ -4,8 +4,8 @@ An index, statistics and partition values propose; this decides. Everything is A
 whole columns, with Spark's rules: NULL is unknown, NaN equals NaN and is greater than every other
 number, zero has one sign, text is ordered by its UTF-8 bytes.
 
-A search is answered by whoever knows how, through a callback: the index of the split, or the flat
-evaluator that tokenises the rows.
+A search is answered through a callback: by the index of the split, or by the flat evaluator that
+tokenises the rows.
 """
 
 from __future__ import annotations

@@ -35,12 +35,11 @@ from indextables.log.actions import (
     UnknownAction,
 )
 from indextables.log.checkpoint import read_last_checkpoint, read_state_manifest
-from indextables.log.crossreferences import coverage
 from indextables.log.files import adds_from_files
 from indextables.log.layout import LogListing, checkpoint_path, list_log, state_path, version_path
+from indextables.log.snapshot import coverage
 from indextables.log.transaction_log import TransactionLog
-from indextables.statements.environment import redacted
-from indextables.statements.session import columns
+from indextables.statements.session import columns, redacted
 from indextables.storage import Store
 
 XREFS = columns(

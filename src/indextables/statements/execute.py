@@ -22,18 +22,15 @@ from indextables.lake.source import ParquetFolder, Source
 from indextables.log.cache import CacheStats
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.view import refuse_search_index
-from indextables.statements import (
-    caches,
-    describe,
-    environment,
-    maintenance,
-    search_indexes,
-)
-from indextables.statements import (
-    maintenance as merge,
-)
+from indextables.statements import caches, describe, maintenance, search_indexes
 from indextables.statements import statements as s
-from indextables.statements.session import SOURCE_FORMATS, Resolver, Session, columns
+from indextables.statements.session import (
+    SOURCE_FORMATS,
+    Resolver,
+    Session,
+    columns,
+    describe_environment,
+)
 from indextables.table import Table
 
 __all__ = ["Session", "execute"]
@@ -238,9 +235,7 @@ def _convert(statement: s.ConvertTable, session: Session) -> pa.Table:
 
 
 def _describe_environment(_: s.DescribeEnvironment, session: Session) -> pa.Table:
-    return environment.describe_environment(
-        session.config, session.hosts, properties=session.properties
-    )
+    return describe_environment(session.config, session.hosts, properties=session.properties)
 
 
 _OF_LOGS = (
@@ -275,7 +270,7 @@ _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.DeleteRows: maintenance.delete_rows,
     s.UpdateRows: maintenance.update_rows,
     s.IndexCrossReferences: _index_crossreferences,
-    s.MergeSplits: merge.merge_splits,
+    s.MergeSplits: maintenance.merge_splits,
     s.CreateSearchIndex: search_indexes.create,
     s.RefreshSearchIndex: search_indexes.refresh,
     s.DescribeSearchIndex: search_indexes.describe,

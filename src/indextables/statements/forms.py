@@ -321,7 +321,7 @@ def _text(words: Sequence[Word], at: int) -> tuple[str | None, int]:
 
 
 def _size(words: Sequence[Word], at: int) -> tuple[str | None, int]:
-    # What it means is for whoever uses it to say: 100M, 1.5G, a number of bytes.
+    # The statement decides what it means: 100M, 1.5G, a number of bytes.
     if at < len(words) and words[at].kind in ("word", "string"):
         return words[at].text, at + 1
     return None, at

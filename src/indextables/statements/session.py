@@ -1,17 +1,20 @@
-"""A statement and who runs it: tables, configuration, hosts, and the rows it returns.
+"""A statement and its session: tables, configuration, hosts, and the rows it returns.
 
-What a statement gives back: rows with columns of fixed names, types and order.
+A result is rows with columns of fixed names, types and order. A statement about caches is carried
+out in this process, and on every executor: `execute` asks for a function to be run everywhere and
+gets one answer for each place. Without Spark there is one place.
 
-Where a statement about caches is carried out: in this process, and on every executor.
-
-`execute` asks for a function to be run everywhere and gets one answer for each place. Without Spark
-there is one place.
-
-What a statement needs of whoever runs it: tables by name, configuration, processes to run in.
+Versions, settings and hosts are shown as rows. Secrets in settings are found by their name, or by
+what the value looks like, and are left out.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
+import os
+import platform
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,7 +123,7 @@ def named_source(target: Target) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class Session:
-    """What a statement needs of whoever runs it.
+    """What a statement needs of its caller.
 
     `runner` does the tasks of jobs; without one, each job uses threads of this process. Times
     without a time zone are meant in `timezone`.
@@ -134,3 +137,82 @@ class Session:
     timezone: str = "UTC"
     open_store: Callable[[str], Store] = open_store
     indexes: IndexPlaces | None = None
+
+
+# --- versions, settings and hosts as rows ----------------------------------------------------
+
+REDACTED = "***REDACTED***"
+
+_NAME = re.compile(
+    r"secret|password|passwd|passphrase|token|credential|signature|private|sas\b|"
+    r"(access|account|api|shared|master|encryption)[._-]?key|connection[._-]?string",
+    re.IGNORECASE,
+)
+# `user:password@host`, `-Dpassword=…`, `AccountKey=…` inside an otherwise harmless value.
+_VALUE = re.compile(r"://[^/\s:@]+:[^/\s@]+@|(" + _NAME.pattern + r")[\w.-]*\s*[=:]", re.IGNORECASE)
+
+
+def redacted(settings: Mapping[str, object]) -> dict[str, str]:
+    """The settings with every secret replaced.
+
+    >>> redacted({"fs.s3a.secret.key": "abc", "spark.app.name": "logs"})
+    {'fs.s3a.secret.key': '***REDACTED***', 'spark.app.name': 'logs'}
+    """
+    return {
+        name: REDACTED if _NAME.search(name) or _VALUE.search(str(value)) else str(value)
+        for name, value in settings.items()
+    }
+
+
+SCHEMA = pa.schema(
+    [
+        (name, pa.string())
+        for name in ("host", "role", "property_type", "property_name", "property_value")
+    ]
+)
+
+_LIBRARIES = (
+    "indextables", "pyarrow", "tantivy", "obstore", "datafusion", "duckdb", "fastavro", "numpy",
+    "sqlglot", "pyspark",
+)  # fmt: skip
+
+
+def _here() -> list[tuple[str, str, str]]:
+    """What one process can tell about itself."""
+    found = [
+        ("system", "python", platform.python_version()),
+        ("system", "platform", platform.platform()),
+        ("system", "cpus", str(os.cpu_count())),
+    ]
+    for name in _LIBRARIES:
+        try:
+            found.append(("library", name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def describe_environment(
+    config: Config, hosts: Hosts, *, properties: Mapping[str, object]
+) -> pa.Table:
+    """One row for each property of each host; `properties` are the session's own settings."""
+    settings = [
+        (kind, name, value)
+        for kind, values in (("indextables", config.as_options()), ("spark", properties))
+        for name, value in sorted(redacted(values).items())
+    ]
+    rows: list[dict[str, str]] = []
+    for a in hosts.run(functools.partial(_here)):
+        role = "driver" if a.executor_id == DRIVER else f"executor {a.executor_id}"
+        found = a.result if a.result is not None else [("system", "error", a.error or "")]
+        for kind, name, value in [*found, *(settings if role == "driver" else [])]:
+            rows.append(
+                {
+                    "host": a.host,
+                    "role": role,
+                    "property_type": kind,
+                    "property_name": name,
+                    "property_value": value,
+                }
+            )
+    return pa.Table.from_pylist(rows, SCHEMA)

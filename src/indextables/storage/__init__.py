@@ -12,8 +12,7 @@ import os
 from collections.abc import Mapping
 
 from indextables.errors import StorageOptionError
-from indextables.storage.location import canonical_uri, parse_location
-from indextables.storage.options import own_names, redact
+from indextables.storage.location import canonical_uri, own_names, parse_location, redact
 from indextables.storage.store import ObjectMeta, Store
 
 __all__ = ["ObjectMeta", "Store", "canonical_uri", "open_store", "redact"]
@@ -24,7 +23,7 @@ def open_store(
 ) -> Store:
     """Open the store below a URI or a local path. Nothing is created or contacted yet.
 
-    `storage_options` are credentials, endpoints and timeouts; see `indextables.storage.options`.
+    `storage_options` are credentials, endpoints and timeouts; see `indextables.storage.location`.
     An option that is None counts as not given.
     """
     location = parse_location(uri)

@@ -1,12 +1,10 @@
-"""Copying one remote object into a local file, and making sure that it is the right one.
-
-Copies of remote objects on the local disk, so that a split can be mapped into memory.
+"""Copies of remote objects on the local disk, so that a split can be mapped into memory.
 
 A copy is downloaded under a temporary name and renamed when it is whole, so no half file is ever
-served, whoever is killed. Between processes:
+served, even if a process is killed. Between processes:
 
 - a lock per object makes the second one wait for the download of the first;
-- a download holds a lock on its temporary file; one that nobody locks was left by the dead;
+- a download holds a lock on its temporary file; one without a lock was left by a killed process;
 - all copies belong to a *generation*, a folder that the file `generation` names. `flush` names a
   new one, and every process looks there before each use.
 
@@ -258,7 +256,7 @@ class DiskCache:
         return None
 
     def usage(self) -> DiskUsage:
-        """What the folder holds now, whoever put it there."""
+        """What the folder holds now, from all processes."""
         sizes = [size for _, size, _ in self._copies()]
         return DiskUsage(len(sizes), sum(sizes))
 

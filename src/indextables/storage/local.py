@@ -5,7 +5,7 @@ character. A file is written under a dot-name beside its target, flushed to the 
 in one step: by rename over the old one, or by a hard link, which the kernel refuses when the target
 exists. No reader ever sees half a file, and of any number of racing writers one wins.
 
-An empty folder is no folder, as in an object store: deleting its last object removes it.
+An empty folder is not a folder, as in an object store: deleting its last object removes it.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class LocalStore(Store):
     def _temporary(self, folder: Path) -> BinaryIO:
         """A new dot-file, which keeps the folder from being removed.
 
-        Until it exists, whoever deletes the last object of the folder removes the folder as well.
+        Until it exists, deleting the last object of the folder removes the folder as well.
         """
         name = folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
         for _ in range(_FOLDER_ATTEMPTS):
@@ -372,7 +372,7 @@ def _lock_name(name: str) -> str:
 def _remove_lock(name: str, folder: int) -> None:
     """Remove the lock file of an object that was deleted, unless it is held.
 
-    Only the holder of a lock removes its file, and whoever waited for it sees that it is gone.
+    Only the holder of a lock removes its file, and those that waited for it see that it is gone.
     """
     try:
         lock = os.open(_lock_name(name), os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)

@@ -35,8 +35,14 @@ from indextables.errors import (
     StorageOptionError,
     StorageRefusedError,
 )
-from indextables.storage.location import Location, parse_location
-from indextables.storage.options import client_settings, original_name, scrub, text_of
+from indextables.storage.location import (
+    Location,
+    client_settings,
+    original_name,
+    parse_location,
+    scrub,
+    text_of,
+)
 from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix, read_ranges
 
 if TYPE_CHECKING:

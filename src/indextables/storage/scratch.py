@@ -1,7 +1,7 @@
 """Temporary folders of this package, all made here.
 
-A process that is killed leaves its folder behind. Whoever makes another one in the same place first
-removes what is old there and its own; once for each process, because it takes a listing.
+A process that is killed leaves its folder behind. The next one of the same user that makes a folder
+in the same place removes it first; once for each process, because it takes a listing.
 """
 
 from __future__ import annotations

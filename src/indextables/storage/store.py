@@ -49,7 +49,7 @@ def read_ranges(
     """
     for start, end in ranges:
         if not 0 <= start <= end:
-            raise StorageError(f"{start} to {end} is no range of bytes of {shown}.", path=shown)
+            raise StorageError(f"{start} to {end} is not a range of bytes of {shown}.", path=shown)
     blocks = coalesce([r for r in ranges if r[0] < r[1]])
     found: dict[tuple[int, int], bytes] = {}
     data = read_blocks([(start, end) for start, end, _ in blocks]) if blocks else []
@@ -123,8 +123,8 @@ class Store(ABC):
     def get_range(self, path: str, start: int, end: int) -> bytes:
         """Read the bytes from `start` up to, not including, `end`.
 
-        A range that leaves the object is a `StorageError`: whoever asks for it believes in
-        another object than the one that is there.
+        A range that leaves the object is a `StorageError`: the caller expects another object than
+        the one that is there.
         """
 
     @abstractmethod
@@ -222,8 +222,8 @@ def check_path(path: str) -> str:
     segments = path.split("/")
     if any(not s or s.startswith(".") for s in segments) or "\0" in path:
         raise StorageError(
-            f"{path!r} is no path of an object. Use a relative path whose segments are not empty "
-            "and do not start with a dot.",
+            f"{path!r} is not a path of an object. Use a relative path whose segments are not "
+            "empty and do not start with a dot.",
             path=path,
         )
     return path

@@ -32,19 +32,24 @@ from indextables.jobs.alter_columns import (
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
 from indextables.jobs.component_sizes import component_sizes
-from indextables.jobs.history import Truncated, restore, truncate_history
+from indextables.jobs.history import Purged, Truncated, purge, restore, truncate_history
 from indextables.jobs.index_crossreferences import (
     drop_crossreferences,
     index_crossreferences,
     indexed_rows,
     xref_rows,
 )
-from indextables.jobs.merge_rows import WhenMatched, WhenNotMatched
 from indextables.jobs.merge_splits import Merged, MergeLimits, merge_splits
 from indextables.jobs.prewarm import Prewarmed, PrewarmPlan, plan_prewarm
-from indextables.jobs.purge import Purged, purge
 from indextables.jobs.repair import Repaired, repair_log
-from indextables.jobs.row_changes import Dropped, delete_rows, drop_partitions, update_rows
+from indextables.jobs.row_changes import (
+    Dropped,
+    WhenMatched,
+    WhenNotMatched,
+    delete_rows,
+    drop_partitions,
+    update_rows,
+)
 from indextables.jobs.verify import Check, verify
 from indextables.jobs.write_job import Exclusive, create_table, merge_rows, write_rows
 from indextables.log.actions import Metadata
@@ -52,12 +57,13 @@ from indextables.log.cache import CacheStats
 from indextables.log.checkpoint import LastCheckpoint
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.aggregation import facet_counts, value_histogram
 from indextables.plan.changes import changes_schema, table_changes
 from indextables.plan.execute import count_rows, result_schema, run_scan
-from indextables.plan.facets import facet_counts, value_histogram
-from indextables.plan.nearest import Metric, Nearest
 from indextables.plan.ranking import (
     RANKED_BY,
+    Metric,
+    Nearest,
     ScoreExplanation,
     explain_score,
     top_rows,
@@ -94,16 +100,18 @@ from indextables.table.arguments import (
     check_version,
     check_versions,
     check_where,
+    columns_of,
     facet_names,
+    filtered,
     history_rows,
     may_hold,
     milliseconds,
     names_of,
+    rank_values,
     search_of,
     with_counts,
     word_fields,
 )
-from indextables.table.expressions import columns_of, filtered, rank_values
 from indextables.table.html import Explained, table_html
 
 if TYPE_CHECKING:
@@ -962,7 +970,7 @@ class Table:
         """The words of a column that a misspelt one may stand for.
 
         Args:
-            word: One word, as somebody typed it.
+            word: One word, as a user typed it.
             column: A column that is searched by words.
             limit: The most words to return; None for all.
             distance: How many letters may be added, missing, different or swapped: 0 to 2.

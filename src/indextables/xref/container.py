@@ -85,7 +85,7 @@ def xref_path(xref_id: str, *, directory: str = XREF_DIRECTORY.default) -> str:
     """
     bare = bare_id(xref_id)
     if not _ID.fullmatch(bare):
-        raise ConfigError(f"{xref_id!r} is no id of a cross-reference: use letters and digits.")
+        raise ConfigError(f"{xref_id!r} is not an id of a cross-reference: use letters and digits.")
     name = f"{XREF_PREFIX}{bare}.split"
     return f"{directory.strip('/')}/{hash_directory(name)}/{name}"
 

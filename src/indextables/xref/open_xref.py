@@ -327,7 +327,7 @@ class OpenXRef:
                 try:
                     return tantivy.Query.regex_query(self.schema, name, f"{key}(?:{pattern})")
                 except ValueError:
-                    return None  # whoever reads the rows says what is wrong with it
+                    return None  # the reader of the rows raises the error
             case HasNear(term=term, distance=distance):
                 return tantivy.Query.fuzzy_term_query(
                     self.schema, name, key + term, distance=distance, transposition_cost_one=True
@@ -370,7 +370,7 @@ class XRefPool:
             return self._open.setdefault((store.identity, path), opened)
 
     def clear(self) -> int:
-        """Close all; gives their number. Whoever is asking one keeps it."""
+        """Close all; returns their number. One that is being asked stays open."""
         with self._lock:
             count = len(self._open)
             self._open.clear()

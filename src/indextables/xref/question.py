@@ -263,7 +263,7 @@ class _Asker:
         try:
             query = resolve(search, self.context.mapping, self.context.schema)
         except QueryError:
-            return EVERYTHING  # whoever reads the rows says what is wrong
+            return EVERYTHING  # the reader of the rows raises the error
         return self.query(query)
 
     def query(self, query: Query) -> Question:

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from indextables.ariadne.build import fold
 from indextables.ariadne.build.fold import FileFold, Target, row_batch
-from indextables.ariadne.model.declarations import Bloom, Exploded, Range, Regular, Temporal, Text
-from indextables.ariadne.model.rows import FIXED_SCHEMA
-from indextables.ariadne.values import bloom, distinct
-from indextables.ariadne.values.distinct import Distinct, DistinctHashes
-from indextables.ariadne.values.hashing import hash_values
+from indextables.ariadne.declarations import Bloom, Exploded, Range, Regular, Temporal, Text
+from indextables.ariadne.metadata import FIXED_SCHEMA
+from indextables.ariadne.values import bloom, hashing
+from indextables.ariadne.values.hashing import Distinct, DistinctHashes, hash_values
 from indextables.ariadne.values.words import build as words
 
 TARGETS = [
@@ -184,8 +183,8 @@ def test_a_time_that_is_no_number_is_the_newest(kind):
     "kind", [pa.int64(), pa.string(), pa.list_(pa.field("element", pa.int32()))], ids=str
 )
 def test_values_move_to_files_when_memory_is_full(monkeypatch, kind):
-    monkeypatch.setattr(distinct, "_MAX_ROWS", 50)
-    monkeypatch.setattr(distinct, "_WAIT", 16)
+    monkeypatch.setattr(hashing, "_MAX_ROWS", 50)
+    monkeypatch.setattr(hashing, "_WAIT", 16)
 
     def value(number):
         return {pa.int64(): number, pa.string(): f"v{number}"}.get(kind, [number, number + 1])
@@ -206,7 +205,7 @@ def test_values_move_to_files_when_memory_is_full(monkeypatch, kind):
 
 
 def test_more_hashes_than_a_filter_is_worth_are_given_up(monkeypatch):
-    monkeypatch.setattr(distinct, "MAX_HASHES", 100)
+    monkeypatch.setattr(hashing, "MAX_HASHES", 100)
     hashes = DistinctHashes()
     for start in range(0, 300, 50):
         hashes.add(np.arange(start % 100, start % 100 + 50, dtype=np.uint64))

@@ -56,7 +56,7 @@ def kill_after(lines: int, storage: Path, temporary: Path) -> list[str]:
 )
 def test_a_killed_update_loses_nothing(spark, storage, tmp_path, data, lines):
     from indextables.ariadne import Index
-    from indextables.ariadne.store.staging import staged_batches
+    from indextables.ariadne.store.index_rows import staged_batches
 
     index = Index("t", "id INT")
     index.add_file(str(data))

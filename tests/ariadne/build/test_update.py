@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from indextables import config as keys
 from indextables.ariadne import Index, IndexCatalog
 from indextables.ariadne.build import plan, tasks, update
-from indextables.ariadne.store import staging
+from indextables.ariadne.store import index_rows
 from indextables.ariadne.store.delta import DeltaPlace
 from indextables.errors import AriadneArgumentError, StorageError
 
@@ -536,13 +536,13 @@ def test_shuffling_gives_the_same(spark, index, files):
 def test_batches_are_merged_every_so_many(spark, index, monkeypatch):
     monkeypatch.setattr(plan, "_BATCH_FILES", 1)
     merged = []
-    consolidate = staging.consolidate
+    consolidate = index_rows.consolidate
 
     def spy(*arguments):
         merged.append(consolidate(*arguments).batches)
-        return staging.Consolidated(merged[-1], 0)
+        return index_rows.Consolidated(merged[-1], 0)
 
-    monkeypatch.setattr(staging, "consolidate", spy)
+    monkeypatch.setattr(index_rows, "consolidate", spy)
     index.add_index("id")
     spark.conf.set(keys.ARIADNE_STAGING_THRESHOLD.name, "2")
     spark.conf.set(keys.ARIADNE_AUTO_COMPACT_THRESHOLD.name, "3")
@@ -583,7 +583,7 @@ def test_a_kill_in_the_middle_loses_nothing(index, files, tiny_limit, monkeypatc
         elif point == "in merge":
             patch.setattr(DeltaPlace, "upsert", kill)
         else:
-            patch.setattr(staging, "_remove", kill)
+            patch.setattr(index_rows, "_remove", kill)
         with pytest.raises(Killed):
             index.update()
     fresh = Index("t")
@@ -608,10 +608,10 @@ def test_a_batch_that_vanishes_while_it_is_read(index, monkeypatch, merged):
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(staging, "_remove", kill)
+        patch.setattr(index_rows, "_remove", kill)
         index.update()
     place, read = index._place, DeltaPlace.rows
-    (batch,) = staging.staged_batches(place)
+    (batch,) = index_rows.staged_batches(place)
 
     def vanish(self, *a, **k):
         if "/staging/" in self.uri:

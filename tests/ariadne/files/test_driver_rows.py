@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from indextables.ariadne.files.driver_rows import _File, _rows
+from indextables.ariadne.files.rows import _File, _rows
 from indextables.config import ARIADNE_DRIVER_READ_LIMIT
 from indextables.storage import open_store
 

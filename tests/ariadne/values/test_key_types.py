@@ -41,7 +41,7 @@ REFUSED = object()
 def compared(spark, column, key):
     """What Spark says when each literal of one type meets each of the other, by their places.
 
-    A text that is no value of the other type is an error whatever it meets, so where all of them
+    A text that is not a value of the other type is an error whatever it meets, so where all of them
     together fail, they are asked for text by text. Other types can be compared or cannot.
     """
     from pyspark.errors import PySparkException
@@ -86,7 +86,7 @@ def test_keys_meet_the_values_that_spark_calls_equal(spark, ansi, request):
             arrow = TYPES[column][0]
             for (m, n), matches in compared(spark, column, key).items():
                 if matches is REFUSED:
-                    continue  # no such comparison, or a text that is no number: the join fails too
+                    continue  # no such comparison, or not a number: the join fails too
                 given = pa.concat_arrays(values[key].column(n).chunks)
                 keys = as_type(given, arrow)
                 stored = values[column].column(m)[0].as_py()

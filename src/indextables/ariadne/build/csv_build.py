@@ -23,9 +23,9 @@ from indextables.ariadne.build.csv_parser import NotPlain
 from indextables.ariadne.build.fold import FileFold, partial_schema
 from indextables.ariadne.build.plan import Plan
 from indextables.ariadne.build.tasks import OUTPUT, Output, collected, parallelism, typed
+from indextables.ariadne.declarations import Computed, needed_columns
 from indextables.ariadne.files.paths import folder_and_name
 from indextables.ariadne.files.read import arrow_schema, read_files, spark_schema
-from indextables.ariadne.model.declarations import Computed, needed_columns
 from indextables.config import parse_size
 from indextables.errors import StorageError
 from indextables.storage import open_store
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from indextables.ariadne.build.tasks import Written
-    from indextables.ariadne.model.metadata import Metadata
+    from indextables.ariadne.metadata import Metadata
     from indextables.ariadne.store.place import IndexPlace
 
 STATE, COUNT = "__state", "__count"

@@ -23,11 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.ariadne.model.declarations import VALUE_KINDS, Declaration
-from indextables.ariadne.model.rows import columns_of
+from indextables.ariadne.declarations import VALUE_KINDS, Declaration
+from indextables.ariadne.metadata import columns_of
 from indextables.ariadne.values import bloom
-from indextables.ariadne.values.distinct import Distinct, DistinctHashes, unique
-from indextables.ariadne.values.hashing import hash_values
+from indextables.ariadne.values.hashing import Distinct, DistinctHashes, hash_values, unique
 from indextables.ariadne.values.words import WordList
 
 _PART = 1 << 17

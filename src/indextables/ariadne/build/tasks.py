@@ -30,11 +30,11 @@ from indextables.ariadne.files.read import (
     file_size,
     projected,
 )
-from indextables.ariadne.model.rows import large_folder
+from indextables.ariadne.metadata import large_folder
 from indextables.ariadne.store.delta import DataFile
 from indextables.ariadne.store.large_values import value_rows, write_values
 from indextables.ariadne.values import bloom
-from indextables.ariadne.values.distinct import Distinct, DistinctHashes
+from indextables.ariadne.values.hashing import Distinct, DistinctHashes
 from indextables.config import parse_size
 from indextables.spark.bridge.sessions import is_classic
 from indextables.storage import Store, open_store

@@ -17,9 +17,18 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from indextables.ariadne.build import csv_build, footers, tasks
-from indextables.ariadne.build.plan import Plan, batches, footer_tasks, targets, work
+from indextables.ariadne.build import csv_build, tasks
+from indextables.ariadne.build.plan import (
+    Plan,
+    batches,
+    footer_tasks,
+    footers_suffice,
+    read_footers,
+    targets,
+    work,
+)
 from indextables.ariadne.build.tasks import Output, Written
+from indextables.ariadne.declarations import Declarations
 from indextables.ariadne.files.read import (
     is_fault_of_files,
     keeping_rows,
@@ -27,9 +36,8 @@ from indextables.ariadne.files.read import (
     reason_of,
 )
 from indextables.ariadne.files.state import States, check_files, registered
-from indextables.ariadne.model.declarations import Declarations
-from indextables.ariadne.model.metadata import Metadata
-from indextables.ariadne.store import staging
+from indextables.ariadne.metadata import Metadata
+from indextables.ariadne.store import index_rows
 from indextables.ariadne.store.index_rows import (
     compact,
     key_rows,
@@ -208,7 +216,7 @@ class _Update:
         # An option may take a column from somewhere else: `basePath` takes it from the path.
         context = self._place.context
         is_odd = metadata.read_options or context.reads_field_ids
-        if is_odd or not footers.suffice(plan.targets, metadata.format):
+        if is_odd or not footers_suffice(plan.targets, metadata.format):
             return {}
         tasks = list(footer_tasks(self._place, plan))
         spark = context.spark
@@ -216,7 +224,7 @@ class _Update:
         if len(tasks) > 4 and is_classic(spark):
             runner = SparkRunner(spark)
         rows_by_file = {}
-        for task, rows in zip(tasks, runner.map(footers.read, tasks), strict=True):
+        for task, rows in zip(tasks, runner.map(read_footers, tasks), strict=True):
             base = task.folder.rstrip("/")
             rows_by_file.update({f"{base}/{name}": row for name, row in rows.items()})
         return rows_by_file
@@ -291,9 +299,9 @@ class _Update:
 
     def _consolidate(self) -> int:
         self._staged = self._staged_bytes = 0
-        if not staging.staged_batches(self._place):
+        if not index_rows.staged_batches(self._place):
             return 0
-        done = staging.consolidate(self._place, partial(registered, self._place.files.files()))
+        done = index_rows.consolidate(self._place, partial(registered, self._place.files.files()))
         logger.log(self._level, "Consolidated %d batches of %s", done.batches, self._place.name)
         return done.dropped
 

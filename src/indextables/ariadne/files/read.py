@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from indextables.ariadne.files.paths import for_spark
-from indextables.ariadne.model.declarations import (
+from indextables.ariadne.declarations import (
     Computed,
     Declaration,
     Exploded,
@@ -28,7 +27,8 @@ from indextables.ariadne.model.declarations import (
     Types,
     needed_columns,
 )
-from indextables.ariadne.model.metadata import Metadata
+from indextables.ariadne.files.paths import for_spark
+from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.store.place import IndexPlace
 from indextables.errors import AriadneArgumentError, SchemaError, SchemaParseError, StorageError
 from indextables.predicate.literals import quoted_name
@@ -172,7 +172,7 @@ def computed_types(
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as f
 
-    from indextables.ariadne.model.declarations import not_comparable
+    from indextables.ariadne.declarations import not_comparable
     from indextables.schema import from_json
 
     computed = [d for d in declarations if isinstance(d, Computed)]

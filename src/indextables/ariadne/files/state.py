@@ -17,20 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from indextables.ariadne.declarations import Computed, Declaration, Types, storage_column
 from indextables.ariadne.files.paths import Expansion, expand, is_pattern, matching
 from indextables.ariadne.files.read import computed_types
-from indextables.ariadne.model.declarations import (
-    Computed,
-    Declaration,
-    Types,
-    storage_column,
-)
-from indextables.ariadne.model.metadata import Metadata
-from indextables.ariadne.model.rows import (
+from indextables.ariadne.metadata import (
     FINDING_SETTINGS,
     KEY_COLUMNS,
     OPTIONS_MARK,
     IndexData,
+    Metadata,
     settings_match,
 )
 from indextables.ariadne.store.index_rows import read_rows

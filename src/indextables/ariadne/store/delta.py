@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.backoff import pause_s
 from indextables.errors import ConcurrentUpdateError, StorageError
-from indextables.storage.options import scrub
+from indextables.runner import pause_s
+from indextables.storage.location import scrub
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

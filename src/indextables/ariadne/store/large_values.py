@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from indextables.ariadne.model.rows import large_folder
+from indextables.ariadne.metadata import large_folder
 from indextables.ariadne.store.delta import DataFile, data_files
 from indextables.ariadne.store.place import IndexPlace
 from indextables.ariadne.values.hashing import hash_values

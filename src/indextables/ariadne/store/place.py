@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from indextables.ariadne.model.metadata import MetadataFile
-from indextables.ariadne.model.rows import large_folder
+from indextables.ariadne.metadata import MetadataFile, large_folder
 from indextables.ariadne.store.delta import DeltaPlace
 from indextables.config import ARIADNE_PREFIX, ARIADNE_STORAGE_PATH, Config
 from indextables.errors import (
@@ -34,11 +33,10 @@ from indextables.errors import (
     NoSessionError,
     StoragePathNotSetError,
 )
-from indextables.plan.source_options import SourceOptions
+from indextables.plan.access import SourceOptions
 from indextables.spark.bridge.sessions import session_settings
 from indextables.storage import Store, canonical_uri, open_store
-from indextables.storage.location import parse_location
-from indextables.storage.options import client_settings
+from indextables.storage.location import client_settings, parse_location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -1,8 +1,8 @@
 """Checkpoints: the whole table at one version, so that older versions may go.
 
 `checkpoints` finds and writes them in either format: JSON (`json_checkpoint`), or an Avro state
-(`avro_state` reads, `state_writer` writes, `state_schema` has its records, `avro_container` the
-bytes). `last_checkpoint` is the hint where a reader starts.
+(`avro_state` reads it, `state_schema` has its records, `avro_container` the bytes).
+`last_checkpoint` is the hint where a reader starts.
 """
 
 from __future__ import annotations

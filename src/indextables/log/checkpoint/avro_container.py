@@ -23,7 +23,7 @@ import orjson
 import pyarrow as pa
 
 from indextables.errors import CorruptLogError, LogTooLargeError
-from indextables.log.version_files import ENGINE
+from indextables.log.layout import ENGINE
 
 Codec = Literal["zstd", "snappy", "none"]
 
@@ -272,7 +272,7 @@ def _schema(metadata: Mapping[str, bytes]) -> Mapping[str, Any]:
     except orjson.JSONDecodeError as error:
         raise DamageError("its schema is no JSON") from error
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise DamageError("its schema is no record")
+        raise DamageError("its schema is not a record")
     _least_size(schema, 0)
     return schema
 

@@ -33,8 +33,8 @@ import pyarrow.compute as pc
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import CorruptLogError, UnsupportedFeatureError
-from indextables.log.actions import Metadata, Protocol
+from indextables.errors import CorruptLogError, UnsupportedFeatureError, is_installed
+from indextables.log.actions import Metadata, Protocol, upgraded
 from indextables.log.checkpoint.avro_container import Container, decode_records, read_container
 from indextables.log.checkpoint.state_schema import (
     FORMAT_VERSION,
@@ -56,14 +56,12 @@ from indextables.log.layout import (
     LOG_DIRECTORY,
     check_path_column,
     check_paths,
+    decode_actions,
     list_log,
     state_path,
     version_path,
 )
-from indextables.log.protocol import upgraded
 from indextables.log.snapshot import Snapshot
-from indextables.log.version_files import decode_actions
-from indextables.packages import is_installed
 from indextables.runner import Runner
 from indextables.storage import Store
 from indextables.storage.scratch import temporary_folder

@@ -10,7 +10,7 @@ JSON checkpoints: all live actions of a table, in one file or in several parts.
 One file is newline-delimited actions, usually gzip, as a version file is. With more actions than
 `spark.indextables.checkpoint.actionsPerPart` there are several such files, and the checkpoint's
 own file is a manifest: an id, the names of the parts, the number of actions, checksums. The parts
-are written first, so whoever finds the manifest finds them. One object with an array of `add`
+are written first, so a reader that finds the manifest finds them. One object with an array of `add`
 bodies, as the oldest writers left it, is read as well.
 
 Writing JSON checkpoints, line by line: never more in memory than their compressed bytes.
@@ -46,15 +46,16 @@ from indextables.log.actions import (
 from indextables.log.checkpoint.last_checkpoint import LastCheckpoint, put_once, with_retries
 from indextables.log.files import FILES_SCHEMA, VECTOR, file_records, mapping_hash, with_mappings
 from indextables.log.layout import (
+    ENGINE,
     LOG_DIRECTORY,
     check_path_column,
     check_paths,
     checkpoint_part_path,
     checkpoint_path,
+    decode_lines,
     parse_checkpoint_part,
 )
 from indextables.log.snapshot import Snapshot, VersionActions, empty_snapshot, unexpired_skips
-from indextables.log.version_files import ENGINE, decode_lines
 from indextables.runner import Runner
 from indextables.storage import Store
 
@@ -75,7 +76,7 @@ def intern_mappings(bodies: Sequence[dict[str, Any]], *, where: str) -> dict[str
     for body in bodies:
         if (text := body.pop(_INLINE, None)) is not None:
             if type(text) is not str:
-                raise CorruptLogError(where, f"'add' has a {_INLINE} that is no text")
+                raise CorruptLogError(where, f"'add' has a {_INLINE} that is not text")
             body["docMappingRef"] = mapping_hash(text)
             mappings[body["docMappingRef"]] = text
     return mappings
@@ -209,7 +210,7 @@ def _single_document(lines: Sequence[bytes], *, where: str) -> dict[str, Any] | 
         except orjson.JSONDecodeError as error:
             raise CorruptLogError(where, f"it is no JSON ({error})") from error
     if not isinstance(first, dict):
-        raise CorruptLogError(where, "it is no object")
+        raise CorruptLogError(where, "it is not an object")
     if len(first) == 1 and not isinstance(first.get(Add.kind), list):
         return None
     return first
@@ -292,7 +293,7 @@ def _part_names(version: int, document: dict[str, Any], *, where: str) -> list[s
         # Names that a part can have, and nothing else, are looked up in the store.
         found = parse_checkpoint_part(name) if isinstance(name, str) else None
         if found is None or found[0] != version:
-            raise CorruptLogError(where, f"{name!r} is no part of it")
+            raise CorruptLogError(where, f"{name!r} is not a part of it")
     return parts
 
 

@@ -19,7 +19,6 @@ from typing import Any, Literal
 import orjson
 
 from indextables import config as keys
-from indextables.backoff import pause_s
 from indextables.config import Config
 from indextables.errors import (
     ObjectExistsError,
@@ -28,6 +27,7 @@ from indextables.errors import (
     StorageRefusedError,
 )
 from indextables.log.layout import LAST_CHECKPOINT, checkpoint_path, state_path
+from indextables.runner import pause_s
 from indextables.storage import Store
 
 

@@ -21,8 +21,7 @@ from indextables.config import is_own_key, session_keys
 from indextables.errors import ConfigError, SchemaError, StatementError
 from indextables.jobs.write_job import Exclusive, Kind, plan_write
 from indextables.lake.opening import view_of
-from indextables.plan.access import TableAccess
-from indextables.plan.source_options import NAME, PROVIDERS, ChosenRows, SourceOptions
+from indextables.plan.access import NAME, PROVIDERS, ChosenRows, SourceOptions, TableAccess
 from indextables.predicate.literals import quoted_name, time_zone
 from indextables.predicate.search_names import SEVERAL_COLUMNS
 from indextables.predicate.spark_tokens import ALL_FIELDS
@@ -37,7 +36,7 @@ from indextables.spark.bridge.sessions import (
     session_settings,
 )
 from indextables.spark.schemas import table_schema
-from indextables.spark.stream_source import StreamOptions, check_stream, is_stream_option
+from indextables.spark.streams import StreamOptions, check_stream, is_stream_option
 from indextables.statements.forms import form, words_of
 
 if TYPE_CHECKING:

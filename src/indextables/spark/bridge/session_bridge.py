@@ -17,9 +17,8 @@ from indextables.jobs.constraints import constraints_of, names_columns
 from indextables.jobs.write_job import WriteJob
 from indextables.lake.opening import view_of
 from indextables.log.snapshot import Snapshot
-from indextables.plan.access import TableAccess
+from indextables.plan.access import NAME, SPARK_CATALOG, SourceOptions, TableAccess
 from indextables.plan.column_names import names_of
-from indextables.plan.source_options import NAME, SPARK_CATALOG, SourceOptions
 from indextables.predicate.literals import quoted_name
 from indextables.spark.bridge.catalog import session_catalog
 from indextables.spark.bridge.catalog.catalog import Catalog
@@ -29,7 +28,7 @@ from indextables.spark.bridge.frames import has_generator
 from indextables.spark.bridge.jvm.groups import offer_groups
 from indextables.spark.bridge.jvm.handles import V2, JavaObject, Jvm
 from indextables.spark.bridge.jvm.kept import kept
-from indextables.spark.bridge.scan.grouping import CLASSES
+from indextables.spark.bridge.scan.aggregates import CLASSES
 from indextables.spark.bridge.search_functions import install_search
 from indextables.spark.bridge.write import PlannedWrite
 from indextables.spark.schemas import spark_schema

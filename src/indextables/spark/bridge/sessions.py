@@ -70,7 +70,7 @@ def is_enabled(spark: Any) -> bool:
     """
     if is_registered(spark):
         return True
-    from indextables.plan.source_options import NAME
+    from indextables.plan.access import NAME
 
     if not is_classic(spark) or not _enable or _identity(spark) in _not_enabled:
         return False

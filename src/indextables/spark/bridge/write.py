@@ -25,7 +25,7 @@ from indextables.spark.bridge.jvm.handles import (
     Jvm,
     implements,
 )
-from indextables.spark.bridge.scan.conditions import condition
+from indextables.spark.bridge.scan.filters import condition
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema
 

@@ -2,9 +2,9 @@
 
 `container` has the layout, `page_headers` what its Parquet pages are checked by, `rows` reads rows
 by their numbers, `index` opens the index inside, and `lists` has the words, paths and values that
-are kept beside the index for cross-references. Of a remote index only parts are read: `blocks`
-stores it so, `term_dictionary` says where a word's postings are, `needs` which of them a query
-reads, and `ranged` fetches those.
+are kept beside the index for cross-references. Of a remote index only parts are read:
+`term_dictionary` says which postings a query reads and where they are, and `blocks` stores and
+fetches them.
 """
 
 from __future__ import annotations

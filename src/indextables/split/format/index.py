@@ -4,7 +4,7 @@ A Tantivy index that is open for searching: the one place where Tantivy reads an
 
 An index comes from a file that anybody may have written. Tantivy trusts it: on one that is not what
 it says, it panics, raises errors of many kinds, or answers with rows that are not there. Whatever
-it does becomes a `DamagedIndexError` here, and whoever asked uses the rows instead.
+it does becomes a `DamagedIndexError` here, and the caller uses the rows instead.
 
 Opening the index inside a split.
 
@@ -39,16 +39,18 @@ import pyarrow.compute as pc
 import tantivy
 
 from indextables.errors import DamagedIndexError, IndexTablesError, StorageError
-from indextables.split.format.blocks import TERMS, BlockDirectory, directories, opening_sections
-from indextables.split.format.container import HASHES, ReadRange, Section, SplitInfo, read_section
-from indextables.split.format.needs import AllWords, Need
-from indextables.split.format.ranged import (
+from indextables.split.format.blocks import (
+    TERMS,
+    BlockDirectory,
     RangedFile,
     RangedSplit,
     Ranges,
     Segment,
+    directories,
+    opening_sections,
 )
-from indextables.split.format.term_dictionary import TermDictionary
+from indextables.split.format.container import HASHES, ReadRange, Section, SplitInfo, read_section
+from indextables.split.format.term_dictionary import AllWords, Need, TermDictionary
 from indextables.split.mapping import ROW_FIELD, TableMapping
 from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags, rows_of
 from indextables.storage.scratch import temporary_folder

@@ -1,4 +1,4 @@
-"""Where in an index file the postings of a word are, read from Tantivy's term dictionary.
+"""What a query reads of an index: words of a field, and where in its files their postings are.
 
 Tantivy maps files into memory and has no way to say what it will read. It follows from the `.term`
 file alone, so a remote index need not be copied whole. All numbers are little-endian.
@@ -12,19 +12,68 @@ file alone, so a remote index need not be copied whole. All numbers are little-e
   for the others. Postings, and positions, follow each other in the order of the words.
 - A field's part of `.idx` begins with 8 bytes; offsets of postings count from behind them.
 
-A file may come from anybody. Whatever is not as described is an `UnknownDictionaryError`, and the
+A file may come from anywhere. What is not as described is an `UnknownDictionaryError`, and the
 index is then copied whole.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True)
+class AllWords:
+    """The dictionary of a field, and no postings. Whatever else is named of a field includes it."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Exactly these words of a field, with their positions for a phrase; bytes as they are."""
+
+    field: str
+    words: tuple[str | bytes, ...]
+    positions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """All words of a field that begin with a text; those of `keep` only, if it can tell."""
+
+    field: str
+    prefix: str = ""
+    keep: Callable[[Sequence[str]], Sequence[str] | None] | None = None
+
+
+Need = AllWords | Words | Beginning
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The words that a wildcard matches. RE2 and Tantivy agree on these patterns."""
+
+    pattern: str
+
+    def __call__(self, words: Sequence[str]) -> Sequence[str] | None:
+        spelled = self.pattern.replace("\0", r"\x00")  # RE2 takes a NUL only by its number
+        array = pa.array(words, pa.string())
+        try:
+            matched: Any = pc.match_substring_regex(array, rf"\A(?:{spelled})\z")
+        except pa.ArrowInvalid:
+            return None
+        return [str(word) for word in array.filter(matched).to_pylist()]
+
+
+# --- the term dictionary ---------------------------------------------------------------------
 
 Range = tuple[int, int]
 

@@ -1,7 +1,14 @@
-"""Calling Tantivy so that no query ends the process.
+"""Tantivy's queries: built, with what they read of an index, and run so that none ends the process.
+
+The one place where queries are made for the indexes of splits. An index in a remote store is not
+copied whole: what a query reads must be named before it runs, because Tantivy would read zeros
+where nothing was fetched. Each function here returns a query of Tantivy and names the postings and
+positions that Tantivy reads for it, or more. Queries that only hold others, or that are answered
+from fast fields, read nothing themselves; they are in this module as well, so that no other one
+needs Tantivy's constructors.
 
 Tantivy walks a query by recursion, about 8 KB of stack for each level of nesting, and an overflow
-ends the process without a word. So queries are kept flat: sums of two are balanced trees, and a
+ends the process without a message. So queries are kept flat: sums of two are balanced trees, and a
 query that is nested deeply runs in a thread with a stack of its own.
 """
 
@@ -9,10 +16,18 @@ from __future__ import annotations
 
 import contextvars
 import heapq
+import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import tantivy
+
+from indextables.split.format.term_dictionary import Beginning, Need, Pattern, Words
+from indextables.split.mapping import ROW_FIELD, FieldMapping
+from indextables.split.search.distances import words_within
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -65,3 +80,146 @@ def balanced(
         heapq.heappush(heap, (max(one[0], two[0]) + 1, order, pair(one[2], two[2])))
         order += 1
     return heap[0][0], heap[0][2]
+
+
+# --- building queries ------------------------------------------------------------------------
+
+Clauses = Sequence[tuple[tantivy.Occur, tantivy.Query]]
+
+_LITERAL = re.compile(r"\w+")
+_NOT_LITERAL = ("|", "(?")
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The words within an edit distance of one."""
+
+    text: str
+    distance: int
+
+    def __call__(self, words: Sequence[str]) -> Sequence[str]:
+        return words_within(words, self.text, self.distance)
+
+
+class Searched(Protocol):
+    """An index that is told what queries for it read."""
+
+    def name(self, need: Need) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBuilder:
+    """Builds queries for one index."""
+
+    schema: tantivy.Schema
+    searcher: Searched
+
+    def term(self, target: FieldMapping, word: str) -> tantivy.Query:
+        """One word, as the analyzer made it."""
+        self.searcher.name(Words(target.field, (word,)))
+        # A word alone needs no positions, which Tantivy would read if they were asked for.
+        option = "basic" if target.record == "basic" else "freq"
+        return tantivy.Query.term_query(self.schema, target.field, word, index_option=option)
+
+    def number(self, field: str, value: int) -> tantivy.Query:
+        """One number of an indexed field without a column."""
+        self.searcher.name(Words(field, (value.to_bytes(8, "big"),)))
+        return tantivy.Query.term_query(self.schema, field, value, index_option="basic")
+
+    def row(self, number: int) -> tantivy.Query:
+        """The documents that carry a number, by its column."""
+        kind = tantivy.FieldType.Unsigned
+        return tantivy.Query.range_query(self.schema, ROW_FIELD, kind, number, number)
+
+    def address(self, target: FieldMapping, shown: str) -> tantivy.Query:
+        """One IP address, as it is shown."""
+        self.searcher.name(Beginning(target.field))  # its spelling in the index is Tantivy's own
+        return tantivy.Query.term_query(self.schema, target.field, shown)
+
+    def phrase(
+        self, target: FieldMapping, places: Sequence[tuple[int, str]], *, slop: int = 0
+    ) -> tantivy.Query:
+        """Words at places that are relative to each other."""
+        words = tuple(dict.fromkeys(word for _, word in places))
+        self.searcher.name(Words(target.field, words, positions=True))
+        return tantivy.Query.phrase_query(self.schema, target.field, list(places), slop=slop)
+
+    def term_set(self, target: FieldMapping, words: Sequence[str]) -> tantivy.Query:
+        """Any of some words."""
+        self.searcher.name(Words(target.field, tuple(words)))
+        return tantivy.Query.term_set_query(self.schema, target.field, list(words))
+
+    def wildcard(self, target: FieldMapping, pattern: str, *, prefix: str) -> tantivy.Query:
+        """Words of a pattern of letters and placeholders."""
+        query = tantivy.Query.regex_query(self.schema, target.field, pattern)
+        self.searcher.name(Beginning(target.field, prefix, Pattern(pattern)))
+        return query
+
+    def regex(self, target: FieldMapping, pattern: str) -> tantivy.Query:
+        """Words of a regular expression. No other engine says which, so only its beginning helps.
+
+        A pattern that is wrong is a `ValueError`.
+        """
+        query = tantivy.Query.regex_query(self.schema, target.field, pattern)
+        self.searcher.name(Beginning(target.field, literal_beginning(pattern)))
+        return query
+
+    def fuzzy(self, target: FieldMapping, word: str, distance: int) -> tantivy.Query:
+        """Words within an edit distance; swapping two letters is one edit."""
+        self.searcher.name(Beginning(target.field, "", Near(word, distance)))
+        return tantivy.Query.fuzzy_term_query(
+            self.schema, target.field, word, distance=distance, transposition_cost_one=True
+        )
+
+    def between(
+        self, target: FieldMapping, kind: Any, low: Any, high: Any, **options: Any
+    ) -> tantivy.Query:
+        """Values in a range: of fast fields in their column, of others in all their postings."""
+        if not target.fast:
+            self.searcher.name(Beginning(target.field))
+        return tantivy.Query.range_query(self.schema, target.field, kind, low, high, **options)
+
+    # --- nothing but fast fields, or other queries ---
+
+    @staticmethod
+    def exists(target: FieldMapping) -> tantivy.Query:
+        """Any value of a fast field."""
+        return tantivy.Query.exists_query(target.field)
+
+    @staticmethod
+    def everything() -> tantivy.Query:
+        """Every document."""
+        return tantivy.Query.all_query()
+
+    @staticmethod
+    def nothing() -> tantivy.Query:
+        """No document."""
+        return tantivy.Query.empty_query()
+
+    @staticmethod
+    def combined(clauses: Clauses) -> tantivy.Query:
+        """Several queries."""
+        return tantivy.Query.boolean_query(list(clauses))
+
+    @staticmethod
+    def boosted(query: tantivy.Query, factor: float) -> tantivy.Query:
+        """The same rows with scores times a factor."""
+        return tantivy.Query.boost_query(query, factor)
+
+    @staticmethod
+    def constant(query: tantivy.Query) -> tantivy.Query:
+        """The same rows, all with the score 1."""
+        return tantivy.Query.const_score_query(query, 1.0)
+
+
+def literal_beginning(pattern: str) -> str:
+    """Text that every match of a regular expression begins with; perhaps less than there is.
+
+    >>> literal_beginning("abc.*"), literal_beginning("abc*"), literal_beginning("ab|cd")
+    ('abc', 'ab', '')
+    """
+    found = _LITERAL.match(pattern)
+    if found is None or any(sign in pattern for sign in _NOT_LITERAL):
+        return ""
+    is_repeated = pattern[found.end() : found.end() + 1] in ("*", "?", "{")
+    return found[0][:-1] if is_repeated else found[0]

@@ -115,7 +115,7 @@ class _Answer:
         if pa.types.is_string(values.type):
             if isinstance(self.node, Range):
                 if self.as_json and is_numeric(self.node):
-                    return np.zeros(len(values), dtype=np.bool_)  # a text is no number
+                    return np.zeros(len(values), dtype=np.bool_)  # a text is not a number
                 return self.text_range(values)
             return self.documents(values.to_pylist())
         if pa.types.is_binary(values.type):

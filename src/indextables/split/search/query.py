@@ -49,7 +49,7 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import walk
 from indextables.predicate.tree import ColumnKind
-from indextables.schema.defaults import default_texts
+from indextables.schema.conformity import default_texts
 from indextables.split.analyzer import Analyzer
 from indextables.split.ip_address import parse_addresses
 from indextables.split.leaves import Path
@@ -76,7 +76,7 @@ class SearchContext:
 def check_values(
     field: FieldMapping, node: FieldNode, path: Path, kind: pa.DataType, *, query: str
 ) -> None:
-    """Refuse a question with a text that is no value of the field's type."""
+    """Refuse a question with a text that is not a value of the field's type."""
     if isinstance(node, Exists) or (field.has_words and not path):
         return
     shown = ".".join([field.name, *path])

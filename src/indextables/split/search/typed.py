@@ -3,8 +3,8 @@
 A word of a query is text; for a typed column it is an interval of values, because a date covers a
 whole day of a timestamp. Whole numbers, decimals (by their unscaled value), booleans, dates (days)
 and timestamps (microseconds) are integers, and every question about them is one closed interval.
-Floats keep their open ends. Text that is no value of the type matches nothing; where it is asked of
-that field only, `query` refuses it.
+Floats keep their open ends. Text that is not a value of the type matches nothing; where it is asked
+of that field only, `query` refuses it.
 
 Which questions the words of a JSON column answer.
 
@@ -108,7 +108,7 @@ def _value(text: str, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
         large = math.inf if exact > 0 else -math.inf
         return Interval(large, large)
     if exact.adjusted() < -100:
-        # Between zero and its neighbour, so it is no value itself.
+        # Between zero and its neighbour, so it is not a value itself.
         return Interval(1, 0) if exact > 0 else Interval(0, -1)
     with decimal.localcontext() as context:
         context.prec = 250

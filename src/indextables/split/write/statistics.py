@@ -26,7 +26,7 @@ from indextables.config import (
     Config,
 )
 from indextables.errors import SchemaError
-from indextables.schema.column_names import shown_name
+from indextables.schema.types import shown_name
 from indextables.split.format.container import Statistics
 
 _EPOCH = datetime.date(1970, 1, 1)
@@ -124,7 +124,7 @@ def _plain(scalar: Any) -> Any:
 
 
 def _date(days: int | None) -> datetime.date | None:
-    """The date so many days after 1970; `None`, which is no bound, outside the years 1 to 9999."""
+    """The date so many days after 1970; `None`, not a bound, outside the years 1 to 9999."""
     try:
         return None if days is None else _EPOCH + datetime.timedelta(days=days)
     except OverflowError:

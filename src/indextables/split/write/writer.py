@@ -128,7 +128,7 @@ class SplitWriter:
         self._rows_adopted = adopted.rows if adopted else 0
         self.schema = pa.schema([f for f in schema if f.name not in self._partition_values])
         if not self.schema.names:
-            raise SplitError("A split needs a column that is no partition column.")
+            raise SplitError("A split needs a column that is not a partition column.")
         self._mapping = mapping.select(self.schema.names)
         self._partition_kinds = {
             name: str(mapping.by_name[name].kind)

@@ -28,13 +28,12 @@ from indextables.errors import (
 )
 from indextables.jobs.alter_columns import actions_for, with_properties
 from indextables.jobs.constraints import add_constraint, drop_constraint
-from indextables.log.actions import Action, Protocol
-from indextables.log.protocol import SUPPORTED_VERSION
+from indextables.log.actions import SUPPORTED_VERSION, Action, Protocol
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import ColumnNames, names_of
 from indextables.plan.view import TableView
 from indextables.schema import evolve, type_name
-from indextables.schema.defaults import can_be_default, with_existence_default
+from indextables.schema.conformity import can_be_default, with_existence_default
 from indextables.schema.types import FIELD_METADATA
 from indextables.spark.bridge.catalog.table_info import check_constraint
 from indextables.spark.bridge.jvm.handles import V2, JavaObject, Jvm

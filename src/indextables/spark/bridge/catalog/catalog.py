@@ -16,15 +16,14 @@ from indextables.errors import (
     NotATableError,
     ObjectNotFoundError,
 )
-from indextables.jobs.purge import remove_table
+from indextables.jobs.history import remove_table
 from indextables.jobs.write_job import plan_definition
 from indextables.lake.opening import view_of
 from indextables.log.actions import Action
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.access import TableAccess, invalidate_logs
-from indextables.plan.source_options import NAME, PROVIDERS, SourceOptions
+from indextables.plan.access import NAME, PROVIDERS, SourceOptions, TableAccess, invalidate_logs
 from indextables.plan.view import TableView
 from indextables.spark.bridge.catalog.alter_table import changed, requested_protocol
 from indextables.spark.bridge.catalog.table import BridgedTable, Changelog, StagedTable
@@ -40,7 +39,7 @@ from indextables.spark.bridge.catalog.table_info import (
 from indextables.spark.bridge.jvm.handles import V2, JavaObject, implements
 from indextables.spark.bridge.jvm.kept import kept
 from indextables.spark.bridge.sessions import session_settings
-from indextables.statements.time_travel import ROOT
+from indextables.statements.spark_clauses import ROOT
 from indextables.storage import Store, open_store
 
 Place = str

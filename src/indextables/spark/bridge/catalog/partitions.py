@@ -18,8 +18,7 @@ from indextables.plan.statistics import decode, lookup
 from indextables.predicate import Predicate, conjunction, disjunction
 from indextables.predicate.coercion import compare
 from indextables.predicate.tree import Column
-from indextables.spark.bridge.jvm.handles import JavaObject, Jvm
-from indextables.spark.bridge.jvm.rows import internal_rows
+from indextables.spark.bridge.jvm.handles import JavaObject, Jvm, internal_rows
 from indextables.spark.schemas import spark_schema, worker_schema
 
 if TYPE_CHECKING:

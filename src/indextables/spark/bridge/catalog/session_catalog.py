@@ -19,9 +19,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors.exceptions.captured import CapturedException
 
 from indextables.errors import ConfigError, IndexTablesError
-from indextables.plan.access import TableAccess, invalidate_logs
+from indextables.plan.access import NAME, PROVIDERS, SPARK_CATALOG, TableAccess, invalidate_logs
 from indextables.plan.column_names import names_of
-from indextables.plan.source_options import NAME, PROVIDERS, SPARK_CATALOG
 from indextables.spark.bridge.catalog.alter_table import CONSTRAINT_CHANGES
 from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, Place, check_same_place
 from indextables.spark.bridge.catalog.table_info import (

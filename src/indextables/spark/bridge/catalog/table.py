@@ -42,8 +42,8 @@ from indextables.spark.bridge.jvm.handles import (
     implements,
 )
 from indextables.spark.bridge.scan.builder import ScanBuilder
-from indextables.spark.bridge.scan.conditions import condition
 from indextables.spark.bridge.scan.description import Described
+from indextables.spark.bridge.scan.filters import condition
 from indextables.spark.bridge.scan.scans import PythonTasks, Scan
 from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
 from indextables.spark.runner import executors

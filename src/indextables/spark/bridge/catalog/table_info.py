@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from indextables.errors import ConfigError, SchemaError
 from indextables.jobs.constraints import CheckConstraint
-from indextables.plan.source_options import PROVIDERS
+from indextables.plan.access import PROVIDERS
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,

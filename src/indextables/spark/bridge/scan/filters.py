@@ -1,8 +1,12 @@
-"""Catalyst's filters as predicates.
+"""Catalyst's filters, and conditions of statements that change rows, as predicates.
 
 A filter arrives as a tree of the JVM. Its JSON is one call, where walking it would be dozens. A
 column compared with a literal, a text condition, a search, and AND, OR and NOT of those become a
 predicate of ours with the same three-valued meaning. Everything else stays with Spark.
+
+Conditions of statements that replace or delete rows arrive as V2 expressions, whose literals are
+Spark's internal values: a date is a number of days. A condition that is not understood is refused,
+because nothing else evaluates it.
 """
 
 from __future__ import annotations
@@ -17,7 +21,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from indextables.errors import PredicateSyntaxError, QueryError, QuerySyntaxError
+from indextables.errors import (
+    PredicateSyntaxError,
+    QueryError,
+    QuerySyntaxError,
+    UnsupportedPredicateError,
+)
 from indextables.predicate import (
     FALSE,
     NULL,
@@ -36,7 +45,7 @@ from indextables.predicate import (
     disjunction,
     negation,
 )
-from indextables.predicate.coercion import compare, is_in
+from indextables.predicate.coercion import compare, constant_compare, is_in
 from indextables.predicate.literals import (
     FarInstant,
     Moment,
@@ -44,11 +53,13 @@ from indextables.predicate.literals import (
     moment_of,
     time_zone,
 )
+from indextables.predicate.names import refuse_collated, resolve_column
 from indextables.predicate.search_names import SEVERAL_COLUMNS
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import is_collated
+from indextables.spark.bridge.jvm.handles import JavaObject
 from indextables.statements.search_calls import SEARCH_FUNCTIONS
 
 
@@ -345,3 +356,102 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "date": _day,
     "timestamp_ntz": _local_moment,
 }
+
+
+# --- conditions of statements that change rows -----------------------------------------------
+
+_SWAPPED: dict[str, Operator] = {
+    "=": "=", "<=>": "<=>", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=",
+}  # fmt: skip
+_V2_TEXT: dict[str, Callable[[Column, str], Predicate]] = {
+    "STARTS_WITH": StartsWith,
+    "ENDS_WITH": EndsWith,
+    "CONTAINS": Contains,
+}
+
+
+def condition(predicate: JavaObject, schema: pa.Schema) -> Predicate:
+    """The condition of a statement on a table with this schema."""
+    try:
+        translated = _translate(predicate, schema)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnsupportedPredicateError(
+            predicate.toString(),
+            "rows to replace or delete are chosen by columns compared with literals",
+        ) from error
+    refuse_collated(translated, schema)
+    return translated
+
+
+def _translate(node: JavaObject, schema: pa.Schema) -> Predicate:
+    name, children = node.name(), list(node.children())
+    match name:
+        case "AND":
+            return conjunction(*(_translate(child, schema) for child in children))
+        case "OR":
+            return disjunction(*(_translate(child, schema) for child in children))
+        case "NOT":
+            return negation(_translate(children[0], schema))
+        case "ALWAYS_TRUE":
+            return TRUE
+        case "ALWAYS_FALSE":
+            return FALSE
+        case "IS_NULL" | "IS_NOT_NULL":
+            return _null_test(children[0], schema, is_null=name == "IS_NULL")
+        case "IN":
+            column, kind = column_of(children[0], schema)
+            return is_in(column, kind, [_literal(child) for child in children[1:]])
+        case name if name in _V2_TEXT:
+            return _V2_TEXT[name](column_of(children[0], schema)[0], str(_literal(children[1])))
+        case _:
+            return _comparison(name, children, schema)
+
+
+def _null_test(child: JavaObject, schema: pa.Schema, *, is_null: bool) -> Predicate:
+    if _is_literal(child):
+        return TRUE if (_literal(child) is None) == is_null else FALSE
+    test = IsNull(column_of(child, schema)[0])
+    return test if is_null else negation(test)
+
+
+def _comparison(name: str, children: list[JavaObject], schema: pa.Schema) -> Predicate:
+    operator: Operator = name  # type: ignore[assignment]
+    _SWAPPED[operator]
+    left, right = children
+    if _is_literal(left) and _is_literal(right):
+        return constant_compare(operator, _literal(left), _literal(right)) or NULL
+    if _is_literal(left):
+        left, right, operator = right, left, _SWAPPED[operator]
+    column, column_type = column_of(left, schema)
+    return compare(operator, column, column_type, _literal(right))
+
+
+def column_of(node: JavaObject, schema: pa.Schema) -> tuple[Column, pa.DataType]:
+    """The column that a reference means; `ValueError` if it is something else."""
+    if node.getClass().getSimpleName() != "FieldReference":
+        raise ValueError("no column")
+    return resolve_column(list(node.fieldNames()), schema)
+
+
+def _is_literal(node: JavaObject) -> bool:
+    return bool(node.getClass().getSimpleName() == "LiteralValue")
+
+
+def _literal(node: JavaObject) -> Any:
+    if not _is_literal(node):
+        raise ValueError("no literal")
+    value = node.value()
+    if value is None:
+        return None
+    type_name = node.dataType().typeName()
+    if type_name == "date":
+        return datetime.date(1970, 1, 1) + datetime.timedelta(days=value)
+    if type_name in ("timestamp", "timestamp_ntz"):
+        return moment_of(value, datetime.UTC if type_name == "timestamp" else None)
+    if type_name.startswith("decimal"):
+        return Decimal(value.toString())
+    if type_name.startswith(("string", "char", "varchar")):
+        return value if isinstance(value, str) else value.toString()
+    if type_name in ("boolean", "byte", "short", "integer", "long", "float", "double", "binary"):
+        return value
+    raise ValueError(type_name)

@@ -32,7 +32,7 @@ from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
 from indextables.runner import LocalRunner
-from indextables.schema.defaults import EXISTS_DEFAULT, default_texts
+from indextables.schema.conformity import EXISTS_DEFAULT, default_texts
 from indextables.spark.bridge.jvm.handles import PYTHON_UTILS, JavaObject, Jvm
 from indextables.spark.schemas import spark_schema
 from indextables.split.mapping import TableMapping

@@ -25,17 +25,17 @@ from indextables.plan.tasks import SplitTask
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.coercion import is_in
 from indextables.schema import is_collated
-from indextables.schema.column_names import shown_name
+from indextables.schema.types import shown_name
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,
     JavaObject,
     Jvm,
     implements,
+    internal_rows,
 )
-from indextables.spark.bridge.jvm.rows import internal_rows
-from indextables.spark.bridge.scan.conditions import column_of, condition
 from indextables.spark.bridge.scan.description import Described, Statistics
+from indextables.spark.bridge.scan.filters import column_of, condition
 from indextables.spark.schemas import worker_schema
 
 ON_DRIVER = ", answered on the driver"

@@ -1,14 +1,25 @@
-"""Index tables as the source of streams: `spark.readStream.format("indextables")`.
+"""Index tables as the source and the sink of streams, `format("indextables")`.
 
-Offsets are versions of the log (`plan.stream_offsets`). With `where`, only rows that meet the
-condition are read, its searches answered by the index of each new split. Spark runs the reader in a
-process of its own on the driver, and `read` in tasks.
+A stream begins with the rows of a version, file by file, and goes on with what each later version
+added. An offset names the next file: its version, its place among the version's files in the order
+of their paths, and whether the version is the one that the stream began with. Files of a version
+never change, so what lies between two offsets is the same whenever it is read. A commit that also
+removed rows is one unit. Merges have no rows. With `where`, only rows that meet the condition are
+read, its searches answered by the index of each new split. Spark runs the reader in a process of
+its own on the driver, and `read` in tasks.
+
+Of a sink, a batch is in the table exactly once. Its commit notes the id of the streaming query,
+which is kept in the query's checkpoint, and the number of the batch (the `txn` action). Spark runs
+a batch again when it died between our commit and its own; the log then has it already. The writer's
+classes run in worker processes of Spark: each batch is planned in one, stored by tasks, and
+committed in another one.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -17,9 +28,19 @@ from pyspark.sql.types import StructType
 
 from indextables.config import parse_boolean
 from indextables.config.key import parse_size
-from indextables.errors import ConfigError, StreamSourceError
-from indextables.log.snapshot import Snapshot
+from indextables.errors import (
+    ConfigError,
+    ObjectNotFoundError,
+    PurgedVersionError,
+    StreamSourceError,
+)
+from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
+from indextables.log.actions import Add, Remove, Txn
+from indextables.log.files import files_from_adds
+from indextables.log.snapshot import Snapshot, VersionActions
+from indextables.log.transaction import marked_paths
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.access import SourceOptions, TableAccess
 from indextables.plan.changes import (
     AFTER,
     CHANGE_TYPE,
@@ -28,14 +49,12 @@ from indextables.plan.changes import (
     tasks_of,
     version_since,
 )
-from indextables.plan.source_options import SourceOptions
 from indextables.plan.split_reader import SplitReader, in_groups
-from indextables.plan.stream_offsets import Offset, StreamLog
 from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.sql_text import parse_predicate
-from indextables.spark.schemas import spark_schema, without_mappings, worker_schema
+from indextables.spark.schemas import spark_schema, table_schema, without_mappings, worker_schema
 from indextables.table.arguments import milliseconds
 
 try:
@@ -271,3 +290,192 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
             for rows in changes:
                 if rows[CHANGE_TYPE][0].as_py() in (INSERT, AFTER):
                     yield from rows.select(wanted.names).cast(wanted).to_batches()
+
+
+# --- the sink --------------------------------------------------------------------------------
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+# --- the sink ----------------------------------------------------------------------------------
+
+
+@dataclass
+class StoredBatch(source.WriterCommitMessage):
+    """What one task stored of a batch, the query that it is of, and how it was planned."""
+
+    output: TaskOutput
+    query: str | None
+    job: WriteJob
+
+
+class TableStreamWriter(source.DataSourceStreamArrowWriter):
+    """Tasks store splits; `commit` names them in the log, with the number of the batch."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, *, overwrite: bool) -> None:
+        self.access: TableAccess = options.access()
+        kind: Kind = "overwrite" if overwrite else "append"
+        if options.replace_where is not None or options.overwrite_schema or options.dynamic:
+            raise ConfigError(
+                "A stream appends, or replaces all rows with outputMode('complete'). Leave out "
+                "replaceWhere, overwriteSchema and dynamic partition overwrite, or use "
+                "foreachBatch."
+            )
+        self.job = plan_write(
+            self.access.log(),
+            table_schema(schema),
+            settings=self.access.settings,
+            kind=kind,
+            partition_by=options.partition_by,
+            merge_schema=options.merge_schema,
+        )
+
+    def write(  # type: ignore[override]
+        self, iterator: Iterator[pa.RecordBatch]
+    ) -> source.WriterCommitMessage:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(_QUERY_ID)
+        return StoredBatch(self.job.write(iterator), query, self.job.for_tasks())
+
+    def commit(
+        self,
+        messages: list[source.WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        stored = _stored(messages)
+        if not stored:
+            return
+        query = stored[0].query
+        if query is None:
+            raise ConfigError("Spark does not say which streaming query this is. Use foreachBatch.")
+        batch = Txn(app_id=query, version=batchId, last_updated=time.time_ns() // 1_000_000)
+        # Planned before the tasks ran: what others changed since is a conflict.
+        job = stored[0].job
+        job.commit(self.access.log(), [message.output for message in stored], batch=batch)
+
+    def abort(
+        self,
+        messages: list[source.WriterCommitMessage | None],
+        batchId: int,  # noqa: ARG002, N803 - Spark's name
+    ) -> None:
+        self.job.abort(self.access.log(), [message.output for message in _stored(messages)])
+
+
+def _stored(messages: Sequence[source.WriterCommitMessage | None]) -> list[StoredBatch]:
+    return [message for message in messages if isinstance(message, StoredBatch)]
+
+
+# --- offsets ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """The next file of a stream. `is_start`: of all files of the version, not of the added ones."""
+
+    table: str
+    version: int
+    index: int = 0
+    is_start: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The offset as Spark keeps it in a checkpoint."""
+        return {
+            "table": self.table, "version": self.version, "index": self.index,
+            "isStart": self.is_start,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any], *, uri: str, table: str) -> Offset:
+        """An offset of this table; those of another one are refused."""
+        try:
+            found = cls(body["table"], body["version"], body["index"], body["isStart"])
+        except KeyError as error:
+            raise StreamSourceError(
+                uri, "its checkpoint was not written by this source."
+            ) from error
+        if found.table != table:
+            raise StreamSourceError(
+                uri,
+                "its checkpoint belongs to another table, or the table was made anew. Start it "
+                "with a checkpointLocation of its own.",
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What is read at once: a file that was added, or all that a commit changed."""
+
+    at: Offset
+    after: Offset
+    size: int
+    file: pa.Table | None
+    """A row of the log's files; None for a commit that also removed rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLog:
+    """The units of a table's log."""
+
+    log: TransactionLog
+    table: str
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self.log.store.uri
+
+    def units(self, start: Offset, last: int) -> Iterator[Unit]:
+        """What comes after an offset, up to version `last`."""
+        if start.is_start:
+            files = self.log.snapshot(version=start.version).entries.sort_by("path")
+            yield from self._files(start, files)
+            start = Offset(self.table, start.version + 1)
+        for version in range(start.version, last + 1):
+            try:
+                actions = self.log.actions(version)
+            except ObjectNotFoundError as error:
+                raise PurgedVersionError(self.uri, version) from error
+            first = start if version == start.version else Offset(self.table, version)
+            yield from self._commit(first, actions)
+
+    def _commit(self, first: Offset, commit: VersionActions) -> Iterator[Unit]:
+        adds = [a for a in commit.actions if isinstance(a, Add) and a.data_change]
+        gone = {a.path for a in commit.actions if isinstance(a, Remove) and a.data_change}
+        if not gone:
+            files = files_from_adds([(add, first.version, 0) for add in adds])
+            yield from self._files(first, files.sort_by("path"))
+        elif self._has_new_rows(commit, adds) and first.index == 0:
+            after = replace(first, version=first.version + 1)
+            yield Unit(first, after, sum(add.size for add in adds), None)
+
+    def _has_new_rows(self, commit: VersionActions, adds: list[Add]) -> bool:
+        """Whether a commit that removed rows has others to read; what is not ignored is refused."""
+        metrics = (commit.commit_info.operation_metrics if commit.commit_info else None) or {}
+        # A split that RESTORE puts back may have rows again that were marked as deleted.
+        marked = marked_paths(commit)
+        is_delete = all(add.path in marked for add in adds) or metrics.get("rows") == 0
+        if self.ignore_changes or (self.ignore_deletes and is_delete):
+            return not is_delete
+        done = "deleted" if is_delete else "changed or replaced"
+        option = "ignoreDeletes" if is_delete else "ignoreChanges"
+        raise StreamSourceError(
+            self.uri,
+            f"version {commit.version} {done} rows, and those that were read already cannot be "
+            f"taken back. Set {option} to go on with the rows that are new, or read "
+            "indextables_changes.",
+        )
+
+    def _files(self, first: Offset, files: pa.Table) -> Iterator[Unit]:
+        count = files.num_rows
+        for number in range(first.index, count):
+            after = replace(first, index=number + 1)
+            if number + 1 == count:
+                after = Offset(self.table, first.version + 1)
+            file = files.slice(number, 1)
+            size: int = file["size"][0].as_py()
+            yield Unit(replace(first, index=number), after, size, file)

@@ -14,8 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.ariadne.lookup.lookup import Lookup
-from indextables.ariadne.model.declarations import Bloom, Exploded, Range, Regular, Temporal, Text
+from indextables.ariadne.declarations import Bloom, Exploded, Range, Regular, Temporal, Text
+from indextables.ariadne.lookup import Lookup
 from indextables.ariadne.store import large_values
 from indextables.errors import AriadneArgumentError, ColumnNotFoundError, LiteralError
 from indextables.predicate.sql_text import parse_predicate
@@ -299,7 +299,7 @@ def test_keys_of_several_columns_are_matched_row_by_row():
 
 
 def test_too_many_keys_are_judged_column_by_column(monkeypatch):
-    monkeypatch.setattr("indextables.ariadne.lookup.lookup._MOST_PAIRS", 3)
+    monkeypatch.setattr("indextables.ariadne.lookup._MOST_PAIRS", 3)
     both = lookup(Regular("id"), Range("name"), Bloom("score", 0.001))
     crossed = pa.table({"id": [1, 4], "name": ["dora", "ann"], "score": [9.0, 1.0]})
     assert found(both.match(crossed)) == "ab"

@@ -1,17 +1,30 @@
-"""MERGE INTO as text: its parts, for an engine that computes them.
+"""Clauses of Spark's statements that are read before Spark sees them: MERGE INTO, TIMESTAMP AS OF.
 
-Words are counted by depth, in parentheses and between CASE and END, so that a keyword of a subquery
-or an expression ends nothing. Text that does not fit is left to Spark, whose message is better.
+MERGE INTO is read for an engine that computes its parts. Words are counted by depth, in parentheses
+and between CASE and END, so that a keyword of a subquery or an expression ends nothing. Text that
+does not fit is left to Spark, whose message is better.
+
+TIMESTAMP AS OF an expression: Spark resolves the functions of such an expression after it looked
+for tables, and until then takes ``indextables.`/data/docs` ``, as every name of two parts, for a
+file of a format. A name of three parts it leaves to the catalog: the namespace `.` is the catalog's
+root.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sqlglot import TokenType
+from sqlglot.errors import TokenError
+
+from indextables.plan.access import NAME
+from indextables.predicate.spark_tokens import tokenize
 from indextables.statements.forms import Assigned, Failure, Target, Word, form, words_of
 from indextables.statements.forms import split_assignments as _split_assignments
+from indextables.statements.search_calls import TEXT, Tokens
 
 When = Literal["matched", "not matched", "not matched by source"]
 Action = Literal["update", "delete", "insert"]
@@ -199,3 +212,41 @@ def _list(words: Sequence[Word]) -> list[Sequence[Word]]:
     commas = [at for at, w in _top(words) if w.kind == "symbol" and w.text == ","]
     starts = [0, *(at + 1 for at in commas)]
     return [words[a:b] for a, b in zip(starts, [*commas, len(words)], strict=True)]
+
+
+# --- TIMESTAMP AS OF -------------------------------------------------------------------------
+
+ROOT = "."
+
+_MAY_TRAVEL = re.compile(r"\b(?:TIMESTAMP|SYSTEM_TIME)\s+AS\s+OF\b", re.IGNORECASE)
+_TRAVELS = (["timestamp", "as", "of"], ["system_time", "as", "of"])
+
+
+def rooted(sql: str) -> str:
+    """The statement with the root namespace where an expression names the time.
+
+    >>> rooted("SELECT * FROM indextables.`/docs` TIMESTAMP AS OF now() - INTERVAL 1 DAY")
+    'SELECT * FROM indextables.`.`.`/docs` TIMESTAMP AS OF now() - INTERVAL 1 DAY'
+    """
+    if _MAY_TRAVEL.search(sql) is None:
+        return sql
+    try:
+        tokens = Tokens(sql, tokenize(sql))
+    except TokenError:
+        return sql
+    ends = [t.end + 1 for at, t in enumerate(tokens.tokens) if _is_catalog(tokens, at)]
+    for end in reversed(ends):
+        sql = f"{sql[:end]}.`{ROOT}`{sql[end:]}"
+    return sql
+
+
+def _is_catalog(tokens: Tokens, at: int) -> bool:
+    """Whether the catalog's name begins a name of two parts that travels to an expression."""
+    kinds = [token.token_type for token in tokens.tokens[at : at + 8]]
+    if tokens.raw(at).strip("`") != NAME or TokenType.DOT not in kinds[1:2]:
+        return False
+    if at > 0 and tokens.tokens[at - 1].token_type is TokenType.DOT:
+        return False
+    words = [tokens.raw(number).lower() for number in range(at, min(at + 8, len(tokens.tokens)))]
+    time = 4 if words[3:4] == ["for"] else 3
+    return words[time : time + 3] in _TRAVELS and not set(kinds[time + 3 : time + 4]) & set(TEXT)

@@ -5,15 +5,8 @@ import threading
 
 import pytest
 
-from indextables.ariadne.model.declarations import (
-    Bloom,
-    Computed,
-    Exploded,
-    Range,
-    Regular,
-    Temporal,
-)
-from indextables.ariadne.model.metadata import Metadata, MetadataFile, metadata_json, parse_metadata
+from indextables.ariadne.declarations import Bloom, Computed, Exploded, Range, Regular, Temporal
+from indextables.ariadne.metadata import Metadata, MetadataFile, metadata_json, parse_metadata
 from indextables.errors import (
     MetadataMissingOrCorruptError,
     UnsupportedMetadataVersionError,

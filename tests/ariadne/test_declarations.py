@@ -5,7 +5,7 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from indextables.ariadne.model.declarations import (
+from indextables.ariadne.declarations import (
     FIXED,
     STAGING,
     Bloom,
