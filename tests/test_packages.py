@@ -11,10 +11,12 @@ OPTIONAL = (
     "deltalake",
     "duckdb",
     "jieba",
+    "mecab",
     "pandas",
     "polars",
     "pyiceberg",
     "pyspark",
+    "sudachipy",
 )
 
 _WITHOUT = f"""
@@ -63,6 +65,14 @@ _NEEDS = {
     "it.Table.create('memory://t', data=pa.table({'a': ['x']})).analyze('chinese', '京')": (
         "jieba",
         "chinese",
+    ),
+    "it.Table.create('memory://j', data=pa.table({'a': ['x']})).analyze('japanese', '京')": (
+        "sudachipy",
+        "japanese",
+    ),
+    "it.Table.create('memory://k', data=pa.table({'a': ['x']})).analyze('korean', '가')": (
+        "mecab",
+        "korean",
     ),
     "it.SearchIndex.create('memory://i', source='/tmp', format='delta', columns=['a'])": (
         "deltalake",

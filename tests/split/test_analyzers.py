@@ -11,9 +11,11 @@ import unicodedata
 import warnings
 from pathlib import Path
 
+import mecab
 import numpy as np
 import pyarrow as pa
 import pytest
+import sudachipy
 import tantivy
 from conftest import configuration, query
 from hypothesis import given
@@ -59,8 +61,11 @@ with warnings.catch_warnings():
     import jieba
 
 DICTIONARY = jieba.Tokenizer()
+JAPANESE = sudachipy.Dictionary(dict="small").tokenizer(mode=sudachipy.SplitMode.A)
+KOREAN = mecab.MeCab()
 
 Found = list[tuple[str, int]]
+WIDE = "\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
 
 
 def runs(text: str) -> list[re.Match[str]]:
@@ -149,8 +154,8 @@ def shingles(text: str) -> Found:
 def cjk(text: str) -> Found:
     found: list[str] = []
     for run in runs(text):
-        for part in re.findall(r"[東京都大学]+|[^東京都大学]+", run[0]):
-            wide = part[0] in "東京都大学" and len(part) > 1
+        for part in re.findall(f"[{WIDE}]+|[^{WIDE}]+", run[0]):
+            wide = re.match(f"[{WIDE}]", part) and len(part) > 1
             found += [part[i : i + 2] for i in range(len(part) - 1)] if wide else [lower(part)]
     return [(w, at) for at, w in enumerate(found)]
 
@@ -196,6 +201,16 @@ REFERENCE = {
         (lower(w), at)
         for at, w in enumerate(w for run in runs(text) for w in DICTIONARY.cut(run[0], HMM=False))
     ],
+    "japanese": lambda text: [
+        (lower(part.dictionary_form()), at)
+        for at, part in enumerate(p for run in runs(text) for p in JAPANESE.tokenize(run[0]))
+        if part.part_of_speech()[0] not in ("助詞", "助動詞", "補助記号")
+    ],
+    "korean": lambda text: [
+        (lower(part.surface), at)
+        for at, part in enumerate(p for run in runs(text) for p in KOREAN.parse(run[0]))
+        if part.pos[0] not in "EJ" and part.pos[:3] not in ("XSA", "XSV") and part.pos[:2] != "IC"
+    ],
     "german": lambda text: [
         (stem(w, "german"), at) for w, at in plain(text) if not is_german_stop_word(w)
     ],
@@ -228,7 +243,8 @@ MARKUP = st.sampled_from(
 )
 WORDS = st.sampled_from(
     ["the", "The", "fox", "Foxes", "running", "and", "Häuser", "der", "getHTTPHeader", "a_b.cD",
-     "x1::y2Z", "大学", "東京大学fox", "e\u0301", "🦊", "naïve", "HTML", "_x_"]
+     "x1::y2Z", "大学", "東京大学fox", "e\u0301", "🦊", "naïve", "HTML", "_x_",
+     "学生が寿司を食べました", "住んでいた", "학교에서", "먹었습니다", "한국어Fox"]
 )  # fmt: skip
 TOKEN = WORDS | st.text(LETTERS, min_size=1, max_size=4)
 TEXT = st.lists(TOKEN | MARKUP, max_size=7).flatmap(
@@ -333,6 +349,8 @@ def test_names_that_were_there_mean_what_they_meant():
         ("english|fold|fold", "english | fold"),
         ("words|lower|stop(en_long)|stem(en)", "english_long"),
         ("jieba | lower | stop_words(的)", "chinese | stop_words(的)"),
+        ("sudachi | lower", "japanese"),
+        ("mecab_ko | lower | fold", "korean | fold"),
         ("ngram", "ngram(2,3)"),
         ("NGRAM( 1 , 2 ) | fold", "ngram(1,2) | fold"),
         ("html", "html | default"),

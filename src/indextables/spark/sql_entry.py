@@ -30,7 +30,6 @@ from indextables.plan.access import NAME
 from indextables.plan.view import refuse_search_index
 from indextables.predicate.spark_tokens import ALL_FIELDS, mark_options, options_in
 from indextables.spark.bridge import patches
-from indextables.spark.bridge.catalog.table_info import HIDDEN
 from indextables.spark.bridge.readwriter import remember_names
 from indextables.spark.bridge.sessions import (
     bridge_of,
@@ -65,7 +64,7 @@ from indextables.statements.statements import (
     may_be_ours,
     parse,
 )
-from indextables.storage.location import secrets
+from indextables.storage.location import HIDDEN, secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

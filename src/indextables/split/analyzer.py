@@ -15,15 +15,20 @@ made from it. What Tantivy cannot do is done here, and the index gets the words 
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import logging
 import re
+import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import tantivy
 
+from indextables.errors import MissingPackageError, require
 from indextables.split.text_steps import (
+    Part,
     Word,
     split_bigrams,
     split_identifiers,
@@ -112,6 +117,8 @@ _NAMED: dict[str, tuple[Step, ...]] = {
     "code": (Step("identifiers"), _LOWER),
     "cjk": (Step("bigrams"), _LOWER),
     "chinese": (Step("jieba"), _LOWER),
+    "japanese": (Step("sudachi"), _LOWER),
+    "korean": (Step("mecab_ko"), _LOWER),
     **{f"{c}_stem": (_WORDS, _LOWER, Step("stem", (c,))) for c in STEMMERS},
     **{
         language: (_WORDS, _LOWER, Step("stop", (c,)), Step("stem", (c,)))
@@ -131,7 +138,9 @@ _SHORTEST = dict(
 )
 """The names in which a chain is written, longest chains first."""
 
-_TOKENIZERS = ("words", "whitespace", "raw", "identifiers", "bigrams", "jieba")
+_TOKENIZERS = (
+    "words", "whitespace", "raw", "identifiers", "bigrams", "jieba", "sudachi", "mecab_ko"
+)  # fmt: skip
 
 CHAINS = (*(n for n in _NAMED if not n.endswith("_stem")), "ngram(2,3)", "<language>_stem")
 """What a chain may begin with and what is more than a tokenizer, for messages."""
@@ -301,10 +310,15 @@ PIPELINE_VERSION = 1
 TOKEN_LENGTHS = {"tantivy_max": 65_530, "default": 255, "legacy": 40, "min": 1}
 MAX_TOKEN_LENGTH = TOKEN_LENGTHS["tantivy_max"]
 
-_SOURCES = {"words": "simple", "jieba": "jieba 0.42"}
+_SOURCES = {
+    "words": "simple",
+    "jieba": "jieba 0.42",
+    "sudachi": "sudachi small 20261015",
+    "mecab_ko": "mecab-ko 2.1.1",
+}
 _LONG_WORD = 40
 """Longer texts are not worth remembering."""
-_CUT_HERE = ("identifiers", "bigrams", "jieba")
+_CUT_HERE = ("identifiers", "bigrams", "jieba", "sudachi", "mecab_ko")
 """Tokenizers that Tantivy does not have."""
 
 
@@ -352,7 +366,9 @@ class Analyzer:
     @property
     def has_stop_words(self) -> bool:
         """Whether some words are left out."""
-        return any(step.name.startswith("stop") for step in self.chain.filters)
+        chain = self.chain
+        leaves_out = chain.tokenizer.name in ("sudachi", "mecab_ko")
+        return leaves_out or any(step.name.startswith("stop") for step in chain.filters)
 
     @property
     def pipeline(self) -> str:
@@ -466,6 +482,10 @@ def _cut_here(chain: Chain, token_length: int, text: str, *, whole: bool) -> lis
             cut = split_identifiers(text, runs, whole=whole)
         case "jieba":
             cut = split_words(runs, _jieba())
+        case "sudachi":
+            cut = split_words(runs, _sudachi())
+        case "mecab_ko":
+            cut = split_words(runs, _mecab_ko())
         case _:
             cut = split_bigrams(runs)
     words = []
@@ -477,20 +497,81 @@ def _cut_here(chain: Chain, token_length: int, text: str, *, whole: bool) -> lis
 
 
 @functools.cache
-def _jieba() -> Callable[[str], Iterator[str]]:
+def _jieba() -> Callable[[str], Iterable[Part]]:
     """Cuts Chinese text by the dictionary of the package, whatever a process added to its own.
 
     Without guesses about unknown words: every text is then cut as the dictionary says.
     """
-    from indextables.errors import require
-
     require("jieba", extra="chinese", for_what="The analyzer 'chinese'")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its patterns are spelled in an old way
         import jieba  # type: ignore[import-untyped]
 
     jieba.setLogLevel(logging.WARNING)
-    return functools.partial(jieba.Tokenizer().cut, HMM=False)
+    cut = functools.partial(jieba.Tokenizer().cut, HMM=False)
+    return lambda text: ((word, word) for word in cut(text))
+
+
+_OF_THREAD = threading.local()
+"""Sudachi and MeCab work on one text at a time."""
+_AT_ONCE = 10_000
+"""Sudachi takes at most 49,149 bytes."""
+_JAPANESE_LEFT_OUT = frozenset(("助詞", "助動詞", "補助記号"))
+_KOREAN_LEFT_OUT = ("E", "IC", "J", "XSA", "XSV")
+"""Endings, interjections, particles and suffixes, by how their tags begin."""
+
+
+def _sudachi() -> Callable[[str], Iterable[Part]]:
+    """Cuts Japanese text into its shortest words, each in the form that a dictionary has.
+
+    Particles and auxiliary verbs are left out.
+    """
+
+    def cut(text: str) -> Iterator[Part]:
+        for at in range(0, len(text), _AT_ONCE):
+            for part in _OF_THREAD.sudachi.tokenize(text[at : at + _AT_ONCE]):
+                is_left_out = part.part_of_speech()[0] in _JAPANESE_LEFT_OUT
+                yield part.surface(), None if is_left_out else part.dictionary_form()
+
+    if not hasattr(_OF_THREAD, "sudachi"):
+        dictionary = _japanese_dictionary()
+        from sudachipy import SplitMode  # type: ignore[import-untyped]
+
+        _OF_THREAD.sudachi = dictionary.tokenizer(mode=SplitMode.A)
+    return cut
+
+
+@functools.cache
+def _japanese_dictionary() -> Any:
+    _require_words("sudachipy", "sudachidict_small", "20261015", language="japanese")
+    from sudachipy import Dictionary
+
+    return Dictionary(dict="small")
+
+
+def _mecab_ko() -> Callable[[str], Iterable[Part]]:
+    """Cuts Korean text into its morphemes, without particles, endings and suffixes of verbs."""
+
+    def cut(text: str) -> Iterator[Part]:
+        for at in range(0, len(text), _AT_ONCE):
+            for part in _OF_THREAD.mecab_ko.parse(text[at : at + _AT_ONCE]):
+                is_left_out = part.pos.startswith(_KOREAN_LEFT_OUT)
+                yield part.surface, None if is_left_out else part.surface
+
+    if not hasattr(_OF_THREAD, "mecab_ko"):
+        _require_words("mecab", "python-mecab-ko-dic", "2.1.1", language="korean")
+        from mecab import MeCab  # type: ignore[import-untyped]
+
+        _OF_THREAD.mecab_ko = MeCab()
+    return cut
+
+
+def _require_words(package: str, words: str, version: str, *, language: str) -> None:
+    """Refuse another version of a dictionary: it has other words than the index."""
+    needed = f"The analyzer '{language}'"
+    require(package, extra=language, for_what=needed)
+    if importlib.metadata.version(words).split(".post")[0] != version:
+        raise MissingPackageError(f"{words} {version}", extra=language, for_what=needed)
 
 
 def _tantivy_words(analyzer: tantivy.TextAnalyzer, text: str) -> list[Word]:

@@ -211,18 +211,26 @@ def split_bigrams(runs: Iterable[Word]) -> list[Word]:
     return words
 
 
-def split_words(runs: Iterable[Word], cut: Callable[[str], Iterable[str]]) -> list[Word]:
-    """Words that a program finds in text without blanks; together they are the whole of it.
+Part = tuple[str, str | None]
+"""A piece of a text, and the word that it is; `None` if it is left out."""
 
-    >>> [word.text for word in split_words([Word("ab", 0, 0, 2), Word("c", 1, 3, 4)], list)]
-    ['a', 'b', 'c']
+
+def split_words(runs: Iterable[Word], cut: Callable[[str], Iterable[Part]]) -> list[Word]:
+    """Words that a program finds in text without blanks. Its pieces are the whole of a run.
+
+    >>> found = split_words([Word("ab", 0, 0, 2), Word("c", 1, 3, 4)], lambda t: zip(t, t.upper()))
+    >>> [word.text for word in found]
+    ['A', 'B', 'C']
     """
     words: list[Word] = []
+    position = 0
     for run in runs:
         at = run.start
-        for part in cut(run.text):
-            words.append(Word(part, len(words), at, at + len(part)))
+        for part, word in cut(run.text):
+            if word is not None:
+                words.append(Word(word, position, at, at + len(part)))
             at += len(part)
+            position += 1
     return words
 
 

@@ -144,6 +144,8 @@ def _shown(uri: str) -> str:
 
 SECRET_NAMES = r"(?i)secret|key|token|credential|password|sas|signature|connection_?string"
 """Keys whose values are never shown, as a pattern for Python and for Java."""
+HIDDEN = "secret."
+"""Stands before the name of an option whose value Spark would show in its event log."""
 _SECRET = re.compile(SECRET_NAMES)
 _URL_QUERY = re.compile(r"(https?://[^\s\"'?)>]*)\?[^\s\"')>]*")
 

@@ -20,11 +20,10 @@ from indextables.spark.bridge.jvm.handles import (
     Jvm,
 )
 from indextables.spark.schemas import table_schema
+from indextables.storage.location import HIDDEN
 
 _NOW = "timeTravel=null"
 _OPTION = "option."
-HIDDEN = "secret."
-"""Stands before the name of an option whose value Spark would show in its event log."""
 _OF_ONE_TABLE = ("location", "owner", "external", "is_managed_location", "table_type")
 
 
