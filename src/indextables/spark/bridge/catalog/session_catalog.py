@@ -38,6 +38,7 @@ from indextables.spark.bridge.jvm.handles import (
     implements,
 )
 from indextables.spark.schemas import spark_schema
+from indextables.storage.location import HIDDEN
 
 logger = logging.getLogger(__name__)
 
@@ -321,7 +322,7 @@ class SessionCatalog(Comparable):
     def _options(self, entry: JavaObject) -> dict[str, str]:
         as_java = self.java.find("scala.jdk.javaapi.CollectionConverters").asJava
         kept = dict(as_java(entry.storage().properties()))
-        return {name: value for name, value in kept.items() if name not in _OF_SPARK}
+        return {n.removeprefix(HIDDEN): v for n, v in kept.items() if n not in _OF_SPARK}
 
     def _forgotten(self, identifier: JavaObject) -> TableAccess | None:
         """A table of an earlier session: Spark lost its name, the warehouse has it still."""
