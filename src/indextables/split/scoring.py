@@ -65,8 +65,10 @@ _FEW_TIES = 64
 _TIES_AT_ONCE = 256
 _HASHES_AT_ONCE = 64
 """Of so many splits hashes are mapped side by side; each takes a descriptor."""
-_ROWS_OF_LEVEL = 1_024
+_ROWS_OF_LEVEL = 256
 """About so many rows are looked at first for those that tie and have a low hash."""
+_TELLING = 16
+"""If none of so many hits ties, few of all do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,11 +318,14 @@ class CombinedSearcher:
             tried.add(level)
             low = build.boosted(build.number(LEVEL_FIELD, level), 0.0)
             both = build.combined([(tantivy.Occur.Must, query), (tantivy.Occur.Must, low)])
-            asked = _as_good(self._linked.index.searcher.hits(both, _TIES_AT_ONCE), score)
+            sample = self._linked.index.searcher.hits(both, _TIES_AT_ONCE)
+            asked = _as_good(sample, score)
             found = _kept(self._live(self._hits(asked)), within)
             tied = found.take(np.flatnonzero(found.scores == score))
             if len(asked) == _TIES_AT_ONCE:
                 level += 2  # too many to see them all
+            elif not asked and len(sample) >= _TELLING:
+                return None
             elif (missing := k - len(better) - len(tied)) > 0:
                 # As many levels down as bring enough; each has twice the rows of the one above it.
                 share = (len(tied) + missing) / max(len(tied), 1)
