@@ -193,7 +193,7 @@ def test_a_group_is_never_larger_than_the_target(tmp_path, config):
         ({"max_groups": 0}, ConfigError, "at least 1, not 0"),
         ({"max_source_splits": 1}, ConfigError, "at least 2 splits"),
         ({"where": "id = 1"}, NotAPartitionError, "'id'"),
-        ({"where": "body indexquery 'x'"}, NotAPartitionError, "no partition column"),
+        ({"where": "body indexquery 'x'"}, NotAPartitionError, "not a partition column"),
     ],
 )
 def test_what_is_refused(table, arguments, error, match):

@@ -124,17 +124,17 @@ def test_compare(kind, op, literal, expected):
 
 
 REFUSED = [
-    (I64, "abc", "no number"),
-    (I64, "1_000", "no number"),
-    (I64, "", "no number"),
+    (I64, "abc", "not a number"),
+    (I64, "1_000", "not a number"),
+    (I64, "", "not a number"),
     (I64, True, "a boolean is not a number"),
     (I64, datetime.date(2024, 1, 5), "write a number"),
     (pa.bool_(), 1, "TRUE or FALSE"),
     (pa.bool_(), "maybe", "TRUE or FALSE"),
     (pa.string(), 5, "in quotes"),
     (pa.binary(), 5, "bytes"),
-    (pa.date32(), "yesterday", "no date"),
-    (pa.date32(), "2024-02-30", "no date"),
+    (pa.date32(), "yesterday", "neither a date"),
+    (pa.date32(), "2024-02-30", "neither a date"),
     (pa.date32(), 19_000, "DATE"),
     (TS, "2024-01-05T10:00:00.1234567Z", "microseconds"),
     (TS, 5, "TIMESTAMP"),

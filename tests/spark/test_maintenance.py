@@ -127,5 +127,5 @@ def test_statements_run_on_executors_and_give_frames(spark, uri):
         f"AT LOCATION '{uri}-new/_transaction_log' FROM SPLITS",
     )
     assert repaired.status == "SUCCESS"
-    with pytest.raises(NotAPartitionError, match="no partition column"):
+    with pytest.raises(NotAPartitionError, match="not a partition column"):
         spark.sql("DROP INDEXTABLES PARTITIONS FROM kept WHERE id = 1")

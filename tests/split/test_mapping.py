@@ -134,7 +134,7 @@ def test_a_broken_mapping_is_a_sentence(text):
 
 
 def test_a_field_name_of_the_index_cannot_be_forged():
-    with pytest.raises(SchemaError, match="no name of a field"):
+    with pytest.raises(SchemaError, match="not the name of a field"):
         TableMapping.from_json('[{"name":"a","type":"text","field":"_row"}]')
 
 

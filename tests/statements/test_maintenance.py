@@ -265,7 +265,7 @@ def test_drop_partitions_of_null(uri, session):
         ("", StatementError, "requires a WHERE clause. Use PURGE INDEXTABLE to remove all data"),
         (" WHERE id = 1", NotAPartitionError, "'id', which is not a partition column. Use month"),
         (" WHERE month = 1 AND body = 'x'", NotAPartitionError, "'body'"),
-        (" WHERE body indexquery 'x'", NotAPartitionError, "no partition column"),
+        (" WHERE body indexquery 'x'", NotAPartitionError, "not a partition column"),
         (" WHERE indexqueryall('x')", NotAPartitionError, "a search"),
         (" WHERE nope = 1", UnknownColumnError, "There is no column 'nope'"),
         (" WHERE month + 1 = 2", UnsupportedPredicateError, "Cannot evaluate"),
