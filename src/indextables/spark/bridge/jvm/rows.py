@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -52,10 +53,14 @@ def _streamed(java: Jvm, table: pa.Table, schema: JavaObject) -> JavaObject:
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     stream_bytes = java.find("java.io.ByteArrayInputStream")(bytearray(sink.getvalue()))
-    channel = java.find("java.nio.channels.Channels").newChannel(stream_bytes)
+    channel = java.constant("java.nio.channels.Channels", "newChannel")(stream_bytes)
     converters: Any = java.module("org.apache.spark.sql.execution.arrow.ArrowConverters")
     batches = converters.getBatchesFromStream(channel)
     frame = converters.toDataFrame(batches, schema.json(), java.session)
     rows = frame.logicalPlan().data()
-    tag = java.module("scala.reflect.ClassTag").apply(java.find("java.lang.Class").forName(_ROW))
-    return rows.toArray(tag)
+    return rows.toArray(_row_tag(java))
+
+
+@functools.lru_cache(maxsize=16)
+def _row_tag(java: Jvm) -> JavaObject:
+    return java.module("scala.reflect.ClassTag").apply(java.find("java.lang.Class").forName(_ROW))
