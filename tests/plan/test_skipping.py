@@ -17,7 +17,13 @@ from random_predicates import COLUMNS, SCHEMA, predicates, rows
 
 from examples import examples
 from indextables.log.checkpoint.state_schema import PartitionBounds
-from indextables.plan.skipping import bounds_may_match, judge, keep_mask, partition_only
+from indextables.plan.skipping import (
+    FileStatistics,
+    bounds_may_match,
+    judge,
+    keep_mask,
+    partition_only,
+)
 from indextables.plan.statistics import decode
 from indextables.predicate import Column, IsNull, Not, Search, Term
 from indextables.predicate.sql_text import parse_predicate
@@ -172,6 +178,20 @@ def test_no_matching_row_is_left_behind(written, predicate):
             is_exact = not any(is_ambiguous(*item) for item in partition_values.items())
             assert not is_exact or bool(keep[number]) == (True in answers)
             assert not is_exact or bool(verdict.whole[number]) == all(answers)
+
+
+@examples(60, 5_000)
+@given(written=written(), asked=st.lists(predicates(), min_size=2, max_size=4))
+def test_statistics_that_are_kept_answer_as_those_that_are_read_again(written, asked):
+    partition_columns, _, log = written
+    arguments = {"schema": SCHEMA, "partition_columns": partition_columns}
+    kept = FileStatistics(log, SCHEMA, frozenset(partition_columns))
+    for predicate in (*asked, *asked):
+        assert kept.keep(predicate).tolist() == keep_mask(predicate, log, **arguments).tolist()
+        for mine, again in zip(
+            kept.judge(predicate), judge(predicate, log, **arguments), strict=True
+        ):
+            assert mine.tolist() == again.tolist()
 
 
 @examples(80, 5_000)
@@ -449,3 +469,46 @@ def test_decimals_of_38_digits_are_read_exactly():
     # A text in another spelling makes all of them be read one by one.
     found = decode(pa.array([digits, f" {digits}", "x"]), pa.decimal128(38, 10))
     assert found.values.to_pylist() == [Decimal(digits), Decimal(digits), None]
+
+
+SEPARATING = [
+    ([("1", "2"), ("3", "4"), ("5", "6")], "n", True),
+    ([("1", "9"), ("1", "8"), ("2", "9")], "n", False),
+    ([("9", "10"), ("100", "200")], "n", True),  # as text the first one would begin last
+    ([("1", "3"), ("3", "5")], "n", False),
+    ([("1", "2"), ("3", "4"), ("5", None), (None, "6")], "n", False),
+    ([("1", "2"), ("3", "4"), ("5", "6"), (None, None)], "n", True),
+    ([("a", "b"), ("c", "d")], "s", True),
+    ([("a", "c"), ("b", "d")], "s", False),
+    ([("1.25", "2.5"), ("-3", "1.2")], "f", True),
+    ([("1", "2")], "n", False),
+    ([], "n", False),
+    ([(None, None), (None, None)], "n", False),
+]
+
+
+@pytest.mark.parametrize(("ranges", "name", "separates"), SEPARATING)
+def test_columns_whose_values_tell_files_apart(ranges, name, separates):
+    entries = [
+        {
+            "minValues": {} if low is None else {name: low},
+            "maxValues": {} if high is None else {name: high},
+        }
+        for low, high in ranges
+    ]
+    assert FileStatistics(files(*entries), KINDS, frozenset()).separates(name) is separates
+
+
+@pytest.mark.parametrize(("values", "separates"), [("ab", True), ("aa", False), ("", False)])
+def test_partition_values_tell_files_apart_where_they_differ(values, separates):
+    log = files(*({"partitionValues": {"p": value}} for value in values))
+    assert FileStatistics(log, KINDS, frozenset(["p"])).separates("p") is separates
+
+
+def test_ranges_are_not_kept_without_end(monkeypatch):
+    monkeypatch.setattr("indextables.plan.skipping._MOST_KEPT", 4)
+    statistics = FileStatistics(files(bounds("1", "2", "n"), {}), KINDS, frozenset())
+    for where in ("n = 1", "s = 'a'", "f = 2", "n = 1"):
+        statistics.keep(parse_predicate(where, KINDS))
+        assert len(statistics.ranges) <= 2
+        assert len(statistics.answers) <= 2

@@ -87,6 +87,18 @@ def test_equality_uses_the_index_only_where_it_narrows(spark, table, where, way)
     assert not re.search("Py4J", plan_of(frame))
 
 
+@pytest.mark.parametrize(("key", "waits"), [("n", True), ("day", False)])
+def test_a_scan_waits_for_keys_only_where_they_tell_splits_apart(
+    spark, table, tmp_path, key, waits
+):
+    keys = spark.sql("SELECT 7L AS n, date'2024-01-08' AS day, 'x' AS v")
+    keys.write.parquet(str(tmp_path / "keys"))
+    small = spark.read.parquet(str(tmp_path / "keys")).where("v = 'x'").select(key)
+    joined = spark.sql("SELECT n, day, holes FROM estimated").join(small, key)
+    assert ("dynamicpruning" in plan_of(joined)) is waits
+    assert joined.count() == (1 if key == "n" else 300)
+
+
 class Keys:
     """A condition of Spark's for keys of a join; to fetch one of them is a mistake."""
 

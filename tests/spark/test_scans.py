@@ -14,6 +14,7 @@ from indextables.plan.tasks import SplitTask
 from indextables.predicate import TRUE
 from indextables.spark.bridge.jvm import handles as local_rows
 from indextables.spark.bridge.jvm.handles import Jvm
+from indextables.spark.bridge.scan import builder
 
 ROWS = 4_000
 DAYS = 4
@@ -186,6 +187,65 @@ def test_a_row_of_counts(spark, numbers):
     (row,) = local_rows.internal_rows(Jvm(spark), table, None)
     found = [None if row.isNullAt(i) else row.getLong(i) for i in range(len(numbers))]
     assert found == numbers
+
+
+@pytest.fixture
+def readings(monkeypatch):
+    """How often the driver read the rows of a scan."""
+    found = []
+    original = builder._all_rows
+
+    def counted(*args):
+        found.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(builder, "_all_rows", counted)
+    return found
+
+
+def test_rows_of_a_small_table_are_read_once(spark, tmp_path, readings):
+    path = tmp_path / "small"
+    rows = {"n": [1, 2, 3], "body": ["a b", "b", "c"], "st": [{"x": i, "y": -i} for i in range(3)]}
+    table = Table.create(path, pa.table(rows).schema)
+    table.append(pa.table(rows))
+
+    def ask(what, where="true"):
+        query = f"SELECT {what} FROM indextables.`{path}` WHERE {where}"
+        return sorted(tuple(row) for row in spark.sql(query).collect())
+
+    for times, (what, where, expected) in enumerate(
+        [
+            ("n", "n > 1", [(2,), (3,)]),
+            ("n", "n > 2", [(3,)]),
+            ("n, body", "n > 2", [(3, "c")]),
+            ("st.x", "true", [(0,), (1,), (2,)]),
+            ("st.y", "true", [(-2,), (-1,), (0,)]),  # another part of the same column
+        ],
+        start=1,
+    ):
+        assert [ask(what, where) for _ in range(3)] == [expected] * 3
+        assert len(readings) == times
+    for times in (6, 7):  # what a search finds depends on settings, too
+        assert ask("n", "body indexquery 'b'") == [(1,), (2,)]
+        assert len(readings) == times
+    (split,) = (path / "splits").iterdir()
+    split.touch()
+    assert ask("n", "n > 1") == [(2,), (3,)]
+    assert len(readings) == 8
+    table.append(pa.table(rows))
+    assert ask("n", "n > 1") == [(2,), (2,), (3,), (3,)]
+    table.delete("n = 2")
+    assert ask("n", "n > 1") == [(3,), (3,)]
+    assert len(readings) == 10
+
+
+def test_large_rows_are_not_kept(spark, tmp_path, readings):
+    rows = pa.table({"n": [1, 2], "body": ["word " * 200_000] * 2})
+    Table.create(tmp_path / "large", rows.schema).append(rows)
+    for _ in range(2):
+        query = f"SELECT n, length(body) AS l FROM indextables.`{tmp_path / 'large'}`"
+        assert [row.l for row in spark.sql(query).collect()] == [1_000_000] * 2
+    assert len(readings) == 2
 
 
 # --- joins -----------------------------------------------------------------------------------

@@ -120,6 +120,14 @@ class Snapshot:
             return kept
         return pa.concat_tables([kept, files_from_adds(added)])
 
+    @functools.cached_property
+    def kept(self) -> dict[str, Any]:
+        """What planning worked out of these files and needs again. It stays in this process."""
+        return {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "kept"}
+
     @property
     def paths(self) -> pa.ChunkedArray[Any]:
         """The paths of the live files, in the order of `entries`, without folding their entries."""

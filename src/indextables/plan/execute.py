@@ -25,7 +25,7 @@ from indextables.errors import DamagedIndexError, TooManyExpansionsError
 from indextables.log.snapshot import Snapshot
 from indextables.log.vectors import StoredVector
 from indextables.plan.scan import ScanPlan, route_files
-from indextables.plan.skipping import judge
+from indextables.plan.skipping import FileStatistics
 from indextables.plan.split_rows import Piece, SplitRows
 from indextables.plan.tasks import SplitTask, SplitTasks, split_tasks
 from indextables.plan.view import TableView
@@ -404,12 +404,7 @@ def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Ta
     if predicate == TRUE:
         keep = whole = np.ones(files.num_rows, dtype=np.bool_)
     else:
-        keep, whole = judge(
-            predicate,
-            files,
-            schema=snapshot.schema,
-            partition_columns=snapshot.partition_columns,
-        )
+        keep, whole = FileStatistics.of(snapshot).judge(predicate)
     sure, doubtful = whole & counted, keep & ~(whole & counted)
     known = pc.sum(files["numRecords"].filter(pa.array(sure))).as_py() or 0
     return known, files if doubtful.all() else files.filter(pa.array(doubtful))

@@ -8,7 +8,7 @@ import pyarrow as pa
 from indextables.errors import CorruptLogError, NotAPartitionError
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import names_of
-from indextables.plan.skipping import judge
+from indextables.plan.skipping import FileStatistics
 from indextables.predicate import Predicate, columns, searches
 
 
@@ -30,9 +30,7 @@ def check_partition_condition(predicate: Predicate, snapshot: Snapshot) -> None:
 def files_of_partitions(snapshot: Snapshot, predicate: Predicate) -> pa.Table:
     """The live files of the partitions that meet a condition."""
     files = snapshot.entries
-    verdict = judge(
-        predicate, files, schema=snapshot.schema, partition_columns=snapshot.partition_columns
-    )
+    verdict = FileStatistics.of(snapshot).judge(predicate)
     # A condition that is neither true nor surely not: a value that is not of its column's type.
     doubtful = np.flatnonzero(verdict.keep & ~verdict.whole)
     if len(doubtful):

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from indextables.errors import SchemaError, UnknownColumnError
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import names_of
-from indextables.plan.skipping import keep_mask, partition_only
+from indextables.plan.skipping import FileStatistics, partition_only
 from indextables.plan.statistics import Flags
 from indextables.plan.tasks import TASK_COLUMNS, SplitTasks, split_tasks
 from indextables.plan.view import TableView
@@ -142,12 +142,10 @@ def route_files(router: Router, predicate: Predicate, files: pa.Table) -> tuple[
 def _keep(predicate: Predicate, files: pa.Table, snapshot: Snapshot) -> Flags:
     if not files.num_rows:
         return np.zeros(0, dtype=np.bool_)
-    return keep_mask(
-        predicate,
-        files,
-        schema=snapshot.schema,
-        partition_columns=snapshot.partition_columns,
-    )
+    if files.num_rows == snapshot.entries.num_rows:
+        return FileStatistics.of(snapshot).keep(predicate)
+    parts = frozenset(snapshot.partition_columns)
+    return FileStatistics(files, snapshot.schema, parts).keep(predicate)
 
 
 def checked_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from indextables.log.files import deleted_rows
+from indextables.log.snapshot import Snapshot
 from indextables.plan.statistics import (
     NULL_PARTITION,
     Flags,
@@ -45,6 +46,7 @@ from indextables.predicate import (
     Compare,
     Condition,
     Constant,
+    In,
     IsNull,
     Not,
     Or,
@@ -64,6 +66,11 @@ TRUNCATION_LENGTH = 32
 
 Counts: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
+_MOST_KEPT = 500_000
+"""Of one version so many ranges and answers are kept, each of one file."""
+_MOST_ENTRIES = 1_000
+_MOST_VALUES = 64
+"""A longer list is not kept."""
 _NUMBER_LIKE = re.compile(r"\s*[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 
 
@@ -99,9 +106,8 @@ def judge(
     text, `numRecords`, and `stats`: JSON with `nullCount` by column and, where it is not zero,
     `nanCount`.
     """
-    source = _Files(files, schema, frozenset(partition_columns), truncation_length, counts_all=True)
-    found = possible(predicate, source, files.num_rows)
-    return Verdict(found.true, ~found.false & ~found.null)
+    parts = frozenset(partition_columns)
+    return FileStatistics(files, schema, parts, truncation_length).judge(predicate)
 
 
 def keep_mask(
@@ -112,20 +118,9 @@ def keep_mask(
     partition_columns: Sequence[str],
     truncation_length: int = TRUNCATION_LENGTH,
 ) -> Flags:
-    """True where a file may hold a matching row: `judge` without what only counting needs.
-
-    Conditions on partition values come first, so that statistics are read of few files only.
-    """
+    """True where a file may hold a matching row: `judge` without what only counting needs."""
     parts = frozenset(partition_columns)
-    by_partition = [c for c in conjuncts(predicate) if partition_only(c, partition_columns)]
-    by_statistics = [c for c in conjuncts(predicate) if not partition_only(c, partition_columns)]
-    source = _Files(files, schema, parts, truncation_length)
-    keep = possible(conjunction(*by_partition), source, files.num_rows).true.copy()
-    if by_statistics and keep.any():
-        kept = files if keep.all() else files.filter(pa.array(keep))
-        source = _Files(kept, schema, parts, truncation_length)
-        keep[keep] = possible(conjunction(*by_statistics), source, kept.num_rows).true
-    return keep
+    return FileStatistics(files, schema, parts, truncation_length).keep(predicate)
 
 
 def keep_row_groups(
@@ -176,7 +171,7 @@ def _group_bounds(chunk: Any, kind: pa.DataType) -> tuple[str, str] | None:
     return None
 
 
-def partition_only(predicate: Predicate, partition_columns: Sequence[str]) -> bool:
+def partition_only(predicate: Predicate, partition_columns: Collection[str]) -> bool:
     """Whether partition values alone decide a predicate, so that no row need be read.
 
     >>> partition_only(IsNull(Column(("day",))), ["day"])
@@ -271,15 +266,76 @@ def _any_search(count: int) -> Possible:
 # --- files -----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Files:
+@dataclass(slots=True, eq=False)
+class FileStatistics:
+    """What the log says of the values of some files; a column is read when it is asked for."""
+
     files: pa.Table
     schema: pa.Schema
     partition_columns: frozenset[str]
-    truncation_length: int
+    truncation_length: int = TRUNCATION_LENGTH
     counts_all: bool = False
     """Whether null counts are wanted where they cannot make a file skippable."""
     ranges: dict[tuple[str, bool], ValueRange] = field(default_factory=dict)
+    answers: dict[tuple[Condition, bool], Possible] = field(default_factory=dict)
+    """What conditions may be. A query asks twice, and the next one for the same not-nulls."""
+    separating: dict[str, bool] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> FileStatistics:
+        """Those of all files of a version. What is read of them serves all its queries."""
+        made: FileStatistics | None = snapshot.kept.get(cls.__name__)
+        if made is None:
+            parts = frozenset(snapshot.partition_columns)
+            made = cls(snapshot.entries, snapshot.schema, parts)
+            snapshot.kept[cls.__name__] = made
+        return made
+
+    def judge(self, predicate: Predicate) -> Verdict:
+        """What is known about the rows of each file."""
+        found = possible(predicate, replace(self, counts_all=True), self.files.num_rows)
+        return Verdict(found.true, ~found.false & ~found.null)
+
+    def keep(self, predicate: Predicate) -> Flags:
+        """True where a file may hold a matching row.
+
+        Conditions on partition values come first, so that statistics are read of few files only.
+        """
+        by_partition: list[Predicate] = []
+        by_statistics: list[Predicate] = []
+        for part in conjuncts(predicate):
+            is_decided = partition_only(part, self.partition_columns)
+            (by_partition if is_decided else by_statistics).append(part)
+        keep = possible(conjunction(*by_partition), self, self.files.num_rows).true.copy()
+        if by_statistics and keep.any():
+            kept = self
+            if not keep.all():
+                left = self.files.filter(pa.array(keep))
+                kept = replace(self, files=left, ranges={}, answers={}, separating={})
+            keep[keep] = possible(conjunction(*by_statistics), kept, kept.files.num_rows).true
+        return keep
+
+    def separates(self, name: str) -> bool:
+        """Whether a value of a column tells files apart: half of all pairs have no value in common.
+
+        Bounds that are not known may have any value between them.
+        """
+        if name not in self.separating:
+            self.separating[name] = self._separates(name)
+        return self.separating[name]
+
+    def _separates(self, name: str) -> bool:
+        count = self.files.num_rows
+        if name in self.partition_columns:
+            return pc.count_distinct(lookup(self.files, "partitionValues", name)).as_py() > 1
+        found = self.range(Column((name,)), counts_all=False)
+        is_known = pa.array(found.has_lower & found.has_upper)
+        bounds = [pa.table({"bound": each.filter(is_known)}) for each in (found.lower, found.upper)]
+        ranks = np.asarray(pc.rank(pa.concat_tables(bounds)["bound"], tiebreaker="dense"))
+        low, high = np.split(ranks, 2)
+        # Of a pair that has no value in common, one file ends before the other one begins.
+        pairs = int(np.searchsorted(np.sort(high), low, side="left").sum())
+        return count > 1 and 4 * pairs >= count * (count - 1)
 
     def condition(self, node: Condition) -> Possible:
         column = node.column
@@ -311,12 +367,29 @@ class _Files:
         )
 
     def bounded(self, node: Condition) -> Possible:
-        name = node.column.root
         asks_for_null = isinstance(node, IsNull) or (isinstance(node, Compare) and node.op == "<=>")
-        key = (name, self.counts_all or asks_for_null)
-        if key not in self.ranges:
-            self.ranges[key] = self.range_of(node.column, counts_all=key[1])
-        return self.ranges[key].possible(node)
+        key = (node, self.counts_all or asks_for_null)
+        found = self.answers.get(key)
+        if found is None:
+            found = self.range(node.column, counts_all=key[1]).possible(node)
+            if not isinstance(node, In) or len(node.values) <= _MOST_VALUES:
+                self._make_room(self.answers)
+                self.answers[key] = found
+        return found
+
+    def range(self, column: Column, *, counts_all: bool) -> ValueRange:
+        """The bounds of a column's values in each file."""
+        key = (column.root, counts_all)
+        found = self.ranges.get(key)
+        if found is None:
+            found = self.range_of(column, counts_all=counts_all)
+            self._make_room(self.ranges)
+            self.ranges[key] = found
+        return found
+
+    def _make_room(self, kept: dict[Any, Any]) -> None:
+        if (len(kept) + 1) * self.files.num_rows > _MOST_KEPT or len(kept) >= _MOST_ENTRIES:
+            kept.clear()
 
     def range_of(self, column: Column, *, counts_all: bool) -> ValueRange:
         name, kind = column.root, column_type(column, self.schema)

@@ -49,6 +49,8 @@ class Jvm:
         self._pickle: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
         # Spark's lists of the files of snapshots, by what they list; see `native`.
         self.indexes: OrderedDict[Any, tuple[JavaObject, JavaObject]] = OrderedDict()
+        # Rows of small tables, by what was read; see `scans`.
+        self.small_rows: OrderedDict[Any, JavaObject] = OrderedDict()
 
     @functools.cache  # noqa: B019 - lives as long as the session
     def find(self, name: str) -> Any:
@@ -75,14 +77,14 @@ class Jvm:
 
     def some(self, value: Any) -> JavaObject:
         """Scala's Some."""
-        return self.find("scala.Option").apply(value)
+        return self.constant("scala.Option", "apply")(value)
 
     def array(self, class_name: str, items: Sequence[Any] = ()) -> JavaObject:
         """A Java array. py4j refuses Python objects as elements; reflection does not."""
         if not items:
             return self._empty_array(class_name)
         array = self.gateway.new_array(self.find(class_name), len(items))
-        put = self.find("java.lang.reflect.Array").set
+        put = self.constant("java.lang.reflect.Array", "set")
         for number, item in enumerate(items):
             put(array, number, item)
         return array
@@ -93,7 +95,10 @@ class Jvm:
 
     @functools.cache  # noqa: B019
     def constant(self, class_name: str, name: str) -> JavaObject:
-        """A constant of a class, or a value of an enumeration."""
+        """A constant of a class, a value of an enumeration, or a static method.
+
+        py4j asks the JVM for it each time that it is named.
+        """
         return getattr(self.find(class_name), name)
 
     @functools.lru_cache(maxsize=256)  # noqa: B019
@@ -111,7 +116,7 @@ class Jvm:
 
     def seq(self, items: Sequence[Any]) -> JavaObject:
         """A Scala Seq."""
-        return self.find(PYTHON_UTILS).toSeq(list(items)) if items else self._empty_seq
+        return self.constant(PYTHON_UTILS, "toSeq")(list(items)) if items else self._empty_seq
 
     @functools.cached_property
     def _empty_seq(self) -> JavaObject:
@@ -121,6 +126,13 @@ class Jvm:
     def empty_set(self) -> JavaObject:
         """An immutable Java set without elements."""
         return self.find("java.util.Collections").emptySet()
+
+    def optional_long(self, value: int | None) -> JavaObject:
+        """Java's optional number."""
+        name = "java.util.OptionalLong"
+        if value is None:
+            return self.constant(name, "empty")()
+        return self.constant(name, "of")(value)
 
     def hash_map(self, items: dict[str, str]) -> JavaObject:
         """A Java map."""
@@ -344,10 +356,14 @@ def _streamed(java: Jvm, table: pa.Table, schema: JavaObject) -> JavaObject:
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     stream_bytes = java.find("java.io.ByteArrayInputStream")(bytearray(sink.getvalue()))
-    channel = java.find("java.nio.channels.Channels").newChannel(stream_bytes)
+    channel = java.constant("java.nio.channels.Channels", "newChannel")(stream_bytes)
     converters: Any = java.module("org.apache.spark.sql.execution.arrow.ArrowConverters")
     batches = converters.getBatchesFromStream(channel)
     frame = converters.toDataFrame(batches, schema.json(), java.session)
     rows = frame.logicalPlan().data()
-    tag = java.module("scala.reflect.ClassTag").apply(java.find("java.lang.Class").forName(_ROW))
-    return rows.toArray(tag)
+    return rows.toArray(_row_tag(java))
+
+
+@functools.lru_cache(maxsize=16)
+def _row_tag(java: Jvm) -> JavaObject:
+    return java.module("scala.reflect.ClassTag").apply(java.find("java.lang.Class").forName(_ROW))

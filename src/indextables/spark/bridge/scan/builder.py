@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Hashable
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +53,13 @@ from indextables.spark.bridge.scan.description import Described, describe_count,
 from indextables.spark.bridge.scan.filters import Translator
 from indextables.spark.bridge.scan.native import NativeScans, is_stored, is_worth_an_index
 from indextables.spark.bridge.scan.on_driver import OnDriver
-from indextables.spark.bridge.scan.scans import DriverScan, NativeScan, Pruning, TableScan
+from indextables.spark.bridge.scan.scans import (
+    DriverScan,
+    NativeScan,
+    Pruning,
+    TableScan,
+    file_states,
+)
 from indextables.spark.schemas import spark_schema
 from indextables.table.arguments import fits
 
@@ -77,6 +84,8 @@ class ScanBuilder:
         self._schema = schema
         self._names = view.names
         self._columns = tuple(snapshot.schema.names)
+        self._fields: str | None = None
+        """The columns that Spark wants, and of structs maybe not all fields."""
         self._predicate: Predicate = TRUE
         self._skipping: Predicate | None = None
         self._by_index = False
@@ -128,7 +137,8 @@ class ScanBuilder:
             schema = schema.add(SCORE, "float")
         self._schema = schema
         # One call, where every name of an array would be one.
-        fields = json.loads(schema.json())["fields"]
+        self._fields = schema.json()
+        fields = json.loads(self._fields)["fields"]
         self._columns = self._names.stored_names(field["name"] for field in fields)
 
     def pushLimit(self, limit: int) -> bool:  # noqa: N802
@@ -228,6 +238,7 @@ class ScanBuilder:
                 self._schema,
                 self._described(self._columns),
                 compute=functools.partial(_all_rows, reader, self._plan, self._schema),
+                kept_by=self._kept_by,
             )
         return self._in_tasks(reader, self._schema, self._columns)
 
@@ -295,8 +306,12 @@ class ScanBuilder:
 
     @functools.cached_property
     def _native(self) -> NativeScans | None:
-        """Spark's own reader, where it is the fastest way."""
-        if self._by_index or self._fits_the_driver:
+        """Spark's own reader, where it is the fastest way.
+
+        Of conditions that Spark can check itself, an index answers those that leave few of all
+        rows. A few thousand of not many more are read faster with the others.
+        """
+        if self._by_index or self._here.is_small:
             return None
         return NativeScans.of(self.java, self._view, self._plan.tasks.files)
 
@@ -324,7 +339,19 @@ class ScanBuilder:
 
     @property
     def _fits_the_driver(self) -> bool:
-        return self._here.has_few_rows
+        return self._here.has_few_rows and self._native is None
+
+    @property
+    def _kept_by(self) -> Hashable | None:
+        """What a scan of a small table returns the same rows for, beside what it asks.
+
+        None where rows are not kept: what a search finds depends on more than a table's version.
+        """
+        view = self._view
+        if not self._here.is_small or searches(self._predicate) or view.elsewhere is not None:
+            return None
+        states = file_states(view.store, self._plan.tasks.paths)
+        return None if states is None else (self._fields, states)
 
     def _driver_aggregates(self, aggregation: Aggregation) -> bool:
         """Whether an aggregate is computed faster here than by tasks."""

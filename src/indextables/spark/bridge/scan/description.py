@@ -244,8 +244,7 @@ class ColumnStatistics:
         return self.java.find("java.util.Optional").ofNullable(value)
 
     def _long(self, value: int | None) -> JavaObject:
-        optional = self.java.find("java.util.OptionalLong")
-        return optional.empty() if value is None else optional.of(value)
+        return self.java.optional_long(value)
 
 
 def _java_statistics(java: Jvm, snapshot: Snapshot, columns: Collection[str]) -> JavaObject:
@@ -267,12 +266,10 @@ class Statistics:
         self._described = described
 
     def sizeInBytes(self) -> JavaObject:  # noqa: N802
-        return self.java.find("java.util.OptionalLong").of(self._described.size)
+        return self.java.optional_long(self._described.size)
 
     def numRows(self) -> JavaObject:  # noqa: N802
-        optional = self.java.find("java.util.OptionalLong")
-        rows = self._described.rows
-        return optional.empty() if rows is None else optional.of(rows)
+        return self.java.optional_long(self._described.rows)
 
     def columnStats(self) -> JavaObject:  # noqa: N802
         if self._described.whole is None or not self.java.conf.cboEnabled():

@@ -32,9 +32,9 @@ from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
 from indextables.runner import LocalRunner
+from indextables.schema import to_json
 from indextables.schema.conformity import EXISTS_DEFAULT, default_texts
 from indextables.spark.bridge.jvm.handles import PYTHON_UTILS, JavaObject, Jvm
-from indextables.spark.schemas import spark_schema
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import SplitFile
 from indextables.split.write.partitioning import NULL_FOLDER
@@ -43,6 +43,8 @@ from indextables.storage.local import LocalStore
 _REBASE, _CORRECTED = "spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED"
 _MOST_INDEXES = 32
 _MOST_CHECKED = 100_000
+_WITHOUT_THREADS = 4
+"""Most files were checked before, which takes less than to start a thread."""
 _BLOCK = 128 << 20
 _OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
@@ -154,21 +156,19 @@ class NativeScans:
                 for stored in (names.stored_name(f.name),)
             ]
             schema = java.struct_type(StructType(stored_fields))
+        tasks = list(tasks)
         if self.source_files is None:
             self._check(tasks, columns)
-        full = java.struct_type(spark_schema(snapshot.schema))
+        full = java.struct_type(to_json(snapshot.schema))
         stored = [f for f in snapshot.schema if f.name not in snapshot.partition_columns]
-        options = java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap")(
-            java.hash_map(_OPTIONS)
-        )
         builder = java.find(
             "org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder"
         )(
             java.session,
             self._index(tasks, full),
             full,
-            java.struct_type(spark_schema(pa.schema(stored))),
-            options,
+            java.struct_type(to_json(pa.schema(stored))),
+            _options(java),
         )
         if filters is not None:
             builder.pushFilters(filters)
@@ -189,7 +189,11 @@ class NativeScans:
             place = (task.path, task.size, task.footer_start, task.footer_end)
             _check_split(self.root, place, stored, version)
 
-        LocalRunner(os.cpu_count() or 1).map(check, tasks)
+        if len(tasks) > _WITHOUT_THREADS:
+            LocalRunner(os.cpu_count() or 1).map(check, tasks)
+            return
+        for task in tasks:
+            check(task)
 
     def _index(self, tasks: Sequence[SplitTask], schema: JavaObject) -> JavaObject:
         """Spark's list of the files. The same files are listed once, for a few queries at least."""
@@ -213,6 +217,11 @@ class NativeScans:
                 continue
             for file in self.source_files[task.path]:
                 yield ListedFile(f"file:{self.root}/{file.path}", file.size)
+
+
+@functools.lru_cache(maxsize=16)
+def _options(java: Jvm) -> JavaObject:
+    return java.find("org.apache.spark.sql.util.CaseInsensitiveStringMap")(java.hash_map(_OPTIONS))
 
 
 def _metadata(default: str | None) -> dict[str, str] | None:

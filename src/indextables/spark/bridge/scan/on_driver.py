@@ -67,6 +67,12 @@ class OnDriver:
         """The configuration of the scan."""
         return self.plan.view.config
 
+    @functools.cached_property
+    def is_small(self) -> bool:
+        """Whether all rows of these splits together are few."""
+        rows = self.plan.tasks.num_records
+        return self._may_open and rows is not None and rows <= self.config[keys.DRIVER_MAX_ROWS]
+
     @property
     def has_few_rows(self) -> bool:
         """Whether so few rows match that starting tasks would take longer than reading them."""
@@ -89,14 +95,12 @@ class OnDriver:
         """How many rows match at most; None where that is too many, or too much work to count."""
         if not self._may_open:
             return None
-        most = self.config[keys.DRIVER_MAX_ROWS]
-        known = self.plan.tasks.num_records
-        if known is not None and known <= most:
-            return known
+        if self.is_small:
+            return self.plan.tasks.num_records
         asked = _asked(self.plan.predicate)
         if not asked:
             return None
-        most = max(most, self.config[keys.DRIVER_MAX_AGGREGATED_ROWS])
+        most = max(self.config[keys.DRIVER_MAX_ROWS], self.config[keys.DRIVER_MAX_AGGREGATED_ROWS])
         environment = Environment.of(self.plan.view)
 
         def fewest(task: SplitTask) -> int:

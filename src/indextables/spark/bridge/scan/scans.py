@@ -12,14 +12,16 @@ import hashlib
 import pickle
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from indextables.errors import QueryError
 from indextables.plan.scan import ScanPlan, plan_scan
+from indextables.plan.skipping import FileStatistics
 from indextables.plan.split_reader import ReadSplits, ScoredReader, SplitReader, in_groups
 from indextables.plan.tasks import SplitTask
 from indextables.predicate import TRUE, Predicate, conjunction
@@ -37,8 +39,13 @@ from indextables.spark.bridge.jvm.handles import (
 from indextables.spark.bridge.scan.description import Described, Statistics
 from indextables.spark.bridge.scan.filters import column_of, condition
 from indextables.spark.schemas import worker_schema
+from indextables.storage import Store
+from indextables.storage.local import LocalStore
 
 ON_DRIVER = ", answered on the driver"
+_MOST_KEPT = 32
+"""Scans of small tables whose rows stay in the JVM, each of at most a megabyte."""
+_MOST_BYTES = 1 << 20
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
@@ -66,7 +73,7 @@ class Scan(Comparable):
         return Statistics(self.java, self._described)
 
     def estimateSizeInBytes(self) -> JavaObject:  # noqa: N802
-        return self.java.find("java.util.OptionalLong").of(self._described.size)
+        return self.java.optional_long(self._described.size)
 
     def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802
         # Otherwise Spark evaluates searches a second time, by the function and not by the table's
@@ -227,9 +234,12 @@ class DriverScan(Scan):
         described: Described,
         *,
         compute: Callable[[], pa.Table],
+        kept_by: Hashable | None = None,
     ) -> None:
+        """Make a scan. Others of the same contents and with the same `kept_by` have its rows."""
         super().__init__(java, schema, described)
         self._compute = compute
+        self._kept_by = kept_by
 
     def description(self) -> str:
         return f"{super().description()}{ON_DRIVER}"
@@ -242,12 +252,36 @@ class DriverScan(Scan):
 
     @functools.cached_property
     def _rows(self) -> JavaObject:
+        kept, key = self.java.small_rows, (self.key(), self._kept_by)
+        rows = kept.pop(key, None)
+        if rows is not None:
+            kept[key] = rows  # as the last one
+            return rows
         large = str(self.java.spark.conf.get(_LARGE_TYPES, "false")).lower() == "true"
         schema = worker_schema(self.java.schema_of(self._schema), large=large)
         table = self._compute()
-        return internal_rows(
+        rows = internal_rows(
             self.java, table.rename_columns(schema.names).cast(schema), self._schema
         )
+        if self._kept_by is not None and table.nbytes <= _MOST_BYTES:
+            kept[key] = rows
+            while len(kept) > _MOST_KEPT:
+                kept.popitem(last=False)
+        return rows
+
+
+def file_states(store: Store, paths: Iterable[str]) -> Hashable | None:
+    """Another value for other files on this machine, or for one of them that was changed.
+
+    None where they are elsewhere or not there.
+    """
+    if not isinstance(store, LocalStore):
+        return None
+    try:
+        states = [(path, Path(store.uri, path).stat()) for path in paths]
+    except OSError:
+        return None  # the reader names the file that it cannot open
+    return tuple((p, s.st_ino, s.st_mtime_ns, s.st_ctime_ns) for p, s in states)
 
 
 # --- splits that a join rules out ----------------------------------------------------------------
@@ -266,10 +300,18 @@ class Pruning:
         return self.plan.tasks
 
     def attributes(self) -> list[str]:
-        """The columns of the scan whose values the log knows something about."""
-        schema = self.plan.snapshot.schema
-        fields = (schema.field(n) for n in self.columns if n in schema.names)
-        return [shown_name(f) for f in fields if _has_order(f.type) and not is_collated(f)]
+        """The columns of the scan by which the keys of a join tell splits apart.
+
+        For each of them Spark plans the other side of the join a second time, and the scan waits
+        for its keys: for nothing, where every split may have every key.
+        """
+        if len(self.tasks) < 2:
+            return []
+        snapshot = self.plan.snapshot
+        statistics = FileStatistics.of(snapshot)
+        fields = (snapshot.schema.field(n) for n in self.columns if n in snapshot.schema.names)
+        ordered = (f for f in fields if _has_order(f.type) and not is_collated(f))
+        return [shown_name(f) for f in ordered if statistics.separates(f.name)]
 
     def left_by(self, conditions: Iterable[JavaObject]) -> Sequence[SplitTask]:
         """The splits that may hold rows for these conditions."""
