@@ -243,11 +243,10 @@ class DriverScan(Scan):
     @functools.cached_property
     def _rows(self) -> JavaObject:
         large = str(self.java.spark.conf.get(_LARGE_TYPES, "false")).lower() == "true"
-        schema = worker_schema(self.java.schema_of(self._schema), large=large)
-        table = self._compute()
-        return internal_rows(
-            self.java, table.rename_columns(schema.names).cast(schema), self._schema
-        )
+        declared = self.java.schema_of(self._schema)
+        schema = worker_schema(declared, large=large)
+        table = self._compute().rename_columns(schema.names).cast(schema)
+        return internal_rows(self.java, table, self.java.plain_struct(self._schema, declared))
 
 
 # --- splits that a join rules out ----------------------------------------------------------------
