@@ -46,6 +46,8 @@ _ONEK = (
 _ALIKE = (
     (re.compile(r"\bindextables\b", re.IGNORECASE), "parquet"),
     (re.compile(r"(file:)?/[^\s,\]\"']*" + DATABASE + r"[^\s,\]\"']*"), "<location>"),
+    (re.compile(r"(Created Time|Last Access): .*?(?=\\n)"), "<time>"),
+    (re.compile(r'"(created_time|last_access)":"[^"]*"'), "<time>"),
     (re.compile(r"#\d+L?"), "#x"),
     (re.compile(r"plan_id=\d+"), "plan_id=x"),
     (re.compile(r"\[\d+ bytes\]|\d+ bytes(, \d+ rows)?"), "<size>"),
@@ -279,6 +281,10 @@ def main() -> None:
             "spark.master": "local[2]",
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
+            # Statements are many and their rows few: compiling each takes longer than running it.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
             "spark.sql.session.timeZone": "America/Los_Angeles",
             "spark.sql.warehouse.dir": tempfile.mkdtemp(prefix=f"{DATABASE}-"),
             "spark.log.structuredLogging.enabled": "false",

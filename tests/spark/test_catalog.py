@@ -189,15 +189,19 @@ def test_a_table_elsewhere(spark, tmp_path):
 def test_a_table_that_is_there_gets_a_name_and_no_rows(spark, tmp_path, name):
     place = str(tmp_path / "there")
     spark.range(3).write.format("indextables").save(place)
-    for more in ("(id bigint)", "AS SELECT 7L AS id"):
-        columns, query = (more, "") if more.startswith("(") else ("", more)
+    create = f"CREATE TABLE {name} {{}} USING indextables LOCATION '{place}' {{}}"
+    for columns, more in (("(id int)", ""), ("(id bigint, x int)", ""), ("", "AS SELECT 7L AS id"),
+                          ("(id bigint COMMENT 'c')", ""), ("(id bigint)", "COMMENT 'other'"),
+                          ("(id bigint)", "TBLPROPERTIES ('k' = 'v')"),
+                          ("(id bigint)", "PARTITIONED BY (id)")):  # fmt: skip
         with pytest.raises(PySparkException, match="leave out the columns and the query"):
-            spark.sql(f"CREATE TABLE {name} {columns} USING indextables LOCATION '{place}' {query}")
+            spark.sql(create.format(columns, more))
     assert Table.open(place).count() == 3
-    spark.sql(f"CREATE TABLE {name} USING indextables LOCATION '{place}'")
-    assert rows(spark, f"SELECT count(*) FROM {name}") == [(3,)]
-    spark.sql(f"DROP TABLE {name}")
-    assert Table.open(place).count() == 3
+    for columns in ("", "(id bigint)"):  # what it says is so
+        spark.sql(create.format(columns, ""))
+        assert rows(spark, f"SELECT count(*) FROM {name}") == [(3,)]
+        spark.sql(f"DROP TABLE {name}")
+        assert Table.open(place).count() == 3
 
 
 def test_namespaces(spark):

@@ -148,6 +148,7 @@ def test_statements_that_write_have_the_new_names(spark, path):
         created = one(spark, f"SHOW CREATE TABLE {TABLE}")
         assert "storedName" not in created and "indextables.name" not in created
         assert "part STRING" in created and "PARTITIONED BY (part)" in created
+        assert "LOCATION" in created
     finally:
         spark.sql("DROP TABLE IF EXISTS renamed_like")
     frame = spark.createDataFrame([("x", 1)], "b string, fresh int")

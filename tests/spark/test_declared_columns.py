@@ -45,6 +45,30 @@ def test_char_varchar_not_null_and_default_are_kept_and_enforced(spark, name):
     assert rows(spark, f"SELECT count(*) FROM {name}") == [(1,)]
 
 
+def test_char_and_varchar_are_types_where_a_session_wants_them_so(spark, tmp_path):
+    table = f"indextables.`{tmp_path}/t`"
+    spark.sql(f"CREATE TABLE {table} (c CHAR(4), v VARCHAR(3), l ARRAY<VARCHAR(2)>)")
+    spark.sql(f"INSERT INTO {table} VALUES ('ab', 'abc', array('x'))")
+    ways = {"driver": {}, "native": {"driver.maxRows": "0"},
+            "tasks": {"driver.maxRows": "0", "nativeScan.enabled": "false"}}  # fmt: skip
+    spark.conf.set("spark.sql.preserveCharVarcharTypeInfo", "true")
+    try:
+        for way, settings in ways.items():
+            for key, value in settings.items():
+                spark.conf.set(f"spark.indextables.read.{key}", value)
+            found = spark.sql(f"SELECT * FROM {table} WHERE v = 'abc' AND c = 'ab  '")
+            kinds = [kind for _, kind in found.dtypes]
+            assert kinds == ["char(4)", "varchar(3)", "array<varchar(2)>"], way
+            assert rows(spark, f"SELECT * FROM {table}") == [("ab  ", "abc", ["x"])], way
+            assert found.collect() == [("ab  ", "abc", ["x"])], way
+            groups = f"SELECT c, max(v) FROM {table} GROUP BY c"
+            assert rows(spark, groups) == [("ab  ", "abc")], way
+    finally:
+        spark.conf.unset("spark.sql.preserveCharVarcharTypeInfo")
+        for key in ways["tasks"]:
+            spark.conf.unset(f"spark.indextables.read.{key}")
+
+
 def test_columns_change_and_old_rows_stay_readable(spark, name):
     spark.sql(f"CREATE TABLE {name} (v VARCHAR(3), n INT NOT NULL, p INT) USING indextables "
               "PARTITIONED BY (p)")  # fmt: skip
@@ -308,8 +332,17 @@ def test_analyze_table_has_nothing_to_do(spark, name):
     for rest in ("COMPUTE STATISTICS", "COMPUTE STATISTICS FOR ALL COLUMNS"):
         found = spark.sql(f"ANALYZE TABLE {name} {rest}")
         assert found.columns == [] and found.count() == 0
-    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
-        spark.sql("ANALYZE TABLE nowhere COMPUTE STATISTICS")
+    for text in (f"MSCK REPAIR TABLE {name}", f"msck repair table {name} sync partitions",
+                 f"ALTER TABLE {name} RECOVER PARTITIONS"):  # fmt: skip
+        assert spark.sql(text).collect() == []
+    assert rows(spark, f"SHOW PARTITIONS {name}") == [("p=1",)]
+    for text in ("ANALYZE TABLE nowhere COMPUTE STATISTICS", "MSCK REPAIR TABLE nowhere"):
+        with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            spark.sql(text)
+    spark.sql(f"CREATE TABLE {name}_2 (id INT) USING indextables")
+    with pytest.raises(PySparkException, match="MSCK REPAIR TABLE is not supported"):
+        spark.sql(f"MSCK REPAIR TABLE {name}_2")
+    spark.sql(f"DROP TABLE {name}_2")
 
 
 def test_collated_texts_are_compared_by_spark_and_searched_by_the_index(spark, tmp_path):
@@ -410,6 +443,7 @@ def test_a_table_like_another_and_under_another_name(spark):
     assert spark.table("copied").columns == ["v", "p"]
     created = spark.sql("SHOW CREATE TABLE copied").collect()[0][0]
     assert "USING indextables" in created and "typemap.v" in created
+    assert "LOCATION" not in created  # its place follows from its name
     assert rows(spark, "SELECT * FROM copied") == []
     spark.sql("INSERT INTO copied SELECT * FROM original")
     assert rows(spark, "SELECT v FROM copied WHERE v indexquery '\"A b\"'") == [("A b",)]

@@ -179,3 +179,52 @@ def test_a_table_on_s3_is_merged_into_and_flows_to_another_one(spark, s3, made, 
     streamed = Table.open(target, storage_options=s3.options)
     assert sorted(streamed.scan(where="body indexquery 'fox'")["id"].to_pylist()) == [1, 2, 4]
     assert streamed.count() == 3
+
+
+def test_defaults_variants_and_computed_groups_on_s3(spark, s3, made, tmp_path):
+    """A default in old splits, VARIANT in a MERGE, GROUP BY of expressions, a stream, files."""
+    marks = "TBLPROPERTIES ('spark.indextables.deletionVectors.mode' = 'vector')"
+    name, place = made("id BIGINT, ts TIMESTAMP_NTZ, v VARIANT", marks)
+    spark.sql(
+        f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ id, TIMESTAMP_NTZ'2024-01-01 00:00:00' + "
+        "make_dt_interval(0, id * 10), parse_json('{\"a\": ' || id || '}') FROM range(4)"
+    )
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN note STRING DEFAULT 'red fox'")
+    spark.sql(
+        f"MERGE INTO {name} t USING VALUES (1, '{{\"a\": [7]}}'), (9, '9') AS s(id, v) "
+        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = parse_json(s.v) WHEN NOT MATCHED THEN "
+        "INSERT (id, ts, v) VALUES (s.id, TIMESTAMP_NTZ'2024-01-02 03:00:00', parse_json(s.v))"
+    )
+    spark.sql(f"INSERT INTO {name} VALUES (10, NULL, NULL, 'a dog')")
+    table = Table.open(place, storage_options=s3.options)
+    assert vectors_by_path(table.snapshot().entries)
+    variants = [(0, '{"a":0}'), (1, '{"a":[7]}'), (2, '{"a":2}'), (3, '{"a":3}'), (9, "9")]
+    sizes = set(table.snapshot().entries["size"].to_pylist())
+    fox = f"FROM {name} WHERE note indexquery 'fox'"
+    by_day = f"SELECT string(date_trunc('day', ts)) d, count(*), max(id) {fox} GROUP BY d"
+    days = [("2024-01-01 00:00:00", 3, 2), ("2024-01-02 00:00:00", 2, 9)]
+    assert rows(spark, f"SELECT id, to_json(v) {fox}") == variants
+    assert rows(spark, by_day) == days
+    assert rows(spark, f"SELECT length(note) n, count(*) FROM {name} GROUP BY n") == [
+        (5, 1),
+        (7, 5),
+    ]
+    files = rows(spark, f"SELECT DISTINCT _metadata.file_path, _metadata.file_size FROM {name}")
+    assert all(path.startswith(f"{place}/") for path, _ in files)
+    assert {size for _, size in files} == sizes
+    spark.conf.set(ON_DRIVER, "0")  # in tasks
+    try:
+        assert rows(spark, f"SELECT variant_get(v, '$.a', 'int') {fox} AND id = 3") == [(3,)]
+        assert rows(spark, by_day) == days
+    finally:
+        spark.conf.unset(ON_DRIVER)
+    assert table.count(where="note = 'red fox'") == 5
+    reader = spark.readStream.format("indextables").options(**s3.options, ignoreChanges=True)
+    reader = reader.option("startingVersion", 0).option("where", "note indexquery 'fox'")
+    writer = reader.load(place).selectExpr("id", "note").writeStream.format("indextables")
+    writer = writer.option("checkpointLocation", str(tmp_path / "c"))
+    query = writer.trigger(availableNow=True).start(str(tmp_path / "t"))
+    assert query.awaitTermination(120) and query.exception() is None
+    streamed = Table.open(str(tmp_path / "t")).scan(columns=["id", "note"])
+    assert set(streamed["note"].to_pylist()) == {"red fox"}
+    assert {0, 1, 2, 3, 9} == set(streamed["id"].to_pylist())

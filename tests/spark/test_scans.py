@@ -484,3 +484,57 @@ def test_spark_does_not_sort_ranked_rows_again(spark, place):
 
 
 _BEST = "SELECT id FROM {} ORDER BY _score DESC LIMIT 12"
+
+
+# --- the column about files ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("driver_rows", ["100", "0"])
+def test_metadata_of_files_is_what_parquet_says_of_them(spark, tmp_path, settings, driver_rows):
+    settings(DRIVER, driver_rows)
+    table = Table.create(
+        str(tmp_path / "a b"),
+        pa.schema([("id", pa.int64()), ("t", pa.string()), ("p", pa.string())]),
+        partition_by=["p"],
+    )
+    table.append(
+        pa.table({"id": [0, 1, 2], "t": ["red fox", "fox", "red"], "p": ["x y", "x y", "ü:%"]})
+    )
+    table.delete(where="id = 0")
+    name = f"indextables.`{tmp_path}/a b`"
+    every = (
+        "file_path, file_name, file_size, file_block_start, file_block_length, "
+        "file_modification_time, row_index"
+    )
+    fields = ", ".join(f"_metadata.{one.strip()}" for one in every.split(","))
+    splits = {row["id"]: row for row in spark.sql(f"SELECT id, _split FROM {name}").collect()}
+    files = [str(tmp_path / "a b" / row["_split"]) for row in splits.values()]
+    # Spark takes folders named p=… apart again, and says where each file is.
+    parquet = spark.read.parquet(*files).where("id > 0").selectExpr("id", *fields.split(", "))
+    ours = spark.sql(f"SELECT id, {fields} FROM {name}")
+    at = ours.columns.index("file_modification_time")
+    for row, expected in zip(sorted(ours.collect()), sorted(parquet.collect()), strict=True):
+        assert row[:at] + row[at + 1 :] == expected[:at] + expected[at + 1 :]
+        # The log has the time at which the writer was done with the file.
+        assert abs((row[at] - expected[at]).total_seconds()) < 60
+    assert ours.schema.simpleString() == parquet.schema.simpleString()
+    ((whole,),) = spark.sql(f"SELECT _metadata FROM {name} WHERE id = 1").collect()
+    assert list(whole.asDict()) == every.split(", ")
+    scored = spark.sql(
+        f"SELECT id, _metadata.file_size, _metadata.row_index FROM {name} WHERE t indexquery 'fox' "
+        "ORDER BY _score DESC LIMIT 5"
+    )
+    assert [tuple(row) for row in scored.collect()] == [(1, whole.file_size, 1)]
+    grouped = spark.sql(
+        f"SELECT _metadata.file_name, count(*), max(_metadata.row_index) FROM {name} "
+        "WHERE _metadata.file_size > 0 GROUP BY _metadata.file_name"
+    )
+    assert sorted(row[1:] for row in grouped.collect()) == [(1, 0), (1, 1)]
+    assert spark.sql(f"SELECT * FROM {name}").columns == ["id", "t", "p"]
+
+
+def test_a_table_may_have_a_column_with_the_name_of_the_one_about_files(spark, tmp_path):
+    Table.create(str(tmp_path / "t"), pa.schema([("_metadata", pa.string())])).append(
+        pa.table({"_metadata": ["mine"]})
+    )
+    assert spark.sql(f"SELECT _metadata FROM indextables.`{tmp_path}/t`").collect() == [("mine",)]

@@ -1,6 +1,7 @@
-"""The hidden column `_indexall`: what a search of all fields reads where no index answers it.
+"""The hidden columns `_indexall` and `_metadata`.
 
-The agreement between the SQL layer, the functions and the planner:
+`_indexall` is what a search of all fields reads where no index answers it. The agreement between
+the SQL layer, the functions and the planner:
 
 1. A search is a call of a function of `sql.search_calls.SEARCH_FUNCTIONS`, in any case, with two
    arguments: the searched column and the query text.
@@ -12,12 +13,17 @@ The agreement between the SQL layer, the functions and the planner:
 4. The engine then reads the value of `_indexall`. It is a text that `search_documents` searches:
    a head that is the same for all rows of a table (schema and mapping as JSON), a line feed, and
    the row's indexed columns as JSON. Null, as an outer join makes it, matches nothing.
+
+`_metadata` says of which file a row is, in the words of Spark's file formats. A table that has a
+column of that name has only its own.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import orjson
@@ -27,9 +33,46 @@ from indextables.log.actions import Metadata
 from indextables.plan.view import TableView
 from indextables.predicate import Search
 from indextables.predicate.search_syntax import parse_search
-from indextables.schema import from_json
+from indextables.schema import METADATA, ROW, SPLIT, from_json
 from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
 from indextables.split.search import search_rows
+
+FileFacts: TypeAlias = Mapping[str, tuple[int, int | None]]
+"""Size and time (in milliseconds) of files, by their paths."""
+_ENCODED = re.compile(r"[\x00-\x20\x7f\"%<>\[\]\\^`{|}#?]")
+"""What Hadoop encodes in the path of a URI; letters of any language stay."""
+
+
+def is_about_files(name: str, schema: pa.Schema) -> bool:
+    """Whether a column is the hidden one about files, and not one of the table."""
+    return name == METADATA and METADATA not in schema.names
+
+
+def file_metadata(rows: pa.Table, view: TableView, files: FileFacts) -> pa.Array[Any]:
+    """The values of `_metadata` of rows with the columns that name them."""
+    scheme, separator, place = view.uri.rpartition("://")
+    root = f"{scheme}{separator}{_uri_path(place)}" if separator else f"file:{_uri_path(place)}"
+    named: Any = rows[SPLIT].combine_chunks().dictionary_encode()
+    paths: list[str] = named.dictionary.to_pylist()
+    sizes = [files[path][0] for path in paths]
+    times = [files[path][1] for path in paths]
+    encoded = [_uri_path(path) for path in paths]
+    at = named.indices
+    each: dict[str, Any] = {
+        "file_path": pa.array([f"{root}/{path}" for path in encoded], pa.string()).take(at),
+        "file_name": pa.array([path.rpartition("/")[2] for path in encoded], pa.string()).take(at),
+        "file_size": pa.array(sizes, pa.int64()).take(at),
+        "file_block_start": pa.array(np.zeros(len(at), np.int64)),
+        "file_block_length": pa.array(sizes, pa.int64()).take(at),
+        "file_modification_time": pa.array(times, pa.int64())
+        .cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")).take(at),
+        "row_index": rows[ROW].combine_chunks(),
+    }  # fmt: skip
+    return pa.StructArray.from_arrays(list(each.values()), names=list(each))
+
+
+def _uri_path(path: str) -> str:
+    return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", path)
 
 
 def indexed_columns(metadata: Metadata) -> list[str]:

@@ -17,16 +17,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.actions import Metadata
 from indextables.plan.aggregation import Aggregation
 from indextables.plan.execute import Answers, Environment
-from indextables.plan.hidden_columns import documents, indexed_columns
+from indextables.plan.hidden_columns import (
+    FileFacts,
+    documents,
+    file_metadata,
+    indexed_columns,
+    is_about_files,
+)
 from indextables.plan.ranking import top_rows
 from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search
 from indextables.predicate.spark_tokens import ALL_FIELDS
-from indextables.schema import SCORE, from_json
+from indextables.schema import ROW, SCORE, SPLIT
 
 _ROWS_AT_ONCE = 65_536
 
@@ -66,11 +71,6 @@ class SplitReader:
         """What it takes to read the table's splits in this process."""
         return Environment.of(self.view)
 
-    @property
-    def metadata(self) -> Metadata:
-        """What the log says about the table."""
-        return self.view.snapshot.metadata
-
     def tables(self, tasks: Sequence[SplitTask]) -> Iterator[pa.Table]:
         """The answer of these splits, piece by piece."""
         if self.aggregation is None:
@@ -93,7 +93,7 @@ class SplitReader:
     def _rows(self, tasks: Sequence[SplitTask]) -> Iterator[pa.Table]:
         wanted = self.aggregation.columns if self.aggregation else self.columns
         order = self.order
-        needed = _real(wanted, self.metadata)
+        needed = _real(wanted, self.view)
         if order is not None and order.column not in needed:
             needed.append(order.column)
 
@@ -112,8 +112,11 @@ class SplitReader:
             )
         else:
             found = (p for pieces in self.environment.map(read, searched) for p in pieces)
+        files: FileFacts = {}
+        if any(is_about_files(name, self.view.schema) for name in wanted):
+            files = {task.path: (task.size, task.modified) for task in tasks}
         for piece in found:
-            yield with_hidden(piece, wanted, self.view)
+            yield with_hidden(piece, wanted, self.view, files)
 
     def batches(self, tasks: Sequence[SplitTask], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The same in the schema that Spark expects, where columns count by position."""
@@ -149,15 +152,24 @@ class ScoredReader:
     def table(self) -> pa.Table:
         """The best rows, best first."""
         wanted = [name for name in self.columns if name != SCORE]
-        metadata = self.view.snapshot.metadata
         found = top_rows(
             self.view,
             self.search,
             predicate=self.predicate,
-            columns=_real(wanted, metadata),
+            columns=_real(wanted, self.view),
             limit=self.limit,
         )
-        return with_hidden(found, self.columns, self.view)
+        return with_hidden(found, self.columns, self.view, self._files)
+
+    @cached_property
+    def _files(self) -> FileFacts:
+        if not any(is_about_files(name, self.view.schema) for name in self.columns):
+            return {}
+        facts: list[Any] = [
+            self.view.snapshot.files[name].to_pylist()
+            for name in ("path", "size", "modificationTime")
+        ]
+        return {path: (size, modified) for path, size, modified in zip(*facts, strict=True)}
 
     def batches(self, _tasks: object, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows in the schema that Spark expects."""
@@ -186,15 +198,18 @@ class ReadSplits:
             yield from self.reader.batches(tasks, self.schema)
 
 
-def _real(wanted: Sequence[str], metadata: Metadata) -> list[str]:
+def _real(wanted: Sequence[str], view: TableView) -> list[str]:
     """The table's columns that these columns are made of, one at least: rows have to be counted."""
-    named = [name for name in wanted if name not in (SCORE, ALL_FIELDS)]
-    made_of = indexed_columns(metadata) if ALL_FIELDS in wanted else []
-    every = list(dict.fromkeys([*named, *made_of]))
-    return every or from_json(metadata.schema_string).names[:1]
+    about_files = [name for name in wanted if is_about_files(name, view.schema)]
+    named = [name for name in wanted if name not in (SCORE, ALL_FIELDS, *about_files)]
+    made_of = indexed_columns(view.snapshot.metadata) if ALL_FIELDS in wanted else []
+    every = list(dict.fromkeys([*named, *made_of, *((SPLIT, ROW) if about_files else ())]))
+    return every or view.schema.names[:1]
 
 
-def with_hidden(table: pa.Table, wanted: Sequence[str], view: TableView) -> pa.Table:
+def with_hidden(
+    table: pa.Table, wanted: Sequence[str], view: TableView, files: FileFacts
+) -> pa.Table:
     """The requested columns, hidden ones computed; without a ranked search the score is null."""
     columns: list[Any] = []
     for name in wanted:
@@ -202,6 +217,8 @@ def with_hidden(table: pa.Table, wanted: Sequence[str], view: TableView) -> pa.T
             columns.append(documents(table, view))
         elif name == SCORE and SCORE not in table.column_names:
             columns.append(pa.nulls(table.num_rows, pa.float32()))
+        elif is_about_files(name, view.schema):
+            columns.append(file_metadata(table, view, files))
         else:
             columns.append(table.column(name))
     return pa.table(columns, names=list(wanted))

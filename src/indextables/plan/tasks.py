@@ -40,7 +40,7 @@ from indextables.split.row_filter import evaluate
 
 _FACTS = (
     "path", "size", "footerStartOffset", "footerEndOffset", "numRecords",
-    "hotcacheStartOffset", "hotcacheLength",
+    "hotcacheStartOffset", "hotcacheLength", "modificationTime",
 )  # fmt: skip
 TASK_COLUMNS = (*_FACTS, "partitionValues", VECTOR)
 """What tasks are made of."""
@@ -63,6 +63,8 @@ class SplitTask:
     """Which of its rows are deleted; `num_records` counts the others."""
     opening: tuple[int, int] | None = None
     """Where the sections lie that every search of the split needs."""
+    modified: int | None = None
+    """When it was written, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,14 +98,16 @@ class SplitTasks(Sequence[SplitTask]):
             vectors = vectors_by_path(files)
             facts = [files[name].to_pylist() for name in _FACTS]
             for at, fact in enumerate(zip(*facts, strict=True)):
-                path, size, begin, end, rows, hot, length = fact
+                path, size, begin, end, rows, hot, length, modified = fact
                 partition = {name: column[at] for name, column in values.items()}
                 predicate = self.predicates[choices[at]]
                 vector = None
                 if path in vectors:
                     vector = DeletionVector.from_json(vectors[path], path=path)
                 opening = None if hot is None or length is None else (hot, hot + length)
-                yield SplitTask(path, size, begin, end, rows, partition, predicate, vector, opening)
+                yield SplitTask(
+                    path, size, begin, end, rows, partition, predicate, vector, opening, modified
+                )
 
     @property
     def paths(self) -> tuple[str, ...]:

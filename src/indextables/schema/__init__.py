@@ -18,6 +18,7 @@ from indextables.schema.conformity import (
 from indextables.schema.types import (
     HIDDEN,
     MAX_DECIMAL_PRECISION,
+    METADATA,
     ROW,
     ROW_ACTION,
     ROW_IDENTITY,
@@ -40,6 +41,7 @@ from indextables.schema.types import (
 __all__ = [
     "HIDDEN",
     "MAX_DECIMAL_PRECISION",
+    "METADATA",
     "ROW",
     "ROW_ACTION",
     "ROW_IDENTITY",

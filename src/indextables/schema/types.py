@@ -65,6 +65,8 @@ SCORE = "_score"
 """How well a row matches a search."""
 HIDDEN = (SCORE, "_indexall", *ROW_IDENTITY)
 """Columns that every index table has beside its own, in any case."""
+METADATA = "_metadata"
+"""What Spark's file formats call the column about a row's file; a table may have another one."""
 
 Type: TypeAlias = Any
 """An Arrow type. The stubs of pyarrow do not know what nested types have."""

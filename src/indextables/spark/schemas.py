@@ -17,7 +17,16 @@ from typing import Any
 import orjson
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+)
 
 from indextables.config import Config
 from indextables.schema import from_json, refuse_hidden, to_json
@@ -54,7 +63,7 @@ def worker_schema(schema: StructType, *, large: bool = False) -> pa.Schema:
     """
     # Named only where it is asked for: not every version has it.
     types: Any = {"prefers_large_types": True} if large else {}
-    arrow: pa.Schema = to_arrow_schema(schema, **types, **_IN_UTC)
+    arrow: pa.Schema = to_arrow_schema(with_plain_texts(schema), **types, **_IN_UTC)
     return arrow
 
 
@@ -76,6 +85,30 @@ def _nullable(data_type: Any) -> Any:
         return MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), True)
     assert isinstance(data_type, DataType)
     return data_type
+
+
+def with_plain_texts(data_type: Any) -> Any:
+    """The same type with texts for CHAR(n) and VARCHAR(n), which Arrow does not have.
+
+    A session may want them as types of their own: `spark.sql.preserveCharVarcharTypeInfo`.
+    """
+    if isinstance(data_type, StructType):
+        fields = data_type.fields
+        return StructType(
+            [
+                StructField(f.name, with_plain_texts(f.dataType), f.nullable, f.metadata)
+                for f in fields
+            ]
+        )
+    if isinstance(data_type, ArrayType):
+        return ArrayType(with_plain_texts(data_type.elementType), data_type.containsNull)
+    if isinstance(data_type, MapType):
+        return MapType(
+            with_plain_texts(data_type.keyType),
+            with_plain_texts(data_type.valueType),
+            data_type.valueContainsNull,
+        )
+    return StringType() if isinstance(data_type, CharType | VarcharType) else data_type
 
 
 # --- how columns are searched, in their metadata ---------------------------------------------

@@ -80,9 +80,12 @@ _MADE_WITH_OPTIONS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
-_ANALYZE = re.compile(
-    r"\s*ANALYZE\s+TABLE\s+(?P<name>(?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+))*)", re.IGNORECASE
+_KEPT_BY_LOG = re.compile(
+    r"\s*(?:ANALYZE\s+TABLE|(?P<repairs>MSCK\s+(?:REPAIR\s+)?TABLE|ALTER\s+TABLE"
+    r"(?=.*\bRECOVER\s+PARTITIONS\s*$)))\s+(?P<name>(?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+))*)",
+    re.IGNORECASE | re.DOTALL,
 )
+"""Statements about what the log of an index table has at any time."""
 
 
 def install(spark: SparkSession) -> None:
@@ -123,8 +126,8 @@ def _sql(
         sqlQuery = mark_options(sqlQuery, HIDDEN, _is_shown_secret)  # noqa: N806
     if isinstance(sqlQuery, str) and _EXPLAIN.match(sqlQuery) and bridge_of(spark) is not None:
         original = functools.partial(_explained, original)
-    if isinstance(sqlQuery, str) and _ANALYZE.match(sqlQuery) and bridge_of(spark) is not None:
-        original = functools.partial(_analyzed, original)
+    if isinstance(sqlQuery, str) and _KEPT_BY_LOG.match(sqlQuery) and bridge_of(spark) is not None:
+        original = functools.partial(_nothing_to_do, original)
     if isinstance(sqlQuery, str) and PREFIX in sqlQuery.lower() and is_enabled(spark):
         sqlQuery, frames = with_frames(spark, sqlQuery)  # noqa: N806
         kwargs |= frames
@@ -277,14 +280,14 @@ def _merge_into(
     return MergeBuilder(frame, table, condition, run)
 
 
-def _analyzed(
+def _nothing_to_do(
     original: Callable[..., DataFrame], spark: SparkSession, text: str, *args: Any, **kwargs: Any
 ) -> DataFrame:
-    """ANALYZE TABLE: of an index table there is nothing to do, its log has statistics."""
+    """ANALYZE TABLE, MSCK REPAIR TABLE: the log of an index table has statistics and partitions."""
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import StructType
 
-    found = _ANALYZE.match(text)
+    found = _KEPT_BY_LOG.match(text)
     named = form("TABLE <table>").match(words_of(f"TABLE {found['name']}") or ()) if found else None
     try:
         return original(spark, text, *args, **kwargs)
@@ -293,9 +296,11 @@ def _analyzed(
         if is_of_files or named is None or isinstance(named, Failure):
             raise
         try:
-            table_at(access_to(spark, named["table"])).metadata()
+            metadata = table_at(access_to(spark, named["table"])).metadata()
         except IndexTablesError:
             raise error from None
+        if found is not None and found["repairs"] and not metadata.partition_columns:
+            raise
     return spark.createDataFrame([], StructType([]))
 
 

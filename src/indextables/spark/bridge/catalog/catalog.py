@@ -24,7 +24,9 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import NAME, PROVIDERS, SourceOptions, TableAccess, invalidate_logs
+from indextables.plan.column_names import shown_metadata
 from indextables.plan.view import TableView
+from indextables.schema import from_json, to_json
 from indextables.spark.bridge.catalog.alter_table import changed, requested_protocol
 from indextables.spark.bridge.catalog.table import BridgedTable, Changelog, StagedTable
 from indextables.spark.bridge.catalog.table_info import (
@@ -219,7 +221,13 @@ class Catalog(NamedCatalog):
 
     # --- what the catalog of bare names needs too --------------------------------------------
 
-    def load(self, identifier: JavaObject, access: TableAccess, *more: Any) -> JavaObject:
+    def load(
+        self,
+        identifier: JavaObject,
+        access: TableAccess,
+        *more: Any,
+        is_managed: Callable[[], bool] = lambda: False,
+    ) -> JavaObject:
         """The table at a place, now or at the version or time that Spark names."""
         try:
             view = _view_at(access, *more)
@@ -230,7 +238,7 @@ class Catalog(NamedCatalog):
                 raise
             # Spark would take the catalog's name for a file format and complain about that.
             raise self._unknown(identifier) from error
-        return self._table(identifier, access, view)
+        return self._table(identifier, access, view, is_managed)
 
     def changes(
         self, identifier: JavaObject, access: TableAccess, context: JavaObject
@@ -251,15 +259,15 @@ class Catalog(NamedCatalog):
     ) -> bool:
         """Create a table at a place; return whether it did, where one may be there already.
 
-        A statement that names columns, or has a query, asks for a new table: the rows of
+        A statement that names other columns, or has a query, asks for a new table: the rows of
         CREATE TABLE … AS SELECT must not end among those of another table.
         """
-        schema = table_info(self.java, info)[0]
         log = access.log()
         log.invalidate()
         self.check_columns(identifier, access, info)
         if may_exist and _exists(log):
-            self._refuse_other(identifier, access, is_there=bool(len(schema)))
+            is_other = not self._describes(log.snapshot(), info)
+            self._refuse_other(identifier, access, is_there=is_other)
             return False
         self.staged(identifier, access, info, may_replace=False).commitStagedChanges()
         return True
@@ -301,6 +309,26 @@ class Catalog(NamedCatalog):
         )
         name = self._shown(identifier)
         return StagedTable(self.java, access, job, identifier, name=name, done=done, undo=undo)
+
+    def _describes(self, snapshot: Snapshot, info: Sequence[Any]) -> bool:
+        """Whether all that a statement says of a table is so."""
+        schema, partitions, properties = table_info(self.java, info)
+        if not len(schema):
+            return True
+        there, options = shown_metadata(snapshot.metadata), options_in(properties)
+        return (
+            to_json(schema) == to_json(from_json(there.schema_string))
+            and partitions == tuple(there.partition_columns)
+            and properties.get("comment") == there.description
+            and not declared_constraints(info)
+            and all(
+                there.configuration.get(name) == value
+                for name, value in properties.items()
+                if name not in options
+                and name.lower() not in _RESERVED
+                and not name.startswith("option.")
+            )
+        )
 
     def _refuse_other(self, identifier: JavaObject, access: TableAccess, *, is_there: bool) -> None:
         if is_there:
@@ -403,9 +431,15 @@ class Catalog(NamedCatalog):
 
     # --- Java --------------------------------------------------------------------------------
 
-    def _table(self, identifier: JavaObject, access: TableAccess, view: TableView) -> JavaObject:
+    def _table(
+        self,
+        identifier: JavaObject,
+        access: TableAccess,
+        view: TableView,
+        is_managed: Callable[[], bool] = lambda: False,
+    ) -> JavaObject:
         name = self._shown(identifier)
-        table = BridgedTable(self.java, access, view, name=name)
+        table = BridgedTable(self.java, access, view, name=name, is_managed=is_managed)
         return kept(self.java, table)
 
     def _shown(self, identifier: JavaObject) -> str:

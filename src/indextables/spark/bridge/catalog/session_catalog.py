@@ -112,7 +112,8 @@ class SessionCatalog(Comparable):
         access = self.place(identifier)
         if access is None:
             return self._below.loadTable(identifier, *more)
-        return self._tables.load(identifier, access, *more)
+        is_managed = functools.partial(self._is_managed, identifier)
+        return self._tables.load(identifier, access, *more, is_managed=is_managed)
 
     def loadChangelog(self, identifier: JavaObject, *asked: Any) -> JavaObject:  # noqa: N802
         access = self.place(identifier)

@@ -32,7 +32,7 @@ from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.spark_tokens import ALL_FIELDS
-from indextables.schema import ROW, ROW_ACTION, SCORE, SPLIT, from_json
+from indextables.schema import METADATA, ROW, ROW_ACTION, SCORE, SPLIT, from_json
 from indextables.spark.bridge.catalog.partitions import PartitionManagement
 from indextables.spark.bridge.jvm.handles import (
     V2,
@@ -56,6 +56,10 @@ _HIDDEN = ((SCORE, "float", "The BM25 score of the row for the query's search"),
            (ALL_FIELDS, "string", "All indexed columns of the row, to search in"),
            (SPLIT, "string", "The split that holds the row in this version of the table"),
            (ROW, "bigint", "The number of the row in its split"))  # fmt: skip
+_ABOUT_FILES = (METADATA, "file_path string, file_name string, file_size bigint, "
+                "file_block_start bigint, file_block_length bigint, "
+                "file_modification_time timestamp, row_index bigint",
+                "The file that holds the row, as Spark's file formats describe it")  # fmt: skip
 _MOST_TASKS = 64
 """A query of the changes of many versions has so many tasks at the most."""
 _CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
@@ -117,12 +121,14 @@ class BridgedTable(PartitionManagement, Comparable):
         *,
         name: str | None = None,
         writing: PlannedWrite | None = None,
+        is_managed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.java = java
         self.access = access
         self.view = view
         self.snapshot = view.snapshot
         self.writing = writing
+        self._is_managed = is_managed
         self._name = name or f"indextables.`{access.uri}`"
 
     def key(self) -> str:
@@ -181,6 +187,8 @@ class BridgedTable(PartitionManagement, Comparable):
         shown = self.view.properties | {"provider": "indextables", "location": self.access.uri}
         if metadata.description:
             shown["comment"] = metadata.description
+        if self._is_managed():  # asked here: few statements want to know
+            shown["is_managed_location"] = "true"
         return self.java.hash_map(shown)
 
     def constraints(self) -> JavaObject:
@@ -192,7 +200,10 @@ class BridgedTable(PartitionManagement, Comparable):
         return _capabilities(self.java, _CAPABILITIES + more)
 
     def metadataColumns(self) -> JavaObject:  # noqa: N802
-        return _hidden_columns(self.java)
+        # The rows of a search index are in files of another table.
+        stored = {name.lower() for name in self.view.schema.names}
+        has_files = self.view.elsewhere is None and METADATA not in stored
+        return _hidden_columns(self.java, has_files)
 
     def canRenameConflictingMetadataColumns(self) -> bool:  # noqa: N802
         return False
@@ -439,8 +450,9 @@ def _identities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
 
 
 @functools.lru_cache(maxsize=64)
-def _hidden_columns(java: Jvm) -> JavaObject:
-    hidden = [HiddenColumn(java, *column) for column in _HIDDEN]
+def _hidden_columns(java: Jvm, has_files: bool) -> JavaObject:
+    every = (*_HIDDEN, _ABOUT_FILES) if has_files else _HIDDEN
+    hidden = [HiddenColumn(java, *column) for column in every]
     return java.array(V2 + "catalog.MetadataColumn", hidden)
 
 

@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from indextables.errors import IndexTablesError
 from indextables.predicate.literals import quoted_name
 from indextables.spark.bridge.jvm import callbacks
+from indextables.spark.schemas import with_plain_texts
 
 logger = logging.getLogger(__name__)
 
@@ -158,6 +159,11 @@ class Jvm:
         """A schema in which CHAR(n) and VARCHAR(n) are texts with a note; see `declared_struct`."""
         return self.find(_CHAR_VARCHAR).replaceCharVarcharWithStringInSchema(declared)
 
+    def plain_struct(self, schema: JavaObject, declared: StructType) -> JavaObject:
+        """A schema, which is this one in Python, as it is of rows that come from Arrow."""
+        plain = with_plain_texts(declared)
+        return schema if plain == declared else self.struct_type(plain)
+
     @functools.lru_cache(maxsize=256)  # noqa: B019
     def v2_columns(self, schema: str) -> JavaObject:
         """The columns of a schema (its JSON) in the form of catalogs."""
@@ -190,9 +196,14 @@ class Jvm:
 
     def reader_factory(self, function: Any, schema: JavaObject) -> JavaObject:
         """Spark's own factory for readers that are Python functions."""
-        command = self._pickle.dumps((function, self.schema_of(schema)))
+        declared = self.schema_of(schema)
+        command = self._pickle.dumps((function, declared))
         return self.find(_PYTHON_SOURCE + "PythonPartitionReaderFactory")(
-            self._source, bytearray(command), schema, self.none, self.none
+            self._source,
+            bytearray(command),
+            self.plain_struct(schema, declared),
+            self.none,
+            self.none,
         )
 
     def writer_factory(self, function: Any, schema: JavaObject) -> JavaObject:

@@ -32,7 +32,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.names import escaped_field
 from indextables.predicate.search import over_fields
-from indextables.schema import HIDDEN, SCORE
+from indextables.schema import SCORE
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,
@@ -215,7 +215,7 @@ class ScanBuilder:
         search = self._search()
         if search is not None and (self._by_score or SCORE in self._columns):
             return self._build_scored(search)
-        if self._native is not None and not set(self._columns) & set(HIDDEN):
+        if self._native is not None and set(self._columns) <= set(self._snapshot.schema.names):
             schema = self._native.in_reading_order(self._schema, self._columns)
             return NativeScan(
                 self.java,

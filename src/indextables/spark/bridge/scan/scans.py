@@ -258,11 +258,10 @@ class DriverScan(Scan):
             kept[key] = rows  # as the last one
             return rows
         large = str(self.java.spark.conf.get(_LARGE_TYPES, "false")).lower() == "true"
-        schema = worker_schema(self.java.schema_of(self._schema), large=large)
-        table = self._compute()
-        rows = internal_rows(
-            self.java, table.rename_columns(schema.names).cast(schema), self._schema
-        )
+        declared = self.java.schema_of(self._schema)
+        schema = worker_schema(declared, large=large)
+        table = self._compute().rename_columns(schema.names).cast(schema)
+        rows = internal_rows(self.java, table, self.java.plain_struct(self._schema, declared))
         if self._kept_by is not None and table.nbytes <= _MOST_BYTES:
             kept[key] = rows
             while len(kept) > _MOST_KEPT:
