@@ -50,7 +50,7 @@ _FIRST = ("tests/spark/test_connect.py", "tests/spark/test_differential.py")
 
 # The ordinary run tries the same examples each time, so that it tells about the change at hand. The
 # long one looks for what nobody has thought of.
-settings.register_profile("ordinary", deadline=None, derandomize=True)
+settings.register_profile("ordinary", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("long", deadline=None, max_examples=5_000)
 
 
