@@ -7,8 +7,9 @@ LOCK := requirements/dev.txt
 # Workers, and the processes that tests start, share what Python compiles, whatever the environment
 # says of that.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
-# Three workers for two cores, as tests also wait. The order is that of tests/conftest.py.
-WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
+# Three workers for two cores, as tests also wait. The tests of a file share tables and servers, so
+# they stay in one worker. The order is that of tests/conftest.py.
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help install demo test test-long lint format docs site bench bench-full lock audit clean
 .DEFAULT_GOAL := help

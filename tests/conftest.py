@@ -50,7 +50,7 @@ _FIRST = ("tests/spark/test_connect.py", "tests/spark/test_differential.py")
 
 # The ordinary run tries the same examples each time, so that it tells about the change at hand. The
 # long one looks for what nobody has thought of.
-settings.register_profile("ordinary", deadline=None, derandomize=True)
+settings.register_profile("ordinary", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("long", deadline=None, max_examples=5_000)
 
 
@@ -65,8 +65,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     turns: dict[Path, int] = {}
     for item in items:
-        # Modules share tables and servers: xdist keeps the tests of a file in one worker.
-        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
         turns[item.path] = min(turns.get(item.path, 9), _turn(item))
     items.sort(key=lambda item: turns[item.path])
     if not config.getoption("--long"):

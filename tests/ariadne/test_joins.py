@@ -64,18 +64,29 @@ def index(spark, storage, files):
 @pytest.fixture(scope="module")
 def whole(spark, files):
     rows = [(*row,) for found in ROWS.values() for row in found]
-    return spark.createDataFrame(
-        [(i, n, a, None if t is None else [(e["tag"], e["n"]) for e in t]) for i, n, a, t in rows],
-        DDL,
-    ).cache()
+    return (
+        spark.createDataFrame(
+            [
+                (i, n, a, None if t is None else [(e["tag"], e["n"]) for e in t])
+                for i, n, a, t in rows
+            ],
+            DDL,
+        )
+        .coalesce(1)
+        .cache()
+    )
 
 
 @pytest.fixture(scope="module")
 def keys(spark):
-    return spark.createDataFrame(
-        [(1, "A", "k1"), (4, None, "k2"), (9, "B", "k3"), (None, "Z", "k4"), (1, "B", "k5")],
-        "id INT, name STRING, k STRING",
-    ).cache()
+    return (
+        spark.createDataFrame(
+            [(1, "A", "k1"), (4, None, "k2"), (9, "B", "k3"), (None, "Z", "k4"), (1, "B", "k5")],
+            "id INT, name STRING, k STRING",
+        )
+        .coalesce(1)
+        .cache()
+    )
 
 
 def rows(frame):
@@ -143,8 +154,8 @@ def test_the_schema_is_the_same_whether_or_not_a_file_matched(index, keys):
 
     index.add_index("id")
     index.update()
-    for frame in (index, index.select("id", "at")):
-        for how in HOW:
+    for frame, kinds in ((index, HOW), (index.select("id", "at"), ["inner", "full", "left_semi"])):
+        for how in kinds:
             none, some = keys.where("id = 9"), keys
             assert frame.join(none, "id", how).schema == frame.join(some, "id", how).schema
             assert join(none, frame, "id", how).schema == join(some, frame, "id", how).schema
@@ -325,24 +336,25 @@ def test_an_array_and_its_elements_are_joined(spark, index, whole):
     assert [(row.id, row.tags) for row in other.join(words, "tags").collect()] == [(4, "r")]
 
 
-@pytest.mark.parametrize(
-    "name", ["_ariadne_ts", "__file", "c0", "t0", "file_path", "_metadata", "value", "large_x"]
-)
-def test_columns_with_names_that_are_used_inside(spark, storage, tmp_path, name):
+def test_columns_with_names_that_are_used_inside(spark, storage, tmp_path):
     from indextables.ariadne import Index
 
+    names = ["_ariadne_ts", "__file", "c0", "t0", "file_path", "_metadata", "value", "large_x"]
     for n in (1, 2):
-        table = {name: pa.array([n], pa.int32()), "x": [f"x{n}"], "at": [n]}
+        table = {name: pa.array([n], pa.int32()) for name in names} | {"x": [f"x{n}"], "at": [n]}
         pq.write_table(pa.table(table), tmp_path / f"{n}.parquet")
-    index = Index("t", f"{name} INT, x STRING, at BIGINT")
+    index = Index("t", f"{' INT, '.join(names)} INT, x STRING, at BIGINT")
     index.add_file(str(tmp_path / "*.parquet"))
-    index.add_temporal_index(name, "at")
+    for name in names:
+        index.add_temporal_index(name, "at")
     index.add_bloom_index("x")
     assert index.update().indexed == 2
-    keys = spark.createDataFrame([(2,)], f"{name} INT")
-    assert index.join(keys, name).collect() == [(2, "x2", 2)]
-    (file,) = index.locate_files_from_dataframe(keys, name)
-    assert file.endswith("/2.parquet")
+    for name in names:
+        keys = spark.createDataFrame([(2,)], f"{name} INT")
+        (row,) = index.join(keys, name).collect()
+        assert row.asDict() == {**dict.fromkeys(names, 2), "x": "x2", "at": 2}
+        (file,) = index.locate_files_from_dataframe(keys, name)
+        assert file.endswith("/2.parquet")
 
 
 def test_a_time_can_be_nested(spark, storage, tmp_path):

@@ -76,6 +76,13 @@ def test_conditions_leave_files_out_and_rows_are_right(spark, people):
         assert f"files {kept} of 3" in plan(frame), condition
 
 
+def test_a_union_of_many_scans(spark, people):
+    """Spark asks for the hash of a child where there are more than four."""
+    ids = [row[0] for found in FILES.values() for row in found]
+    union = " UNION ALL ".join(f"SELECT Id FROM ariadne.people WHERE Id = {n}" for n in range(1, 6))
+    assert rows(spark.sql(union)) == sorted((n,) for n in ids if n is not None and 0 < n < 6)
+
+
 def test_columns_are_pruned(spark, people):
     frame = spark.sql("SELECT name FROM ariadne.people")
     assert "at#" not in plan(frame)

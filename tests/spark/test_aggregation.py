@@ -69,21 +69,29 @@ def place(tmp_path_factory):
     return place
 
 
-@pytest.mark.parametrize("where", ["true", "part = 'b'", "part = 'none'", "small < 50"])
-@pytest.mark.parametrize("on_driver", [True, False])
-def test_numbers_are_aggregated_as_spark_does(spark, place, where, on_driver):
-    columns = (
-        "count(*), count(n), min(n), max(n), sum(small), avg(small), sum(d), count(flag), "
-        "CAST(min(at) AS string), CAST(max(at) AS string)"
-    )
-    query = f"SELECT {columns} FROM {{}} WHERE {where}"
+NUMBERS = (
+    "SELECT count(*), count(n), min(n), max(n), sum(small), avg(small), sum(d), count(flag), "
+    "CAST(min(at) AS string), CAST(max(at) AS string) FROM {} WHERE "
+)
+CONDITIONS = ["true", "part = 'b'", "part = 'none'", "small < 50"]
+
+
+@pytest.fixture(scope="module")
+def numbers(spark, place):
+    """What Spark makes of all rows under each condition."""
     plain = spark.read.format("indextables").load(place).localCheckpoint()
     plain.createOrReplaceTempView("numbers")
+    return {w: spark.sql(NUMBERS.format("numbers") + w).collect() for w in CONDITIONS}
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+@pytest.mark.parametrize("on_driver", [True, False])
+def test_numbers_are_aggregated_as_spark_does(spark, place, numbers, where, on_driver):
     if not on_driver:
         spark.conf.set(DRIVER, "0")
     try:
-        found = spark.sql(query.format(f"indextables.`{place}`"))
-        assert found.collect() == spark.sql(query.format("numbers")).collect()
+        found = spark.sql(NUMBERS.format(f"indextables.`{place}`") + where)
+        assert found.collect() == numbers[where]
         here = where != "small < 50" and (on_driver or where == "part = 'none'")
         assert ("LocalTableScan" in _plan(found)) == here
         assert ("ParquetScan" in _plan(found)) == (where == "small < 50")

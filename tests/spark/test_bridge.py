@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from pathlib import Path
 
@@ -76,16 +77,37 @@ QUERIES = [
     "SELECT id, content indexquery 'w2' AS hit FROM {t} WHERE id < 5",
     "SELECT id FROM {t} WHERE id IN (SELECT id FROM {t} WHERE content indexquery 'w2 AND red')",
     "SELECT count(DISTINCT n), sum(n + 1) FROM {t} WHERE content indexquery 'w2'",
+    # Spark asks for the hash of a child where there are more than four.
+    " UNION ALL ".join(
+        f"SELECT {n}, id FROM {{t}} WHERE content indexquery 'w{n}'" for n in "12345"
+    ),
 ]
 
 
-@pytest.mark.parametrize("query", QUERIES)
-def test_answers_are_those_of_bridge_plain(spark, place, way, query):
-    spark.createDataFrame(Table.open(place).scan()).createOrReplaceTempView("bridge_plain")
-    expected = spark.sql(query.format(t="bridge_plain")).collect()
-    found = spark.sql(query.format(t=f"indextables.`{place}`")).collect()
+@pytest.fixture(scope="module")
+def plain_answer(spark, place):
+    """What plain rows answer, asked once for each query."""
+    rows = spark.createDataFrame(Table.open(place).scan()).coalesce(1).cache()
+    rows.createOrReplaceTempView("bridge_plain")
+    yield functools.cache(lambda query: spark.sql(query.format(t="bridge_plain")).collect())
     spark.catalog.dropTempView("bridge_plain")
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    rows.unpersist()
+
+
+@pytest.mark.parametrize(
+    ("way", "query"),
+    [
+        *(("tasks", query) for query in QUERIES),
+        *(
+            pytest.param("driver", query, marks=pytest.mark.long if number % 2 else ())
+            for number, query in enumerate(QUERIES)
+        ),
+    ],
+    indirect=["way"],
+)
+def test_answers_are_those_of_plain_rows(spark, place, way, plain_answer, query):
+    found = spark.sql(query.format(t=f"indextables.`{place}`")).collect()
+    assert sorted(map(repr, found)) == sorted(map(repr, plain_answer(query)))
 
 
 def test_the_log_counts_without_a_job(spark, place):
@@ -407,8 +429,15 @@ def test_the_size_that_a_write_aims_for(tmp_path, rows, settings, expected):
     assert advisory_size(job, Config(config)) == expected
 
 
-@pytest.mark.parametrize("history", [0, 200])
-@pytest.mark.parametrize(("target", "few"), [("1G", True), ("64K", False)])
+@pytest.mark.parametrize(
+    ("target", "few", "history"),
+    [
+        ("1G", True, 0),
+        ("64K", False, 200),
+        pytest.param("1G", True, 200, marks=pytest.mark.long),
+        pytest.param("64K", False, 0, marks=pytest.mark.long),
+    ],
+)
 def test_an_optimized_write_makes_splits_of_about_the_wanted_size(
     spark, tmp_path, target, few, history
 ):
@@ -473,7 +502,9 @@ def test_scores_in_aggregates_and_conditions(spark, place, way, query, expected)
     assert [tuple(row) for row in found] == expected
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+05:30"])
+@pytest.mark.parametrize(
+    "zone", [pytest.param("UTC", marks=pytest.mark.long), "Europe/Berlin", "+05:30"]
+)
 def test_timestamps_in_the_sessions_time_zone(spark, tmp_path, zone):
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)

@@ -20,7 +20,10 @@ from indextables.errors import NotATableError
 DAY = datetime.date(2024, 1, 1)
 
 
-@pytest.fixture(params=["indextables.docs", "docs"])
+CATALOGS = ("indextables.docs", "docs")
+
+
+@pytest.fixture(params=CATALOGS)
 def name(spark, request):
     """A table of each catalog."""
     spark.sql(f"DROP TABLE IF EXISTS {request.param}")
@@ -125,10 +128,10 @@ def test_a_new_column_keeps_its_comment(spark, name):
     assert ("extra", "string", "more") in rows(spark, f"DESCRIBE {name}")
 
 
-@pytest.mark.parametrize("table", ["indextables.nothing", "nothing", "indextables.`/no/thing`"])
-def test_whether_a_table_exists(spark, table, name):
+def test_whether_a_table_exists(spark, name):
     assert spark.catalog.tableExists(name)
-    assert not spark.catalog.tableExists(table)
+    for table in ("indextables.nothing", "nothing", "indextables.`/no/thing`"):
+        assert not spark.catalog.tableExists(table)
 
 
 @pytest.mark.parametrize("name", ["indextables.nothing", "nothing"])
@@ -188,7 +191,7 @@ def test_a_table_elsewhere(spark, tmp_path):
 @pytest.mark.parametrize("name", ["indextables.named", "named"])
 def test_a_table_that_is_there_gets_a_name_and_no_rows(spark, tmp_path, name):
     place = str(tmp_path / "there")
-    spark.range(3).write.format("indextables").save(place)
+    Table.create(place, pa.schema([("id", pa.int64())])).append(pa.table({"id": [0, 1, 2]}))
     create = f"CREATE TABLE {name} {{}} USING indextables LOCATION '{place}' {{}}"
     for columns, more in (("(id int)", ""), ("(id bigint, x int)", ""), ("", "AS SELECT 7L AS id"),
                           ("(id bigint COMMENT 'c')", ""), ("(id bigint)", "COMMENT 'other'"),
@@ -226,7 +229,7 @@ def test_other_tables_of_sparks_catalog_are_untouched(spark):
 
 def test_paths_are_not_dropped(spark, tmp_path):
     place = str(tmp_path / "t")
-    spark.range(1).write.format("indextables").save(place)
+    Table.create(place, pa.schema([("id", pa.int64())]))
     with pytest.raises(PySparkException, match="delete the folder itself"):
         spark.sql(f"DROP TABLE indextables.`{place}`")
 
@@ -242,23 +245,27 @@ def test_names_outlive_the_session(spark):
         spark.sql("SELECT * FROM lasting")
 
 
-@pytest.mark.parametrize("listed", ["SHOW TABLES", "show tables in default", "listTables"])
-def test_tables_of_an_earlier_session_are_listed(spark, listed):
+def test_tables_of_an_earlier_session_are_listed(spark):
     warehouse = spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:")
-    path = f"{warehouse}/of_yesterday"
-    Table.create(path, pa.schema([("id", pa.int64())])).append(pa.table({"id": [1, 2]}))
-    if listed == "listTables":
-        names = [table.name for table in spark.catalog.listTables()]
-    else:
-        names = [row[1] for row in rows(spark, listed)]
-    assert names.count("of_yesterday") == 1
-    assert rows(spark, "SELECT count(*) FROM of_yesterday") == [(2,)]
-    spark.sql("INSERT INTO of_yesterday VALUES (3)")
-    assert Table.open(path).count() == 3
-    spark.sql("DROP TABLE of_yesterday")
-    assert "of_yesterday" not in [row[1] for row in rows(spark, "SHOW TABLES")]
-    with pytest.raises(NotATableError):
-        Table.open(path).count()
+
+    def names(listed):
+        if listed == "listTables":
+            return [table.name for table in spark.catalog.listTables()]
+        return [row[1] for row in rows(spark, listed)]
+
+    # Each of them finds a table that no other one has told the catalog of.
+    for listed in ("SHOW TABLES", "show tables in default", "listTables"):
+        path = f"{warehouse}/of_yesterday"
+        Table.create(path, pa.schema([("id", pa.int64())])).append(pa.table({"id": [1, 2]}))
+        assert names(listed).count("of_yesterday") == 1
+        assert rows(spark, "SELECT count(*) FROM of_yesterday") == [(2,)]
+        if listed == "SHOW TABLES":
+            spark.sql("INSERT INTO of_yesterday VALUES (3)")
+            assert Table.open(path).count() == 3
+        spark.sql("DROP TABLE of_yesterday")
+        assert "of_yesterday" not in names("SHOW TABLES")
+        with pytest.raises(NotATableError):
+            Table.open(path).count()
 
 
 def test_a_table_that_was_given_its_place_in_the_warehouse_keeps_its_files(spark):
@@ -376,6 +383,9 @@ def test_options_of_a_table_reach_its_store(spark, s3):
         spark.sql(f"CREATE TABLE indextables.x {columns} OPTIONS ({given}) LOCATION '{place}'")
 
 
+@pytest.mark.parametrize(
+    "name", [CATALOGS[1], pytest.param(CATALOGS[0], marks=pytest.mark.long)], indirect=True
+)
 def test_statements_that_delete_leave_alone_what_lies_behind_a_link(spark, name, tmp_path):
     """A folder of the table and one of its log lead into another table."""
     other = Table.create(tmp_path / "other", pa.schema([("id", pa.int64())]))

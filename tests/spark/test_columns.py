@@ -24,11 +24,15 @@ def path(spark, tmp_path):
         f"p STRING) USING indextables PARTITIONED BY (p) LOCATION '{where}' "
         "TBLPROPERTIES ('spark.indextables.indexing.typemap.b' = 'string')"
     )
-    spark.sql(
-        f"INSERT INTO {TABLE} SELECT id, concat('word', id % 10), concat('tag-', id % 3), "
-        "CAST(id % 7 AS INT), named_struct('x', CAST(id AS INT), 'y', concat('y', id % 4)), "
-        "CASE WHEN id < 3000 THEN 'low' ELSE 'high' END FROM range(6000)"
-    )
+    table = Table.open(where)
+    assert table.version == 0
+    for ids in (range(4500), range(4500, 6000)):
+        lines = [
+            {"id": i, "a": f"word{i % 10}", "b": f"tag-{i % 3}", "n": i % 7,
+             "s": {"x": i, "y": f"y{i % 4}"}, "p": "low" if i < 3000 else "high"}
+            for i in ids
+        ]  # fmt: skip
+        table.append(pa.Table.from_pylist(lines, table.schema))
     yield where
     spark.sql(f"DROP TABLE IF EXISTS {TABLE}")
 
@@ -61,7 +65,7 @@ def test_every_way_of_reading_has_the_new_names(spark, path):
             for key in settings:
                 spark.conf.unset(f"spark.indextables.{key}")
     assert rows(spark, f"SHOW PARTITIONS {TABLE}") == [("part=high",), ("part=low",)]
-    assert rows(spark, f"SELECT a FROM {TABLE} VERSION AS OF 1 WHERE id = 17") == [("word7",)]
+    assert rows(spark, f"SELECT a FROM {TABLE} VERSION AS OF 2 WHERE id = 17") == [("word7",)]
     again = spark.read.format("indextables").load(path)
     assert again.where("b = 'word4'").count() == 600
 
@@ -76,16 +80,26 @@ def check_reads(spark):
     assert rows(spark, f"SELECT * FROM {TABLE} WHERE id = 17") == [
         (17, "word7", "tag-2", 3, (17, "y1"), "low")
     ]
-    expected = [("high", 300), ("low", 300)]
-    for condition in ("b = 'word4'", "b indexquery 'word4'", "_indexall indexquery 'word4'",
-                      "_indexall indexquery 'b:word4'"):  # fmt: skip
-        query = f"SELECT part, count(*) FROM {TABLE} WHERE {condition} GROUP BY part"
-        assert rows(spark, query) == expected, condition
-    assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE a indexquery 'tag-1'") == 2000
-    assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE b LIKE 'tag%'") == 0
-    assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE part = 'low' AND amount > 5") == 428
-    assert one(spark, f"SELECT sum(amount) FROM {TABLE}") == sum(i % 7 for i in range(6000))
-    assert one(spark, f"SELECT avg(amount) FROM {TABLE} WHERE amount = 3") == 3.0
+    conditions = ("b = 'word4'", "b indexquery 'word4'", "_indexall indexquery 'word4'",
+                  "_indexall indexquery 'b:word4'")  # fmt: skip
+    query = " UNION ALL ".join(
+        f"SELECT {n}, part, count(*) FROM {TABLE} WHERE {condition} GROUP BY part"
+        for n, condition in enumerate(conditions)
+    )
+    assert rows(spark, query) == [
+        (n, part, 300) for n in range(len(conditions)) for part in ("high", "low")
+    ]
+    numbers = {
+        "count(*) FROM {} WHERE a indexquery 'tag-1'": 2000,
+        "count(*) FROM {} WHERE b LIKE 'tag%'": 0,
+        "count(*) FROM {} WHERE part = 'low' AND amount > 5": 428,
+        "sum(amount) FROM {}": sum(i % 7 for i in range(6000)),
+        "avg(amount) FROM {} WHERE amount = 3": 3,
+    }
+    query = " UNION ALL ".join(
+        f"SELECT {n}, {text.format(TABLE)}" for n, text in enumerate(numbers)
+    )
+    assert rows(spark, query) == list(enumerate(numbers.values()))
     assert rows(spark, f"SELECT min(b), max(a), min(amount) FROM {TABLE}") == [
         ("word0", "tag-2", 0)
     ]

@@ -74,7 +74,9 @@ def test_overwriting_the_schema(door, frame, tmp_path):
             frame.write.format("indextables").save(uri, overwriteSchema="true", **wrong)
 
 
-@pytest.mark.parametrize("name", ["indextables.reshaped", "reshaped"])
+@pytest.mark.parametrize(
+    "name", ["reshaped", pytest.param("indextables.reshaped", marks=pytest.mark.long)]
+)
 def test_overwriting_the_schema_of_a_name(spark, frame, name):
     spark.sql(f"DROP TABLE IF EXISTS {name}")
     try:
@@ -126,7 +128,7 @@ def test_create_table_of_the_catalog_api(spark, frame, tmp_path):
         spark.sql("DROP TABLE IF EXISTS made")
 
 
-@pytest.mark.parametrize("name", ["indextables.cut", "cut"])
+@pytest.mark.parametrize("name", ["cut", pytest.param("indextables.cut", marks=pytest.mark.long)])
 def test_buckets_are_refused(spark, frame, tmp_path, name):
     spark.sql(f"DROP TABLE IF EXISTS {name}")
     writer = frame.write.format("indextables")

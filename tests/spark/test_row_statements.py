@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 
 import pyarrow as pa
 import pytest
@@ -22,23 +23,39 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["indextables.rows_changed", "rows_changed"])
-def table(spark, request):
-    """A partitioned table of several splits, in each catalog; its third version is the first."""
-    name = request.param
-    spark.sql(f"DROP TABLE IF EXISTS {name}")
-    spark.sql(
-        f"CREATE TABLE {name} (id bigint NOT NULL, name string, n int DEFAULT 42, p int, "
-        "at timestamp) USING indextables PARTITIONED BY (p) "
-        "TBLPROPERTIES ('spark.indextables.indexing.typemap.name' = 'string', "
+# Both catalogs lead to the same code, so the second one tries some of the statements.
+TABLES = ("indextables.rows_changed", "rows_changed")
+
+
+@pytest.fixture(scope="module")
+def made(spark):
+    """Makes a partitioned table of several splits, once; its third version is the first."""
+
+    @functools.cache
+    def make(name):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
         # One of them marks rows as deleted, the other one rewrites splits.
-        f"'spark.indextables.deletionVectors.mode' = '{'vector' if '.' in name else 'rewrite'}')"
-    )
-    for part in (ROWS[:4], ROWS[4:8], ROWS[8:]):
-        frame = spark.createDataFrame(part, "id bigint, name string, n int, p int, at timestamp")
-        frame.coalesce(1).writeTo(name).append()
-    yield name
-    spark.sql(f"DROP TABLE IF EXISTS {name}")
+        mode = "vector" if "." in name else "rewrite"
+        spark.sql(
+            f"CREATE TABLE {name} (id bigint NOT NULL, name string, n int DEFAULT 42, p int, "
+            "at timestamp) USING indextables PARTITIONED BY (p) "
+            "TBLPROPERTIES ('spark.indextables.indexing.typemap.name' = 'string', "
+            f"'spark.indextables.deletionVectors.mode' = '{mode}')"
+        )
+        types = "id bigint, name string, n int, p int, at timestamp"
+        for part in (ROWS[:4], ROWS[4:8], ROWS[8:]):
+            spark.createDataFrame(part, types).coalesce(1).writeTo(name).append()
+        return name
+
+    yield make
+    for name in TABLES:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+@pytest.fixture(params=TABLES)
+def table(made, request):
+    """The table in each catalog."""
+    return made(request.param)
 
 
 def restored(spark, table):
@@ -77,16 +94,18 @@ DELETES = [
 ]  # fmt: skip
 
 
-# Both catalogs lead to the same code, so the second one tries some of the statements.
-TABLES = ("indextables.rows_changed", "rows_changed")
-
-
-def in_both(statements):
+def both(statements):
     numbers = range(len(statements))
-    return [(TABLES[0], n) for n in numbers] + [(TABLES[1], n) for n in numbers[::3]]
+    cases = [(TABLES[0], n) for n in numbers] + [(TABLES[1], n) for n in numbers[::3]]
+    return pytest.mark.parametrize(("table", "number"), cases, indirect=["table"])
 
 
-@pytest.mark.parametrize(("table", "number"), in_both(DELETES), indirect=["table"])
+one_of_both = pytest.mark.parametrize(
+    "table", [TABLES[0], pytest.param(TABLES[1], marks=pytest.mark.long)], indirect=True
+)
+
+
+@both(DELETES)
 def test_delete_with_any_expression(spark, table, number):
     condition, args, oracle = DELETES[number]
     restored(spark, table)
@@ -119,7 +138,7 @@ UPDATES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("table", "number"), in_both(UPDATES), indirect=["table"])
+@both(UPDATES)
 def test_update_with_any_expression(spark, table, number):
     assigned, condition, args, oracle, changes = UPDATES[number]
     restored(spark, table)
@@ -142,6 +161,7 @@ def test_update_with_any_expression(spark, table, number):
     )
 
 
+@one_of_both
 def test_the_zone_of_the_session_counts(spark, table):
     restored(spark, table)
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
@@ -154,6 +174,7 @@ def test_the_zone_of_the_session_counts(spark, table):
     assert {row[2] for row in rows(spark, table) if row[4] is not None} == {21}
 
 
+@one_of_both
 def test_a_function_in_python(spark, table):
     restored(spark, table)
     spark.udf.register(
@@ -174,6 +195,7 @@ def test_no_row_matches(spark, table):
     assert rows(spark, table) == sorted(ROWS, key=repr)
 
 
+@one_of_both
 def test_what_is_wrong_changes_nothing(spark, table):
     restored(spark, table)
     for sql in (
@@ -196,6 +218,7 @@ def test_what_is_wrong_changes_nothing(spark, table):
     assert rows(spark, table) == sorted(ROWS, key=repr)
 
 
+@one_of_both
 def test_with_in_front(spark, table):
     restored(spark, table)
     spark.sql(
@@ -234,6 +257,7 @@ def test_lengths_and_defaults_hold_as_in_insert(spark):
         spark.sql("DROP TABLE declared")
 
 
+@one_of_both
 def test_rows_have_names_in_a_version(spark, table):
     restored(spark, table)
     found = spark.sql(f"SELECT _split, _row, id FROM {table}").collect()
@@ -361,9 +385,8 @@ def test_fields_of_structs_are_assigned(spark, nested, assignments, args, expect
         ("UPDATE IDENTIFIER(:full) AS x SET name = upper(x.name) WHERE id + 1 = 3", {}, 11),
     ],
 )
+@pytest.mark.parametrize("table", TABLES[:1], indirect=True)
 def test_a_table_may_be_named_by_an_expression(spark, table, text, args, left):
-    if not table.startswith("indextables."):
-        pytest.skip("one catalog is enough")
     restored(spark, table)
     own = {"t": table.partition(".")[2], "full": table}
     if isinstance(args, list):

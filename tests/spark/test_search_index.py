@@ -29,6 +29,12 @@ ROWS = pa.table(
 )
 
 
+# Through the public door in the long run only: one test here has all that it does for an index.
+bridge_first = pytest.mark.parametrize(
+    "door", ["bridge", pytest.param("public", marks=pytest.mark.long)], indirect=True
+)
+
+
 def ids(frame) -> list[int]:
     return sorted(row["id"] for row in frame.collect())
 
@@ -45,6 +51,7 @@ def partitioned(tmp_path) -> it.SearchIndex:
     return index
 
 
+@bridge_first
 def test_an_index_is_read_as_a_table(door, partitioned):
     uri = partitioned.uri
     frame = door.read.format("indextables").load(uri)
@@ -91,6 +98,23 @@ def test_an_index_is_read_as_a_table(door, partitioned):
     for version, rows in ((0, 4), (1, 5), (2, 6)):
         old = door.read.format("indextables").option("versionAsOf", version).load(uri)
         assert old.count() == rows
+
+
+def test_the_public_door_reads_an_index(public, partitioned):
+    reader = public.read.format("indextables")
+    frame = reader.load(partitioned.uri)
+    assert frame.columns == ["id", "day", "body", "price"]
+    assert ids(frame.where("body indexquery 'fox' AND price > 1.5")) == [4, 5]
+    found = frame.where("body indexquery 'fox' OR day = 'b'")
+    marks = found.selectExpr("id", "day", "body indexquery 'dog' AS dog")
+    assert sorted(map(tuple, marks.collect())) == [
+        (1, "a", False), (3, "b", False), (4, "b", True), (5, None, False)
+    ]  # fmt: skip
+    assert reader.option("versionAsOf", 0).load(partitioned.uri).count() == 4
+    # The source moves on, and the next query sees it.
+    write_deltalake(partitioned.source, ROWS.slice(0, 1), mode="append")
+    fresh = public.read.format("indextables").load(partitioned.uri)
+    assert ids(fresh.where("body indexquery 'fox'")) == [1, 1, 4, 5]
 
 
 def is_bridged(spark) -> bool:
@@ -460,6 +484,7 @@ def test_times_of_the_source(spark, tmp_path):
         spark.sql(f"SELECT id FROM {name} TIMESTAMP AS OF '2001-01-01'").collect()
 
 
+@bridge_first
 def test_on_s3(door, s3, tmp_path):
     """A source in a bucket, with an index there, and with one on the disk."""
     source = f"s3://tables/{tmp_path.name}-spark-lake"

@@ -10,6 +10,10 @@ import indextables as it
 from indextables import Table
 from indextables.errors import IndexTablesError
 
+# Through the public door in the long run only: other tests here have each of its steps.
+bridge_first = pytest.mark.parametrize(
+    "door", ["bridge", pytest.param("public", marks=pytest.mark.long)], indirect=True
+)
 WORDS = ["fox", "hen", "cow", "fox fox", "hen fox", "sql"]
 
 
@@ -55,13 +59,25 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize(
+    ("door", "asked"),
+    [
+        *(("bridge", asked) for asked in ASKED),
+        *(
+            pytest.param("public", asked, marks=() if number % 3 == 1 else pytest.mark.long)
+            for number, asked in enumerate(ASKED)
+        ),
+    ],
+    indirect=["door"],
+    ids=str,
+)
 def test_search_table_is_the_search_of_the_table(door, table, asked):
     expected = table.search("fox OR sql", **asked).to_pylist()
     frame = it.search_table(door, table.uri, "fox OR sql", **asked)
     assert rows_of(frame) == rounded(expected)
 
 
+@bridge_first
 def test_a_notebook_shows_the_frame_with_its_words_marked(door, table):
     frame = it.search_table(door, table.uri, "sql", snippets=["title"], limit=3)
     shown = frame._repr_html_()
@@ -114,6 +130,7 @@ def test_a_table_by_its_name(spark, table):
         spark.sql("DROP TABLE ranked_named")
 
 
+@bridge_first
 def test_the_fields_of_a_table(door, spark, table, tmp_path):
     fields = {"spark.indextables.search.fields": "title^3,Body"}
     made = Table.create(tmp_path / "t", data=table.scan(), properties=fields)
@@ -180,6 +197,7 @@ def test_mistakes(spark, table, tmp_path):
         it.search_table(spark, table.uri, "zz:fox").collect()
 
 
+@bridge_first
 def test_what_people_type(spark, door, table):
     typed = "http://fox.sql ("
     expected = rounded(table.search(typed, mode="lenient").to_pylist())
@@ -193,7 +211,15 @@ def test_what_people_type(spark, door, table):
 
 
 @pytest.mark.parametrize(
-    "order", ["_score * (id % 7)", "_score * exp(-id / 7)", "-_score", "_score - id"]
+    "order",
+    [
+        "_score * (id % 7)",
+        "-_score",
+        *(
+            pytest.param(o, marks=pytest.mark.long)
+            for o in ("_score * exp(-id / 7)", "_score - id")
+        ),
+    ],
 )
 def test_a_top_n_over_an_expression_of_the_score_is_complete(spark, table, order):
     every = table.search("fox OR sql", limit=None, columns=["id"], rank_by=order)

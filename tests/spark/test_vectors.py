@@ -38,7 +38,16 @@ def table(spark, tmp_path_factory, request):
     return uri
 
 
-@pytest.mark.parametrize("driver_rows", ["0", "10000"])
+@pytest.mark.parametrize(
+    ("door", "driver_rows"),
+    [
+        ("bridge", "0"),
+        ("bridge", "10000"),
+        ("public", "0"),
+        pytest.param("public", "10000", marks=pytest.mark.long),  # not a setting of this door
+    ],
+    indirect=["door"],
+)
 def test_every_way_of_reading(door, table, driver_rows):
     spark = door
     reader = spark.read.format("indextables")

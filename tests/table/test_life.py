@@ -341,10 +341,9 @@ def test_any_life() -> None:
     )
 
 
-def test_the_model_would_notice(monkeypatch) -> None:
-    """A table that loses a row is found out."""
-    from hypothesis.stateful import run_state_machine_as_test
-
+@pytest.fixture
+def lossy_merges(monkeypatch) -> None:
+    """Merging splits loses rows."""
     real = Table.merge_splits
 
     def lossy(self, **options):
@@ -353,6 +352,29 @@ def test_the_model_would_notice(monkeypatch) -> None:
         return real(self, **options)
 
     monkeypatch.setattr(Table, "merge_splits", lossy)
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_the_model_notices_a_row_that_is_lost(lossy_merges, partitioned) -> None:
+    life = Life()
+    life.create(partitioned, [(1, "alpha", 1), (2, "beta", 2)])
+    life.delete("month = 2", "vector")
+    life.merge()  # nothing is there to be lost
+    life.append([(2, "gamma", None)])
+    life.rows_counts_and_searches_agree()
+    with pytest.raises(AssertionError):
+        life.merge()
+    with pytest.raises(AssertionError):
+        life.rows_counts_and_searches_agree()
+    life.rows = [row for row in life.rows if row[1] != 2]
+    life.rows_counts_and_searches_agree()
+    shutil.rmtree(life.folder)
+
+
+@pytest.mark.long
+def test_some_life_comes_upon_a_row_that_is_lost(lossy_merges) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
     with pytest.raises(AssertionError):
         run_state_machine_as_test(
             Life,

@@ -102,8 +102,7 @@ def is_local(frame):
     "key",
     [
         "name",
-        "local",
-        *(pytest.param(key, marks=pytest.mark.long) for key in ("small", "price")),
+        *(pytest.param(key, marks=pytest.mark.long) for key in ("small", "price", "local")),
     ],
 )
 def test_rows_are_those_that_spark_reads(key, spark, make):

@@ -30,6 +30,7 @@ from indextables.spark.bridge.jvm.handles import (
     Comparable,
     JavaObject,
     Jvm,
+    Unique,
     implements,
 )
 from indextables.spark.bridge.scan.description import Described, Statistics
@@ -158,7 +159,7 @@ class FileTable(Comparable):
     "org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters",
     "read.SupportsPushDownRequiredColumns",
 )
-class FileScanBuilder:
+class FileScanBuilder(Unique):
     """Collects filters and columns, then chooses the files."""
 
     def __init__(self, java: Jvm, source: FileSource, schema: JavaObject) -> None:

@@ -322,6 +322,16 @@ class Comparable:
         return other is not None and other.toString() == self.key()
 
 
+class Unique(Comparable):
+    """Equal to itself alone, as an object of Java is: what a plan holds while it is being made.
+
+    Spark asks for the hash of a node's children where it has more than four of them.
+    """
+
+    def key(self) -> str:
+        return f"{type(self).__name__} {id(self)}"
+
+
 # --- Arrow rows as Spark's rows --------------------------------------------------------------
 
 _ROW = "org.apache.spark.sql.catalyst.InternalRow"

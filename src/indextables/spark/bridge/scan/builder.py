@@ -38,6 +38,7 @@ from indextables.spark.bridge.jvm.handles import (
     Comparable,
     JavaObject,
     Jvm,
+    Unique,
     implements,
 )
 from indextables.spark.bridge.jvm.kept import kept
@@ -73,7 +74,7 @@ _MAX_ORDERED = 10_000
     "read.SupportsPushDownTopN",
     "read.SupportsPushDownAggregates",
 )
-class ScanBuilder:
+class ScanBuilder(Unique):
     """Collects what Spark pushes down, then builds the scan."""
 
     def __init__(self, java: Jvm, uri: str, view: TableView, schema: JavaObject) -> None:
