@@ -496,6 +496,7 @@ def test_metadata_of_files_is_what_parquet_says_of_them(spark, tmp_path, setting
         str(tmp_path / "a b"),
         pa.schema([("id", pa.int64()), ("t", pa.string()), ("p", pa.string())]),
         partition_by=["p"],
+        properties={"spark.indextables.deletionVectors.mode": "vector"},
     )
     table.append(
         pa.table({"id": [0, 1, 2], "t": ["red fox", "fox", "red"], "p": ["x y", "x y", "ü:%"]})
