@@ -234,7 +234,7 @@ def test_rows_of_a_small_table_are_read_once(spark, tmp_path, readings):
     assert len(readings) == 8
     table.append(pa.table(rows))
     assert ask("n", "n > 1") == [(2,), (2,), (3,), (3,)]
-    table.delete("n = 2")
+    table.delete(where="n = 2")
     assert ask("n", "n > 1") == [(3,), (3,)]
     assert len(readings) == 10
 
