@@ -336,17 +336,23 @@ def test_an_array_and_its_elements_are_joined(spark, index, whole):
     assert [(row.id, row.tags) for row in other.join(words, "tags").collect()] == [(4, "r")]
 
 
-def test_columns_with_names_that_are_used_inside(spark, storage, tmp_path):
+INSIDE = ["_ariadne_ts", "__file", "c0", "t0", "file_path", "_metadata", "value", "large_x"]
+
+
+@pytest.mark.parametrize(
+    "names", [INSIDE, *(pytest.param([name], marks=pytest.mark.long) for name in INSIDE)]
+)
+def test_columns_with_names_that_are_used_inside(spark, storage, tmp_path, names):
     from indextables.ariadne import Index
 
-    names = ["_ariadne_ts", "__file", "c0", "t0", "file_path", "_metadata", "value", "large_x"]
     for n in (1, 2):
         table = {name: pa.array([n], pa.int32()) for name in names} | {"x": [f"x{n}"], "at": [n]}
         pq.write_table(pa.table(table), tmp_path / f"{n}.parquet")
     index = Index("t", f"{' INT, '.join(names)} INT, x STRING, at BIGINT")
     index.add_file(str(tmp_path / "*.parquet"))
-    for name in names:
-        index.add_temporal_index(name, "at")
+    index.add_temporal_index(names[0], "at")
+    for name in names[1:]:
+        index.add_index(name)
     index.add_bloom_index("x")
     assert index.update().indexed == 2
     for name in names:

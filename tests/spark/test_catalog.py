@@ -36,6 +36,12 @@ def name(spark, request):
     spark.sql(f"DROP TABLE IF EXISTS {request.param}")
 
 
+# The same code stands behind both catalogs once they have found the table.
+one_of_both = pytest.mark.parametrize(
+    "name", [CATALOGS[1], pytest.param(CATALOGS[0], marks=pytest.mark.long)], indirect=True
+)
+
+
 def rows(spark, query):
     return [tuple(row) for row in spark.sql(query).collect()]
 
@@ -65,6 +71,7 @@ def test_insert_overwrite(spark, name):
     assert sorted(rows(spark, f"SELECT id FROM {name} VERSION AS OF 1")) == [(1,), (2,)]
 
 
+@one_of_both
 def test_the_version_of_a_time(spark, name):
     spark.sql(f"INSERT INTO {name} VALUES (1, 'a', DATE '2024-01-01')")
     with pytest.raises(PySparkException, match="no version as old as"):
@@ -75,6 +82,7 @@ def test_the_version_of_a_time(spark, name):
     assert rows(spark, f"{of_expression} WHERE content indexquery 'a'") == [(1,)]
 
 
+@one_of_both
 def test_delete_and_truncate(spark, name):
     spark.sql(f"INSERT INTO {name} VALUES (1, 'a', NULL), (2, 'b', DATE '2024-01-02')")
     spark.sql(f"DELETE FROM {name} WHERE day = DATE '2024-01-02'")
@@ -95,6 +103,7 @@ def test_describe_and_show(spark, name):
     assert "USING indextables" in rows(spark, f"SHOW CREATE TABLE {name}")[0][0]
 
 
+@one_of_both
 def test_alter_table(spark, name):
     spark.sql(f"INSERT INTO {name} VALUES (1, 'a', NULL)")
     spark.sql(f"ALTER TABLE {name} ADD COLUMN extra string")
@@ -278,6 +287,7 @@ def test_a_table_that_was_given_its_place_in_the_warehouse_keeps_its_files(spark
     spark.sql("DROP TABLE placed")  # found in the warehouse, and so Spark's to keep
 
 
+@one_of_both
 def test_unknown_keys_are_no_properties(spark, name):
     wrong = "TBLPROPERTIES ('spark.indextables.checkpoint.intervall' = '5')"
     spark.sql(
@@ -383,9 +393,7 @@ def test_options_of_a_table_reach_its_store(spark, s3):
         spark.sql(f"CREATE TABLE indextables.x {columns} OPTIONS ({given}) LOCATION '{place}'")
 
 
-@pytest.mark.parametrize(
-    "name", [CATALOGS[1], pytest.param(CATALOGS[0], marks=pytest.mark.long)], indirect=True
-)
+@one_of_both
 def test_statements_that_delete_leave_alone_what_lies_behind_a_link(spark, name, tmp_path):
     """A folder of the table and one of its log lead into another table."""
     other = Table.create(tmp_path / "other", pa.schema([("id", pa.int64())]))
