@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import inspect
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -75,6 +77,17 @@ def test_public_functions_have_args_and_returns():
             assert f"    {parameter}: " in text, (name, parameter)
         returned = str(signature.return_annotation)
         assert ("Returns:" in text or "Yields:" in text) == (returned != "None"), name
+
+
+def test_public_functions_have_an_example_that_runs():
+    page = (DOCS / "python.md").read_text()
+    for name, function in own_functions():
+        text = inspect.getdoc(function)
+        # Doctests run where they are, with their output; what needs Spark runs from the page.
+        in_spark = re.findall(r"^```py\n.*?^```", text, re.DOTALL | re.MULTILINE)
+        examples = doctest.DocTestParser().get_examples(text)
+        assert in_spark or any(example.want for example in examples), name
+        assert all(block in page for block in in_spark), name
 
 
 def test_public_functions_of_ariadne_are_documented():

@@ -84,6 +84,16 @@ class SearchIndex:
     the index covers are searched by it, the rows of others one by one, and what left the source is
     not found. `refresh` brings the index up to the source, which makes questions faster and changes
     no answer.
+
+    The examples of the methods ask this index of two Parquet files, in which `body` is indexed:
+
+    >>> index.columns, sorted(path.name for path in folder.iterdir())
+    (('body',), ['a.parquet', 'b.parquet'])
+    >>> index.to_pandas()
+       id  kind               body
+    0   1  news            red fox
+    1   2  blog           lazy dog
+    2   3  news  the quick red fox
     """
 
     def __init__(self, log: TransactionLog, source: Source) -> None:
@@ -192,6 +202,10 @@ class SearchIndex:
         Raises:
             NotATableError: There is nothing at the URI.
             LakeError: What is there is not a search index.
+
+        >>> from indextables import SearchIndex
+        >>> SearchIndex.open("memory://articles").search("dog")["id"].to_pylist()
+        [2]
         """
         log = TransactionLog(open_store(uri, storage_options), config=Config(config))
         definition = Definition.of(log.snapshot().metadata, uri=log.store.uri)
@@ -239,6 +253,10 @@ class SearchIndex:
 
         Raises:
             LakeError: The source cannot be read.
+
+        >>> about = index.describe()
+        >>> about["format"], about["columns"], about["files_indexed"], about["files_not_indexed"]
+        ('parquet', ['body'], 2, 0)
         """
         index = self._log.snapshot()
         coverage = self._coverage(index)
@@ -271,6 +289,18 @@ class SearchIndex:
 
         Returns:
             What was done, with the files that could not be indexed.
+
+        Raises:
+            LakeError: The source cannot be read.
+            NotATableError: The index was dropped meanwhile.
+
+        >>> from indextables import SearchIndex
+        >>> place = "memory://refresh-index"
+        >>> mine = SearchIndex.create(place, source=folder, format="parquet", refresh=False)
+        >>> mine.count(where="body indexquery 'fox'")  # the rows are read one by one
+        2
+        >>> mine.refresh().files_indexed  # now the index finds them
+        2
         """
         index = self._log.snapshot()
         config = self._log.config.over_properties(index.metadata.configuration)
@@ -316,6 +346,12 @@ class SearchIndex:
 
         Raises:
             ConfigError: The size is not one.
+
+        >>> from indextables import SearchIndex
+        >>> mine = SearchIndex.create("memory://merge-index", source=folder, format="parquet")
+        >>> done = mine.merge_splits()
+        >>> done.files_removed, done.files_added
+        (2, 1)
         """
         dropped = self._drop_what_left(runner)
         index = self._log.snapshot()
@@ -362,6 +398,16 @@ class SearchIndex:
 
         Returns:
             What was done to each cross-reference, and its splits, words and bytes.
+
+        Raises:
+            UpgradeRefusedError: The index would need a newer protocol, and
+                `spark.indextables.protocol.autoUpgrade` is false.
+            NotATableError: The index was dropped meanwhile.
+
+        >>> from indextables import SearchIndex
+        >>> mine = SearchIndex.create("memory://xref-index", source=folder, format="parquet")
+        >>> mine.index_crossreferences().select(["action", "source_splits_count"]).to_pylist()
+        [{'action': 'created', 'source_splits_count': 2}]
         """
         config = self._log.config
         found = index_crossreferences(
@@ -374,6 +420,15 @@ class SearchIndex:
 
         Returns:
             How many there were.
+
+        Raises:
+            NotATableError: The index was dropped meanwhile.
+
+        >>> from indextables import SearchIndex
+        >>> mine = SearchIndex.create("memory://drop-xref-index", source=folder, format="parquet")
+        >>> _ = mine.index_crossreferences()
+        >>> mine.drop_crossreferences()
+        1
         """
         return drop_crossreferences(self._log)
 
@@ -388,6 +443,9 @@ class SearchIndex:
 
         Raises:
             LakeError: The source cannot be read.
+
+        >>> [check.name for check in index.verify() if check.passed]
+        ['log', 'files', 'checksums', 'index', 'rows']
         """
         return self.table().verify(runner=runner)
 
@@ -403,6 +461,14 @@ class SearchIndex:
 
         Returns:
             How many splits were opened, and which could not be.
+
+        Raises:
+            LakeError: The source cannot be read.
+            UnknownColumnError: The source does not have a field.
+            NotAPartitionError: The condition is not about partition columns alone.
+
+        >>> index.prewarm(fields=["body"]).splits
+        2
         """
         return self.table().prewarm(fields=fields, where=where, timezone=timezone)
 
@@ -415,6 +481,18 @@ class SearchIndex:
 
         Yields:
             What a refresh did, if it changed the index or could not index another file.
+
+        Raises:
+            LakeError: The source cannot be read.
+            NotATableError: The index was dropped meanwhile.
+
+        >>> from indextables import SearchIndex
+        >>> place = "memory://follow-index"
+        >>> mine = SearchIndex.create(place, source=folder, format="parquet", refresh=False)
+        >>> for done in mine.follow(every=10):
+        ...     break  # a service goes on
+        >>> done.files_indexed
+        2
         """
         before: tuple[int, tuple[str, ...]] = (self._log.snapshot().version, ())
         while True:
@@ -436,6 +514,9 @@ class SearchIndex:
 
         Raises:
             ConfigError: The retention is so short that it could harm others.
+
+        >>> index.purge(dry_run=True).orphans  # every file is needed
+        ()
         """
         config = self._log.config.over_properties(self._log.snapshot().metadata.configuration)
         return purge(self._log, retention_hours=retention_hours, dry_run=dry_run, config=config)
@@ -445,6 +526,12 @@ class SearchIndex:
 
         Raises:
             SearchIndexError: The source is inside of the folder of the index.
+
+        >>> from indextables import SearchIndex
+        >>> mine = SearchIndex.create("memory://drop-index", source=folder, format="parquet")
+        >>> mine.drop()
+        >>> sorted(path.name for path in folder.iterdir())
+        ['a.parquet', 'b.parquet']
         """
         _check_apart(self.uri, self.source)
         remove_table(self._log.store)
@@ -467,6 +554,10 @@ class SearchIndex:
 
         Raises:
             LakeError: The source cannot be read.
+
+        >>> table = index.table()
+        >>> table.count(), table.schema.names
+        (3, ['id', 'kind', 'body'])
         """
         return self._current(version, timestamp)
 
@@ -493,6 +584,9 @@ class SearchIndex:
 
         Raises:
             QueryError: The condition or a search in it is wrong.
+
+        >>> index.scan(where="body indexquery 'fox' AND id > 1", columns=["id", "kind"]).to_pylist()
+        [{'id': 3, 'kind': 'news'}]
         """
         return self._answer(
             lambda t: t.scan(columns=columns, where=where, limit=limit, timezone=timezone), version
@@ -521,6 +615,9 @@ class SearchIndex:
 
         Raises:
             QueryError: The condition or a search in it is wrong.
+
+        >>> sum(batch.num_rows for batch in index.scan_batches(where="kind = 'news'"))
+        2
         """
         table = self.table(version=version)
         return table.scan_batches(columns=columns, where=where, limit=limit, timezone=timezone)
@@ -536,6 +633,9 @@ class SearchIndex:
 
         Raises:
             ImportError: pandas is not installed.
+
+        >>> index.to_pandas(where="body indexquery 'dog'")["kind"].tolist()
+        ['blog']
         """
         return self.scan(**arguments).to_pandas()
 
@@ -550,6 +650,9 @@ class SearchIndex:
 
         Raises:
             ImportError: Polars is not installed.
+
+        >>> index.to_polars(where="body indexquery 'dog'")["kind"].to_list()
+        ['blog']
         """
         version = arguments.pop("version", None)
         return self._answer(lambda t: t.to_polars(**arguments), version)
@@ -597,6 +700,12 @@ class SearchIndex:
 
         Raises:
             QueryError: The query or the condition is wrong.
+
+        >>> found = index.search("red fox", columns=["id"], snippets=["body"])
+        >>> found["id"].to_pylist()  # the shorter text is the better one
+        [1, 3]
+        >>> found["_snippet_body"][0].as_py()
+        '<b>red</b> <b>fox</b>'
         """
         return self._answer(
             lambda t: t.search(
@@ -634,6 +743,10 @@ class SearchIndex:
 
         Raises:
             QueryError: There is no such row, or more than one meets the condition.
+
+        >>> why = index.explain_score("red OR dog", "id = 1")
+        >>> why.parts.select(["column", "clause", "occurrences"]).to_pylist()
+        [{'column': 'body', 'clause': 'red', 'occurrences': 1}]
         """
         return self._answer(
             lambda t: t.explain_score(query, row, mode=mode, fields=fields, timezone=timezone),
@@ -652,6 +765,9 @@ class SearchIndex:
 
         Raises:
             QueryError: There is neither such a column nor such an analyzer.
+
+        >>> index.analyze("body", "The Red-Fox")["word"].to_pylist()
+        ['the', 'red', 'fox']
         """
         return self.table().analyze(column, text)
 
@@ -668,6 +784,9 @@ class SearchIndex:
 
         Raises:
             QueryError: Too many words begin so.
+
+        >>> index.complete("f", column="body").to_pylist()
+        [{'word': 'fox', 'count': 2}]
         """
         return self._answer(lambda t: t.complete(prefix, column=column, **arguments), None)
 
@@ -683,7 +802,10 @@ class SearchIndex:
             Each `word`, its distance and in how many rows it is, the likeliest first.
 
         Raises:
-            QueryError: The column has no words.
+            SchemaError: The column has no words.
+
+        >>> index.suggest("foxx", column="body").to_pylist()
+        [{'word': 'fox', 'distance': 1, 'count': 2}]
         """
         return self._answer(lambda t: t.suggest(word, column=column, **arguments), None)
 
@@ -699,6 +821,9 @@ class SearchIndex:
 
         Raises:
             QueryError: `row` names no row, or several.
+
+        >>> index.more_like_this("a dog that sleeps")["id"].to_pylist()
+        [2]
         """
         return self._answer(lambda t: t.more_like_this(text, **arguments), None)
 
@@ -717,6 +842,9 @@ class SearchIndex:
 
         Raises:
             QueryError: The condition or a search in it is wrong.
+
+        >>> index.count(), index.count(where="body indexquery 'fox'")
+        (3, 2)
         """
         return self._answer(lambda t: t.count(where=where, timezone=timezone), version)
 
@@ -741,6 +869,9 @@ class SearchIndex:
 
         Raises:
             TooManyValuesError: A column has too many different values.
+
+        >>> index.facets("fox", by=["kind"])["kind"].to_pylist()
+        [{'kind': 'news', 'count': 2}]
         """
         return self._answer(lambda t: t.facets(query, by=by, **arguments), version)
 
@@ -767,6 +898,9 @@ class SearchIndex:
 
         Raises:
             IntervalError: The interval does not fit the column.
+
+        >>> index.histogram("fox", column="id", interval=2).to_pylist()  # from 0, from 2
+        [{'id': 0, 'count': 1}, {'id': 2, 'count': 1}]
         """
         return self._answer(
             lambda t: t.histogram(query, column=column, interval=interval, **arguments), version
@@ -784,6 +918,9 @@ class SearchIndex:
 
         Raises:
             QueryError: The query is wrong.
+
+        >>> index.sql("SELECT kind, count(*) AS n FROM this GROUP BY kind ORDER BY n").to_pylist()
+        [{'kind': 'blog', 'n': 1}, {'kind': 'news', 'n': 2}]
         """
         return self._answer(lambda t: t.sql(query, **tables), None)
 
@@ -810,6 +947,9 @@ class SearchIndex:
 
         Raises:
             QueryError: The condition or a search in it is wrong.
+
+        >>> index.explain(where="body indexquery 'dog'").splitlines()[-1]  # doctest: +ELLIPSIS
+        '  source     2 files: 2 of 2 files of ... are indexed'
         """
         return self.table(version=version).explain(
             where=where, columns=columns, limit=limit, timezone=timezone

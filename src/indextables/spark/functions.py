@@ -84,6 +84,11 @@ def indexquery(column: str | Column, query: str) -> Column:
 
     Raises:
         QuerySyntaxError: The query is wrong.
+
+    ```py
+    found = articles.where(it.indexquery("body", "fox AND NOT lazy"))
+    assert [row.id for row in found.collect()] == [1]
+    ```
     """
     from pyspark.sql import functions as f
 
@@ -111,6 +116,11 @@ def indexqueryall(query: str, *columns: str | Column) -> Column:
 
     Raises:
         QuerySyntaxError: The query is wrong.
+
+    ```py
+    found = articles.where(it.indexqueryall("dogs OR quick"))  # a title and a body
+    assert sorted(row.id for row in found.collect()) == [1, 2]
+    ```
     """
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
@@ -138,6 +148,11 @@ def search(
 
     Raises:
         SearchCallError: The mode is not one of these, or the list of columns is empty.
+
+    ```py
+    found = articles.where(it.search(["title", "body"], "lazy fox", mode="all"))
+    assert [row.id for row in found.collect()] == [2]
+    ```
     """
     from pyspark.sql import functions as f
 
@@ -168,6 +183,11 @@ def snippet(column: str | Column, query: str) -> Column:
 
     Raises:
         QuerySyntaxError: The query is wrong.
+
+    ```py
+    (row,) = articles.where("id = 1").select(it.snippet("body", "fox").alias("part")).collect()
+    assert row.part == "the quick red <b>fox</b>"
+    ```
     """
     from pyspark.sql import functions as f
 

@@ -59,6 +59,11 @@ def session(app_name: str = "indextables", **conf: object) -> SparkSession:
 
     Raises:
         JavaMissingError: There is no Java that Spark can run on.
+
+    ```py
+    spark = it.session("articles", spark__sql__session__timeZone="UTC")
+    spark.sql(f"SELECT * FROM indextables.`{path}/articles` WHERE body indexquery 'fox'").show()
+    ```
     """
     from pyspark.sql import SparkSession
 
@@ -73,7 +78,7 @@ def enable(spark: SparkSession) -> SparkSession:
     """Make a session read, write and search index tables; return the same session.
 
     Doing it twice does nothing. On a classic session, those that its `newSession` makes are enabled
-    as well.
+    as well. The examples of the functions for Spark search the table that this one writes.
 
     Args:
         spark: A classic session, or one of Spark Connect.
@@ -83,6 +88,16 @@ def enable(spark: SparkSession) -> SparkSession:
 
     Raises:
         ExecutorError: The executors of a cluster cannot import this package.
+
+    ```py
+    import indextables as it
+
+    spark = it.enable(spark)
+    rows = [(1, "Foxes", "the quick red fox"), (2, "Dogs", "a lazy dog, no fox")]
+    frame = spark.createDataFrame(rows, "id INT, title STRING, body STRING")
+    frame.write.format("indextables").save(f"{path}/articles")
+    articles = spark.read.format("indextables").load(f"{path}/articles")
+    ```
     """
     if is_classic(spark) and is_registered(spark):
         return spark

@@ -145,6 +145,11 @@ def search_table(
     Raises:
         QueryError: The query or the condition is wrong.
         NotATableError: There is no such table.
+
+    ```py
+    best = it.search_table(spark, f"{path}/articles", "fox", fields=["title^3", "body"], limit=1)
+    assert [row.id for row in best.collect()] == [1]  # its text is the shorter one
+    ```
     """
     check_mode(mode)
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"

@@ -264,6 +264,13 @@ class Table:
 
         Raises:
             VersionNotFoundError: The log does not have that version.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://of-log-example", data=pa.table({"n": [1, 2]}))
+        >>> _ = table.append(pa.table({"n": [3]}))
+        >>> Table.of_log(table.log).count(), Table.of_log(table.log, version=0).count()
+        (3, 2)
         """
         if version is None and timestamp is None:
             # Whether it is a table, and one that can be read. Its files are read when asked for.
@@ -342,6 +349,13 @@ class Table:
 
         Returns:
             The metadata of this version.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"day": ["mon"], "n": [1]})
+        >>> table = Table.create("memory://metadata-example", data=rows, name="sales")
+        >>> table.metadata().name, table.metadata().format["provider"]
+        ('sales', 'indextables')
         """
         return self._view.shown.snapshot.metadata
 
@@ -426,6 +440,14 @@ class Table:
 
         Returns:
             Hits, misses and sizes by the name of the cache.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://cache-example", data=pa.table({"n": [1]}))
+        >>> sorted(table.cache_stats())
+        ['latest', 'manifests', 'snapshots', 'versions']
+        >>> table.refresh().cache_stats()["latest"].hits > 0
+        True
         """
         return self._log.cache_stats()
 
@@ -534,6 +556,12 @@ class Table:
 
         Raises:
             QueryError: The condition or a search in it is wrong.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://arrow-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> table.to_arrow(where="n > 1").to_pydict()
+        {'n': [2, 3]}
         """
         return self.scan(columns=columns, where=where, limit=limit, timezone=timezone)
 
@@ -558,6 +586,12 @@ class Table:
 
         Raises:
             ImportError: pandas is not installed.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://pandas-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> table.to_pandas(where="n > 1")["n"].tolist()
+        [2, 3]
         """
         return self.scan(columns=columns, where=where, limit=limit, timezone=timezone).to_pandas()
 
@@ -582,6 +616,12 @@ class Table:
 
         Raises:
             ImportError: Polars is not installed.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://polars-example", data=pa.table({"n": [1, 2, 3]}))
+        >>> table.to_polars(where="n > 1")["n"].to_list()
+        [2, 3]
         """
         import polars
 
@@ -1180,6 +1220,14 @@ class Table:
 
         Raises:
             QueryError: The query or the condition is wrong.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"n": [1, 2, 3], "body": ["red fox", "lazy dog", "a fox"]})
+        >>> table = Table.create("memory://matching-example", data=rows)
+        >>> view, condition = table.matching("fox", where="n > 1")
+        >>> table.count(where=view.names.shown_predicate(condition))
+        1
         """
         view = self.view
         return view, self._condition(view, query, mode, fields, where=where, timezone=timezone)
@@ -1414,7 +1462,14 @@ class Table:
             The new version, and what was removed.
 
         Raises:
-            QueryError: The condition is not about partition columns alone.
+            NotAPartitionError: The condition is not about partition columns alone.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"day": ["mon", "tue", "tue"], "n": [1, 2, 3]})
+        >>> table = Table.create("memory://partitions-example", data=rows, partition_by="day")
+        >>> table.drop_partitions(where="day = 'tue'").partitions, table.scan()["n"].to_pylist()
+        (1, [1])
         """
         self._check_writable()
         check_where(where)
@@ -1585,6 +1640,17 @@ class Table:
 
         Returns:
             Where the checkpoint is, and what it holds.
+
+        Raises:
+            ConfigError: The table was opened at a version or a time.
+            SearchIndexError: It is the table of a search index.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://checkpoint-example", data=pa.table({"n": [1]}))
+        >>> done = table.checkpoint()
+        >>> done.version, done.num_files
+        (0, 1)
         """
         self._check_writable()
         return self._log.checkpoint(force_compaction=compact)
@@ -1693,6 +1759,19 @@ class Table:
 
         Returns:
             What was deleted, or would be.
+
+        Raises:
+            ConfigError: The table was opened at a version or a time.
+            SearchIndexError: It is the table of a search index.
+            CorruptLogError: The newest checkpoint is not what its version files say; nothing is
+                deleted then.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://truncate-example", data=pa.table({"n": [1, 2]}))
+        >>> _ = table.append(pa.table({"n": [3]}))
+        >>> table.truncate_time_travel().versions, table.history()["version"].to_pylist()
+        (1, [1])
         """
         self._check_writable()
         config = self._newest().config
@@ -1726,6 +1805,12 @@ class Table:
 
         Raises:
             LogError: There is not enough left to make a log of.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://repair-example", data=pa.table({"n": [1, 2]}))
+        >>> Table.repair("memory://repair-example", "memory://repaired-log", from_splits=True)
+        Repaired(source_version=0, total_splits=1, valid_splits=1)
         """
         return repair_log(
             open_store(source, storage_options),
@@ -1765,6 +1850,18 @@ class Table:
 
         Returns:
             A row for each split, column and component, with its bytes.
+
+        Raises:
+            NotAPartitionError: The condition is not about partition columns alone.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://sizes-example", data=pa.table({"body": ["red fox"]}))
+        >>> sizes = table.component_sizes()
+        >>> sum(sizes["size_bytes"].to_pylist()) <= table.snapshot().total_bytes
+        True
+        >>> {"column", "postings", "term"} <= set(sizes["component_type"].to_pylist())
+        True
         """
         view = self.view
         predicate = self._predicate(where, view, timezone=timezone)
@@ -1785,6 +1882,14 @@ class Table:
 
         Raises:
             UnknownColumnError: The table does not have a field.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"day": ["mon", "tue"], "body": ["red fox", "lazy dog"]})
+        >>> table = Table.create("memory://plan-prewarm-example", data=rows, partition_by="day")
+        >>> plan = table.plan_prewarm(where="day = 'mon'")
+        >>> len(plan.tasks), plan().splits
+        (1, 1)
         """
         view = self.view
         predicate = self._predicate(where, view, timezone=timezone)
@@ -1805,6 +1910,13 @@ class Table:
 
         Raises:
             UnknownColumnError: The table does not have a field.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://prewarm-example", data=pa.table({"body": ["red fox"]}))
+        >>> done = table.prewarm(fields=["body"])
+        >>> done.splits, done.failed
+        (1, {})
         """
         return self.plan_prewarm(fields=fields, where=where, timezone=timezone)()
 
@@ -1815,6 +1927,13 @@ class Table:
 
         Returns:
             A row for each, with its splits, words and bytes.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://xrefs-example", data=pa.table({"body": ["red fox"]}))
+        >>> _ = table.index_crossreferences()
+        >>> table.crossreferences().select(["sourceSplitCount", "totalTerms"]).to_pylist()
+        [{'sourceSplitCount': 1, 'totalTerms': 2}]
         """
         return xref_rows(self.view.snapshot)
 
@@ -1872,6 +1991,18 @@ class Table:
 
         Returns:
             How many there were.
+
+        Raises:
+            ConfigError: The table was opened at a version or a time.
+            SearchIndexError: It is the table of a search index: call its own
+                `drop_crossreferences`.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> table = Table.create("memory://no-xrefs-example", data=pa.table({"body": ["red fox"]}))
+        >>> _ = table.index_crossreferences()
+        >>> table.drop_crossreferences(), table.crossreferences().num_rows
+        (1, 0)
         """
         self._check_writable()
         dropped = drop_crossreferences(self._log)
