@@ -346,6 +346,7 @@ class SearchIndex:
 
         Raises:
             ConfigError: The size is not one.
+            NotAPartitionError: The condition is not about partition columns alone.
 
         >>> from indextables import SearchIndex
         >>> mine = SearchIndex.create("memory://merge-index", source=folder, format="parquet")

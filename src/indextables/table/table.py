@@ -1686,6 +1686,7 @@ class Table:
 
         Raises:
             ConfigError: The size is not one.
+            NotAPartitionError: The condition is not about partition columns alone.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -1882,6 +1883,7 @@ class Table:
 
         Raises:
             UnknownColumnError: The table does not have a field.
+            NotAPartitionError: The condition is not about partition columns alone.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -1910,6 +1912,7 @@ class Table:
 
         Raises:
             UnknownColumnError: The table does not have a field.
+            NotAPartitionError: The condition is not about partition columns alone.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -1961,6 +1964,9 @@ class Table:
 
         Returns:
             What was done to each XRef, and its splits, words and bytes.
+
+        Raises:
+            NotAPartitionError: The condition is not about partition columns alone.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
