@@ -37,9 +37,9 @@ FIRST = {
         [1, 3, 9],
     ],
     "search_table by name": "StatementError: 'some_name' is the name of a table",
-    "quick start": [True, True, True],
 }
 ALL = FIRST | {
+    "quick start": [True, True, True],
     "stream": True,
     "merge into, twice": "SparkRuntimeException: [MERGE_CARDINALITY_VIOLATION]",
     "merge into, bad": "SchemaError: A value of string cannot safely be stored in the column 'n'",
