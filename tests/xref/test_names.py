@@ -48,5 +48,5 @@ def test_both_spellings_of_an_id_are_one_file():
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a b", ".."])
 def test_an_id_cannot_leave_the_folder(name):
-    with pytest.raises(ConfigError, match="no id"):
+    with pytest.raises(ConfigError, match="is not an id"):
         xref_path(name)
