@@ -29,7 +29,7 @@ from indextables.log.transaction import Operation, Transaction, everything, noth
 from indextables.log.transaction_log import TransactionLog
 from indextables.log.vectors import DeletionVector, StoredVector
 
-SCHEDULES, ORDINARY = 1_000, 400
+SCHEDULES, ORDINARY = 1_000, 200
 BATCH = 50
 
 FAULTS = Faults(before=0.02, after=0.05, lost_response=0.05, stale=0.1)
