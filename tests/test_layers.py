@@ -192,6 +192,15 @@ def test_the_house_does_not_grow():
     assert len(found.single_importers) <= MOST_SINGLE_IMPORTERS, found.single_importers
 
 
+def test_a_program_begins_when_all_of_it_is_defined():
+    """What stands below `if __name__ == "__main__":` is not there yet when the program runs."""
+    for file in PACKAGE.rglob("*.py"):
+        statements = ast.parse(file.read_text()).body
+        for statement in statements[:-1]:
+            begins = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+            assert not begins, f"{file}:{statement.lineno}"
+
+
 def test_importing_the_package_pulls_in_nothing_heavy():
     code = "import sys, indextables; print(','.join(m for m in sys.modules if '.' not in m))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -77,11 +77,6 @@ def tour_of(table: Table, documents: pa.Table) -> None:
     tour.look_back(table)
 
 
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    main()
-
-
 # --- the documents ---------------------------------------------------------------------------
 
 _COLUMNS: dict[str, pa.DataType] = {
@@ -156,3 +151,8 @@ def write_files(rows: pa.Table, folder: Path) -> list[str]:
         pq.write_table(rows.filter(pc.is_in(rows["package"], some)), file, compression="zstd")
         names.append(str(file))
     return names
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
