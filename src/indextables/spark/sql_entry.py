@@ -122,7 +122,7 @@ def _sql(
         remember_names(spark)
     if isinstance(sqlQuery, str) and rooted(sqlQuery) != sqlQuery and is_enabled(spark):
         sqlQuery = rooted(sqlQuery)  # noqa: N806
-    if isinstance(sqlQuery, str) and _MADE_WITH_OPTIONS.match(sqlQuery) and is_enabled(spark):
+    if isinstance(sqlQuery, str) and bridge_of(spark) and _MADE_WITH_OPTIONS.match(sqlQuery):
         sqlQuery = mark_options(sqlQuery, HIDDEN, _is_shown_secret)  # noqa: N806
     if isinstance(sqlQuery, str) and _EXPLAIN.match(sqlQuery) and bridge_of(spark) is not None:
         original = functools.partial(_explained, original)

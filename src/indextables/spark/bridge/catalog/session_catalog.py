@@ -24,6 +24,7 @@ from indextables.plan.column_names import names_of
 from indextables.spark.bridge.catalog.alter_table import CONSTRAINT_CHANGES
 from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, Place, check_same_place
 from indextables.spark.bridge.catalog.table_info import (
+    as_written,
     copied_info,
     has_constraints,
     options_in,
@@ -193,7 +194,7 @@ class SessionCatalog(Comparable):
                 raise self._no_constraints(identifier)
             return None
         location = properties.get("location") or self.default_place(identifier)
-        return self._tables.at(location, options_in(dict(properties)))
+        return self._tables.at(location, options_in(as_written(dict(properties))))
 
     def _created_elsewhere(self, identifier: JavaObject, info: Sequence[Any]) -> JavaObject:
         table = self._below.createTable(identifier, *info)

@@ -111,7 +111,7 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
             )
         names.append(".".join(transform.references()[0].fieldNames()))
     stored = java.schema_of(java.stored_struct(schema))
-    return table_schema(stored, declared=True), tuple(names), dict(properties)
+    return table_schema(stored, declared=True), tuple(names), as_written(dict(properties))
 
 
 def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
@@ -138,11 +138,18 @@ def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
 
 def options_in(properties: Mapping[str, str]) -> dict[str, str]:
     """What OPTIONS of CREATE TABLE says, which Spark puts among the properties."""
-    return {
-        k.removeprefix(_OPTION).removeprefix(HIDDEN): v
-        for k, v in properties.items()
-        if k.startswith(_OPTION)
-    }
+    return {k.removeprefix(_OPTION): v for k, v in properties.items() if k.startswith(_OPTION)}
+
+
+def as_written(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties under the names that the statement has, which `sql_entry` may have marked.
+
+    Spark gives each of OPTIONS twice, with a prefix and without.
+    """
+    marked = _OPTION + HIDDEN
+    names = {k: _OPTION + k.removeprefix(marked) for k in properties if k.startswith(marked)}
+    names |= {k.removeprefix(_OPTION): new.removeprefix(_OPTION) for k, new in names.items()}
+    return {names.get(k, k): v for k, v in properties.items()}
 
 
 def has_constraints(info: Sequence[Any]) -> bool:
