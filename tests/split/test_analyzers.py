@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import html.parser
+import importlib.metadata
 import itertools
 import re
 import tempfile
+import threading
 import unicodedata
 import warnings
 from pathlib import Path
@@ -23,8 +25,9 @@ from hypothesis import strategies as st
 
 from examples import examples
 from indextables.config import Config
-from indextables.errors import SchemaError
+from indextables.errors import MissingPackageError, SchemaError
 from indextables.predicate import Phrase, Placeholder, Search, Term, Wildcard
+from indextables.split import analyzer
 from indextables.split.analyzer import Analyzer, parse_chain
 from indextables.split.mapping import TableMapping, compatible
 from indextables.split.mapping_options import build_mapping
@@ -325,6 +328,23 @@ def test_index_and_rows_and_a_second_implementation_agree(texts, asked, slop):
 
 
 # --- names ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("found", [None, "20250101"])
+def test_another_dictionary_is_refused(monkeypatch, found):
+    def version(_name):
+        if found is None:
+            raise importlib.metadata.PackageNotFoundError
+        return found
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    analyzer._japanese_dictionary.cache_clear()
+    monkeypatch.setattr(analyzer, "_OF_THREAD", threading.local())
+    for language, words in (("japanese", "sudachidict_small"), ("korean", "python-mecab-ko-dic")):
+        with pytest.raises(
+            MissingPackageError, match=rf"needs {words} .*indextables\[{language}\]"
+        ):
+            Analyzer(language).words("東京")
 
 
 def test_names_that_were_there_mean_what_they_meant():

@@ -570,7 +570,11 @@ def _require_words(package: str, words: str, version: str, *, language: str) -> 
     """Refuse another version of a dictionary: it has other words than the index."""
     needed = f"The analyzer '{language}'"
     require(package, extra=language, for_what=needed)
-    if importlib.metadata.version(words).split(".post")[0] != version:
+    try:
+        found = importlib.metadata.version(words)
+    except importlib.metadata.PackageNotFoundError:
+        found = ""
+    if found.split(".post")[0] != version:
         raise MissingPackageError(f"{words} {version}", extra=language, for_what=needed)
 
 
