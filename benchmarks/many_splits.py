@@ -19,7 +19,7 @@ from benchmarks.measure import Result, race
 from indextables import Table
 from indextables.jobs.write_job import plan_write
 from indextables.plan.execute import Environment
-from indextables.plan.tasks import split_tasks
+from indextables.plan.scan import split_tasks
 from indextables.predicate import TRUE
 from indextables.predicate.sql_text import parse_predicate
 

@@ -29,7 +29,7 @@ LAYERS = [
 SUB_LAYERS = {
     "log": [
         "actions", "layout", "vectors", "files", "snapshot", "checkpoint", "cache", "transaction",
-        "reader", "delta_translation", "delta_state", "delta_mirror", "commit", "retention",
+        "reader", "delta_translation", "delta_mirror", "commit", "retention",
         "transaction_log", "__init__",
     ],
     "split": [
@@ -48,7 +48,7 @@ SUB_LAYERS = {
         "session", "__init__",
     ],
     "spark/bridge": [
-        "sessions", "patches", "jvm", "hosts", "scan", "write", "catalog", "frames",
+        "sessions", "patches", "jvm", "scan", "write", "catalog", "frames",
         "search_functions", "session_bridge", "readwriter", "__init__",
     ],
 }  # fmt: skip
@@ -180,9 +180,9 @@ def test_a_package_exports_what_is_used(package):
 
 # What `python -m tools.house` prints. They may only become less, but for a new idea: a module is
 # one idea, of 150 to 450 lines; a part with one importer and no meaning of its own belongs to that.
-MOST_MODULES = 278
+MOST_MODULES = 250
 LONGEST_CHAIN = 24
-MOST_SINGLE_IMPORTERS = 41
+MOST_SINGLE_IMPORTERS = 32
 
 
 def test_the_house_does_not_grow():

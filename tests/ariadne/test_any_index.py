@@ -175,14 +175,14 @@ def check_joins(history: History, whole: Any, count: int) -> None:
 
 
 def files(frame: Any) -> set[str]:
-    from indextables.ariadne.files.paths import from_spark
+    from indextables.ariadne.files.read import from_spark
 
     return {from_spark(row[0]) for row in frame.select(FILE).distinct().collect()}
 
 
 def check_conditions(history: History, whole: Any, count: int) -> None:
     """No condition and no search ever loses a file."""
-    from indextables.ariadne.files.paths import from_spark
+    from indextables.ariadne.files.read import from_spark
 
     asked = conditions(history.random, sorted(history.index.indexes), count)
     shown = exploded(whole, history.aliases)

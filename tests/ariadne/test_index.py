@@ -11,8 +11,7 @@ import pytest
 from indextables import config as keys
 from indextables.ariadne import Index, IndexCatalog
 from indextables.ariadne.store import place
-from indextables.ariadne.store.delta import DeltaPlace
-from indextables.ariadne.store.place import Context, ariadne_config
+from indextables.ariadne.store.place import Context, DeltaPlace, ariadne_config
 from indextables.errors import (
     AriadneArgumentError,
     AriadneError,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from indextables.cli.rejects import records
+from indextables.cli.source_files import records
 from indextables.table import Table
 
 CSV = 'id,name\n1,a\n2,b,c\n\n3,"two\nlines"\nx,d\n5,5" pipe\n'

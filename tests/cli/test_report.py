@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.report.charts import Box, escape, steps, treemap
 from indextables.report.data import MAX_VERSIONS, SMALL_SPLIT, SplitSize, advise, gather
-from indextables.report.page import page
+from indextables.report.page import Box, escape, page, steps, treemap
 from indextables.table import Table
 
 HOSTILE = "</svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"

@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from indextables import demo
 from indextables.cli.output import highlighted
-from indextables.demo import __main__ as demo
-from indextables.demo import tour
 
 
 @pytest.mark.parametrize("width", [50, 80, 200])
 def test_short_values_stay_whole_and_long_ones_are_cut(monkeypatch, width):
     out = io.StringIO()
-    monkeypatch.setattr(tour, "console", Console(file=out, width=width))
+    monkeypatch.setattr(demo, "console", Console(file=out, width=width))
     long = "a_module.with.many.parts." * 4
-    tour.grid(
+    demo.grid(
         ("score", "where", "found"), [("12.34", long, highlighted(f"<b>word</b> {long}"))] * 2
     )
     lines = out.getvalue().splitlines()
@@ -32,24 +31,24 @@ def test_short_values_stay_whole_and_long_ones_are_cut(monkeypatch, width):
 
 def test_cells_are_no_markup(monkeypatch):
     out = io.StringIO()
-    monkeypatch.setattr(tour, "console", Console(file=out, width=80))
-    tour.grid(("code",), [("a[0]",), ("[bold]",), (highlighted("x&lt;b&gt; <b>[/]</b>"),)])
+    monkeypatch.setattr(demo, "console", Console(file=out, width=80))
+    demo.grid(("code",), [("a[0]",), ("[bold]",), (highlighted("x&lt;b&gt; <b>[/]</b>"),)])
     assert all(cell in out.getvalue() for cell in ("a[0]", "[bold]", "x<b> [/]"))
 
 
 def test_times_are_drawn(monkeypatch):
     out = io.StringIO()
-    monkeypatch.setattr(tour, "console", Console(file=out, width=80))
-    tour.versus(10.0, 400.0, other="scan")
+    monkeypatch.setattr(demo, "console", Console(file=out, width=80))
+    demo.versus(10.0, 400.0, other="scan")
     ours, theirs, verdict = out.getvalue().splitlines()
     assert "▊ 10.0 ms" in ours and "█" * 32 in theirs and "40 times quicker" in verdict
-    tour.versus(100.0, 120.0, other="scan")
+    demo.versus(100.0, 120.0, other="scan")
     assert "ratio 1.2" in out.getvalue()
 
 
 def test_what_a_process_says_about_itself_is_in_a_file(tmp_path, capfd):
     command = [sys.executable, "-c", "import sys; print(sys.argv[1], file=sys.stderr)"]
-    with tour._stderr_in(tmp_path / "log"):
+    with demo._stderr_in(tmp_path / "log"):
         subprocess.run([*command, "loud"], check=True)
     subprocess.run([*command, "again"], check=True)
     assert (tmp_path / "log").read_text() == "loud\n"
@@ -60,9 +59,9 @@ def test_the_steps_without_spark(monkeypatch, tmp_path):
     """On two modules instead of all: what each step asserts holds, and its numbers are printed."""
     out = io.StringIO()
     console = Console(file=out, width=100)
-    for module in (tour, demo):
+    for module in (demo, demo):
         monkeypatch.setattr(module, "console", console)
-    monkeypatch.setattr(tour, "_APPENDS", 4)
+    monkeypatch.setattr(demo, "_APPENDS", 4)
     monkeypatch.chdir(tmp_path)
     files = [f for f in demo.source_files() if f[0].startswith(("asyncio", "socket"))]
     documents = demo.document_table(itertools.islice(demo.definitions(files), 2_000))

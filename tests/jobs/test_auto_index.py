@@ -33,7 +33,7 @@ from indextables import config as keys
 from indextables.errors import InvalidValueError, XRefError
 from indextables.jobs import crossreference_build
 from indextables.jobs import crossreference_build as auto_index
-from indextables.jobs.crossreference_plan import FAN_OUT
+from indextables.jobs.crossreference_build import FAN_OUT
 from indextables.log.actions import Add
 from indextables.log.snapshot import cover_of, coverage
 from indextables.log.transaction import Operation

@@ -7,7 +7,7 @@ import pytest
 
 from indextables import Table
 from indextables.errors import MetadataChangedError, SchemaError, UnsupportedFeatureError
-from indextables.jobs.constraints import (
+from indextables.jobs.write_target import (
     CheckConstraint,
     add_constraint,
     constraints_of,

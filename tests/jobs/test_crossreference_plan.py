@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logs import add, append, new_log, paths, remove, xref
 
-from indextables.jobs.crossreference_build import removals
-from indextables.jobs.crossreference_plan import (
+from indextables.jobs.crossreference_build import (
     FAN_OUT,
     CrossReferencePlan,
     plan_automatic,
     plan_index,
+    removals,
 )
 from indextables.log.snapshot import (
     Coverage,

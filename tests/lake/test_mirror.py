@@ -30,7 +30,7 @@ from indextables.errors import DeltaMirrorError, ForeignDeltaCommitError
 from indextables.jobs.alter_columns import set_properties
 from indextables.jobs.write_job import plan_write
 from indextables.log.actions import Txn
-from indextables.log.delta_state import list_delta, read_state
+from indextables.log.delta_mirror import list_delta, read_state
 from indextables.log.transaction_log import TransactionLog
 from indextables.statements.execute import Session, execute
 from indextables.statements.statements import parse

@@ -15,8 +15,8 @@ from indextables.errors import CorruptLogError
 from indextables.log.actions import Add, Metadata
 from indextables.log.files import files_from_adds
 from indextables.log.snapshot import Snapshot, empty_snapshot
+from indextables.plan.scan import SplitTasks, split_tasks
 from indextables.plan.statistics import lookup
-from indextables.plan.tasks import SplitTasks, split_tasks
 from indextables.predicate import FALSE, NULL, TRUE, Predicate
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import to_json

@@ -13,7 +13,7 @@ import pytest
 
 import indextables as it
 from indextables.predicate.sql_text import parse_predicate
-from indextables.serve.requests import Filter, filter_sql
+from indextables.serve.answers import Filter, filter_sql
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -12,7 +12,7 @@ import pytest
 from elasticsearch import Elasticsearch
 from serving import running
 
-from indextables.serve.elastic_hits import hits
+from indextables.serve.elastic import hits
 from indextables.serve.elastic_query import Question, translated
 from indextables.serve.tables import search_field
 from indextables.table import Table

@@ -14,7 +14,7 @@ os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
 from indextables.spark import functions, sql_entry
-from indextables.spark.bridge.hosts import SparkHosts, _each, _run
+from indextables.spark.bridge.session_bridge import SparkHosts, _each, _run
 
 builder = SparkSession.builder.master("local-cluster[2,1,512]")
 for name, value in {

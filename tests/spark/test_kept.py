@@ -12,7 +12,7 @@ from indextables import Table
 from indextables.spark.bridge.catalog.table import BridgedTable
 from indextables.spark.bridge.scan.scans import NativeScan, Scan, _PrunedScan
 
-kept = importlib.import_module("indextables.spark.bridge.jvm.kept")
+kept = importlib.import_module("indextables.spark.bridge.jvm.handles")
 
 QUERY = """SELECT a.k, count(*) AS c FROM asked a JOIN asked b ON a.k = b.k
            WHERE a.n < 150000 GROUP BY a.k ORDER BY a.k"""

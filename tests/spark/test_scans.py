@@ -9,8 +9,8 @@ import pytest
 
 from indextables import Table
 from indextables.config import DRIVER_MAX_AGGREGATED_ROWS
+from indextables.plan.scan import SplitTask
 from indextables.plan.split_reader import in_groups
-from indextables.plan.tasks import SplitTask
 from indextables.predicate import TRUE
 from indextables.spark.bridge.jvm import handles as local_rows
 from indextables.spark.bridge.jvm.handles import Jvm

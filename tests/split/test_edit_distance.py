@@ -13,7 +13,7 @@ from indextables.errors import TooManyExpansionsError
 from indextables.predicate import Range
 from indextables.split.format.index import IndexSearcher, Vocabulary
 from indextables.split.search.compile import in_range
-from indextables.split.search.distances import count_within
+from indextables.split.search.engine import count_within
 
 
 def distance(a: str, b: str) -> int:

@@ -24,8 +24,12 @@ from indextables.config import Config
 from indextables.errors import SchemaError, SplitError, SplitWriteError
 from indextables.split.mapping_options import build_mapping
 from indextables.split.write import writer as writer_module
-from indextables.split.write.statistics import StatisticsCollector, truncate_high, truncate_low
-from indextables.split.write.writer import SplitWriter
+from indextables.split.write.writer import (
+    SplitWriter,
+    StatisticsCollector,
+    truncate_high,
+    truncate_low,
+)
 
 TYPES = pa.table(
     {

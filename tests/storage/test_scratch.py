@@ -15,7 +15,7 @@ import pytest
 import indextables
 from indextables import Table
 from indextables.split.format import index as open_index
-from indextables.storage.scratch import PREFIXES, new_folder, remove_folder, sweep_once
+from indextables.storage.local import PREFIXES, new_folder, remove_folder, sweep_once
 
 
 def test_a_lock_that_is_taken_during_the_removal_goes_as_well(tmp_path, monkeypatch):
@@ -89,7 +89,7 @@ def test_every_temporary_folder_is_made_in_one_place():
         for file in package.rglob("*.py")
         if makers.search(file.read_text())
     ]
-    assert found == ["storage/scratch.py"]
+    assert found == ["storage/local.py"]
 
 
 @pytest.mark.parametrize("work", ["write", "search", "merge"])

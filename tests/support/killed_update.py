@@ -14,7 +14,7 @@ from typing import Any
 import indextables
 from indextables.ariadne import Index
 from indextables.ariadne.build import plan
-from indextables.ariadne.store.delta import DeltaPlace
+from indextables.ariadne.store.place import DeltaPlace
 
 SETTINGS = {
     "spark.master": "local[1]",

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from indextables.ariadne.declarations import Kind
-from indextables.ariadne.files.paths import canonical, expand
-from indextables.ariadne.files.read import spark_schema
+from indextables.ariadne.files.read import canonical, expand, spark_schema
 from indextables.ariadne.files.state import registered
 from indextables.ariadne.index import Index
 from indextables.ariadne.store.place import (

@@ -21,9 +21,9 @@ from indextables.ariadne.declarations import (
     Text,
     check,
 )
-from indextables.ariadne.files.paths import canonical
 from indextables.ariadne.files.read import (
     arrow_schema,
+    canonical,
     check_values,
     computed_types,
     spark_schema,

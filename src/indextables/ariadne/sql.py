@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from indextables.ariadne.declarations import Exploded, Temporal
-from indextables.ariadne.files.paths import for_spark, stat
-from indextables.ariadne.files.read import spark_schema
+from indextables.ariadne.files.read import for_spark, spark_schema, stat
 from indextables.ariadne.files.rows import newest_sql, nullable
 from indextables.ariadne.opening import IndexView
 from indextables.ariadne.store.place import (

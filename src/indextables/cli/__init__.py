@@ -1,6 +1,6 @@
 """The `indextables` command: index tables from a shell, without Spark.
 
-The commands are in `reading`, `writing` and `upkeep`; `app` lists them. What they share: `settings`
+The commands are in `reading` and `writing`; `app` lists them. What they share: `settings`
 (their arguments and options, errors as sentences with a remedy for the shell), `output` (rows for a
 terminal, a pipe or a program), `source_files`, `sources`, `importing` (files that rows come from),
 `queries` (SQL and our statements). Queries are answered by `indextables.query`, pages are made by

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli import reading, upkeep, writing
+from indextables.cli import reading, writing
 
 app = typer.Typer(
     name="indextables",
@@ -41,4 +41,3 @@ def _root(
 
 writing.register(app)
 reading.register(app)
-upkeep.register(app)

@@ -14,9 +14,8 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from indextables.cli.output import note
-from indextables.cli.rejects import Rejects
 from indextables.cli.settings import Format, Settings
-from indextables.cli.source_files import OpenFolder, Source, find_sources
+from indextables.cli.source_files import OpenFolder, Rejects, Source, find_sources
 from indextables.cli.sources import read, rows_in, schema_of
 from indextables.config import TYPE_MAP, Config
 from indextables.errors import NotATableError, SchemaError, SourceFileError

@@ -203,7 +203,7 @@ def _describe(
     from indextables.cli import output
     from indextables.cli.output import show_facts, show_records, show_text
     from indextables.cli.queries import columns_of
-    from indextables.jobs.constraints import constraints_of
+    from indextables.jobs.write_target import constraints_of
 
     opened = settings.open(table, version=version, as_of=as_of)
     snapshot = opened.view.shown.snapshot

@@ -20,17 +20,18 @@ import pyarrow.dataset
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from indextables.cli.rejects import (
+from indextables.cli.settings import Format
+from indextables.cli.source_files import (
     Record,
     Reject,
     Rejects,
+    Source,
+    find_sources,
     pieces,
     records,
     salvaged,
     shown_text,
 )
-from indextables.cli.settings import Format
-from indextables.cli.source_files import Source, find_sources
 from indextables.errors import IndexTablesError, SourceFileError
 from indextables.schema import conform, normalize, type_name
 from indextables.storage import Store

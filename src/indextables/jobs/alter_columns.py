@@ -17,7 +17,7 @@ import pyarrow as pa
 from indextables import config as keys
 from indextables.config import Config, canonical, is_own_key, known_keys
 from indextables.errors import ConfigError, SchemaError, UnsupportedFeatureError
-from indextables.jobs.constraints import refuse_named_columns
+from indextables.jobs.write_target import refuse_named_columns
 from indextables.log.actions import (
     COLUMN_DEFAULTS,
     COLUMN_NAMES,

@@ -36,8 +36,7 @@ from indextables.jobs.progress import progress
 from indextables.log.actions import Action, Add, AddXRef
 from indextables.log.checkpoint import checkpoints_at, load_checkpoint, read_state_manifest
 from indextables.log.commit import Committed
-from indextables.log.delta_mirror import is_mirrored
-from indextables.log.delta_state import named_files
+from indextables.log.delta_mirror import is_mirrored, named_files
 from indextables.log.files import (
     adds_from_files,
     contents_of,

@@ -29,24 +29,26 @@ from indextables.errors import (
     UpgradeRefusedError,
 )
 from indextables.jobs.crossreference_build import (
+    Build,
+    CrossReferencePlan,
     Made,
+    Mask,
     discard_made,
     local_runner,
     made_from,
     may_index,
+    plan_index,
     removals,
     run_build,
     tasks_for,
 )
-from indextables.jobs.crossreference_plan import Build, CrossReferencePlan, Mask, plan_index
 from indextables.jobs.progress import progress
 from indextables.log.actions import Action
 from indextables.log.commit import XREF_FEATURE
 from indextables.log.snapshot import Snapshot, cover_of
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
-from indextables.plan.partitions import check_partition_condition
-from indextables.plan.skipping import keep_mask
+from indextables.plan.skipping import check_partition_condition, keep_mask
 from indextables.predicate import Predicate
 from indextables.runner import Runner
 from indextables.xref.build import BuiltXRef

@@ -59,7 +59,7 @@ from indextables.log.files import adds_from_files, files_from_adds, removes_for,
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog, without_cooldown
-from indextables.plan.partitions import check_partition_condition, files_of_partitions
+from indextables.plan.skipping import check_partition_condition, files_of_partitions
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.runner import Runner

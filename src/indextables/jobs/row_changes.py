@@ -51,10 +51,9 @@ from indextables.log.transaction import Operation, Transaction, everything
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import names_of
 from indextables.plan.execute import Environment
-from indextables.plan.partitions import check_partition_condition, files_of_partitions
-from indextables.plan.scan import plan_scan
+from indextables.plan.scan import SplitTask, plan_scan, split_tasks
+from indextables.plan.skipping import check_partition_condition, files_of_partitions
 from indextables.plan.split_rows import SplitRows
-from indextables.plan.tasks import SplitTask, split_tasks
 from indextables.plan.view import TableView, refuse_search_index
 from indextables.predicate import TRUE, Column, Compare, In, Predicate, conjunction
 from indextables.schema import ROW, ROW_ACTION, SPLIT, conform

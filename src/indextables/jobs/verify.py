@@ -40,8 +40,8 @@ from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.log.vectors import DeletionVector, StoredVector
 from indextables.plan.execute import Environment
+from indextables.plan.scan import SplitTask, split_tasks
 from indextables.plan.statistics import decode
-from indextables.plan.tasks import SplitTask, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Column, Search
 from indextables.predicate.search_syntax import parse_search

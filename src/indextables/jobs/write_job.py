@@ -39,11 +39,6 @@ from indextables.jobs.commit_write import (
     scope_of,
     undone_on_error,
 )
-from indextables.jobs.constraints import (
-    CheckConstraint,
-    constraint_protocol,
-    with_constraints,
-)
 from indextables.jobs.crossreference_build import commit_indexed
 from indextables.jobs.merge_splits import after_write, merged_before_commit
 from indextables.jobs.progress import Advance, progress
@@ -59,12 +54,15 @@ from indextables.jobs.row_changes import (
 )
 from indextables.jobs.write_splits import SplitSink, discard
 from indextables.jobs.write_target import (
+    CheckConstraint,
     Target,
     as_reader,
     check_fits,
+    constraint_protocol,
     evolved_table,
     new_table,
     replaced_table,
+    with_constraints,
 )
 from indextables.log.actions import Action, Add, Txn
 from indextables.log.files import removes_for

@@ -28,7 +28,7 @@ from indextables.log.files import VECTOR, files_from_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.vectors import Rows, StoredVector, inline_vector
 from indextables.plan.execute import Environment
-from indextables.plan.tasks import SplitTask
+from indextables.plan.scan import SplitTask
 from indextables.plan.view import INTERNAL_PROPERTIES, SEARCH_INDEX_PROPERTY, TableView
 from indextables.schema import from_json, to_json
 from indextables.split.mapping import (

@@ -34,8 +34,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.log.vectors import StoredVector
 from indextables.plan.access import TableAccess
 from indextables.plan.execute import Environment
-from indextables.plan.scan import plan_scan
-from indextables.plan.tasks import SplitTask
+from indextables.plan.scan import SplitTask, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.split.row_hash import row_hashes

@@ -24,10 +24,9 @@ from indextables.config import Config
 from indextables.errors import DamagedIndexError, TooManyExpansionsError
 from indextables.log.snapshot import Snapshot
 from indextables.log.vectors import StoredVector
-from indextables.plan.scan import ScanPlan, route_files
+from indextables.plan.scan import ScanPlan, SplitTask, SplitTasks, route_files, split_tasks
 from indextables.plan.skipping import FileStatistics
 from indextables.plan.split_rows import Piece, SplitRows
-from indextables.plan.tasks import SplitTask, SplitTasks, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, Search, conjuncts, searches
 from indextables.runner import check_stop

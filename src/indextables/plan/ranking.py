@@ -33,9 +33,8 @@ from indextables.errors import (
     VectorError,
 )
 from indextables.plan.execute import Answers, Environment, SplitGroup
-from indextables.plan.scan import plan_scan
+from indextables.plan.scan import SplitTask, plan_scan, split_tasks
 from indextables.plan.split_rows import row_mask
-from indextables.plan.tasks import SplitTask, split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import (
     TRUE,

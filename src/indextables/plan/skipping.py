@@ -11,6 +11,9 @@ Statistics mislead in ways that are known, and each is allowed for:
 - minima and maxima of floats leave NaN out, and NaN is greater than every number;
 - text may have been ordered by UTF-16 units, which differs from UTF-8 from U+E000 on;
 - bounds in the wrong order were not made by our rules at all.
+
+A condition about partition columns alone chooses whole partitions (`files_of_partitions`): then no
+row has to be read.
 """
 
 from __future__ import annotations
@@ -28,8 +31,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from indextables.errors import CorruptLogError, NotAPartitionError
 from indextables.log.files import deleted_rows
 from indextables.log.snapshot import Snapshot
+from indextables.plan.column_names import names_of
 from indextables.plan.statistics import (
     NULL_PARTITION,
     Flags,
@@ -59,7 +64,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.names import column_type
 from indextables.split.row_filter import evaluate
-from indextables.split.write.statistics import spell
+from indextables.split.write.writer import spell
 
 TRUNCATION_LENGTH = 32
 """From this many characters on, a maximum may be a prefix of the real one."""
@@ -477,3 +482,30 @@ class _Bounds:
             may_be_null=_yes(1),
             may_be_nan=_yes(1),
         ).possible(node)
+
+
+def check_partition_condition(predicate: Predicate, snapshot: Snapshot) -> None:
+    """Refuse a condition that is about more than partition columns."""
+    names = names_of(snapshot)
+    others = [
+        ".".join((names.shown_name(column.root), *column.path[1:]))
+        for column in columns(predicate)
+        if len(column.path) > 1 or column.root not in snapshot.partition_columns
+    ]
+    if others or searches(predicate):
+        raise NotAPartitionError(
+            others[0] if others else "a search",
+            partition_columns=names.shown_names(snapshot.partition_columns),
+        )
+
+
+def files_of_partitions(snapshot: Snapshot, predicate: Predicate) -> pa.Table:
+    """The live files of the partitions that meet a condition."""
+    files = snapshot.entries
+    verdict = FileStatistics.of(snapshot).judge(predicate)
+    # A condition that is neither true nor surely not: a value that is not of its column's type.
+    doubtful = np.flatnonzero(verdict.keep & ~verdict.whole)
+    if len(doubtful):
+        path = files["path"][int(doubtful[0])].as_py()
+        raise CorruptLogError(path, "its partition values are not of their columns' types")
+    return files.filter(pa.array(verdict.keep))

@@ -21,9 +21,8 @@ import pyarrow as pa
 from indextables.errors import QueryError, SchemaError, TooManyExpansionsError, UnknownColumnError
 from indextables.plan.execute import Environment, run_scan
 from indextables.plan.ranking import top_rows
-from indextables.plan.scan import plan_scan
+from indextables.plan.scan import plan_scan, split_tasks
 from indextables.plan.split_rows import Mask, row_mask
-from indextables.plan.tasks import split_tasks
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Boolean, Boost, Predicate, Search, Term
 from indextables.predicate.names import escaped_field
@@ -32,7 +31,7 @@ from indextables.schema import ROW, SPLIT
 from indextables.split.analyzer import Analyzer, AnalyzerError, canonical_tokenizer
 from indextables.split.mapping import FieldMapping
 from indextables.split.scoring import CombinedSearcher
-from indextables.split.search.distances import words_within
+from indextables.split.search.engine import words_within
 from indextables.split.write.indexer import document_values
 
 MAX_DISTANCE = 2

@@ -41,7 +41,7 @@ from indextables.predicate.search_names import (
     written,
 )
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators
-from indextables.query.dialect import EngineSql, SparkDialect, engine_sql
+from indextables.query.dialect import EngineSql, SparkDialect, annotate, engine_sql
 from indextables.query.relations import (
     SEARCH_FUNCTION,
     PushedSearch,
@@ -65,7 +65,6 @@ from indextables.query.relations import (
     time_travel,
     unqualified,
 )
-from indextables.query.types import annotate
 from indextables.schema import ROW_IDENTITY, SCORE
 from indextables.split.search import check_kind
 from indextables.statements.search_calls import SNIPPET

@@ -18,8 +18,8 @@ from indextables import __version__
 from indextables.cells import size
 from indextables.config import Config, known_keys
 from indextables.errors import IndexTablesError
-from indextables.jobs.component_sizes import component_sizes
 from indextables.jobs.history import unused_files
+from indextables.jobs.prewarm import component_sizes
 from indextables.log.actions import Add, Remove
 from indextables.log.files import deleted_rows
 from indextables.log.layout import list_log

@@ -20,6 +20,15 @@ from indextables.errors import (
 )
 from indextables.plan.execute import count_rows
 from indextables.serve import answers
+from indextables.serve.answers import (
+    MOST_FACETS,
+    MOST_ROWS,
+    MOST_TEXT,
+    SEARCH_PARTS,
+    SearchRequest,
+    requested_version,
+    whole_number,
+)
 from indextables.serve.http import (
     REPORT_POLICY,
     Handler,
@@ -29,18 +38,9 @@ from indextables.serve.http import (
     json_of,
     parameters,
 )
-from indextables.serve.requests import (
-    MOST_FACETS,
-    MOST_ROWS,
-    MOST_TEXT,
-    SEARCH_PARTS,
-    SearchRequest,
-    version_of,
-    whole_number,
-)
 from indextables.serve.tables import NoSuchTableError, ServedTables, columns_of, facts
 from indextables.serve.work import RequestError, Work
-from indextables.storage.scratch import new_folder, remove_folder
+from indextables.storage.local import new_folder, remove_folder
 from indextables.table import Table
 
 MOST_EXPORTED = 5_000_000
@@ -112,7 +112,7 @@ class Api:
 
     async def table(self, request: Request) -> Response:
         """What a table is, its columns, and which are worth counting."""
-        name, version = request.path_params["name"], version_of(parameters(request))
+        name, version = request.path_params["name"], requested_version(parameters(request))
 
         def work() -> dict[str, Any]:
             table = self.tables.get(name, version)
@@ -174,7 +174,7 @@ class Api:
 
     async def report(self, request: Request) -> Response:
         """The figures of the report page."""
-        name, version = request.path_params["name"], version_of(parameters(request))
+        name, version = request.path_params["name"], requested_version(parameters(request))
 
         def work() -> dict[str, Any]:
             from indextables.report import gather
@@ -197,7 +197,7 @@ class Api:
 
     async def report_page(self, request: Request) -> Response:
         """The report as a page without scripts, for a frame."""
-        name, version = request.path_params["name"], version_of(parameters(request))
+        name, version = request.path_params["name"], requested_version(parameters(request))
 
         def work() -> str:
             from indextables.report import gather, page

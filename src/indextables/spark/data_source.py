@@ -24,9 +24,8 @@ from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_row_chan
 from indextables.jobs.write_target import evolved_table
 from indextables.lake.opening import open_table, view_of
 from indextables.plan.access import NAME, ChosenRows, SourceOptions, TableAccess
-from indextables.plan.scan import plan_scan
+from indextables.plan.scan import SplitTask, plan_scan
 from indextables.plan.split_reader import SplitReader, in_groups
-from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.sql_text import parse_predicate

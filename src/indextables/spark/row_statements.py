@@ -26,9 +26,9 @@ from indextables.errors import (
 )
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
-from indextables.jobs.constraints import constraints_of
 from indextables.jobs.row_changes import replace_rows
 from indextables.jobs.write_job import plan_row_change
+from indextables.jobs.write_target import constraints_of
 from indextables.log.snapshot import Snapshot
 from indextables.plan.access import NAME, TableAccess
 from indextables.plan.column_names import names_of

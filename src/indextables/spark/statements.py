@@ -18,7 +18,7 @@ from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import mentions_search
 from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
 from indextables.statements.forms import Target
-from indextables.statements.session import SOURCE_FORMATS, named_source
+from indextables.statements.session import SOURCE_FORMATS, Hosts, ThisProcess, named_source
 from indextables.statements.spark_clauses import MergeInto
 from indextables.statements.statements import (
     DeleteRows,
@@ -275,16 +275,23 @@ def _timezone(spark: SparkSession) -> str:
     return spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
 
+def _hosts(spark: SparkSession) -> Hosts:
+    if not is_classic(spark):
+        return ThisProcess()
+    from indextables.spark.bridge.session_bridge import SparkHosts  # needs py4j
+
+    return SparkHosts(spark)
+
+
 def execute_statement(spark: SparkSession, statement: Statement) -> DataFrame:
     """Execute a statement of ours; the rows that it returns."""
-    from indextables.spark.bridge.hosts import SparkHosts
     from indextables.spark.runner import SparkRunner
     from indextables.statements.execute import Session, execute
 
     session = Session(
         resolve=functools.partial(open_target, spark),
         config=_config(spark),
-        hosts=SparkHosts(spark),
+        hosts=_hosts(spark),
         properties=session_settings(spark),
         runner=SparkRunner(spark) if is_classic(spark) else None,
         timezone=_timezone(spark),

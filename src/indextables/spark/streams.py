@@ -49,8 +49,8 @@ from indextables.plan.changes import (
     tasks_of,
     version_since,
 )
+from indextables.plan.scan import SplitTask
 from indextables.plan.split_reader import SplitReader, in_groups
-from indextables.plan.tasks import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.predicate.sql_text import parse_predicate

@@ -48,7 +48,7 @@ from indextables.split.write.indexer import (
     write_meta,
 )
 from indextables.split.write.writer import SplitWriter, WrittenSplit
-from indextables.storage.scratch import new_folder, remove_folder
+from indextables.storage.local import new_folder, remove_folder
 
 logger = logging.getLogger(__name__)
 

@@ -2,36 +2,356 @@
 
 Nothing here knows Spark. The caller says how a target becomes a table, with what configuration,
 and which processes there are.
+
+Counts of caches are what was really there. A process can count its own open indexes only; other
+Python processes of a host see the new generation of the disk cache and close theirs at their next
+search.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from indextables.errors import LogError, SearchIndexError, StatementError, StorageError
+from indextables import config as keys
+from indextables.config import Config, is_own_key
+from indextables.errors import (
+    ConfigError,
+    LogError,
+    NotATableError,
+    SearchIndexError,
+    StatementError,
+    StorageError,
+)
 from indextables.lake.convert import convert
 from indextables.lake.delta import DeltaSource
 from indextables.lake.iceberg import IcebergSource
 from indextables.lake.opening import is_search_index, search_index_of
+from indextables.lake.refresh import Refreshed
+from indextables.lake.search_index import SearchIndex, source_of
 from indextables.lake.source import ParquetFolder, Source
-from indextables.log.cache import CacheStats
+from indextables.log.cache import CacheStats, caches_by_store, total_stats
 from indextables.log.transaction_log import TransactionLog
+from indextables.plan.access import TableAccess, invalidate_logs
+from indextables.plan.execute import close_indexes
 from indextables.plan.view import refuse_search_index
-from indextables.statements import caches, describe, maintenance, search_indexes
+from indextables.statements import describe, maintenance
 from indextables.statements import statements as s
 from indextables.statements.session import (
     SOURCE_FORMATS,
+    Hosts,
+    IndexPlaces,
     Resolver,
     Session,
     columns,
     describe_environment,
+    table_of,
 )
+from indextables.storage.disk_cache import DiskCache, DiskUsage
 from indextables.table import Table
+
+REFRESHED = columns(
+    index_path=pa.string(),
+    status=pa.string(),
+    source=pa.string(),
+    source_version=pa.string(),
+    version=pa.int64(),
+    files_indexed=pa.int64(),
+    rows_indexed=pa.int64(),
+    files_removed=pa.int64(),
+    bytes_added=pa.int64(),
+    failed=pa.list_(pa.string()),
+)
+DESCRIBED = columns(
+    index_path=pa.string(),
+    source=pa.string(),
+    format=pa.string(),
+    columns=pa.list_(pa.string()),
+    version=pa.int64(),
+    index_bytes=pa.int64(),
+    source_version=pa.string(),
+    source_files=pa.int64(),
+    source_bytes=pa.int64(),
+    files_indexed=pa.int64(),
+    files_not_indexed=pa.int64(),
+    splits_not_needed=pa.int64(),
+)
+DROPPED = columns(index_path=pa.string(), status=pa.string(), source=pa.string())
+
+
+def _create_search_index(statement: s.CreateSearchIndex, session: Session) -> pa.Table:
+    """Create an index, index the files of its source, and keep its name."""
+    places = _places(session)
+    for name, _ in statement.options:
+        if not is_own_key(name):
+            raise ConfigError(
+                f"'{name}' is not an option of a search index: its OPTIONS are spark.indextables.* "
+                "keys. Credentials are set on the session."
+            )
+    access = places.new(statement.index, statement.location)
+    if statement.if_not_exists and access.log().exists():
+        index = search_index_of(access)
+        return _refreshed(index, None, "EXISTS")
+    source_format, source = places.source(statement.source)
+    options = dict(statement.options)
+    index = SearchIndex.create(
+        access.path,
+        source=source.path,
+        format=source_format,  # type: ignore[arg-type]
+        columns=statement.columns,
+        properties=options,
+        name=None if statement.index.path else statement.index.name[-1],
+        config={**access.config, **options},
+        storage_options=access.storage,
+        source_options=source.storage,
+        refresh=False,
+    )
+    invalidate_logs(access.path)
+    # The name comes before the work: a long refresh that is interrupted is gone on with by name.
+    try:
+        places.created(statement.index, access)
+    except Exception:
+        index.drop()
+        invalidate_logs(access.path)
+        raise
+    return _refreshed(index, index.refresh(runner=session.runner), "SUCCESS")
+
+
+def _refresh_search_index(statement: s.RefreshSearchIndex, session: Session) -> pa.Table:
+    """Bring an index up to its source, which may be somewhere else by now."""
+    places = _places(session)
+    access = places.find(statement.index)
+    index = search_index_of(access)
+    if statement.source is not None:
+        source_format, source = places.source(statement.source)
+        if source_format != index.format:
+            raise StatementError(
+                f"'{access.uri}' is a search index over a source in the format {index.format}, and "
+                f"{statement.source} is {source_format}. Drop it and create another one."
+            )
+        index = SearchIndex(access.log(), source_of(source.path, source_format, source.storage))
+    return _refreshed(index, index.refresh(runner=session.runner), "SUCCESS")
+
+
+def _describe_search_index(statement: s.DescribeSearchIndex, session: Session) -> pa.Table:
+    """What an index is, and how far it is behind."""
+    facts = search_index_of(_places(session).find(statement.index)).describe()
+    row = {**facts, "index_path": facts["uri"], "version": facts["index_version"]}
+    return pa.Table.from_pylist([{name: row[name] for name in DESCRIBED.names}], DESCRIBED)
+
+
+def _drop_search_index(statement: s.DropSearchIndex, session: Session) -> pa.Table:
+    """Delete an index, whether its source is still there or not."""
+    places = _places(session)
+    try:
+        access = places.find(statement.index)
+        index = search_index_of(access)
+    except (NotATableError, StatementError):
+        if not statement.if_exists:
+            raise
+        row = {"index_path": str(statement.index), "status": "NOT FOUND"}
+        return pa.Table.from_pylist([row], DROPPED)
+    places.dropped(statement.index, access)
+    if _is_there(access):
+        index.drop()
+    invalidate_logs(access.path)
+    row = {"index_path": access.uri, "status": "DROPPED", "source": index.source}
+    return pa.Table.from_pylist([row], DROPPED)
+
+
+def _is_there(access: TableAccess) -> bool:
+    """Whether forgetting the name left the files."""
+    log = access.log()
+    log.invalidate()
+    try:
+        return is_search_index(log.snapshot())
+    except NotATableError:
+        return False
+
+
+def _places(session: Session) -> IndexPlaces:
+    assert session.indexes is not None
+    return session.indexes
+
+
+def _refreshed(index: SearchIndex, done: Refreshed | None, status: str) -> pa.Table:
+    row: dict[str, object] = {"index_path": index.uri, "status": status, "source": index.source}
+    if done is not None:
+        row |= {
+            "source_version": done.source,
+            "version": done.version,
+            "files_indexed": done.files_indexed,
+            "rows_indexed": done.rows_indexed,
+            "files_removed": done.files_removed,
+            "bytes_added": done.bytes_added,
+            "failed": list(done.failed),
+        }
+        if done.failed:
+            row["status"] = "INCOMPLETE"
+    return pa.Table.from_pylist([row], REFRESHED)
+
+
+SEARCHER_CACHE = columns(
+    cache_type=pa.string(),
+    status=pa.string(),
+    cleared_entries=pa.int64(),
+    message=pa.string(),
+)
+DISK_CACHE_FLUSHED = columns(
+    executor_id=pa.string(),
+    cache_type=pa.string(),
+    status=pa.string(),
+    bytes_freed=pa.int64(),
+    files_deleted=pa.int64(),
+    message=pa.string(),
+)
+DISK_CACHE = columns(
+    executor_id=pa.string(),
+    host=pa.string(),
+    enabled=pa.bool_(),
+    total_bytes=pa.int64(),
+    max_bytes=pa.int64(),
+    usage_percent=pa.float64(),
+    splits_cached=pa.int64(),
+    components_cached=pa.int64(),
+)
+STORAGE_STATS = columns(
+    executor_id=pa.string(),
+    host=pa.string(),
+    bytes_fetched=pa.int64(),
+    requests=pa.int64(),
+)
+LOG_CACHE = columns(
+    table_path=pa.string(),
+    result=pa.string(),
+    cache_hits_before=pa.int64(),
+    cache_misses_before=pa.int64(),
+    hit_rate_before=pa.string(),
+)
+
+_NO_LOCALITY = (
+    "Nothing to clear: Spark's Python partitions carry no preferred hosts, so splits have no "
+    "locations"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flushed:
+    indexes: int
+    copies: DiskUsage
+
+
+def _flush(options: dict[str, object], *, indexes: bool) -> _Flushed:
+    closed = close_indexes() if indexes else 0
+    return _Flushed(closed, DiskCache.from_config(Config(options)).flush())
+
+
+def _disk_options(config: Config) -> dict[str, object]:
+    """What workers need to find the cache; no other setting travels."""
+    return {key.name: config[key] for key in (keys.CACHE_DISK_PATH, keys.CACHE_DISK_MAX_SIZE)}
+
+
+def _flush_searcher(_: s.FlushSearcherCache, session: Session) -> pa.Table:
+    """Close open indexes and forget copies of splits, everywhere."""
+    answers = session.hosts.run(
+        functools.partial(_flush, _disk_options(session.config), indexes=True)
+    )
+    done = [a.result for a in answers if a.result is not None]
+    wrong = [f"{a.executor_id} on {a.host}: {a.error}" for a in answers if a.error is not None]
+    status = "failed" if wrong else "success"
+    note = f". Failed on {'; '.join(wrong)}" if wrong else ""
+    copies = sum(d.copies.files for d in done)
+    size = sum(d.copies.bytes for d in done)
+    indexes = sum(d.indexes for d in done)
+    places = f"in {len(done)} {'process' if len(done) == 1 else 'processes'}"
+    rows = [
+        ("split_cache", status, copies, f"Deleted {copies} copies, {size} bytes, {places}{note}"),
+        ("location_registry", "success", 0, _NO_LOCALITY),
+        ("tantivy_java_cache", status, indexes, f"Closed {indexes} open indexes {places}{note}"),
+    ]
+    return table_of(rows, SEARCHER_CACHE)
+
+
+def _flush_disk(_: s.FlushDiskCache, session: Session) -> pa.Table:
+    """Forget copies of splits, everywhere."""
+    rows: list[tuple[object, ...]] = []
+    for a in session.hosts.run(
+        functools.partial(_flush, _disk_options(session.config), indexes=False)
+    ):
+        if a.result is None:
+            rows.append((a.executor_id, "disk_cache", "failed", 0, 0, f"{a.host}: {a.error}"))
+        else:
+            freed = a.result.copies
+            message = f"Deleted {freed.files} copies on {a.host}"
+            rows.append((a.executor_id, "disk_cache", "success", freed.bytes, freed.files, message))
+    return table_of(rows, DISK_CACHE_FLUSHED)
+
+
+def _usage(options: dict[str, object]) -> DiskUsage:
+    return DiskCache.from_config(Config(options)).usage()
+
+
+def _describe_disk(_: s.DescribeDiskCache, session: Session) -> pa.Table:
+    """What the disks hold. A copy is a component of a split; whose, its name does not tell."""
+    limit = session.config[keys.CACHE_DISK_MAX_SIZE]
+    rows: list[tuple[object, ...]] = []
+    for a in session.hosts.run(functools.partial(_usage, _disk_options(session.config))):
+        held = a.result or DiskUsage()
+        percent = round(100 * held.bytes / limit, 2) if limit else 0.0
+        rows.append(
+            (a.executor_id, a.host, a.error is None, held.bytes, limit, percent, None, held.files)
+        )
+    return table_of(rows, DISK_CACHE)
+
+
+def _describe_storage(_: s.DescribeStorageStats, session: Session) -> pa.Table:
+    """What was read of object stores; null where nobody answered."""
+    answers = session.hosts.run(_fetched)
+    rows = [(a.executor_id, a.host, *(a.result or (None, None))) for a in answers]
+    return table_of(rows, STORAGE_STATS)
+
+
+def _fetched() -> tuple[int, int]:
+    from indextables.storage.remote import fetched  # not before a store is asked for
+
+    return fetched()
+
+
+def _log_counters() -> dict[str, CacheStats]:
+    """Hits and misses of this process's log caches by store."""
+    return {identity: total_stats(caches) for identity, caches in caches_by_store().items()}
+
+
+def _invalidate_here(identity: str | None) -> tuple[int, int]:
+    known = caches_by_store()
+    caches = [c for of, some in known.items() if identity in (None, of) for c in some]
+    before = total_stats(caches)
+    for cache in caches:
+        cache.invalidate()
+    return before.hits, before.misses
+
+
+def _invalidate_log_cache(
+    config: Config, hosts: Hosts, *, table_path: str, identity: str | None, opened: CacheStats
+) -> pa.Table:
+    """Forget what is known of a log or of all. `opened` is what finding the table counted."""
+    answers = hosts.run(functools.partial(_invalidate_here, identity))
+    wrong = [f"{a.executor_id} on {a.host}: {a.error}" for a in answers if a.error is not None]
+    hits = sum(a.result[0] for a in answers if a.result is not None) - opened.hits
+    misses = sum(a.result[1] for a in answers if a.result is not None) - opened.misses
+    result = "Transaction log cache invalidated successfully"
+    if wrong:
+        result = f"Transaction log cache invalidated, but not on {'; '.join(wrong)}"
+    if config[keys.TRANSACTION_CACHE_ENABLED]:
+        rate = f"{100 * CacheStats(hits, misses, 0).hit_rate:.1f}%"
+    else:
+        rate = "Cache disabled"
+    return table_of([(table_path, result, hits, misses, rate)], LOG_CACHE)
+
 
 __all__ = ["Session", "execute"]
 
@@ -103,22 +423,6 @@ def _with_source(session: Session, target: s.Target) -> Table:
 # --- caches ----------------------------------------------------------------------------------
 
 
-def _flush_searcher(_: s.FlushSearcherCache, session: Session) -> pa.Table:
-    return caches.flush_searcher_cache(session.config, session.hosts)
-
-
-def _flush_disk(_: s.FlushDiskCache, session: Session) -> pa.Table:
-    return caches.flush_disk_cache(session.config, session.hosts)
-
-
-def _describe_disk(_: s.DescribeDiskCache, session: Session) -> pa.Table:
-    return caches.describe_disk_cache(session.config, session.hosts)
-
-
-def _describe_storage(_: s.DescribeStorageStats, session: Session) -> pa.Table:
-    return caches.describe_storage_stats(session.hosts)
-
-
 def _describe_merges(_: s.DescribeMergeJobs, _session: Session) -> pa.Table:
     return MERGE_JOBS.empty_table()
 
@@ -126,13 +430,13 @@ def _describe_merges(_: s.DescribeMergeJobs, _session: Session) -> pa.Table:
 def _invalidate(statement: s.InvalidateLogCache, session: Session) -> pa.Table:
     path, identity, opened = "GLOBAL", None, CacheStats(0, 0, 0)
     if statement.table is not None:
-        before = caches.log_counters()
+        before = _log_counters()
         table = session.resolve(statement.table)
         path, identity = table.uri, table.log.store.identity
         # Finding the table read its log; the counts are those before.
-        now, then = caches.log_counters()[identity], before.get(identity, opened)
+        now, then = _log_counters()[identity], before.get(identity, opened)
         opened = CacheStats(now.hits - then.hits, now.misses - then.misses, 0)
-    return caches.invalidate_log_cache(
+    return _invalidate_log_cache(
         session.config, session.hosts, table_path=path, identity=identity, opened=opened
     )
 
@@ -271,8 +575,8 @@ _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.UpdateRows: maintenance.update_rows,
     s.IndexCrossReferences: _index_crossreferences,
     s.MergeSplits: maintenance.merge_splits,
-    s.CreateSearchIndex: search_indexes.create,
-    s.RefreshSearchIndex: search_indexes.refresh,
-    s.DescribeSearchIndex: search_indexes.describe,
-    s.DropSearchIndex: search_indexes.drop,
+    s.CreateSearchIndex: _create_search_index,
+    s.RefreshSearchIndex: _refresh_search_index,
+    s.DescribeSearchIndex: _describe_search_index,
+    s.DropSearchIndex: _drop_search_index,
 }

@@ -156,7 +156,7 @@ def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
         # An outer join leaves a null row where there is none; it matches nothing.
         return pc.and_(mask, row.is_valid())
     if pa.types.is_string(row.type) or pa.types.is_large_string(row.type):
-        from indextables.plan.hidden_columns import search_documents
+        from indextables.plan.split_reader import search_documents
 
         return search_documents(row, text)
     raise SearchCallError(

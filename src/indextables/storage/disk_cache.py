@@ -38,7 +38,7 @@ from typing import BinaryIO
 
 from indextables.config import CACHE_DISK_MAX_SIZE, CACHE_DISK_PATH, Config
 from indextables.errors import StorageError
-from indextables.storage.scratch import new_folder
+from indextables.storage.local import new_folder
 from indextables.storage.sparse_copy import SparseCopy
 from indextables.storage.store import Store
 

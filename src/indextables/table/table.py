@@ -31,7 +31,6 @@ from indextables.jobs.alter_columns import (
 )
 from indextables.jobs.assignments import parse_assignments
 from indextables.jobs.commit_write import Written
-from indextables.jobs.component_sizes import component_sizes
 from indextables.jobs.history import Purged, Truncated, purge, restore, truncate_history
 from indextables.jobs.index_crossreferences import (
     drop_crossreferences,
@@ -40,7 +39,7 @@ from indextables.jobs.index_crossreferences import (
     xref_rows,
 )
 from indextables.jobs.merge_splits import Merged, MergeLimits, merge_splits
-from indextables.jobs.prewarm import Prewarmed, PrewarmPlan, plan_prewarm
+from indextables.jobs.prewarm import Prewarmed, PrewarmPlan, component_sizes, plan_prewarm
 from indextables.jobs.repair import Repaired, repair_log
 from indextables.jobs.row_changes import (
     Dropped,

@@ -37,7 +37,7 @@ from indextables.split.format import (
 from indextables.split.mapping import ROW_FIELD
 from indextables.split.write import MAX_HEAP, MIN_HEAP
 from indextables.storage import Store
-from indextables.storage.scratch import new_folder, remove_folder
+from indextables.storage.local import new_folder, remove_folder
 from indextables.xref.container import (
     BLOOM,
     BloomFilters,

@@ -41,7 +41,7 @@ from indextables.split.format import (
 )
 from indextables.split.search import with_stack
 from indextables.storage import Store
-from indextables.storage.scratch import new_folder, remove_folder
+from indextables.storage.local import new_folder, remove_folder
 from indextables.xref.container import (
     BLOOM,
     BloomFilters,

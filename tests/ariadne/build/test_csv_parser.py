@@ -19,16 +19,16 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from indextables.ariadne.build.csv_parser import (
+from indextables.ariadne.build.csv_build import (
     _DATE,
     _TIMES,
     CsvDialect,
     NotPlain,
     _check_form,
     can_read,
-    dialect,
+    dialect_of,
     is_named,
-    read,
+    parse,
 )
 from indextables.schema import from_json
 
@@ -115,7 +115,7 @@ def rows_of(
 ) -> list[dict[str, Any]] | None:
     """The rows of a file, None if it is not read here."""
     try:
-        batches = list(read(io.BytesIO(data), how, columns))
+        batches = list(parse(io.BytesIO(data), how, columns))
     except NotPlain:
         return None
     for batch in batches:
@@ -134,7 +134,7 @@ def examples(*, ordinary: int) -> settings:
 
 
 def session_dialect(spark: Any, options: Mapping[str, str], names: Sequence[str]) -> CsvDialect:
-    found = dialect(options, names, spark.conf.get)
+    found = dialect_of(options, names, spark.conf.get)
     assert found is not None
     return found
 
@@ -421,7 +421,7 @@ def test_every_type_is_read():
 def test_other_types_are_not_read(kind):
     assert not can_read(kind, timezone="UTC")
     with pytest.raises(ValueError, match="not read"):
-        list(read(io.BytesIO(b"1,a\n"), CsvDialect(("a", "b"), False, ","), {"b": kind}))
+        list(parse(io.BytesIO(b"1,a\n"), CsvDialect(("a", "b"), False, ","), {"b": kind}))
 
 
 NOT_PLAIN = {
@@ -510,7 +510,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize(("options", "expected"), OPTIONS.values(), ids=OPTIONS)
 def test_options(options, expected):
-    assert dialect(options, ["a", "b"], {}.get) == expected
+    assert dialect_of(options, ["a", "b"], {}.get) == expected
 
 
 SETTINGS = {
@@ -528,17 +528,17 @@ SETTINGS = {
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_settings(spark, setting):
     harmless, other = SETTINGS[setting]
-    assert dialect({}, ["a", "b"], spark.conf.get)
+    assert dialect_of({}, ["a", "b"], spark.conf.get)
     for value in harmless:
-        assert dialect({}, ["a", "b"], {setting: value}.get)
-    assert dialect({}, ["a", "b"], {setting: other}.get) is None
+        assert dialect_of({}, ["a", "b"], {setting: value}.get)
+    assert dialect_of({}, ["a", "b"], {setting: other}.get) is None
 
 
 @pytest.mark.parametrize(
     "names", [[], ["a"], ["a", "A"], ["a", "_corrupt_record"], [f"c{n}" for n in range(20_000)]]
 )
 def test_schemas_that_are_not_read(names):
-    assert dialect({}, names, {}.get) is None
+    assert dialect_of({}, names, {}.get) is None
 
 
 def test_names_of_files():
@@ -602,7 +602,7 @@ class Stream:
 def test_a_stream_may_give_less_than_it_is_asked_for(most):
     lines = LINES * (20 if most < 10 else 15_000)
     stream = Stream(iter([file(*lines)]), most)
-    batches = list(read(stream, HOW, COLUMNS))
+    batches = list(parse(stream, HOW, COLUMNS))
     assert [row for batch in batches for row in numbered(batch)] == ROWS * (len(lines) // 4)
 
 
@@ -614,7 +614,7 @@ def test_a_large_file_takes_little_memory():
     rows = 0
     tracemalloc.start()
     try:
-        for batch in read(stream, HOW, COLUMNS):
+        for batch in parse(stream, HOW, COLUMNS):
             most = max(most, pa.total_allocated_bytes() - before)
             # What was read by now is little more than what was given.
             assert stream.given - rows * len(part) / 40_000 < 6 << 20

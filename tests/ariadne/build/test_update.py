@@ -16,7 +16,7 @@ from indextables import config as keys
 from indextables.ariadne import Index, IndexCatalog
 from indextables.ariadne.build import plan, tasks, update
 from indextables.ariadne.store import index_rows
-from indextables.ariadne.store.delta import DeltaPlace
+from indextables.ariadne.store.place import DeltaPlace
 from indextables.errors import AriadneArgumentError, StorageError
 
 DDL = "id INT, name STRING, at BIGINT, items ARRAY<STRUCT<k: INT>>"

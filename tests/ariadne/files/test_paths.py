@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from indextables.ariadne.files.paths import (
+from indextables.ariadne.files.read import (
     canonical,
     expand,
     for_spark,

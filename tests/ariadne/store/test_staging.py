@@ -14,9 +14,8 @@ from indextables.ariadne.build.fold import Target, row_batch
 from indextables.ariadne.declarations import STAGING, Bloom, Regular
 from indextables.ariadne.metadata import FIXED_SCHEMA, STAGED_SCHEMA, Metadata
 from indextables.ariadne.store import index_rows, large_values
-from indextables.ariadne.store.delta import DataFile, DeltaPlace, data_files
 from indextables.ariadne.store.index_rows import consolidate, overlay, staged_batches, unfinished
-from indextables.ariadne.store.place import Context, IndexPlace
+from indextables.ariadne.store.place import Context, DataFile, DeltaPlace, IndexPlace, data_files
 from indextables.config import Config
 from indextables.errors import StorageError, StorageMigrationError
 

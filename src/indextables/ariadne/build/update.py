@@ -18,8 +18,10 @@ from functools import partial
 from typing import Any
 
 from indextables.ariadne.build import csv_build, tasks
-from indextables.ariadne.build.plan import (
+from indextables.ariadne.build.tasks import (
+    Output,
     Plan,
+    Written,
     batches,
     footer_tasks,
     footers_suffice,
@@ -27,7 +29,6 @@ from indextables.ariadne.build.plan import (
     targets,
     work,
 )
-from indextables.ariadne.build.tasks import Output, Written
 from indextables.ariadne.declarations import Declarations
 from indextables.ariadne.files.read import (
     is_fault_of_files,

@@ -30,8 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from indextables.ariadne.declarations import Computed, Exploded, Temporal
-from indextables.ariadne.files.paths import folder_and_name
-from indextables.ariadne.files.read import read_files, spark_schema
+from indextables.ariadne.files.read import folder_and_name, read_files, spark_schema
 from indextables.ariadne.metadata import Metadata
 from indextables.config import ARIADNE_DRIVER_READ_LIMIT
 from indextables.errors import StorageError

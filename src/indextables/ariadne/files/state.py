@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from indextables.ariadne.declarations import Computed, Declaration, Types, storage_column
-from indextables.ariadne.files.paths import Expansion, expand, is_pattern, matching
-from indextables.ariadne.files.read import computed_types
+from indextables.ariadne.files.read import Expansion, computed_types, expand, is_pattern, matching
 from indextables.ariadne.metadata import (
     FINDING_SETTINGS,
     KEY_COLUMNS,

@@ -36,8 +36,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from indextables.ariadne.metadata import large_folder
-from indextables.ariadne.store.delta import DataFile, data_files
-from indextables.ariadne.store.place import IndexPlace
+from indextables.ariadne.store.place import DataFile, IndexPlace, data_files
 from indextables.ariadne.values.hashing import hash_values
 from indextables.bloom import Hashes
 

@@ -42,7 +42,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.bloom import Hashes
-from indextables.storage.scratch import new_folder, remove_folder
+from indextables.storage.local import new_folder, remove_folder
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
 _WORD = np.uint64(0xC3A5C85C97CB3127)

@@ -64,7 +64,7 @@ from indextables.log.layout import (
 from indextables.log.snapshot import Snapshot
 from indextables.runner import Runner
 from indextables.storage import Store
-from indextables.storage.scratch import temporary_folder
+from indextables.storage.local import temporary_folder
 
 _SEARCH_BATCH = 32
 

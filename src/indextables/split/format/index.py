@@ -53,7 +53,7 @@ from indextables.split.format.container import HASHES, ReadRange, Section, Split
 from indextables.split.format.term_dictionary import AllWords, Need, TermDictionary
 from indextables.split.mapping import ROW_FIELD, TableMapping
 from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags, rows_of
-from indextables.storage.scratch import temporary_folder
+from indextables.storage.local import temporary_folder
 from indextables.storage.sparse_copy import SparseCopyError
 from indextables.storage.store import ObjectMeta, Store
 

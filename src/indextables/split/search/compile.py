@@ -39,8 +39,7 @@ from indextables.predicate.search import FieldNode
 from indextables.split.analyzer import Analyzer
 from indextables.split.ip_address import parse_ranges, show_address
 from indextables.split.mapping import FieldMapping
-from indextables.split.search.distances import count_within, rows_decide
-from indextables.split.search.engine import QueryBuilder, balanced
+from indextables.split.search.engine import QueryBuilder, balanced, count_within, rows_decide
 from indextables.split.search.query import LEAF_LEVELS, Boosted, Combined, Every, Leaf, Query
 from indextables.split.search.typed import UTC, clip, intervals, words_decide
 from indextables.split.text_steps import Word

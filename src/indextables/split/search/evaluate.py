@@ -35,8 +35,7 @@ from indextables.split.leaves import ArrowColumn, Leaves, leaves
 from indextables.split.mapping import FieldMapping, TableMapping, numbered
 from indextables.split.row_numbers import RowNumbers
 from indextables.split.search.compile import DEFAULT_MAX_EXPANSIONS, Compiler, in_range
-from indextables.split.search.distances import is_near, positions
-from indextables.split.search.engine import with_stack
+from indextables.split.search.engine import is_near, positions, with_stack
 from indextables.split.search.query import (
     Boosted,
     Combined,

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import SchemaError, SplitWriteError
 from indextables.schema import is_collated
-from indextables.storage.scratch import new_folder, remove_folder
+from indextables.storage.local import new_folder, remove_folder
 
 _YEARS = range(-719_162, 2_932_897)
 """Days since 1970, of the years 1 to 9999."""

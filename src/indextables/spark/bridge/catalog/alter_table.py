@@ -27,7 +27,7 @@ from indextables.errors import (
     UnsupportedProtocolError,
 )
 from indextables.jobs.alter_columns import actions_for, with_properties
-from indextables.jobs.constraints import add_constraint, drop_constraint
+from indextables.jobs.write_target import add_constraint, drop_constraint
 from indextables.log.actions import SUPPORTED_VERSION, Action, Protocol
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import ColumnNames, names_of

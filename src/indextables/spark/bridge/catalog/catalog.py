@@ -38,8 +38,7 @@ from indextables.spark.bridge.catalog.table_info import (
     table_info,
     travels,
 )
-from indextables.spark.bridge.jvm.handles import V2, JavaObject, implements
-from indextables.spark.bridge.jvm.kept import kept
+from indextables.spark.bridge.jvm.handles import V2, JavaObject, implements, kept
 from indextables.spark.bridge.sessions import session_settings
 from indextables.statements.spark_clauses import ROOT
 from indextables.storage import Store, open_store

@@ -3,6 +3,9 @@
     SELECT * FROM docs CHANGES FROM VERSION 40 TO VERSION 45
 
 Such rows are those of `Table.changes`, read by Python tasks; each has some of the versions.
+
+A partition exists as long as a live split belongs to it: SHOW PARTITIONS lists what the log says,
+DROP and TRUNCATE remove its splits in one commit, and nothing creates an empty one.
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ import hashlib
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.errors import (
     CommitStateUnknownError,
@@ -20,26 +26,29 @@ from indextables.errors import (
     StatementError,
     TableExistsError,
 )
-from indextables.jobs.constraints import CheckConstraint, constraints_of
-from indextables.jobs.row_changes import delete_rows
+from indextables.jobs.row_changes import delete_rows, drop_partitions
 from indextables.jobs.write_job import TaskOutput, WriteJob
+from indextables.jobs.write_target import CheckConstraint, constraints_of
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import TableAccess
 from indextables.plan.changes import ChangesReader, changes_schema, version_since
-from indextables.plan.column_names import names_of, shown_metadata
+from indextables.plan.column_names import names_of, shown, shown_metadata
 from indextables.plan.split_reader import ReadSplits
+from indextables.plan.statistics import decode, lookup
 from indextables.plan.view import TableView
-from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.predicate import TRUE, Predicate, conjunction, disjunction
+from indextables.predicate.coercion import compare
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.spark_tokens import ALL_FIELDS
+from indextables.predicate.tree import Column
 from indextables.schema import METADATA, ROW, ROW_ACTION, SCORE, SPLIT, from_json
-from indextables.spark.bridge.catalog.partitions import PartitionManagement
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,
     JavaObject,
     Jvm,
     implements,
+    internal_rows,
 )
 from indextables.spark.bridge.scan.builder import ScanBuilder
 from indextables.spark.bridge.scan.description import Described
@@ -47,8 +56,13 @@ from indextables.spark.bridge.scan.filters import condition
 from indextables.spark.bridge.scan.scans import PythonTasks, Scan
 from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
 from indextables.spark.runner import executors
-from indextables.spark.schemas import with_mappings, worker_schema
+from indextables.spark.schemas import spark_schema, with_mappings, worker_schema
 from indextables.table.arguments import check_versions
+
+if TYPE_CHECKING:
+    from indextables.log.snapshot import Snapshot
+    from indextables.plan.access import TableAccess
+
 
 _ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
 _CONSTRAINTS = V2 + "catalog.constraints."
@@ -97,6 +111,124 @@ class HiddenColumn:
 
     def metadataInJSON(self) -> None:  # noqa: N802
         return None
+
+
+class PartitionManagement:
+    """What `SupportsAtomicPartitionManagement` asks of a table."""
+
+    java: Jvm
+    access: TableAccess
+    snapshot: Snapshot
+
+    def partitionSchema(self) -> JavaObject:  # noqa: N802
+        return self.java.struct_type(spark_schema(self._partition_schema()))
+
+    def listPartitionIdentifiers(  # noqa: N802
+        self, names: JavaObject, identifier: JavaObject
+    ) -> JavaObject:
+        found = self._partitions()
+        for position, name in enumerate(names):
+            value = self._value(identifier, position, found.schema.field(name))
+            column = found.column(name)
+            same: Any = pc.is_null(column) if value is None else pc.equal(column, value)
+            found = found.filter(same)
+        schema = spark_schema(found.schema)
+        return internal_rows(
+            self.java, found.cast(worker_schema(schema)), self.java.struct_type(schema)
+        )
+
+    def partitionExists(self, identifier: JavaObject) -> bool:  # noqa: N802
+        names = self.java.strings(self._partition_schema().names)
+        return len(self.listPartitionIdentifiers(names, identifier)) > 0
+
+    def loadPartitionMetadata(self, _identifier: JavaObject) -> JavaObject:  # noqa: N802
+        return self.java.hash_map({})
+
+    def createPartition(self, _identifier: JavaObject, _properties: JavaObject) -> None:  # noqa: N802
+        raise self._unsupported("A partition of an index table is there when rows are: INSERT them")
+
+    def createPartitions(self, identifiers: JavaObject, properties: JavaObject) -> None:  # noqa: N802
+        self.createPartition(identifiers, properties)
+
+    def replacePartitionMetadata(self, _identifier: JavaObject, _new: JavaObject) -> None:  # noqa: N802
+        raise self._unsupported("A partition of an index table has no properties")
+
+    def renamePartition(self, _old: JavaObject, _new: JavaObject) -> bool:  # noqa: N802
+        raise self._unsupported(
+            "A partition of an index table is not renamed: UPDATE the partition column"
+        )
+
+    def dropPartition(self, identifier: JavaObject) -> bool:  # noqa: N802
+        return self._drop([identifier])
+
+    def dropPartitions(self, identifiers: JavaObject) -> bool:  # noqa: N802
+        return self._drop(list(identifiers))
+
+    def purgePartition(self, identifier: JavaObject) -> bool:  # noqa: N802
+        return self._drop([identifier])
+
+    def purgePartitions(self, identifiers: JavaObject) -> bool:  # noqa: N802
+        return self._drop(list(identifiers))
+
+    def truncatePartition(self, identifier: JavaObject) -> bool:  # noqa: N802
+        return self._drop([identifier])
+
+    def truncatePartitions(self, identifiers: JavaObject) -> bool:  # noqa: N802
+        return self._drop(list(identifiers))
+
+    # --- values ------------------------------------------------------------------------------
+
+    def _partition_schema(self) -> pa.Schema:
+        seen = shown(self.snapshot)
+        return pa.schema([seen.schema.field(name) for name in seen.partition_columns])
+
+    def _partitions(self) -> pa.Table:
+        """The values of all partitions, each once, in the types of their columns."""
+        files = self.snapshot.entries
+        columns = {
+            field.name: decode(lookup(files, "partitionValues", stored), field.type).values
+            for stored, field in zip(
+                self.snapshot.partition_columns, self._partition_schema(), strict=True
+            )
+        }
+        every = pa.table(columns).cast(self._partition_schema())
+        return (
+            every.group_by(every.schema.names)
+            .aggregate([])
+            .sort_by([(name, "ascending") for name in every.schema.names])
+        )
+
+    def _value(
+        self, identifier: JavaObject, position: int, field: pa.Field[pa.DataType]
+    ) -> pa.Scalar[pa.DataType] | None:
+        """One value of a row of Spark's own, whose days and instants are numbers."""
+        schema = self.java.struct_type(spark_schema(pa.schema([field])))
+        value = identifier.get(position, schema.fields()[0].dataType())
+        if value is None:
+            return None
+        if pa.types.is_date(field.type):
+            return pa.scalar(value, pa.int32()).cast(field.type)
+        if pa.types.is_timestamp(field.type):
+            return pa.scalar(value, pa.int64()).cast(field.type)
+        if isinstance(value, bool | int | float | bytes | bytearray | str):
+            return pa.scalar(value, field.type)
+        return pa.scalar(value.toString(), pa.string()).cast(field.type)
+
+    def _drop(self, identifiers: Sequence[JavaObject]) -> bool:
+        where = disjunction(*map(self._is_partition, identifiers))
+        return drop_partitions(self.access.log(), where).partitions > 0
+
+    def _is_partition(self, identifier: JavaObject) -> Predicate:
+        parts = []
+        for position, field in enumerate(self._partition_schema()):
+            value = self._value(identifier, position, field)
+            literal = None if value is None else value.as_py()
+            stored = self.snapshot.partition_columns[position]
+            parts.append(compare("<=>", Column((stored,)), field.type, literal))
+        return conjunction(*parts)
+
+    def _unsupported(self, sentence: str) -> Exception:
+        return self.java.refusal(f"{sentence}.", "UnsupportedOperationException")
 
 
 @implements(

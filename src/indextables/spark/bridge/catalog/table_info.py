@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import ConfigError, SchemaError
-from indextables.jobs.constraints import CheckConstraint
+from indextables.jobs.write_target import CheckConstraint
 from indextables.plan.access import PROVIDERS
 from indextables.spark.bridge.jvm.handles import (
     V2,

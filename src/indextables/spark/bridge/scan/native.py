@@ -28,7 +28,7 @@ from indextables.log.files import vectors_by_path
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import ColumnNames, names_of
 from indextables.plan.execute import Environment
-from indextables.plan.tasks import SplitTask
+from indextables.plan.scan import SplitTask
 from indextables.plan.view import TableView
 from indextables.predicate import And, Compare, In, Or, Predicate, Search, searches
 from indextables.runner import LocalRunner

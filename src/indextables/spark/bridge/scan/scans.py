@@ -20,10 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import QueryError
-from indextables.plan.scan import ScanPlan, plan_scan
+from indextables.plan.scan import ScanPlan, SplitTask, plan_scan
 from indextables.plan.skipping import FileStatistics
 from indextables.plan.split_reader import ReadSplits, ScoredReader, SplitReader, in_groups
-from indextables.plan.tasks import SplitTask
 from indextables.predicate import TRUE, Predicate, conjunction
 from indextables.predicate.coercion import is_in
 from indextables.schema import is_collated
