@@ -6,17 +6,13 @@ join, and an outer or anti join whose kept side is the other one. Everything els
 
 The other side's keys are collected once, each different one, up to `MOST_KEYS`; beyond that only
 their bounds are. Files are then located by the keys, and the keys go into the read as a filter, so
-that Parquet row groups are skipped inside the files as well. If the other side is not repeatable
-(`rand()`), the join would see other keys than were collected, so every file is read.
+that Parquet row groups are skipped inside the files as well. Such a filter may let through rows
+that no key equals, but must not drop one that a key does, so only types take part that Spark and
+the statistics of a file order alike. If the other side is not repeatable (`rand()`), the join would
+see other keys than were collected, so every file is read.
 
 With a temporal index, files are chosen by the keys of its column alone: the newest row of a value
 may lie in a file that no other key leads to, and has to be seen to outrank older ones.
-
-The keys of a join's other side: collected once, located in files, and pushed into the read.
-
-Keys that are pushed into the read skip row groups. Such a condition may let through rows that no
-key equals, but must not drop one that a key does. So only types take part that Spark and the
-statistics of a file order alike.
 """
 
 from __future__ import annotations

@@ -11,10 +11,8 @@ The rule is the same for all: what is not known keeps the file. Files that are r
 indexed, columns that are declared but not built, types with rules of their own for equality: all
 are candidates. A file that is known to be empty is not.
 
-What an index knows about each of its columns, as evidence that lookups use.
-
-A column whose kind keeps something is evidence for the files where it was built, and nothing is
-known for the others. It is decoded when it is first used and kept as long as the lookup.
+A column whose kind keeps something is `evidence` for the files where it was built. It is decoded
+when it is first used and kept as long as the lookup.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""metadata.json: what an index is over and which columns it keeps.
+"""metadata.json: what an index is over and which columns it keeps; and the tables of an index.
 
 One JSON object with the field names of the Scala project Ariadne, whose files of the versions 1 to
 10 can be read: a field that an older version lacks has its default. Newer versions are refused.
 Unknown fields are kept when the file is written again. Opening an index that exists does not write
 it, unless the arguments change it.
 
-Every change reads the newest file, changes it and replaces exactly that one (`put_if_match`); who
-loses the race does it again on what won, so no declaration is ever overwritten by another.
-
-The tables of an index: what one row says about one file.
+Every change reads the newest file, changes it and replaces exactly that one (`put_if_match`). A
+writer that loses the race changes the file that won, so no declaration is ever overwritten.
 
 ::
 

@@ -1,8 +1,8 @@
-"""Opening an index: it is created or found, and one version of it is what queries and joins use.
+"""Opening an index: created or found, and the one version of it that queries and joins use.
 
 Schema, format and read options must agree with those of an index that exists.
 
-Decoding an index is paid for once a version: the lookups of the versions that were used last are
+Decoding an index costs once for each version: the lookups of the versions that were used last are
 cached, and with them the sorted hashes, filters and words. What joins located is cached by version
 and by the keys themselves, so the same keys are not looked up twice and other keys are never taken
 for them.

@@ -1,9 +1,4 @@
-"""The transaction log, and what keeps a table in shape.
-
-The transaction log: commits, checkpoints, states, retention.
-
-What keeps a table in shape: merging splits, purging after writes.
-"""
+"""Keys of the transaction log (commits, checkpoints, states, retention), merging and purging."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What there is only with Spark, Ariadne included.
-
-What there is only with Spark.
-
-Ariadne, under its own prefix `spark.ariadne.`.
-"""
+"""Keys that have an effect with Spark only, those of Ariadne (`spark.ariadne.*`) included."""
 
 from __future__ import annotations
 

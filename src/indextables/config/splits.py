@@ -1,9 +1,4 @@
-"""Splits and cross-references.
-
-Splits: what a search may ask, and how rows are indexed, kept at hand, read and written.
-
-Cross-references: how they are built, asked and kept up.
-"""
+"""Keys of splits (what a search may ask; indexing, caching, reads, writes) and cross-references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""INDEX CROSSREFERENCES: building XRefs with a runner, and committing them.
+"""INDEX CROSSREFERENCES: building XRefs with a runner, committing them, and reporting them as rows.
 
 XRefs are built in parallel and stored under names of their own; each replacement is one commit, so
 a reader sees the old XRefs or the new ones. A build whose splits vanish meanwhile (a merge, an
@@ -6,8 +6,6 @@ overwrite) may still be committed: its documents say what those splits held, nob
 that are not live, and what took their place is uncovered and read. So an XRef conflicts with no
 change of data. It does conflict with another XRef for the same splits: then the work is planned
 again, and what was built for nothing is deleted.
-
-Cross-references as rows: what the command did, and which there are.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Groups of splits that become one: choosing them, and merging a group.
 
-Which splits are merged with which: packing the files of a snapshot into groups.
-
 Splits of one partition are packed by first-fit decreasing: the largest first, each into the first
-group that has room. The sources of a group are together never larger than the target, and a group
-of one is none. What they become is encoded anew and can differ from their sum by a little. Groups
-with the oldest splits come first.
+group that has room. The sources of a group are together never larger than the target, and a single
+split is not a group. The merged split is encoded anew, so its size can differ a little from the
+sum. Groups with the oldest splits come first.
 
-Merging one group of splits: a task that any process can carry out.
-
-It opens the sources, writes the merged split and stores it under a name that nobody else uses.
-Whatever goes wrong costs this group only: the answer says so, and which source is to blame.
+Merging one group is a task that any process can carry out. It opens the sources, writes the merged
+split and stores it under a name that nobody else uses. Whatever goes wrong costs this group only:
+the answer says so, and which source is to blame.
 """
 
 from __future__ import annotations

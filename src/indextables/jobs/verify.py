@@ -1,6 +1,6 @@
-"""Checking a table, and each of its splits.
+"""Checking a table: its log against its files, and every split by itself.
 
-Checking one split: all its bytes, its index, its rows.
+The driver reads the whole log anew and lists the table once. Every split is then a task:
 
 - *checksums*: the seal of the footer, every section, every page of every column.
 - *index*: it opens, it has a document for every row and no other, words taken from some rows are
@@ -8,11 +8,7 @@ Checking one split: all its bytes, its index, its rows.
 - *rows*: there are as many as the log says, within the minima and maxima and with the number of
   nulls that it says, in the partition that it says.
 
-Checking a table: its log against its files, checksums, indexes and rows.
-
-The driver reads the whole log anew and lists the table once. Every split is then a task: all its
-bytes are read, its index is opened and asked, its rows are compared with what the log and the
-index say. Nothing is taken from what this process remembers.
+Nothing is taken from what this process remembers.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Footers and pages of Parquet files of other programs.
-
-Some pages of a column as a Parquet file of their own:
+"""Footers and pages of Parquet files that other programs wrote.
 
 Parquet's readers decode a column chunk from its first page on. Row groups of other programs are
 large, so a file is put together here that has only the pages with wanted rows: their bytes as they
-are, and a footer that says so. Values are read by their physical type and given back the column's.
-
-This is for columns of plain types that are neither nested nor required; others are read whole.
+are, and a footer that says so. Values are read by their physical type and then get the column's.
+This works for columns of plain types that are neither nested nor required; others are read whole.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""From what a transaction wants to what a version file says, on the newest snapshot.
-
-Done again on every attempt, because each step depends on what others committed meanwhile:
-removed files must still be live, mappings join the registry that is there now, a protocol is
-raised from where it stands, cross-references that lost their target are dropped.
-
-The commit: put-if-absent of the next version file.
+"""The commit: what a transaction wants becomes a version file, by put-if-absent.
 
 A loser reads what won, checks for a conflict, rebases and tries the next version. Splits that
 were written stay as they are across attempts. A store can fail in a way that leaves open whether
-the file was written; every version file carries the id of its transaction, so we look. We only
-ever move on to the next version when the one we tried exists and is not ours: a request that is
-still on its way can then no longer take effect.
+the file was written; every version file carries the id of its transaction, which is compared then.
+The next version is tried only when the one before exists and is not ours: a request that is still
+on its way can then no longer take effect.
+
+The actions of a version are made again on every attempt, because each depends on what others
+committed meanwhile: removed files must still be live, mappings join the registry that is there now,
+a protocol is raised from where it stands, cross-references that lost their target are dropped.
 """
 
 from __future__ import annotations

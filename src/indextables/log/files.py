@@ -1,20 +1,15 @@
-"""The live files of a table, and the mappings that they share.
-
-Mappings are stored once: add actions name them by hash, the table's metadata holds them.
-
-A mapping (`docMappingJson`) of a wide table is larger than all else an add action says. Its hash
-is taken from a canonical form, so that two writers that order their fields differently share one
-entry: object keys sorted, lists of named objects sorted by name, compact JSON, SHA-256, URL-safe
-Base64, 16 characters.
-
-The live files of a table as an Arrow table, one row a split.
+"""The live files of a table as an Arrow table, one row a split, and the mappings that they share.
 
 Planning over 100,000 splits is then a few vectorised calls. Column names are those of the log.
 A null partition value is an absent key; `__HIVE_DEFAULT_PARTITION__` is left as it is written.
+Writers that take one record at a time get rows as dictionaries, made four times faster than Arrow's
+own conversion, which makes an object for every value first.
 
-Rows of the files' table as dictionaries, for writers that take one record at a time.
-
-Arrow's own conversion makes an object for every value first, which takes four times as long.
+Mappings are stored once: add actions name them by hash, the table's metadata holds them. A mapping
+(`docMappingJson`) of a wide table is larger than all else an add action says. Its hash is taken
+from a canonical form, so that two writers that order their fields differently share one entry:
+object keys sorted, lists of named objects sorted by name, compact JSON, SHA-256, URL-safe Base64,
+16 characters.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Retention: which files of a log may go, and deleting them.
 
-Which files of a log may go.
-
 Every file is kept unless all of its gates are open.
 
 - A version file: older than the log retention, below the newest readable checkpoint, below the
   current version, and not needed to rebuild a version that is still retained.
 - An Avro state: superseded for longer than its retention, not among the newest ones, not needed.
 - A JSON checkpoint: superseded for longer than its retention, not the newest, not needed.
-- A manifest: named by no retained state, and old enough that no writer is about to name it.
+- A manifest: named by no retained state, and old enough that no writer is about to name it. If a
+  state cannot be read, nobody knows what it names, and all manifests stay.
 
 A *retained* version is one whose version file is younger than the log retention. Those that can
 be read before a clean-up can be read after it: the checkpoint below the oldest of them stays as
@@ -19,12 +18,6 @@ the base cannot be read afterwards unless a checkpoint of exactly that version i
 The age of a checkpoint counts from the moment a newer one appeared: until then every reader used
 it, and a slow one may still do so. Ages come from the objects. A negative age, after a clock went
 backwards, keeps the file.
-
-Cleaning up a log: plan what may go, then delete it.
-
-`expiry` decides about versions and checkpoints. Manifests are shared by states: one goes when no
-retained state names it and it is old enough that no writer is about to name it. If a state cannot
-be read, nobody knows what it names, and all manifests stay.
 """
 
 from __future__ import annotations

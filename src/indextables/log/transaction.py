@@ -1,12 +1,9 @@
 """A transaction: what it wants to commit, and which others it conflicts with.
 
-What a writer wants to commit: an operation, its actions, and what it read to decide on them.
-
-Who may commit after whom: the conflict matrix, as data, and its evaluation.
-
-A transaction that lost a version asks, for every commit it did not see: can mine still be true
-after this one? Rows of the matrix are the operations that want to commit, columns what the
-winner changed. The checks run in a fixed order: protocol, metadata, files added, files removed.
+It has an operation, its actions, and what it read to decide on them. A transaction that lost a
+version asks, for every commit that it did not see: can mine still be true after this one? The
+answers are a matrix, as data: rows are the operations that want to commit, columns what the winner
+changed. The checks run in a fixed order: protocol, metadata, files added, files removed.
 """
 
 from __future__ import annotations

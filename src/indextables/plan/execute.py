@@ -1,6 +1,8 @@
 """Running a plan in this process: splits in parallel, results in the order of the plan.
 
-Counting rows: from the log where it can be, else by searching the splits that are in doubt.
+An `Environment` has the open indexes of the process. The indexes of many small splits are linked
+and searched as one. Rows are counted from the log where it can say, else by searching the splits
+that are in doubt.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
-"""Which rows of one split match: proposed by its index, decided by the rows.
+"""Which rows of one split match a predicate: proposed by its index, decided by the rows.
 
-What an index can say about SQL conditions: rows that may match, and none that do is missing.
-
-Equality with a text is a question to the index of the column: the whole value for a `string`, all
-its words for a `text`. Rows decide afterwards, so a proposal may hold too many rows. `None` means
-that the index cannot help.
-
-Which rows of one split match a predicate, and their values.
-
-The index proposes: searches are answered exactly, equality on text by the rows that hold the
-words. Where that leaves a question open, the columns of the predicate are read for the proposed
-rows and the row filter decides. Where the index has nothing to say, all rows are looked at.
+Searches are answered exactly. Equality with a text becomes a question to the index of the column:
+the whole value for a `string`, all its words for a `text`; a proposal may hold too many rows and
+misses none. Where that leaves a question open, the columns of the predicate are read for the
+proposed rows and the row filter decides. Where the index has nothing to say, all rows are looked
+at.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """The statistics of files: read back as values, and what they leave possible.
 
-Values that the log keeps as text, read back as what they were.
-
 Partition values, minima and maxima are strings in the log, whoever wrote it. They are read by the
 column's declared type and never by what they look like, because `"9" < "10"` for numbers and not
 for text. What cannot be read is unknown, and unknown decides nothing.
 
-What the statistics of files say about one column, and what that leaves possible.
-
-A `ValueRange` holds a lower and an upper bound for each file. `versus` asks of a literal whether a
-value of the file may be below it, equal to it, or above it. Every comparison is made of these
-three answers; a bound that is not known answers yes.
+A `ValueRange` holds a lower and an upper bound of one column for each file. `versus` asks of a
+literal whether a value of the file may be below it, equal to it, or above it. Every comparison is
+made of these three answers; a bound that is not known answers yes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Literals: read from SQL, and brought to the type of the column they meet.
-
-Literals of Spark SQL as Python values: numbers, text, typed literals and casts of literals.
-
-A literal meets a column: the comparison in the column's own type, exactly.
+"""Literals of Spark SQL as Python values, brought to the type of the column that they meet.
 
 Evaluators compare values of one type. So `int_column > 5.5` becomes `int_column >= 6`, and
 `int_column = 5.5` becomes false for every value and null for null. No literal is rounded: either

@@ -1,8 +1,6 @@
-"""Names and values as SQL text, and dates and timestamps as Spark reads them.
+"""Names and values as Spark SQL text, in the one spelling that reads back the same.
 
-Dates and timestamps as text, as Spark reads them, and the session's time zone.
-
-Names and literals as Spark SQL text, in the one spelling that reads back the same.
+Dates and timestamps are read from text as Spark reads them, in the session's time zone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""SQL text as Spark's tokens, and the operator that they are rewritten for.
-
-SQL text cut into tokens by Spark's rules: quotes, escapes, back-ticks, raw strings, comments.
-
-The infix operators, rewritten to the function calls that any SQL parser reads.
+"""SQL text as Spark's tokens, and the infix operators rewritten to calls that any parser reads.
 
     content indexquery 'spark AND sql'    ->  indexquery(content , 'spark AND sql')
     content NOT indexquery 'spark'        ->  (NOT indexquery(content , 'spark'))
@@ -11,9 +7,10 @@ The infix operators, rewritten to the function calls that any SQL parser reads.
     content TEXTSEARCH 'spark'            ->  textsearch(content , 'spark')
     * FIELDMATCH 'spark'                  ->  fieldmatch(* , 'spark')
 
-The statement is cut into tokens by Spark's rules, so text in strings, comments and back-ticks is
-never mistaken for the operator. Everything else stays as it is, byte for byte. What cannot be cut
-into tokens is returned unchanged: the real parser will say what is wrong with it.
+The statement is cut into tokens by Spark's rules (quotes, escapes, back-ticks, raw strings,
+comments), so text in strings, comments and back-ticks is never mistaken for the operator.
+Everything else stays as it is, byte for byte. What cannot be cut into tokens is returned unchanged:
+the real parser will say what is wrong with it.
 """
 
 from __future__ import annotations

@@ -3,15 +3,14 @@
 A predicate is true, false or null for a row, by SQL's three-valued logic; a row is kept when it is
 true. Comparisons have a column on the left and a Python value on the right that is already of the
 column's type (`coercion` did that), so evaluators never convert. A `Search` is a leaf like any
-other, but it is never null.
+other, but it is never null. LIKE patterns are taken apart, and become a prefix, a suffix or an
+infix where they are one.
 
 Nodes are hashable and can be pickled. `str()` gives SQL that parses back to the same tree::
 
     >>> a, b = Column(("a",)), Column(("user", "first name"))
     >>> print(Or((Compare(">", a, 5), Not(IsNull(b)))))
     (a > 5 OR user.`first name` IS NOT NULL)
-
-LIKE patterns: taken apart, and simplified where they are a prefix, a suffix or an infix.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a query asks of a table: relations, who owns a column, what a scan may decide.
+"""What a query asks of a table: relations, which table has a column, what a scan may decide.
 
 A condition may be pushed to the scan of a table only if the scan means exactly the same by it. Of
 searches that is always so: they are ours. Of comparisons it is so where types and literals leave no
 room for another reading.
 
-Here too: looking at the parts of a parsed query, and changing them. Headers of its columns are what
-the query says, not what became of it for the engine.
+The functions that look at the parts of a parsed query and change them are here as well. The headers
+of its columns are what the query says, not what became of it for the engine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The report page of a table: what it shows (`data`), its charts, and the page itself."""
+"""The report page of a table: what it shows (`data`), and the page with its charts (`page`)."""
 
 from indextables.report.data import gather
 from indextables.report.page import page

@@ -4,10 +4,8 @@ A split is searched for a table: by the table's mapping and schema. Where the sp
 other words than that mapping wants, lacks a column that was added later, or is damaged, the rows
 are searched instead, with the same result.
 
-Opened footers of splits, kept in memory between queries.
-
-A split never changes, so its footer need be read and checked only once. What is kept is limited by
-the size that the footers have in their files.
+A split never changes, so its footer need be read and checked only once. Footers stay in memory
+between queries, within a limit on the size that they have in their files.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """What a log holds, as rows: cross-references, the newest checkpoint, actions.
 
-The cross-references in a log, and how much of the table they cover.
-
-The newest checkpoint of a table: its form, its size, whether it needs compaction.
-
-The actions of a log as rows, newest version first.
-
-The columns of every action stand side by side; those of other kinds are null. By default the
-newest checkpoint stands for all versions up to its own; `include_all` gives every version file
-that is retained instead.
+Of cross-references the rows say how much of the table they cover; of the checkpoint its form, its
+size and whether it needs compaction. Actions come newest version first. The columns of every action
+stand side by side; those of other kinds are null. By default the newest checkpoint stands for all
+versions up to its own; `include_all` returns every version file that is retained instead.
 """
 
 from __future__ import annotations

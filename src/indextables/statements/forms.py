@@ -12,7 +12,7 @@
 - After `!` the statement is certainly ours, and what does not fit is an error. Before it, what
   does not fit is another product's statement.
 
-The assignments of UPDATE … SET as text, for an engine that computes them.
+The assignments of UPDATE … SET stay text, for an engine that computes them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The statements that keep a table small, sound and quick, as rows.
+"""The statements that keep a table small, sound and quick, with their rows.
 
 What the job behind a statement refuses is an error, so that a schedule notices; a status in a row
 is about parts of the work.
-
-MERGE SPLITS as a row: what was merged, where and with how much memory.
 """
 
 from __future__ import annotations

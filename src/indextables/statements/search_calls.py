@@ -1,8 +1,4 @@
-"""Function calls in SQL text, and the searches among them.
-
-Function calls in the tokens of a statement: where they are, their arguments, their columns.
-
-Searches in SQL, made ready for Spark's parser.
+"""Function calls in SQL text, and the searches among them made ready for Spark's parser.
 
     content indexquery 'spark'                  ->  indexquery(content , 'spark')
     tantivy4spark_indexquery('content', 'q')    ->  tantivy4spark_indexquery(`content`, 'q')
@@ -13,7 +9,7 @@ Searches in SQL, made ready for Spark's parser.
     search(*, 'spark sql')                      ->  search(_indexall, 'spark sql')
     search(content, 'q', mode => 'query')       ->  indexquery(content, 'q')
 
-Operators become calls first (`predicate.operators`); then every call of a search function is
+Operators become calls first (`predicate.spark_tokens`); then every call of a search function is
 checked and completed: the number of its arguments, that the query is a literal, its syntax. What
 is wrong is an error here, on the driver, before Spark sees the statement. All other text stays as
 it is, byte for byte.

@@ -1,13 +1,10 @@
-"""Object stores over HTTP: their clients, and the store on top of them.
+"""Object stores over HTTP, and the one in memory: S3, Azure Blob Storage, Google Cloud Storage.
 
-Building obstore's clients from a location and storage options.
-
-Object stores over HTTP, and the one in memory: S3, Azure Blob Storage, Google Cloud Storage.
-
-The work is done by obstore, the Python binding of Rust's object_store. Conditional writes are
-`If-None-Match` and `If-Match` headers there. This module adds what a table needs beside that:
-every path relative to the table's root, listings in one order whatever the service, our errors
-instead of the library's, and no secret in any of them.
+The work is done by obstore, the Python binding of Rust's object_store; its clients are built from a
+location and storage options. Conditional writes are `If-None-Match` and `If-Match` headers there.
+This module adds what a table needs beside that: every path relative to the table's root, listings
+in one order whatever the service, our errors instead of the library's, and no secret in any of
+them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""What the package asks of a store, and the ranges of bytes that all stores read.
-
-Ranges of bytes: joining neighbours, and refusing what an object does not have.
-
-A request to an object store costs more than a hundred kilobytes do. Ranges that are close
-together are read as one block and cut apart afterwards.
-
-What the package asks of a place where bytes are kept.
+"""What the package asks of a place where bytes are kept, and the ranges that all stores read.
 
 A store is a flat map from paths to objects below one root: a folder, a bucket prefix, a container.
 A table is one store, and every path in its log is a path of that store. Objects are written whole
@@ -17,6 +10,9 @@ and become visible whole. Two writes are conditional, and the transaction log re
 A path is relative to the root and separated by '/'. Its characters are literal: `a%20b` and `a b`
 are two objects. Path segments that start with a dot are not objects; stores keep their own
 temporary and lock files under such names.
+
+A request to an object store costs more than a hundred kilobytes do. Ranges that are close
+together are read as one block and cut apart afterwards.
 """
 
 from __future__ import annotations

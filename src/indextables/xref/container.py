@@ -1,26 +1,22 @@
-"""The file of an XRef: where it is, its bloom filters, its layout.
+"""The file of an XRef: where it is, its layout, and its bloom filters.
 
-Where the file of an XRef lives: a folder of four letters, from the hash of the file's name.
+It is the container of a split, in which every row stands for a source split. The Parquet rows name
+the source splits, so any reader can look at them; a split that is gone has no path any more. The
+footer's metadata holds, beside the description that every split has, one JSON document: the
+columns, and sets of columns whose terms are complete. Each row refers to a set.
 
-A bucket spreads its load over names, so files are spread over 26^4 folders. The hash is the one of
-Java's `String.hashCode`, over UTF-16 units, with a sign; its absolute value is taken as 32 unsigned
-bits, so that the one hash code that has no positive counterpart gets letters as well.
+A bucket spreads its load over names, so the file lies in one of 26^4 folders, named by four letters
+from the hash of the file's name. The hash is the one of Java's `String.hashCode`, over UTF-16
+units, with a sign; its absolute value is taken as 32 unsigned bits, so that the one hash code that
+has no positive counterpart gets letters as well.
 
-Bloom filters: a second router, for columns whose values are nearly all different.
-
-A list of such values is as large as the column, and a dictionary of all of them is larger still. A
-bloom filter takes a few bits a value and answers one question: may the split hold this value? All
-filters of an XRef have one size and are stored *block by block*: row `i` holds block `i` of every
-split. A value is looked up in one block, so one range read answers for all splits, however large
-the filters are. Every row has a checksum of its own, because it may be read alone.
-
-`indextables.bloom` says which bits of a block a value sets.
-
-The file of an XRef: the container of a split, in which every row stands for a source split.
-
-The Parquet rows name the source splits, so any reader can look at them; a split that is gone has no
-path any more. The footer's metadata holds, beside the description that every split has, one JSON
-document: the columns, and sets of columns whose terms are complete. Each row refers to a set.
+Columns whose values are nearly all different get bloom filters: a list of such values is as large
+as the column, and a dictionary of all of them is larger still. A bloom filter takes a few bits a
+value and answers one question: may the split hold this value? All filters of an XRef have one size
+and are stored *block by block*: row `i` holds block `i` of every split. A value is looked up in one
+block, so one range read answers for all splits, however large the filters are. Every row has a
+checksum of its own, because it may be read alone. `indextables.bloom` says which bits of a block a
+value sets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Columns as an XRef sees them, and the terms that one split has in them.
 
-Columns as an XRef knows them, and where their terms are in its index.
-
 The index of every XRef has the same two fields: `w` for terms without blanks, which are added as
 one text a split, and `r` for terms that may hold anything. A term begins with the *key* of its
 column: a short hash of the column's name, of its mapping's fingerprint and of what its values mean.
@@ -9,10 +7,9 @@ So XRefs of tables whose mapping changed can be linked, and a question finds ter
 that were written with the mapping it was made for. Two columns with one key would only keep more
 splits than they have to.
 
-The terms of one source split, read from its term lists alone.
-
-The lists lie together before the footer, so a small split is read with one request and a large one
-with two. What is missing or damaged is left out: the XRef then says that it does not know.
+The terms of a source split are read from its lists alone. Those lie together before the footer, so
+a small split is read with one request and a large one with two. What is missing or damaged is left
+out: the XRef then says that it does not know.
 """
 
 from __future__ import annotations

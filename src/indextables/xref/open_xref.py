@@ -4,11 +4,9 @@ The whole file is fetched with one request, because a question may need any part
 large one the bloom filters stay where they are and are read row by row. Tantivy wants files: they
 are written to a temporary folder, mapped, and unlinked at once.
 
-Open XRefs of this process, within a limit of memory, and what is known to be useless.
-
-Two memories keep routing cheap. An XRef that failed or was too slow is not tried again for a while,
-and a question that did not narrow is not asked again for a while. Both cost at most splits that are
-read for nothing.
+XRefs stay open in this process within a limit of memory. Two memories keep routing cheap: an XRef
+that failed or was too slow is not tried again for a while, and a question that did not narrow is
+not asked again for a while. Both cost at most splits that are read for nothing.
 """
 
 from __future__ import annotations

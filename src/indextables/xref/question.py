@@ -1,8 +1,8 @@
 """What a predicate asks of an XRef: which terms a split must have for one of its rows to match.
 
-The algebra is sound because it only ever forgets. AND is an intersection of splits and OR a union.
-NOT, ranges and whatever an XRef cannot know are `EVERYTHING`: a split that has the word may have
-rows without it. `NOTHING` is answered only where no row of any table could match.
+Every rule may keep extra splits; none may drop one that matches. AND is an intersection of splits
+and OR a union. NOT, ranges and whatever an XRef cannot know are `EVERYTHING`: a split that has the
+word may have rows without it. `NOTHING` is answered only where no row of any table could match.
 """
 
 from __future__ import annotations

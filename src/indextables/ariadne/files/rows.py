@@ -6,16 +6,13 @@ with null if there is none, so that no row is lost. Aliases of the same array co
 element.
 
 With a temporal index only the newest row of each value counts. Rows are ranked as they are in the
-files, before anything is filtered; a null time is the oldest, rows of one time are ranked by their
-a hash of what they hold, so one of them is chosen and always the same. Rows without a value are all
-kept.
-
-The rows of a few small Parquet files, read by the driver.
+files, before anything is filtered; a null time is the oldest, and rows of one time are ranked by a
+hash of their values, so that the same one is chosen every time. Rows without a value are all kept.
 
 Spark takes far longer to start a job over ten small files than it takes to read them. So where a
-join located few bytes, the driver reads the rows that have its keys and passes them to Spark. It
-reads only files that Arrow and Spark are certain to read alike; Spark reads everything else, and
-every file that the driver cannot read.
+join located few bytes of Parquet, the driver reads the rows that have its keys and passes them to
+Spark. It reads only files that Arrow and Spark are certain to read alike; Spark reads everything
+else, and every file that the driver cannot read.
 """
 
 from __future__ import annotations

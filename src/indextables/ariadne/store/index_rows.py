@@ -1,10 +1,9 @@
-"""The rows of an index: reading, removing, compacting, vacuuming, and showing them to people.
+"""The rows of an index: staged, merged, removed, compacted, vacuumed, and shown to people.
 
-Rows of an update wait in `staging/` until they are merged into `index/`.
-
-Each batch is a Delta table of its own, written once and never changed, so updates do not disturb
-each other: any update may merge a batch, and merging twice changes nothing. An update merges its
-own every so many batches; one that was killed leaves its batches to the next.
+Rows of an update wait in `staging/` until they are merged into `index/`. Each batch is a Delta
+table of its own, written once and never changed, so updates do not disturb each other: any update
+may merge a batch, and merging twice changes nothing. An update merges its own every so many
+batches; one that was killed leaves its batches to the next.
 
 A staged row replaces the row of its file, or adds columns to it. It adds only to a row of the same
 version of the file; if that was rewritten since, the addition is dropped and the file is pending.

@@ -16,13 +16,11 @@ each word is mixed with its position, and the words of a string are summed.
     >>> hash_values(pa.array([1, 2], pa.int32())).tolist() == hash_values(pa.array([1, 2])).tolist()
     True
 
-Distinct values in bounded memory.
-
-Values arrive batch by batch and are kept once. New ones wait until they are as many as those that
-are known, so each value is compared a few times only. When a file has more values than an array
-may hold and memory fills up, they move to temporary files, one for each range of hashes: the values
-of one range never meet those of another again, and ranges come back in the order of their hashes,
-which is the order of a value table.
+`Distinct` gathers the distinct values of a column batch by batch, in bounded memory. New ones wait
+until they are as many as those that are known, so each value is compared a few times only. When a
+file has more values than an array may hold and memory fills up, they move to temporary files, one
+for each range of hashes: the values of one range never meet those of another again, and ranges come
+back in the order of their hashes, which is the order of a value table.
 
     >>> values = Distinct(pa.int64(), limit=10)
     >>> values.add(pa.array([1, 2, None, 2])); values.add(pa.array([2, 3]))

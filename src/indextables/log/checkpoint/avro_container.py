@@ -1,13 +1,10 @@
-"""Avro files: their blocks and the codecs of those.
-
-The codecs of Avro's blocks, with a limit on what a block may expand to.
-
-Avro object container files: a header with a schema, then blocks of records.
+"""Avro object container files: a header with a schema, then blocks of records in some codec.
 
 The Avro libraries trust what they read: a small file can ask them for any amount of memory, and a
 flipped bit can become another value. So the container is taken apart here, strictly and within a
-limit, and only its plain content goes on to a decoder. Our own files carry a checksum in the
-header: the CRC-32 of the whole file, taken with the checksum's own digits set to zero.
+limit on what a block may expand to, and only its plain content goes on to a decoder. Our own files
+carry a checksum in the header: the CRC-32 of the whole file, taken with the checksum's own digits
+set to zero.
 """
 
 from __future__ import annotations

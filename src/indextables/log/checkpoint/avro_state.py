@@ -1,21 +1,18 @@
-"""`_manifest.avro`: the list of a state's manifests, and what a state says of the table.
-
-Incremental states of the Scala product leave out the metadata. It is then the metadata of the
-newest older file that has any: a version file, often version 0, or another state.
-
-The entries of a manifest, from Avro to Arrow.
-
-Many entries are decoded by DataFusion, 20 times faster than record by record. For few of them a
-query engine is slower than Python, and an Arrow table of 28 columns costs more than its rows: the
-records of all small manifests of a state become one table, which is then cut into theirs.
-
-Reading an Avro state: a list of manifests, each a table of file entries.
+"""Reading an Avro state: a list of manifests, each a table of file entries.
 
 A manifest is written once and shared by many states, so a new state costs what is new in it. A
 state's live files are the entries of its manifests, in their order, less those whose path is a
 tombstone. Where a path occurs twice the later entry is the newer one and wins; our own states
 never rely on that, nor on a path that is both tombstone and entry. Manifests whose partition
 bounds cannot match need not be opened; the snapshot is then `partial`.
+
+`_manifest.avro` lists a state's manifests and what the state says of the table. Incremental states
+of the Scala product leave out the metadata. It is then the metadata of the newest older file that
+has any: a version file, often version 0, or another state.
+
+Many entries are decoded by DataFusion, 20 times faster than record by record. For few of them a
+query engine is slower than Python, and an Arrow table of 28 columns costs more than its rows: the
+records of all small manifests of a state become one table, which is then cut into theirs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing checkpoints: the whole table at a version, so that older versions may go.
+"""Finding and writing checkpoints: the whole table at a version, so that older versions may go.
 
 They are of either format. Of an Avro state only what is new is written where that is enough,
 everything where it is not. An incremental state names the manifests of an older state, adds

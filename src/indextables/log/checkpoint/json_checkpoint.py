@@ -1,11 +1,4 @@
-"""JSON checkpoints, read and written.
-
-Many add actions at once: from their JSON bodies to the files' table, column by column.
-
-An object for each action would take most of the time it takes to read a JSON checkpoint. Types
-are checked by Arrow as it converts.
-
-JSON checkpoints: all live actions of a table, in one file or in several parts.
+"""JSON checkpoints: all live actions of a table, in one file or in several parts.
 
 One file is newline-delimited actions, usually gzip, as a version file is. With more actions than
 `spark.indextables.checkpoint.actionsPerPart` there are several such files, and the checkpoint's
@@ -13,7 +6,9 @@ own file is a manifest: an id, the names of the parts, the number of actions, ch
 are written first, so a reader that finds the manifest finds them. One object with an array of `add`
 bodies, as the oldest writers left it, is read as well.
 
-Writing JSON checkpoints, line by line: never more in memory than their compressed bytes.
+An object for each action would take most of the time of reading. So add actions go from their JSON
+bodies to the files' table column by column, and Arrow checks the types as it converts. Writing goes
+line by line and holds never more in memory than the compressed bytes.
 """
 
 from __future__ import annotations

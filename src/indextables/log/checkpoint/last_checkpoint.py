@@ -1,11 +1,9 @@
-"""Writing a checkpoint's files with retries, and the hint that names the newest.
+"""`_last_checkpoint`, where a reader starts looking, and the retries of a checkpoint's files.
 
-Trying again: what a checkpoint writes is the same whenever it is written.
-
-`_last_checkpoint`: where a reader starts looking for the newest checkpoint.
-
-It is a hint and nothing more. When it is missing, damaged or absurd, readers list the log. It
-never goes backwards: a writer that was slow must not send every reader back to an old checkpoint.
+The hint is nothing more than a hint. When it is missing, damaged or absurd, readers list the log.
+It never goes backwards: a writer that was slow must not send every reader back to an old
+checkpoint. Files of a checkpoint can be written again after a failure, because their content is the
+same whenever they are written.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """The records of an Avro state, and the bounds that its manifests are pruned by.
 
-The records of an Avro state: one `StateManifest`, and a `FileEntry` for each live file.
+A state has one `StateManifest`, and a `FileEntry` for each live file. Names, namespace, field ids
+and nullability are those of the Scala product; readers decode by name. At the end stand fields of
+ours that other readers skip. With them a state stands alone: it holds the protocol, the
+cross-references and every field of an add action.
 
-Names, namespace, field ids and nullability are those of the Scala product; readers decode by name.
-At the end stand fields of ours that other readers skip. With them a state stands alone: it holds
-the protocol, the cross-references and every field of an add action.
-
-Bounds of partition values: which manifests can hold a file that a predicate asks for.
-
-Partition values are text in the log. Bounds are taken in the column's declared type, so that '9'
-comes before '10' for numbers and after it for text. Where a value is null or does not read as its
-type, the column has no bounds, and that means: it may hold anything.
+Bounds of partition values say which manifests can hold a file that a predicate asks for. Partition
+values are text in the log. Bounds are taken in the column's declared type, so that '9' comes before
+'10' for numbers and after it for text. Where a value is null or does not read as its type, the
+column has no bounds, and that means: it may hold anything.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 From the ground up: `sessions` (which session is of which kind, and whether it can have a bridge),
 `patches` (the only replacements of PySpark's methods), `jvm` (objects that the JVM calls through
-PySpark's own callback server), `hosts`, `scan`, `write`, `catalog`, `frames`, `search_functions`,
+PySpark's own callback server), `scan`, `write`, `catalog`, `frames`, `search_functions`,
 `session_bridge` (the bridge of one session) and `readwriter` (`spark.read` and `df.write`). Nothing
 here runs on executors.
 """

@@ -1,17 +1,13 @@
-"""The index inside a split: opened, and searched.
-
-A Tantivy index that is open for searching: the one place where Tantivy reads an index.
-
-An index comes from a file that anybody may have written. Tantivy trusts it: on one that is not what
-it says, it panics, raises errors of many kinds, or answers with rows that are not there. Whatever
-it does becomes a `DamagedIndexError` here, and the caller uses the rows instead.
-
-Opening the index inside a split.
+"""The index inside a split: opened, and searched by Tantivy, here only.
 
 Tantivy wants a folder of files that it maps into memory. The sections of a split are copied, once
 and checked, into the disk cache; a temporary folder of links to the copies is opened and removed
 at once, because the files stay mapped. Segments of several splits linked into one folder are one
 index, with the statistics of all of them.
+
+An index comes from a file that anybody may have written. Tantivy trusts it: on one that is not what
+it says, it panics, raises errors of many kinds, or answers with rows that are not there. Whatever
+it does becomes a `DamagedIndexError` here, and the caller uses the rows instead.
 """
 
 from __future__ import annotations

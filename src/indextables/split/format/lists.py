@@ -1,27 +1,20 @@
-"""What a split holds, listed beside its index for cross-references.
+"""What a split holds, listed beside its index: all that cross-references are built from.
 
-Term lists: the sorted words of each field of words, kept beside the index of a split.
+The lists are small, lie together and can be read with one request. A list is complete or it is not
+there. There are three kinds.
 
-Together with the value lists they are all that a cross-reference index is built
-from. They are small, lie together and can be read with one request. A list is complete or it is
-not there.
+*Words*: the sorted words of each field of words.
 
-Path lists: what lies where inside JSON and nested columns, for cross-references.
+*Paths*: what lies where inside JSON and nested columns. A search of `user.name` asks for the words
+below one path. The word list of a column does not tell where its words are, and a number equals
+others that are spelled differently. So every leaf is also listed under each beginning of its path:
+a short hash of the path, then `w` and a word of a text, or `n` and a number, or `b` and a truth
+value. Two paths with one hash would only make a cross-reference keep more splits than it has to.
 
-A search of `user.name` asks for the words below one path. The word list of a column does not tell
-where its words are, and a number equals others that are spelled differently. So every leaf is also
-listed under each beginning of its path: a short hash of the path, then `w` and a word of a text, or
-`n` and a number, or `b` and a truth value. Two paths with one hash would only make a
-cross-reference keep more splits than it has to.
-
-Value lists: the different values of the columns that are compared whole, beside the index.
-
-Together with the word lists they are all that a cross-reference index is built from.
-A value is one text, the same for equal values whatever the width of their type: `value_texts` makes
-it for lists and for questions alike.
-
-A list is complete or it is not there. Columns whose values are nearly all different have none: it
-would be as large as the column, and tell of every value that one split has it.
+*Values*: the different values of the columns that are compared whole. A value is one text, the same
+for equal values whatever the width of their type: `value_texts` makes it for lists and for
+questions alike. Columns whose values are nearly all different have no list: it would be as large as
+the column, and tell of every value that one split has it.
 """
 
 from __future__ import annotations

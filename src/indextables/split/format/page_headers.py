@@ -1,4 +1,4 @@
-"""Checks of the headers of Parquet pages.
+"""The headers of Parquet pages: checked, and used to read some pages of a column chunk alone.
 
 Parquet's page checksums cover the body of a page and not its header, and a reader believes the
 header: a changed bit in one can skip a page in silence. A split therefore keeps the length and the
@@ -10,15 +10,12 @@ the sealed footer says of the chunk: its length, its size when decompressed, its
 encodings. Every page must have a checksum. That finds every changed bit but one: the encoding of
 the page at which a column gave up its dictionary.
 
-Some pages of a column chunk in the place of all of them.
-
 Parquet's reader decodes a chunk from its first page on, and cannot be told to leave out pages. So a
 chunk of which few rows are wanted is put together from the pages that hold them, which are fetched,
 and pages of nulls in the place of the others, which are made here. A row has the same number as
-before, and the nulls are of rows that nobody asked for.
-
-This needs to be sure which rows a page holds. The footer has the number of values of every page,
-and values are rows in columns that are neither nested nor required; other columns are read whole.
+before, and the nulls are of rows that nobody asked for. This needs to be sure which rows a page
+holds. The footer has the number of values of every page, and values are rows in columns that are
+neither nested nor required; other columns are read whole.
 """
 
 from __future__ import annotations

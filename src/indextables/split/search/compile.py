@@ -1,9 +1,7 @@
-"""From a bound query to a Tantivy query.
+"""From a bound query to a Tantivy query: booleans, words, phrases and patterns.
 
 Tantivy's own parser is never used: it answers `a AND NOT b` with nothing and knows no wildcards. A
-leaf that the index cannot answer exactly compiles to `None`, and the rows are asked (`rowwise`).
-
-From words, phrases and patterns to Tantivy queries.
+leaf that the index cannot answer exactly compiles to `None`, and the rows are asked (`evaluate`).
 
 Words pass the field's analyzer; several words where one was written are a phrase. What a pattern
 or a range of words may match in a vocabulary is limited, because users do search for `*`.

@@ -1,21 +1,16 @@
-"""Which rows match a search: answered by the index, by the rows, or without an index.
-
-Answering a leaf from the rows: what the index does not hold, or cannot decide.
-
-Numbers and their like are compared in their column. Words that lie at a path inside JSON, and
-phrases of a field without positions, are looked up in an index in memory over the rows in question.
-
-Which rows match a search: the index answers what it can, the rows answer the rest.
+"""Which rows match a search: the index answers what it can, the rows answer the rest.
 
 A query that the index can answer exactly is one Tantivy search. Otherwise the largest parts that
 it can answer are searched first, and leaves about rows are asked only for rows that are still in
 question. The same evaluation serves a split on disk and rows in memory: both are a `Source`.
 
-Searching rows that have no index: the flat evaluator.
+Rows answer a leaf that the index does not hold, or cannot decide. Numbers and their like are
+compared in their column. Words that lie at a path inside JSON, and phrases of a field without
+positions, are looked up in an index in memory over the rows in question.
 
-It is the fallback for a damaged or missing index, the way columns added later are searched, and
-what the Spark function does with a batch. An index in memory is built over the columns that the
-search looks at, and the evaluation is the one of a split.
+`search_rows` searches rows that have no index: it is the fallback for a damaged or missing index,
+the way columns added later are searched, and what the Spark function does with a batch. An index in
+memory is built over the columns that the search looks at, and the evaluation is the one of a split.
 """
 
 from __future__ import annotations

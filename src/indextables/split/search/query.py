@@ -1,17 +1,14 @@
-"""A search bound to the columns of a table, and the values that it may ask for.
-
-Values that a search asks of numbers, dates and their like: refused where they can never match.
-
-`n:abc` finds nothing whatever the rows are, and `NOT n:abc` everything; both are mistakes. Where a
-search names no field, a word is asked of the fields that it fits.
-
-A search bound to the columns of a table: every leaf knows its field, its path and its question.
+"""A search bound to the columns of a table: every leaf knows its field, its path and its question.
 
 `resolve` turns the `Search` of a predicate into this tree. A leaf without a field of its own goes
 to the search's column; over all columns it becomes one leaf per field, any of which may match, so
 that booleans combine per row. A field that cannot hold what a leaf asks for drops out. A row need
 not have words that are all stop words of a field they are asked of: no index holds them. Synonyms
 are put in here, so every way of searching has the same.
+
+Values that numbers, dates and their like can never equal are refused. `n:abc` finds nothing
+whatever the rows are, and `NOT n:abc` everything; both are mistakes. Where a search names no field,
+a word is asked of the fields that it fits.
 """
 
 from __future__ import annotations

@@ -6,11 +6,9 @@ and timestamps (microseconds) are integers, and every question about them is one
 Floats keep their open ends. Text that is not a value of the type matches nothing; where it is asked
 of that field only, `query` refuses it.
 
-Which questions the words of a JSON column answer.
-
-The index holds the text of every leaf of a row, cut into words: 2.5 is `2` and `5`. But numbers,
-truth values and dates are compared as values, whatever their text. So a question whose words may
-come from one of those is decided by the rows, leaf by leaf.
+The index of a JSON column holds the text of every leaf of a row, cut into words: 2.5 is `2` and
+`5`. But numbers, truth values and dates are compared as values, whatever their text. So a question
+whose words may come from one of those is decided by the rows, leaf by leaf.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writing a split: rows to Parquet, to Tantivy, and to the lists that XRefs are built from.
 
-`writer` does all of it at once; `indexer` feeds Tantivy, `statistics` gathers bounds for the log,
+`writer` does all of it at once and gathers bounds for the log; `indexer` feeds Tantivy,
 `partitioning` separates rows by partition.
 """
 

@@ -1,23 +1,17 @@
 """Feeding an index: with rows, with the indexes of other splits, or in memory.
 
-Indexes of other splits that a new split takes over.
-
-The files of a segment mean the same wherever they lie, and a document says which index its row
-number belongs to. So the indexes of splits whose rows are copied are laid side by side into one
-folder, and Tantivy merges their segments there: no row is tokenised again, which is many times
-quicker.
-
-Feeding rows to Tantivy.
-
 Every document carries the number of its row in the column `_row` (see `row_numbers`), and that is
 what a search asks for. Tantivy may so do what it likes with the order of documents: begin a new
 segment when the heap is full, and merge segments in the background. Memory is bounded by the heap,
 whatever the number of rows.
 
-A Tantivy index in memory over a few rows: words are searched the same way with and without one.
+A new split may take over the indexes of splits whose rows it copies. The files of a segment mean
+the same wherever they lie, and a document says which index its row number belongs to. So these
+indexes are laid side by side into one folder, and Tantivy merges their segments there: no row is
+tokenised again, which is many times quicker.
 
-Whatever analyses and compiles for the index of a split does so here too, so a scan of rows finds
-exactly what their index would find.
+An index in memory over a few rows analyses and compiles as the index of a split does, so a scan of
+rows finds exactly what their index would find.
 """
 
 from __future__ import annotations
