@@ -9,7 +9,7 @@ import pytest
 
 from indextables.predicate import TRUE, Column
 from indextables.predicate.coercion import is_in
-from indextables.spark.bridge.scan import on_driver
+from indextables.spark.bridge.scan import builder
 from indextables.spark.bridge.scan.scans import _understood
 
 
@@ -137,13 +137,13 @@ def test_many_keys_of_a_join_are_not_fetched_one_by_one():
 
 def test_frequent_values_are_counted_in_one_split(spark, table, monkeypatch):
     asked = []
-    original = on_driver._most_matching
+    original = builder._most_matching
 
     def counted(condition, searcher):
         asked.append(searcher.split.path)
         return original(condition, searcher)
 
-    monkeypatch.setattr(on_driver, "_most_matching", counted)
+    monkeypatch.setattr(builder, "_most_matching", counted)
     spark.conf.set("spark.indextables.read.driver.maxRows", "10")
     spark.conf.set("spark.indextables.read.driver.maxAggregatedRows", "100")
     try:

@@ -51,7 +51,7 @@ for word in ("red", "fox", "dog"):
     table.append(pa.table({"t": [word]}))
 
 from indextables.log.reader import ReadVersion
-from indextables.spark import distributed_log
+from indextables.spark import runner as distributed_log
 from indextables.spark.runner import SparkRunner
 
 def kept():

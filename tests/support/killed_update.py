@@ -13,7 +13,7 @@ from typing import Any
 
 import indextables
 from indextables.ariadne import Index
-from indextables.ariadne.build import plan
+from indextables.ariadne.build import tasks
 from indextables.ariadne.store.place import DeltaPlace
 
 SETTINGS = {
@@ -40,7 +40,7 @@ def telling(method: Any) -> Any:
 
 def main(storage: str, name: str, temporary: str) -> None:
     """Update the index until killed, or done."""
-    plan._BATCH_FILES = 1
+    tasks._BATCH_FILES = 1
     for method in ("commit", "upsert"):
         setattr(DeltaPlace, method, telling(getattr(DeltaPlace, method)))
     spark = indextables.session(

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from indextables import config as keys
 from indextables.ariadne import Index, IndexCatalog
-from indextables.ariadne.build import plan, tasks, update
+from indextables.ariadne.build import tasks, update
 from indextables.ariadne.store import index_rows
 from indextables.ariadne.store.place import DeltaPlace
 from indextables.errors import AriadneArgumentError, StorageError
@@ -534,7 +534,7 @@ def test_shuffling_gives_the_same(spark, index, files):
 
 
 def test_batches_are_merged_every_so_many(spark, index, monkeypatch):
-    monkeypatch.setattr(plan, "_BATCH_FILES", 1)
+    monkeypatch.setattr(tasks, "_BATCH_FILES", 1)
     merged = []
     consolidate = index_rows.consolidate
 
@@ -562,7 +562,7 @@ def test_batches_are_merged_every_so_many(spark, index, monkeypatch):
     "point", ["after the job", "after large", "after staging", "in merge", "before cleaning"]
 )
 def test_a_kill_in_the_middle_loses_nothing(index, files, tiny_limit, monkeypatch, point):
-    monkeypatch.setattr(plan, "_BATCH_FILES", 2)
+    monkeypatch.setattr(tasks, "_BATCH_FILES", 2)
     index.add_index("id")
 
     def kill(*_a, **_k):
@@ -628,7 +628,7 @@ def test_a_batch_that_vanishes_while_it_is_read(index, monkeypatch, merged):
 
 
 def test_two_updates_at_once_lose_nothing(spark, index, files, tiny_limit, monkeypatch):
-    monkeypatch.setattr(plan, "_BATCH_FILES", 1)
+    monkeypatch.setattr(tasks, "_BATCH_FILES", 1)
     index.add_index("id")
     index.add_range_index("at")
     index.update()
