@@ -12,7 +12,7 @@ import pytest
 from elasticsearch import Elasticsearch
 from serving import running
 
-from indextables.serve.elastic import hits
+from indextables.serve.elastic import hits_of
 from indextables.serve.elastic_query import Question, translated
 from indextables.serve.tables import search_field
 from indextables.table import Table
@@ -162,8 +162,8 @@ def test_pages_come_to_rows_that_are_no_number(order):
     table = Table.create(f"memory://paged-{order}", data=rows)
     question = Question.of(table, {})
     body = {"sort": [{"real": order}], "size": 2}
-    first = list(hits("t", question, body))
-    rest = list(hits("t", question, body | {"search_after": first[-1]["sort"]}))
+    first = list(hits_of("t", question, body))
+    rest = list(hits_of("t", question, body | {"search_after": first[-1]["sort"]}))
     assert [h["_source"]["id"] for h in rest] == [0, 1]
 
 
