@@ -7,12 +7,14 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indextables import Table
-from indextables.errors import SchemaError, UnknownColumnError, UnknownFieldError
+from indextables.errors import ConfigError, SchemaError, UnknownColumnError, UnknownFieldError
+from indextables.split.scoring import TANTIVY, Bm25
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("title", pa.string()), ("body", pa.string()), ("lang", pa.string())]
@@ -150,7 +152,7 @@ def bm25(texts, query, *, k1=1.2, b=0.75):
         n = int((counts > 0).sum())
         idf = math.log(1 + (len(texts) - n + 0.5) / (n + 0.5))
         norm = k1 * (1 - b + b * lengths / average)
-        total += idf * (1 + k1) * counts / (counts + norm)
+        total += idf * (1 + k1) * counts / np.where(counts > 0, counts + norm, 1)
     return total
 
 
@@ -304,3 +306,65 @@ def test_added_columns_are_ranked_with_the_rest(tmp_path, config):
     whole.append(table.scan())
     for query in ("fox", "title:fox OR body:fox", "NOT fox", "dog fox"):
         assert table.search(query, limit=None).equals(whole.search(query, limit=None)), query
+
+
+@pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (5.0, 1.0), (1.2, 0.0), (0.0, 0.5)])
+def test_the_constants_of_bm25_are_a_property_of_the_table(k1, b, tmp_path, config):
+    rows = corpus(80)
+    texts = [text.split() for text in rows["body"].to_pylist()]
+    constants = {"spark.indextables.search.bm25.k1": k1, "spark.indextables.search.bm25.b": b}
+    for count in (1, 4):
+        table = Table.create(tmp_path / f"{count}", SCHEMA, config=config)
+        for part in slices(rows, count):
+            table.append(part)
+        table.set_properties(constants)
+        for query in (["fox"], ["fox", "dog", "the"]):
+            found = table.search(" ".join(query), fields=["body"], limit=None)
+            expected = bm25(texts, query, k1=k1, b=b)
+            assert set(found["id"].to_pylist()) == set(np.flatnonzero(expected).tolist())
+            scores = found["_score"].to_numpy()
+            np.testing.assert_allclose(scores, expected[found["id"].to_numpy()], rtol=1e-5)
+            assert (np.diff(scores) <= 0).all()
+            for limit in (1, 3, 10):
+                assert table.search(" ".join(query), fields=["body"], limit=limit).equals(
+                    found.slice(0, limit)
+                )
+            best = found["id"][0].as_py()
+            why = table.explain_score(" ".join(query), f"id = {best}", fields=["body"])
+            assert why.score == scores[0] == pytest.approx(sum(why.parts["score"].to_pylist()))
+        # Boosts, parts that are no words, phrases that the rows decide, and conditions.
+        fox = bm25(texts, ["fox"], k1=k1, b=b)
+        for query, score in (
+            ("body:fox^3", 3 * fox),
+            ("+body:fox^2 +body:sp*", 2 * fox + 1),
+            ("+body:fox id:[0 TO 1000]", fox + 1),
+            ("body:fox -body:dog", fox),
+        ):
+            found = table.search(query, where="id >= 20", limit=7)
+            every = table.search(query, limit=None)
+            kept = every.filter(pa.compute.greater_equal(every["id"], 20))
+            assert found.num_rows and found.equals(kept.slice(0, 7)), query
+            wanted = score[found["id"].to_numpy()]
+            np.testing.assert_allclose(found["_score"].to_numpy(), wanted, rtol=1e-5)
+    table.delete(where="id IN (0, 2, 4, 6, 8, 10)")
+    left = table.search("fox dog", fields=["body"], limit=5)
+    assert left.num_rows == 5 and not {0, 2, 4, 6, 8, 10} & set(left["id"].to_pylist())
+
+
+@pytest.mark.parametrize(("key", "value"), [("k1", "-1"), ("k1", "nan"), ("b", "1.1"), ("b", "x")])
+def test_constants_of_bm25_that_have_no_meaning(key, value, tmp_path, config):
+    table = Table.create(tmp_path / "t", SCHEMA, config=config)
+    with pytest.raises(ConfigError, match="a number from 0"):
+        table.set_properties({f"spark.indextables.search.bm25.{key}": value})
+
+
+def test_how_much_better_a_score_can_be_with_other_constants():
+    chance = np.random.default_rng(3)
+    for _ in range(200):
+        one = Bm25(chance.choice([0.0, 0.5, 1.2, 3.0, 100.0]), chance.choice([0.0, 0.3, 0.75, 1.0]))
+        most = one.most(TANTIVY)
+        count, length = chance.integers(1, 50), chance.choice([0.01, 0.5, 1, 3, 50])
+        scores = [
+            (x.k1 + 1) * count / (count + x.norm(length, 1)) for x in (one, TANTIVY)
+        ]  # fmt: skip
+        assert scores[0] <= scores[1] * most * (1 + 1e-9), (one, count, length)

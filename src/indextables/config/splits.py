@@ -27,6 +27,23 @@ SEARCH_FIELDS = _queries.text(
     "are indexed by default. Meant as a property of a table.",
 )
 
+BM25_K1 = _queries.number(
+    "search.bm25.k1",
+    1.2,
+    "How soon more occurrences of a word stop to add to a score: with 0 they add nothing. Meant "
+    "as a property of a table; search.md says what other values cost.",
+    low=0,
+    high=100,
+)
+BM25_B = _queries.number(
+    "search.bm25.b",
+    0.75,
+    "How much less a word counts in a long text: not at all with 0, in full with 1. Meant as a "
+    "property of a table.",
+    low=0,
+    high=1,
+)
+
 SEARCH_SYNONYMS = _queries.synonyms(
     "search.synonyms",
     "What else a search for a word finds: 'car, automobile' finds both, 'ny => new york' finds "

@@ -69,7 +69,7 @@ from indextables.split.scoring import (
     with_ties,
 )
 from indextables.split.search import SearchContext
-from indextables.split.snippet import snippets
+from indextables.split.snippet import DEFAULT_LENGTH, snippets
 
 RANKED_BY = "_rank_by"
 """What rows are ranked by if that is not their score."""
@@ -188,9 +188,10 @@ class ScoreExplanation:
 
     `parts` has a row for each word and column, the most important first: `column`, `clause`,
     `score`, and what that is the product of: `boost`, `idf` and `tf`. `tf` is
-    `occurrences * 2.2 / (occurrences + norm)`; `norm` is `1.2 * (0.25 + 0.75 * length / average)`,
-    where Tantivy rounds lengths above 40 words. `rows` is how many rows have the word. What is not
-    a word, such as a range or a pattern, scores 1 and has no such numbers.
+    `occurrences * (k1 + 1) / (occurrences + norm)`, and `norm` is
+    `k1 * (1 - b + b * length / average)`, with k1 1.2 and b 0.75 unless the table has others.
+    Tantivy rounds lengths above 40 words. `rows` is how many rows have the word. What is not a
+    word, such as a range or a pattern, scores 1 and has no such numbers.
     """
 
     score: float
@@ -347,7 +348,12 @@ def rows_at(
 
 
 def with_snippets(
-    table: pa.Table, search: Search, columns: Sequence[str], context: SearchContext
+    table: pa.Table,
+    search: Search,
+    columns: Sequence[str],
+    context: SearchContext,
+    *,
+    length: int = DEFAULT_LENGTH,
 ) -> pa.Table:
     """The rows with a column `_snippet_<name>` for each of these columns."""
     for name in columns:
@@ -355,7 +361,12 @@ def with_snippets(
         if not pa.types.is_string(texts.type):
             raise QueryError(f"A snippet shows text; the column '{name}' is {texts.type}.")
         marked = snippets(
-            texts.to_pylist(), search, name, mapping=context.mapping, schema=context.schema
+            texts.to_pylist(),
+            search,
+            name,
+            mapping=context.mapping,
+            schema=context.schema,
+            length=length,
         )
         table = table.append_column(f"_snippet_{name}", pa.array(marked, pa.string()))
     return table

@@ -10,6 +10,10 @@ A frequent word may have a hundred thousand rows of one score. Those with a low 
 under a level, so the few that come first among them are found without looking at the others.
 
 A part of a query that the rows answer scores 1 where it matches, as Tantivy scores a range.
+
+Tantivy's constants of BM25 are fixed. With others its scores are a bound: rows are taken in its
+order, each score is computed anew from what Tantivy says it is made of, and a row that is left
+cannot be better than the last one any more.
 """
 
 from __future__ import annotations
@@ -28,9 +32,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tantivy
 
-from indextables.config import Config
+from indextables.config import BM25_B, BM25_K1, Config
 from indextables.errors import DamagedIndexError
 from indextables.predicate import Search
+from indextables.runner import check_stop
 from indextables.split.format.index import Hit, is_beginning, schema_document
 from indextables.split.linked import LinkedSplits, can_be_linked, link_splits
 from indextables.split.mapping import LEVEL_FIELD, FieldMapping
@@ -69,6 +74,8 @@ _ROWS_OF_LEVEL = 256
 """About so many rows are looked at first for those that tie and have a low hash."""
 _TELLING = 16
 """If none of so many hits ties, few of all do."""
+_ROUNDED = 1e-5
+"""How much larger a score may be by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,32 @@ class Hits:
             np.concatenate((self.scores, others.scores)),
             hashes,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25:
+    """The two constants of BM25: how soon more occurrences count less, and how much length does."""
+
+    k1: float
+    b: float
+
+    def norm(self, length: float, average: float) -> float:
+        """What the length of a text adds to its occurrences of a word."""
+        return self.k1 * (1 - self.b + self.b * length / average)
+
+    def most(self, other: Bm25) -> float:
+        """How many times another's score of a word this one's is at most, whatever the text is.
+
+        The quotient is monotone in the occurrences and in the length, so one of the ends is the
+        greatest: one occurrence or many, in a text of no length or of any.
+        """
+        ends = [1.0, (1 + other.norm(0, 1)) / (1 + self.norm(0, 1))]
+        if other.k1 * other.b:
+            ends.append(other.k1 * other.b / (self.k1 * self.b) if self.k1 * self.b else np.inf)
+        return (self.k1 + 1) / (other.k1 + 1) * max(ends)
+
+
+TANTIVY = Bm25(1.2, 0.75)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +174,7 @@ class CombinedSearcher:
         self._temporary = contextlib.ExitStack()
         self._query: Query = NOTHING
         self._config = config
+        self._bm25 = Bm25(config[BM25_K1], config[BM25_B])
         self._is_part = False
         self.splits: Sequence[SplitSearcher] = splits
         if not splits:
@@ -268,8 +302,11 @@ class CombinedSearcher:
         here = np.flatnonzero((found.splits == split) & (found.rows == row)).tolist()
         if not here:
             return None
-        terms = tuple(_terms(index.explain(query, asked[here[0]][1])))
+        explanation = index.explain(query, asked[here[0]][1])
+        terms = tuple(_terms(explanation, self._bm25))
         score = float(found.scores[here[0]])
+        if self._bm25 != TANTIVY:
+            score = float(np.float32(_score(explanation, self._bm25)))
         is_sum = np.isclose(sum(term.score for term in terms), score, rtol=1e-3)
         return ExplainedRow(score, terms if is_sum else ())
 
@@ -278,6 +315,8 @@ class CombinedSearcher:
 
     def _pure(self, query: tantivy.Query, k: int, within: Sequence[Mask] | None) -> Hits:
         """The index answers everything: ask for more until the last one is worse than the k-th."""
+        if self._bm25 != TANTIVY:
+            return self._weighted(query, k, within)
         total = max(1, self._linked.index.searcher.num_docs)
         limit = min(total, k + _MORE_HITS)
         few_tie = False
@@ -301,6 +340,38 @@ class CombinedSearcher:
                         return first
                     few_tie = True
             limit = min(total, limit * (_FEW_TIES if few_tie else 8))
+
+    def _weighted(self, query: tantivy.Query, k: int, within: Sequence[Mask] | None) -> Hits:
+        """The same with other constants of BM25, in any case with all ties of the k-th."""
+        total = max(1, self._linked.index.searcher.num_docs)
+        # What is not a word has the score that it has with Tantivy's constants.
+        most = max(1.0, self._bm25.most(TANTIVY)) * (1 + _ROUNDED)
+        limit = min(total, k + _MORE_HITS)
+        known: dict[tuple[int, int], float] = {}
+        while True:
+            asked = self._linked.index.searcher.hits(query, limit)
+            found = self._hits(asked)
+            found = replace(found, scores=np.arange(len(found)))  # type: ignore[arg-type]
+            kept = _kept(self._live(found), within)
+            scores = [self._weighted_score(query, asked[at][1], known) for at in kept.scores]
+            hits = replace(kept, scores=np.array(scores, np.float32))
+            hits = hits.take(np.argsort(-hits.scores, kind="stable"))
+            if len(asked) < limit or limit >= total:
+                return hits
+            if len(hits) >= k and hits.scores[k - 1] > asked[-1][0] * most:
+                return hits
+            limit = min(total, limit * 8)
+
+    def _weighted_score(
+        self, query: tantivy.Query, address: tantivy.DocAddress, known: dict[tuple[int, int], float]
+    ) -> float:
+        """The score of a document that a query was asked for."""
+        key = address.segment_ord, address.doc
+        if key not in known:
+            check_stop()
+            explanation = self._linked.index.searcher.explain(query, address)
+            known[key] = _score(explanation, self._bm25)
+        return known[key]
 
     def _first_ties(
         self, query: tantivy.Query, hits: Hits, k: int, within: Sequence[Mask] | None
@@ -434,7 +505,10 @@ class CombinedSearcher:
 
     def _index_scores(self, query: tantivy.Query) -> list[Scores]:
         total = max(1, self._linked.index.searcher.num_docs)
-        hits = self._hits(self._linked.index.searcher.hits(query, total))
+        if self._bm25 == TANTIVY:
+            hits = self._hits(self._linked.index.searcher.hits(query, total))
+        else:
+            hits = self._weighted(query, total, None)
         scores = self._zeros()
         for ordinal, target in enumerate(scores):
             here = hits.splits == ordinal
@@ -459,28 +533,51 @@ def _fits(searcher: SplitSearcher, query: Query) -> bool:
         return False
 
 
-def _terms(explanation: Mapping[str, Any]) -> Iterator[TermScore]:
+def _terms(explanation: Mapping[str, Any], bm25: Bm25) -> Iterator[TermScore]:
     """The words in an explanation of Tantivy's, which has Lucene's form."""
     details = explanation.get("details") or ()
-    named = {one["description"].split(",")[0].split(" ")[0]: one for one in details}
+    named = {_name(one): one for one in details}
     if {"idf", "freq"} <= set(named):
         idf, tf = named["idf"], named["freq"]
         numbers = {
-            one["description"].split(",")[0]: one["value"]
-            for one in (*(idf.get("details") or ()), *tf["details"])
+            _name(one): one["value"] for one in (*(idf.get("details") or ()), *tf["details"])
         }
-        k1, b, occurrences = numbers["k1"], numbers["b"], numbers["freq"]
+        occurrences = numbers["freq"]
+        norm = bm25.norm(numbers["dl"], numbers["avgdl"])
+        factor = (bm25.k1 + 1) * occurrences / (occurrences + norm)
         yield TermScore(
-            score=explanation["value"],
+            score=idf["value"] * factor,
             idf=idf["value"],
-            tf=(k1 + 1) * tf["value"],
-            norm=k1 * (1 - b + b * numbers["dl"] / numbers["avgdl"]),
+            tf=factor,
+            norm=norm,
             occurrences=int(occurrences),
             rows=int(numbers["n"]) if "n" in numbers else None,
         )
         return
     for one in details:
-        yield from _terms(one)
+        yield from _terms(one, bm25)
+
+
+def _name(explanation: Mapping[str, Any]) -> str:
+    """What a part of an explanation is."""
+    name: str = explanation["description"].split(",")[0].split(" ")[0]
+    return name
+
+
+def _score(explanation: Mapping[str, Any], bm25: Bm25) -> float:
+    """The score that an explanation of Tantivy's explains, with other constants of BM25."""
+    details: list[Mapping[str, Any]] = explanation.get("details") or []
+    match explanation["description"].split(" ")[0].rstrip("."):
+        case "TermQuery," | "Phrase":
+            return next(_terms(explanation, bm25)).score
+        case "BooleanClause":
+            return sum(_score(one, bm25) for one in details)
+        case "Boost":
+            own: float = details[0]["value"]
+            return _score(details[0], bm25) * (explanation["value"] / own) if own else 0.0
+        case _:
+            value: float = explanation["value"]  # of what is not a word
+            return value
 
 
 def _rewritten(
