@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from elasticsearch import BadRequestError, Elasticsearch, NotFoundError, helpers
+from serving import running
 
 from indextables.serve.elastic_query import UnsupportedError, translated
+from indextables.table import Table
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,20 @@ RANKED = [
     ({"prefix": {"body": "word1"}}, "body:word1*", None),
     ({"wildcard": {"body": {"value": "w?rd1*"}}}, "body:w?rd1*", None),
     ({"regexp": {"body": "wor[a-d]1."}}, "body:/wor[a-d]1./", None),
+    ({"match": {"body": "red-fox, lazy"}}, "body:red body:fox body:lazy", None),
+    ({"match": {"body": {"query": "word7-word8 fox", "operator": "OR"}}},
+     "body:word7 body:word8 body:fox", None),
+    ({"match": {"body": {"query": "lazi dig", "fuzziness": "AUTO", "operator": "and"}}},
+     "+body:lazi~1 +body:dig~1", None),
+    ({"match": {"level": "warn"}}, "level:warn", None),
+    ({"match_phrase_prefix": {"body": "red fo"}}, 'body:"red fo"*', None),
+    ({"multi_match": {"query": "red fo", "fields": ["body^2"], "type": "phrase_prefix"}},
+     'body:"red fo"*^2', None),
+    ({"query_string": {"query": "disk -lazy", "fields": ["body^3"]}}, "body:(disk -lazy)^3", None),
+    ({"query_string": {"query": "disk lazy", "fields": ["body", "title^2"]}},
+     "body:(disk lazy) title:(disk lazy)^2", None),
+    ({"wildcard": {"body": {"value": "W?RD1*", "case_insensitive": True}}}, "body:w?rd1*", None),
+    (bool_query(must=[], filter=[WARN], should=[FOX], must_not=[]), "+level:warn^0 body:fox", None),
     ({"fuzzy": {"body": {"value": "lazi", "fuzziness": "AUTO"}}}, "body:lazi~1", None),
     ({"multi_match": {"query": "fox report", "fields": ["body", "title^2"]}},
      "body:fox body:report title:fox^2 title:report^2", None),
@@ -121,6 +138,77 @@ def test_sorting_and_search_after(elastic, table):
     assert ids(newest) == [119, 118] and newest["hits"]["hits"][0]["_score"] is None
 
 
+def test_sorting_by_score_and_then(elastic, table):
+    sort = [{"_score": "desc"}, {"id": {"order": "desc"}}]
+    query = {"match": {"body": "lazy fox"}}
+    every = table.search("body:lazy body:fox", limit=None)
+    order = [("_score", "descending"), ("id", "descending")]
+    every = every.take(pc.sort_indices(every, sort_keys=order))
+    seen, after = [], None
+    while True:
+        more = {} if after is None else {"search_after": after}
+        hits = elastic.search(index="logs", query=query, sort=sort, size=37, **more)["hits"]["hits"]
+        if not hits:
+            break
+        assert all(hit["sort"] == [hit["_score"], hit["_source"]["id"]] for hit in hits)
+        seen += [hit["_source"]["id"] for hit in hits]
+        after = hits[-1]["sort"]
+    assert seen == every["id"].to_pylist()
+    worst = elastic.search(index="logs", query=query, sort=[{"_score": "asc"}, "id"], size=1)
+    scores = every["_score"].to_pylist()
+    assert worst["hits"]["hits"][0]["_score"] == pytest.approx(min(scores))
+    none = elastic.search(index="logs", query={"match_none": {}}, sort=["_score", "id"])
+    assert none["hits"]["hits"] == []
+    alike = elastic.search(index="logs", sort=["_score", {"id": "desc"}], size=2)
+    assert ids(alike) == [119, 118] and alike["hits"]["hits"][0]["sort"] == [1.0, 119]
+
+
+def test_parameters_of_the_address(elastic, client, table):
+    hits = elastic.search(index="logs", sort="level:desc,id:asc", size=3)["hits"]["hits"]
+    rows = table.scan(columns=["id"], where="level = 'warn'")["id"].to_pylist()
+    assert [hit["_source"]["id"] for hit in hits] == sorted(rows)[:3]
+    asked = {"q": "lazy", "df": "body", "sort": "id", "_source_includes": "id,lev*",
+             "_source_excludes": "level", "size": 1, "ignore_unavailable": "true"}  # fmt: skip
+    found = client.get("/logs/_search", asked).json()
+    assert found["hits"]["total"]["value"] == table.count(where="body indexquery 'lazy'")
+    assert found["hits"]["hits"][0]["_source"] == {"id": 0}
+    assert client.get("/logs/_count", {"q": "lazy", "df": "title"}).json()["count"] == 0
+    bare = client.get("/logs/_search", {"_source": "false"}).json()["hits"]["hits"]
+    assert "_source" not in bare[0]
+    for name, value in (("terminate_after", "1"), ("explain", "true"), ("routing", "a"),
+                        ("size", "x"), ("size", "²"), ("default_operator", "AND"), ("source", "{}"),
+                        ("sort", "id:up"), ("rest_total_hits_as_int", "true")):  # fmt: skip
+        answer = client.get("/logs/_search", {"q": "fox", name: value})
+        assert answer.status_code == 400 and answer.json()["error"]["reason"], (name, answer.text)
+
+
+def test_match_takes_whole_values_where_they_are_not_words(tmp_path):
+    rows = {"state": ["in progress", "in", "done"], "body": ["the ways of foxes", "dogs", "a fox"],
+            "boost": [1, 2, 3]}  # fmt: skip
+    places = {"t": str(tmp_path / "t")}
+    english = {"spark.indextables.indexing.tokenizer.body": "english"}
+    Table.create(places["t"], data=pa.table(rows), mapping={"state": "string"}, properties=english)
+    with running(places) as client:
+        for query, wanted in (
+            ({"match": {"state": "in progress"}}, ["in progress"]),
+            ({"match": {"state": {"query": "in progress", "operator": "and"}}}, ["in progress"]),
+            ({"multi_match": {"query": "in progress", "fields": ["state"]}}, ["in progress"]),
+            (
+                {"match": {"body": {"query": "the foxes", "operator": "and"}}},
+                ["done", "in progress"],
+            ),
+            ({"match": {"body": "the"}}, []),
+            ({"term": {"boost": 3}}, ["done"]),
+            ({"term": {"boost": {"value": 1}}}, ["in progress"]),
+            ({"range": {"boost": {"gte": 2}}}, ["done", "in"]),
+        ):
+            found = client.post("/t/_search", {"query": query}).json()
+            hits = [hit["_source"]["state"] for hit in found["hits"]["hits"]]
+            assert sorted(hits) == wanted, (query, found)
+        (hit,) = client.post("/t/_search", {"query": {"term": {"boost": 3}}}).json()["hits"]["hits"]
+        assert hit["_score"] == pytest.approx(1.0)
+
+
 def test_highlights_mark_words(elastic):
     found = elastic.search(index="logs", query=FOX, size=1, highlight={"fields": {"body": {}}})
     (text,) = found["hits"]["hits"][0]["highlight"]["body"]
@@ -129,6 +217,15 @@ def test_highlights_mark_words(elastic):
     found = elastic.search(index="logs", query=FOX, size=1, highlight=how)
     (text,) = found["hits"]["hits"][0]["highlight"]["body"]
     assert "[fox]" in text and "&lt;script&gt;" in text
+    short = {"fields": [{"body": {"fragment_size": 20, "pre_tags": ["<"]}}]}
+    found = elastic.search(index="logs", query=FOX, size=1, highlight=short)
+    (text,) = found["hits"]["hits"][0]["highlight"]["body"]
+    assert "<fox</em>" in text and len(text) < 40
+    whole = {"fields": {"body": {"number_of_fragments": 0}}, "type": "unified"}
+    found = elastic.search(index="logs", query=FOX, size=1, highlight=whole)
+    (hit,) = found["hits"]["hits"]
+    (text,) = hit["highlight"]["body"]
+    assert text.replace("<em>", "").replace("</em>", "") == hit["_source"]["body"]
 
 
 def test_values_are_counted(elastic, table):
@@ -214,7 +311,26 @@ def test_columns_and_the_server_are_described(elastic, client):
     {"query": {"fuzzy": {"body": {"value": "fox", "fuzziness": 7}}}}, {"query": {"geo_shape": {}}},
     {"query": {"regexp": {"body": "fo\\"}}}, {"query": {"prefix": {"body": 5}}},
     {"query": {"multi_match": {"query": "fox"}}}, {"query": {"range": {"ts": {"gte": "now-1x"}}}},
-    {"query": {"match": {"body": {"query": "x", "fuzziness": 1}}}},
+    {"query": {"match": {"body": {"query": "x", "fuzziness": 7}}}},
+    {"query": {"match": {"body": {"query": "x", "operator": "maybe"}}}},
+    {"query": {"match": {"level": {"query": "x", "fuzziness": 1}}}},
+    {"query": {"match": {"body": {"query": "x", "minimum_should_match": "75%"}}}},
+    {"query": {"query_string": {"query": "disk AND fox", "fields": ["body", "title"]}}},
+    {"query": {"query_string": {"query": "disk -fox", "fields": ["body", "title"]}}},
+    {"query": {"query_string": {"query": "disk", "fields": ["body^x"]}}},
+    {"query": {"range": {"ts": {"gte": 1704067200, "format": "epoch_second"}}}},
+    {"query": {"range": {"ts": {"gte": "01/02/2024", "format": "dd/MM/yyyy"}}}},
+    {"query": {"wildcard": {"level": {"value": "W*", "case_insensitive": True}}}},
+    {"query": {"bool": {"should": [FOX, WARN, FOX], "minimum_should_match": 2}}},
+    {"query": {"ids": {"values": ["1"]}}}, {"query": {"simple_query_string": {"query": "fox"}}},
+    {"aggs": {"a": {"terms": {"field": "level", "order": [{"_count": "asc"}, {"_key": "desc"}]}}}},
+    {"aggs": {"a": {"terms": {"field": "level", "include": "w.*"}}}},
+    {"aggs": {"a": {"filters": {"filters": {"w": WARN}}}}},
+    {"aggs": {"a": {"date_histogram": {"field": "ts", "fixed_interval": "1d", "offset": "+6h"}}}},
+    {"highlight": {"fields": {"body": {"no_match_size": 5}}}, "query": FOX},
+    {"highlight": {"fields": {"body": {"highlight_query": FOX}}}, "query": FOX},
+    {"highlight": {"fields": {"body": 5}}, "query": FOX},
+    {"sort": [{"id": {"order": "asc", "mode": "min"}}]}, {"min_score": 1}, {"collapse": {}},
     {"query": {"match": {"nope": "x"}}}, {"query": {"query_string": {"query": "body:(fox"}}},
     {"query": {"bool": {"nope": []}}}, {"fields": ["nope"]}, {"script_fields": {"a": {}}},
     {"sort": ["_doc"], "search_after": ["x"]}, {"pit": {"id": "x"}}, {"suggest": {}},

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import fnmatch
 import html
+import itertools
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -44,9 +45,11 @@ from indextables.serve.elastic_query import (
 from indextables.serve.http import body_of, logger, status_of
 from indextables.serve.tables import NoSuchTableError, ServedTables, facts, text_columns
 from indextables.serve.work import RequestError, Work
+from indextables.split.snippet import DEFAULT_LENGTH
 from indextables.table import Table
 
 DOC = "_doc"
+_BY_SCORE = "_score"
 _PLACES = (DOC, "_shard_doc")
 """Where a row lies: its split and its number there."""
 _AT_ONCE = 50_000
@@ -64,14 +67,14 @@ def hits_of(name: str, question: Question, body: Mapping[str, Any]) -> Iterator[
     fields = _fields(body, table.schema)
     after = body.get("search_after")
     if after is not None and (not keys or first):
-        raise UnsupportedError("[search_after] needs a [sort] by columns, and no [from]")
+        raise UnsupportedError("[search_after] needs a [sort] by more than [_score], and no [from]")
     source = _source(body.get("_source", True), table.schema.names)
     marked = _highlighted(body.get("highlight"), table)
     columns = list(dict.fromkeys([*source, *marked, *fields, SPLIT, ROW]))
     rows, scored = _rows(question, columns, keys, after, size + first)
     rows = within_bytes(rows.slice(first))
     if marked and rows.num_rows:
-        rows = _with_marks(rows, question, list(marked))
+        rows = _with_marks(rows, question, marked)
     values = {column: python_values(rows[column]) for column in rows.column_names}
     for at in range(rows.num_rows):
         row = {column: found[at] for column, found in values.items()}
@@ -86,7 +89,7 @@ def hits_of(name: str, question: Question, body: Mapping[str, Any]) -> Iterator[
             hit["sort"] = [hit["_id"] if key == DOC else spelled_value(row[key])
                            for key, _ in keys]  # fmt: skip
         texts = {column: row.get(f"_snippet_{column}") for column in marked}
-        shown = {c: [_tagged(text, *marked[c])] for c, text in texts.items() if text}
+        shown = {c: [_tagged(text, marked[c])] for c, text in texts.items() if text}
         yield {**hit, "highlight": shown} if shown else hit
 
 
@@ -103,12 +106,13 @@ def _rows(
     if not keys:
         return table.scan(where=condition, columns=columns, limit=count), False
     # The first rows are chosen by what they are sorted by; the rest is read of those alone.
-    named = list(dict.fromkeys([*(key for key, _ in keys if key != DOC), SPLIT, ROW]))
+    by_score = any(key == _BY_SCORE for key, _ in keys)
+    named = list(dict.fromkeys([*(k for k, _ in keys if k not in (DOC, _BY_SCORE)), SPLIT, ROW]))
     ends = dict(keys).get(DOC, "ascending")
     order: Any = [*((k, d) for k, d in keys if k != DOC), (SPLIT, ends), (ROW, ends)]
-    waiting = [table.scan(columns=named, limit=0)]
-    for batch in table.scan_batches(where=condition, columns=named):
-        waiting.append(_beyond(pa.Table.from_batches([batch]), keys, after))
+    waiting: list[pa.Table] = []
+    for rows in _sortable(question, named, by_score=by_score):
+        waiting.append(_beyond(rows, keys, after))
         if sum(part.num_rows for part in waiting) >= count + _AT_ONCE:
             waiting = [_first(waiting, order, count)]
     best, view = _first(waiting, order, count), table.view
@@ -120,7 +124,23 @@ def _rows(
             best = best.append_column(name, column)
     elif more:
         return table.scan(columns=list(dict.fromkeys([*columns, *named])), limit=0), False
-    return best, False
+    return best, by_score
+
+
+def _sortable(question: Question, columns: list[str], *, by_score: bool) -> Iterator[pa.Table]:
+    """All rows of a question in parts, with their scores if they are sorted by those."""
+    table = question.table
+    if by_score and question.text is not None:
+        yield table.search(question.text, where=question.where, columns=columns, limit=None)
+        return
+    condition = table.view.names.shown_predicate(question.stored)
+    batches = table.scan_batches(where=condition, columns=columns)
+    parts = itertools.chain(
+        [table.scan(columns=columns, limit=0)], (pa.Table.from_batches([one]) for one in batches)
+    )
+    for rows in parts:
+        scores = pa.array(np.full(rows.num_rows, question.score, np.float32))
+        yield rows.append_column(_BY_SCORE, scores) if by_score else rows
 
 
 def _first(parts: list[pa.Table], order: Any, count: int) -> pa.Table:
@@ -134,8 +154,8 @@ def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table
         return rows
     if not isinstance(after, list) or len(after) != len(keys):
         raise UnsupportedError(f"search_after has {len(keys)} value(s), as the sort has keys")
-    wanted: Any = pa.array([False] * rows.num_rows)
-    equal: Any = pa.array([True] * rows.num_rows)
+    wanted: Any = pa.array([False] * rows.num_rows, pa.bool_())
+    equal: Any = pa.array([True] * rows.num_rows, pa.bool_())
     for (key, direction), value in zip(keys, after, strict=True):
         if key == DOC:
             wanted = pc.or_(wanted, pc.and_(equal, _past(rows, value, direction)))
@@ -145,7 +165,7 @@ def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table
             column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         if value is None:
             same = pc.is_null(column)
-            later: Any = pa.array([False] * rows.num_rows)
+            later: Any = pa.array([False] * rows.num_rows, pa.bool_())
         else:
             limit = _scalar(value, column.type, key)
             compare = pc.greater if direction == "ascending" else pc.less
@@ -188,14 +208,13 @@ def _sort_keys(sort: Any, schema: pa.Schema) -> list[tuple[str, str]]:
             raise UnsupportedError("[sort] with [missing] other than [_last] is not supported")
         if name in _PLACES:
             name = DOC
-        if name == "_score":
-            if sort not in ("_score", ["_score"], [one]) or options.get("order", "desc") != "desc":
-                raise UnsupportedError("[sort] by [_score] is alone, and descending")
-            return []
-        order = options.get("order", "asc")
+        order = options.get("order", "desc" if name == _BY_SCORE else "asc")
         if order not in ("asc", "desc"):
             raise UnsupportedError(f"Illegal sort order: {order}")
         direction = "ascending" if order == "asc" else "descending"
+        if name == _BY_SCORE:
+            keys.append((_BY_SCORE, direction))
+            continue
         if name == DOC:
             keys.append((DOC, direction))
             break  # no two rows have one place
@@ -203,7 +222,7 @@ def _sort_keys(sort: Any, schema: pa.Schema) -> list[tuple[str, str]]:
         if pa.types.is_nested(schema.field(column).type):
             raise UnsupportedError(f"[sort] by [{column}]: it is not a single value")
         keys.append((column, direction))
-    return keys
+    return [] if keys == [(_BY_SCORE, "descending")] else keys
 
 
 def _fields(body: Mapping[str, Any], schema: pa.Schema) -> dict[str, str | None]:
@@ -264,37 +283,78 @@ def _source(given: Any, names: list[str]) -> list[str]:
     ]
 
 
-def _highlighted(given: Any, table: Table) -> dict[str, tuple[str, str, bool]]:
-    """Columns to mark words in, and how: before, after, and whether the text is escaped."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Marking:
+    """How words are marked in a text."""
+
+    before: str
+    after: str
+    escaped: bool
+    length: int
+    """About how many characters of the text are shown."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> _Marking:
+        if unknown := sorted(set(options) - _OF_HIGHLIGHT):
+            raise UnsupportedError(f"[highlight] with [{unknown[0]}] is not supported")
+        if options.get("require_field_match", True) is not True or options.get("no_match_size"):
+            raise UnsupportedError(
+                "[highlight] marks words in the columns that they are searched in, and nothing "
+                "where there are none: [require_field_match] is true and [no_match_size] 0"
+            )
+        tags = [(texts_of(options.get(name), name) or [default])[0]
+                for name, default in (("pre_tags", "<em>"), ("post_tags", "</em>"))]  # fmt: skip
+        length = number_of(options, "fragment_size", DEFAULT_LENGTH)
+        if number_of(options, "number_of_fragments", 5) == 0 or not length:
+            length = 1 << 31  # the whole text
+        return cls(tags[0], tags[1], options.get("encoder") == "html", length)
+
+
+_OF_HIGHLIGHT = frozenset((
+    "pre_tags", "post_tags", "encoder", "fragment_size", "number_of_fragments", "type", "order",
+    "require_field_match", "no_match_size", "boundary_scanner", "boundary_chars",
+    "boundary_max_scan", "boundary_scanner_locale", "fragmenter", "max_analyzed_offset",
+    "phrase_limit",
+))  # fmt: skip
+"""Of these some choose a method, which here is one; the others are heard."""
+
+
+def _highlighted(given: Any, table: Table) -> dict[str, _Marking]:
+    """Columns to mark words in, and how."""
     if not given:
         return {}
     fields = given.get("fields", {}) if isinstance(given, dict) else None
-    if not isinstance(fields, dict):
-        raise UnsupportedError("[highlight] has [fields], an object")
-    tags = [(texts_of(given.get(name), name) or [default])[0]
-            for name, default in (("pre_tags", "<em>"), ("post_tags", "</em>"))]  # fmt: skip
-    texts, escaped = text_columns(table), given.get("encoder") == "html"
-    named = [n for pattern in fields for n in fnmatch.filter(texts, pattern)]
-    for pattern in fields:
-        if "*" not in pattern and pattern not in texts:
+    if isinstance(fields, list):  # an object for each, in their order
+        fields = {n: o for one in fields if isinstance(one, dict) for n, o in one.items()}
+    if not isinstance(fields, dict) or not all(isinstance(o, dict) for o in fields.values()):
+        raise UnsupportedError("[highlight] has [fields], an object of objects")
+    every, texts = {k: v for k, v in given.items() if k != "fields"}, text_columns(table)
+    _Marking.of(every)
+    found: dict[str, _Marking] = {}
+    for pattern, options in fields.items():
+        named = fnmatch.filter(texts, pattern)
+        if not named and "*" not in pattern:
             raise UnsupportedError(f"[highlight] of [{pattern}]: it is not a column of text")
-    return dict.fromkeys(named, (tags[0], tags[1], escaped))
+        found |= dict.fromkeys(named, _Marking.of(every | options))
+    return found
 
 
-def _with_marks(rows: pa.Table, question: Question, columns: list[str]) -> pa.Table:
+def _with_marks(rows: pa.Table, question: Question, marked: Mapping[str, _Marking]) -> pa.Table:
     view = question.table.view
     # The words of all filters are marked, not only those that count for the score.
     found = tuple(searches(view.names.shown_predicate(question.stored)))
     if not found:
         return rows
     every = Search(None, Boolean(should=tuple(one.query for one in found)), "")
-    return with_snippets(rows, every, columns, view.shown.context)
+    for column, how in marked.items():
+        rows = with_snippets(rows, every, [column], view.shown.context, length=how.length)
+    return rows
 
 
-def _tagged(snippet: str, before: str, after: str, escaped: bool) -> str:
-    spelled = html.escape if escaped else str
+def _tagged(snippet: str, how: _Marking) -> str:
+    spelled = html.escape if how.escaped else str
     return "".join(
-        f"{before}{spelled(text)}{after}" if found else spelled(text)
+        f"{how.before}{spelled(text)}{how.after}" if found else spelled(text)
         for text, found in marked_parts(snippet)
     )
 
@@ -432,7 +492,7 @@ class Elastic:
     async def field_caps(self, request: Request) -> Any:
         """What can be done with each column."""
         given, body = request.path_params.get("table", "*"), await _body(request)
-        asked = request.query_params.get("fields") or body.get("fields") or "*"
+        asked = body.get("fields") or "*"
         patterns = asked if isinstance(asked, list) else str(asked).split(",")
 
         def work() -> dict[str, Any]:
@@ -507,6 +567,7 @@ class Elastic:
 
     async def msearch(self, request: Request) -> Any:
         """Several searches, each with its own outcome."""
+        _check_parameters(request.query_params)
         lines = [line for line in (await body_of(request)).split(b"\n") if line.strip()]
         if len(lines) % 2:
             raise UnsupportedError("[_msearch] has two lines for each search")
@@ -573,17 +634,54 @@ def _object(text: bytes) -> dict[str, Any]:
     return found
 
 
+_WITHOUT_EFFECT = frozenset((
+    "allow_no_indices", "allow_partial_search_results", "batched_reduce_size",
+    "ccs_minimize_roundtrips", "error_trace", "expand_wildcards", "format", "human",
+    "ignore_throttled", "ignore_unavailable", "max_concurrent_searches",
+    "max_concurrent_shard_requests", "pre_filter_shard_size", "preference", "pretty",
+    "request_cache", "search_type", "timeout", "track_total_hits",
+))  # fmt: skip
+"""Parameters of an address that say nothing of what is found."""
+_OFF_ONLY = frozenset((
+    "explain", "include_unmapped", "rest_total_hits_as_int", "scroll", "seq_no_primary_term",
+    "typed_keys", "version",
+))  # fmt: skip
+
+
 async def _body(request: Request) -> dict[str, Any]:
-    body, given = _object(await body_of(request)), request.query_params
-    for name in ("scroll", "typed_keys"):
-        if given.get(name) not in (None, "false"):
-            raise UnsupportedError(f"[{name}] is not supported")
-    if "q" in given:
-        body["query"] = {"query_string": {"query": given["q"]}}
+    body, given = _object(await body_of(request)), dict(request.query_params)
+    text, options = given.pop("q", None), {
+        "default_field": given.pop("df", None),
+        "default_operator": given.pop("default_operator", None),
+    }  # fmt: skip
+    if text is not None:
+        named = {name: value for name, value in options.items() if value is not None}
+        body["query"] = {"query_string": {"query": text, **named}}
     for name in ("size", "from"):
         if name in given:
-            body[name] = int(given[name]) if given[name].isdigit() else given[name]
+            number = given.pop(name)
+            body[name] = int(number) if number.isdecimal() and len(number) < 10 else number
+    if (sort := given.pop("sort", None)) is not None:
+        keys = [one.rpartition(":") for one in sort.split(",")]
+        body["sort"] = [{name: order} if name else order for name, _, order in keys]
+    if "fields" in given:
+        body["fields"] = given.pop("fields").split(",")
+    sources = {name: given.pop(f"_source_{name}", None) for name in ("includes", "excludes")}
+    whole = given.pop("_source", None)
+    if whole is not None:
+        body["_source"] = whole == "true" if whole in ("true", "false") else whole.split(",")
+    if any(sources.values()):
+        listed = {name: one.split(",") for name, one in sources.items() if one}
+        body["_source"] = listed
+    _check_parameters(given)
     return body
+
+
+def _check_parameters(given: Mapping[str, str]) -> None:
+    """Refuse parameters of an address that would change what is found."""
+    for name, value in given.items():
+        if name not in _WITHOUT_EFFECT and (name not in _OFF_ONLY or value != "false"):
+            raise UnsupportedError(f"[{name}] is not supported as a parameter of the address")
 
 
 def _type(kind: pa.DataType, searched_as: str | None) -> str:

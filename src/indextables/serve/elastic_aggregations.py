@@ -200,6 +200,8 @@ class _Terms:
 
 def _order(given: Any) -> tuple[str, bool]:
     one = given[0] if isinstance(given, list) and given else given
+    if isinstance(given, list) and given[1:] not in ([], [{"_key": "asc"}]):
+        raise UnsupportedError("[order] of [terms] has one name, and [_key] [asc] after it")
     if one in (None, {}):
         return ("_count", True)
     if not isinstance(one, dict) or len(one) != 1:

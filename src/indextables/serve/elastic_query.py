@@ -17,12 +17,21 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.predicate import Predicate, conjunction
+from indextables.predicate.search import Boolean, walk
+from indextables.predicate.search_syntax import parse_search
 from indextables.serve.tables import search_field
 from indextables.serve.work import RequestError
+from indextables.split.mapping import FieldMapping
 from indextables.table import Table
 
 NOTHING = "(+* -*)"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+_OF_ONE_FIELD = frozenset(("match", "match_phrase", "match_phrase_prefix", "term", "terms", "range",
+                           "prefix", "wildcard", "regexp", "fuzzy"))  # fmt: skip
+_TIME_FORMATS = (None, "epoch_millis", "strict_date_optional_time", "date_optional_time",
+                 "strict_date_optional_time||epoch_millis")  # fmt: skip
 
 
 class UnsupportedError(RequestError):
@@ -39,8 +48,14 @@ class Translated:
     """Of every row, if there is no text."""
 
 
-def translated(query: Mapping[str, Any] | None, schema: pa.Schema) -> Translated:
+def translated(
+    query: Mapping[str, Any] | None,
+    schema: pa.Schema,
+    mapping: Mapping[str, FieldMapping] | None = None,
+) -> Translated:
     """A query, with the filters that need no score apart.
+
+    `mapping` says how columns are searched, by the names that they have in the schema.
 
     >>> schema = pa.schema([("body", pa.string()), ("n", pa.int64())])
     >>> translated({"match": {"body": "red fox"}}, schema).text
@@ -52,11 +67,11 @@ def translated(query: Mapping[str, Any] | None, schema: pa.Schema) -> Translated
     """
     if not query or set(query) == {"match_all"}:
         return Translated(None)
-    language = _Language(schema)
+    language = _Language(schema, mapping or {})
     name, value = _single(query, "a query")
     if name == "bool" and isinstance(value, dict) and "filter" in value:
         filters = tuple(language.text(one) for one in _listed(value["filter"]))
-        rest = {key: inner for key, inner in value.items() if key != "filter"}
+        rest = {key: inner for key, inner in value.items() if key != "filter" and inner != []}
         if not (set(rest) - {"boost", "minimum_should_match", "must_not"}):
             excluded = tuple(f"(+* -{language.text(o)})" for o in _listed(rest.get("must_not")))
             return Translated(None, (*filters, *excluded), score=0.0)
@@ -96,6 +111,7 @@ def _quoted(text: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Language:
     schema: pa.Schema
+    mapping: Mapping[str, FieldMapping]
 
     def text(self, query: Any) -> str:
         """A query as a clause of our syntax."""
@@ -106,6 +122,7 @@ class _Language:
             "query_string": self.query_string,
             "match": self.match,
             "match_phrase": self.match_phrase,
+            "match_phrase_prefix": self.match_phrase_prefix,
             "term": self.term,
             "terms": self.terms,
             "range": self.range_,
@@ -124,12 +141,9 @@ class _Language:
             raise UnsupportedError(f"[{name}] query malformed, no start_object after query name")
         text = handlers[name](value)
         boost = value.get("boost")
-        if (
-            boost is None
-            and len(value) == 1
-            and isinstance(inner := next(iter(value.values())), dict)
-        ):
-            boost = inner.get("boost")
+        inner = next(iter(value.values()), None) if name in _OF_ONE_FIELD else None
+        if name in _OF_ONE_FIELD and len(value) == 1:  # which may be called so itself
+            boost = inner.get("boost") if isinstance(inner, dict) else None
         if boost is None:
             return text
         if isinstance(boost, bool) or not isinstance(boost, int | float):
@@ -151,26 +165,77 @@ class _Language:
         fields = texts_of(given.get("fields") or given.get("default_field"), "fields")
         if not fields or fields == ["*"]:
             return f"({text})"
-        return f"({' '.join(f'{self.field(name)}:({text})' for name in fields)})"
+        if len(fields) > 1 and any(
+            isinstance(node, Boolean) and (node.must or node.must_not)
+            for node in walk(parse_search(text))
+        ):
+            raise UnsupportedError(
+                "[query_string] with several [fields] and AND, NOT, + or - is not supported: name "
+                "the fields in the query, (title:a OR body:a) AND (title:b OR body:b)"
+            )
+        found = []
+        for one in fields:
+            name, boost = self.weighted(one, "query_string")
+            found.append(f"{self.field(name)}:({text}){boost}")
+        return f"({' '.join(found)})"
+
+    def weighted(self, given: str, what: str) -> tuple[str, str]:
+        """The column of `title^3`, and its weight in our syntax."""
+        name, _, boost = (given, "", "") if given in self.schema.names else given.partition("^")
+        if not boost:
+            return name, ""
+        if not _is_number(boost):
+            raise UnsupportedError(f"[{what}] of [{given}]: a boost is a number")
+        return name, f"^{float(boost):f}"
 
     def match(self, given: Mapping[str, Any]) -> str:
         name, value = _single(given, "match")
         options = value if isinstance(value, dict) else {"query": value}
-        _allow(options, {"query", "operator", "boost"}, "match")
+        _allow(options, {"query", "operator", "boost", "fuzziness"}, "match")
         field, text = self.field(name), options.get("query")
-        if not isinstance(text, str):
+        operator = str(options.get("operator", "or")).lower()
+        if operator not in ("or", "and"):
+            raise UnsupportedError(f"[match] with [operator] of [{operator}]: it is [or] or [and]")
+        words = self.words(name, text) if isinstance(text, str) else None
+        if words is None:
+            if "fuzziness" in options:
+                raise UnsupportedError(f"[match] of [{name}] with [fuzziness]: it has no words")
             return self._value(name, text)
-        sign = "+" if str(options.get("operator", "or")).lower() == "and" else ""
-        words = [f"{sign}{field}:{_quoted(word)}" for word in text.split()]
-        return f"({' '.join(words)})" if words else NOTHING
+        sign = "+" if operator == "and" else ""
+        fuzziness = options.get("fuzziness")
+        spelled = [
+            _quoted(word) if fuzziness is None else _fuzzy(word, fuzziness) for word in words
+        ]
+        return f"({' '.join(f'{sign}{field}:{word}' for word in spelled)})" if words else NOTHING
 
-    def match_phrase(self, given: Mapping[str, Any]) -> str:
-        name, value = _single(given, "match_phrase")
+    def words(self, name: str, text: str) -> list[str] | None:
+        """The words of a text as a column has them, or None if its values are not cut into words.
+
+        Words are the parts of the text that make them, so that each is analysed only once.
+        """
+        target = self.mapping.get(column_name(name, self.schema))
+        if target is None or target.kind == "json":
+            return text.split()
+        if not target.is_tokenized:
+            return None
+        if target.analyzer.is_ngram or target.analyzer.overlaps:
+            return text.split()
+        text, analyzer = target.analyzer.shown(text)
+        return [text[word.start : word.end] for word in analyzer.words(text)]
+
+    def match_phrase(self, given: Mapping[str, Any], what: str = "match_phrase") -> str:
+        name, value = _single(given, what)
         options = value if isinstance(value, dict) else {"query": value}
-        _allow(options, {"query", "slop", "boost"}, "match_phrase")
+        _allow(options, {"query", "slop", "boost"}, what)
         slop = options.get("slop")
         phrase = f"{self.field(name)}:{_quoted(str(options.get('query', '')))}"
+        if what == "match_phrase_prefix":
+            phrase += "*"
         return f"{phrase}~{number_of(options, 'slop', 0)}" if slop else phrase
+
+    def match_phrase_prefix(self, given: Mapping[str, Any]) -> str:
+        """A phrase whose last word is only begun."""
+        return self.match_phrase(given, "match_phrase_prefix")
 
     def term(self, given: Mapping[str, Any]) -> str:
         name, value = _single(given, "term")
@@ -186,23 +251,25 @@ class _Language:
 
     def multi_match(self, given: Mapping[str, Any]) -> str:
         """The same of several columns. Scores are added, as in `most_fields`."""
-        _allow(given, {"query", "fields", "operator", "type", "boost"}, "multi_match")
+        known = {"query", "fields", "operator", "type", "boost", "fuzziness"}
+        _allow(given, known, "multi_match")
         kind = given.get("type", "best_fields")
-        if kind not in ("best_fields", "most_fields", "phrase"):
+        if kind not in ("best_fields", "most_fields", "phrase", "phrase_prefix"):
             raise UnsupportedError(f"[multi_match] with [type] of [{kind}] is not supported")
         fields = texts_of(given.get("fields"), "fields")
         if not fields:
             raise UnsupportedError("[multi_match] needs [fields]")
         found = []
         for one in fields:
-            name, _, boost = one.partition("^")
-            if boost and not _is_number(boost):
-                raise UnsupportedError(f"[multi_match] of [{one}]: a boost is a number")
-            options = {k: given[k] for k in ("query", "operator") if k in given}
-            as_phrase = kind == "phrase"
-            text = self.match_phrase({name: given.get("query")}) if as_phrase else self.match(
-                {name: options})  # fmt: skip
-            found.append(f"{text}^{float(boost):f}" if boost else text)
+            name, boost = self.weighted(one, "multi_match")
+            options = {k: given[k] for k in ("query", "operator", "fuzziness") if k in given}
+            if kind == "phrase":
+                text = self.match_phrase({name: given.get("query")})
+            elif kind == "phrase_prefix":
+                text = self.match_phrase_prefix({name: given.get("query")})
+            else:
+                text = self.match({name: options})
+            found.append(f"{text}{boost}")
         return f"({' '.join(found)})"
 
     def constant_score(self, given: Mapping[str, Any]) -> str:
@@ -220,16 +287,17 @@ class _Language:
         if not isinstance(text, str) or not text:
             raise UnsupportedError(f"[{kind}] of [{name}] needs a [value], a text")
         field = self.field(name)
+        target = self.mapping.get(column_name(name, self.schema))
+        lowered = target is None or (target.is_tokenized and target.analyzer.lowercases)
+        if options.get("case_insensitive") and not lowered:
+            raise UnsupportedError(
+                f"[{kind}] of [{name}] with [case_insensitive]: its words are in the case of the "
+                "text"
+            )
         if kind == "regexp":
             return f"{field}:/{_regex(text)}/"
         if kind == "fuzzy":
-            edits = str(options.get("fuzziness", "AUTO")).upper()
-            if edits == "AUTO":  # as Elasticsearch chooses
-                edits = "0" if len(text) < 3 else "1" if len(text) < 6 else "2"
-            if edits not in ("0", "1", "2"):
-                raise UnsupportedError(f"[fuzziness] of [{edits}] is not supported: 0, 1, 2, AUTO")
-            escaped = _escaped(text)
-            return f"{field}:{escaped}" if edits == "0" else f"{field}:{escaped}~{edits}"
+            return f"{field}:{_fuzzy(text, options.get('fuzziness', 'AUTO'))}"
         return f"{field}:{spelled(_escaped(text, keep='*?' if kind == 'wildcard' else ''))}"
 
     def exists(self, given: Mapping[str, Any]) -> str:
@@ -241,6 +309,8 @@ class _Language:
         if not isinstance(ends, dict):
             raise UnsupportedError("[range] query malformed")
         _allow(ends, {"gte", "gt", "lte", "lt", "from", "to", "format", "boost"}, "range")
+        if ends.get("format") not in _TIME_FORMATS:
+            raise UnsupportedError(f"[range] with [format] of [{ends['format']}] is not supported")
         # Grafana's annotations still say `from` and `to`.
         low = ends.get("gte", ends.get("gt", ends.get("from")))
         high = ends.get("lte", ends.get("lt", ends.get("to")))
@@ -363,6 +433,16 @@ def _regex(pattern: str) -> str:
     return spelled
 
 
+def _fuzzy(text: str, fuzziness: Any) -> str:
+    """A word within so many edits."""
+    edits = str(fuzziness).upper()
+    if edits == "AUTO":  # as Elasticsearch chooses
+        edits = "0" if len(text) < 3 else "1" if len(text) < 6 else "2"
+    if edits not in ("0", "1", "2"):
+        raise UnsupportedError(f"[fuzziness] of [{edits}] is not supported: 0, 1, 2, AUTO")
+    return _escaped(text) if edits == "0" else f"{_escaped(text)}~{edits}"
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -450,7 +530,7 @@ class Question:
         query = body.get("query")
         if query is not None and not isinstance(query, dict):
             raise UnsupportedError("[query] is an object")
-        found = translated(query, table.schema)
+        found = translated(query, table.schema, table.view.shown.mapping.by_name)
         shown = table.view.names.shown_predicate
         filters = [shown(table.matching(text)[1]) for text in found.filters]
         where = conjunction(*filters)

@@ -130,6 +130,8 @@ def _matched(field: FieldMapping, leaf: Leaf, vocabulary: list[str]) -> set[str]
 
 def _window(text: str, marked: list[Word], length: int) -> tuple[int, int]:
     """The stretch of text that shows the most different words, the first of the best."""
+    if length >= len(text):
+        return 0, len(text)
     best, best_count, last = marked[0], 0, 0
     for at, first in enumerate(marked):
         last = max(last, at)
