@@ -59,6 +59,20 @@ def test_snippets_are_parts_of_plain_text(client):
     assert "<script>" in "".join(p["text"] for p in parts)
 
 
+@pytest.mark.parametrize(("typed", "instead"), [
+    ("lasy", "lazy"), ("body:lasy AND dgo", "body:lazy AND dog"), ("+lasy +(fox lazi)", None),
+    ("zzzzzz", None), ("lasy*", None), ("title:lasy", None), ('"lasy dog"', None),
+])  # fmt: skip
+def test_a_word_that_no_row_has_is_corrected(client, table, typed, instead):
+    found = search(client, {"query": typed, "facets": ["level"]})
+    assert found["total"] == 0
+    if instead is None:
+        assert "instead" not in found or table.search(found["instead"]).num_rows
+    else:
+        assert found["instead"] == instead
+        assert search(client, {"query": instead})["total"]
+
+
 def test_without_a_query_rows_are_scanned(client, table):
     found = search(client, {"where": "level = 'error'", "limit": 3, "columns": ["id"]})
     assert found["total"] == table.count(where="level = 'error'")

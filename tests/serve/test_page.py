@@ -145,6 +145,16 @@ def test_an_error_is_underlined_where_it_is(tab, client):
     assert text_of(tab, ".wrong") is None
 
 
+def test_a_misspelt_word_is_one_click_away(tab, client, table):
+    go(tab, page(client, q="lasy"), until="all('.instead').length")
+    assert text_of(tab, "#summary") == "Nothing found. Did you mean lazy?"
+    assert not tab.evaluate("all('.facet').length")
+    tab.evaluate("one('.instead').click()")
+    wait(tab, "one('#results').children.length")
+    assert total(tab) == table.count(where="body indexquery 'lazy'")
+    assert tab.evaluate("one('#query').value") == "lazy"
+
+
 def test_a_facet_becomes_a_chip_that_can_be_removed(tab, client, table):
     go(tab, page(client, q="disk"))
     names = tab.evaluate("all('.facet h2').map(h => h.textContent)")

@@ -26,7 +26,8 @@ from indextables.plan.ranking import with_snippets
 from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search, searches
-from indextables.predicate.search import walk
+from indextables.predicate.search import Term, walk
+from indextables.predicate.search_syntax import parse_search
 from indextables.runner import check_stop
 from indextables.schema import ROW, SCORE, SPLIT
 from indextables.serve.tables import text_columns, version_of
@@ -277,6 +278,8 @@ MOST_BYTES = 64 << 20
 """Bytes of the rows of one answer."""
 _SHOWN_LENGTH = 1_000
 """Characters of a value that the page shows."""
+_CORRECTED = 5
+"""Words of a query, and columns, in which corrections are looked for."""
 _PARTS = 60
 """Parts of a histogram whose interval nobody chose, at the most."""
 
@@ -324,8 +327,38 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
         check_stop()
         answer["histogram"] = _histogram(table, request, where, view, predicate)
         clock.lap("histogram")
+    if not total and request.query and (instead := _corrected(table, request.query)):
+        check_stop()
+        if count_rows(*table.matching(instead, where=where, timezone=request.timezone)):
+            answer["instead"] = instead
     answer["same"] = same_elsewhere(name, table, request, where, columns)
     return {**answer, "milliseconds": clock.total(), "timings": clock.laps}
+
+
+def _corrected(table: Table, query: str) -> str | None:
+    """A query with the words that no row has spelled like ones that some have; None if it has none.
+
+    Only plain words are corrected, and only a few of them.
+    """
+    changes: dict[int, tuple[str, str]] = {}
+    terms = [node for node in walk(parse_search(query)) if isinstance(node, Term)]
+    for term in terms[:_CORRECTED]:
+        at = query.find(term.text, term.at)
+        if at < 0 or not term.text.isalnum() or not 3 <= len(term.text) <= 64:
+            continue
+        found = []
+        for column in text_columns(table)[:_CORRECTED]:
+            if term.field in (None, column):
+                # A column may be cut into pieces, or the word be one that it leaves out.
+                with contextlib.suppress(QueryError, SchemaError):
+                    found += table.suggest(term.text, column=column, limit=1).to_pylist()
+        best = min(found, key=lambda one: (one["distance"], -one["count"]), default=None)
+        if best is not None and best["distance"]:
+            changes[at] = term.text, best["word"]
+    for at in sorted(changes, reverse=True):
+        old, new = changes[at]
+        query = query[:at] + new + query[at + len(old) :]
+    return query if changes else None
 
 
 class _Clock:

@@ -32,7 +32,7 @@ _PAST_VERSIONS = 8
 _SAMPLED_ROWS = 2_000
 _MOST_FACETS = 6
 _FACET_VALUES = 40
-_FACET_LENGTH = 32
+_FACET_LENGTH = 64
 
 
 class NoSuchTableError(IndexTablesError, KeyError):

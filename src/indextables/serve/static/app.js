@@ -132,6 +132,11 @@ function draw() {
   byId("summary").textContent = answer.total
     ? `${plural(answer.total, "row")} in ${number(Math.round(answer.milliseconds))} ms${which}`
     : "Nothing found.";
+  if (answer.instead) {
+    byId("summary").append(" Did you mean ",
+      el("button", { type: "button", class: "instead", onclick: () => go({ query: answer.instead }) },
+        answer.instead), "?");
+  }
   drawHistogram();
   drawFacets();
   drawColumns();
@@ -174,7 +179,8 @@ function addFilter(column, value, not) {
 }
 
 function drawFacets() {
-  byId("facets").replaceChildren(...Object.entries(answer.facets ?? {}).map(([column, values], at) => {
+  const facets = Object.entries(answer.facets ?? {}).filter(([, values]) => values.length);
+  byId("facets").replaceChildren(...facets.map(([column, values], at) => {
     const most = Math.max(1, ...values.map(v => v.count));
     return el("section", { class: "facet", "aria-labelledby": `facet-${at}` },
       el("h2", { id: `facet-${at}` }, column),
