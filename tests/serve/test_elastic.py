@@ -322,6 +322,10 @@ def test_columns_and_the_server_are_described(elastic, client):
     {"query": {"range": {"ts": {"gte": "01/02/2024", "format": "dd/MM/yyyy"}}}},
     {"query": {"wildcard": {"level": {"value": "W*", "case_insensitive": True}}}},
     {"query": {"bool": {"should": [FOX, WARN, FOX], "minimum_should_match": 2}}},
+    {"aggs": {"a": {"date_histogram": {"field": "ts", "fixed_interval": "1d", "extended_bounds": {
+        "max": "2024-01-01", "min": "2024-02-01"}}}}},
+    {"query": {"range": {"id": {"gte": 5, "gt": 7}}}},
+    {"query": {"match_phrase_prefix": {"body": {"query": "red fo", "slop": 1}}}},
     {"query": {"ids": {"values": ["1"]}}}, {"query": {"simple_query_string": {"query": "fox"}}},
     {"aggs": {"a": {"terms": {"field": "level", "order": [{"_count": "asc"}, {"_key": "desc"}]}}}},
     {"aggs": {"a": {"terms": {"field": "level", "include": "w.*"}}}},
@@ -368,6 +372,9 @@ def test_one_score_for_all_rows_of_a_filter(elastic, table):
     found = elastic.search(index="logs", query={"constant_score": {"filter": FOX}}, size=200)
     assert set(ids(found)) == set(table.search("body:fox", limit=None)["id"].to_pylist())
     assert {hit["_score"] for hit in found["hits"]["hits"]} == {1.0}
+    for query, score in (({"match_all": {"boost": 2}}, 2.0), ({"bool": {"filter": []}}, 1.0)):
+        found = elastic.search(index="logs", query=query, size=200)
+        assert {hit["_score"] for hit in found["hits"]["hits"]} == {score}
 
 
 def test_rows_by_their_place(elastic, table):

@@ -277,12 +277,17 @@ class _Parts:
 def _bounds(given: Any, type_: Any, buckets: NumberBuckets | TimeBuckets) -> Any:
     if not isinstance(given, dict) or set(given) - {"min", "max"}:
         raise UnsupportedError("[extended_bounds] has [min] and [max]")
-    ends = [moment_of(value, type_, "extended_bounds") for value in given.values()]
+    ends = [
+        moment_of(given[end], type_, "extended_bounds") for end in ("min", "max") if end in given
+    ]
     try:
         starts = buckets.starts(pa.array(ends, type_))
     except (pa.ArrowException, OverflowError):
         raise UnsupportedError(f"[extended_bounds] of [{given}] are not values") from None
-    return starts.combine_chunks() if isinstance(starts, pa.ChunkedArray) else starts
+    found = starts.combine_chunks() if isinstance(starts, pa.ChunkedArray) else starts
+    if len(found) == 2 and found[0].as_py() > found[1].as_py():
+        raise UnsupportedError(f"[extended_bounds] of [{given}] end before they begin")
+    return found
 
 
 # --- what is counted -----------------------------------------------------------------------------

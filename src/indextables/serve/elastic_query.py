@@ -65,7 +65,7 @@ def translated(
     >>> translated(query, schema)
     Translated(text='(+body:"red fox")', filters=('n:[3 TO *]',), score=1.0)
     """
-    if not query or set(query) == {"match_all"}:
+    if not query or query == {"match_all": {}}:
         return Translated(None)
     language = _Language(schema, mapping or {})
     name, value = _single(query, "a query")
@@ -74,7 +74,8 @@ def translated(
         rest = {key: inner for key, inner in value.items() if key != "filter" and inner != []}
         if not (set(rest) - {"boost", "minimum_should_match", "must_not"}):
             excluded = tuple(f"(+* -{language.text(o)})" for o in _listed(rest.get("must_not")))
-            return Translated(None, (*filters, *excluded), score=0.0)
+            every = (*filters, *excluded)
+            return Translated(None, every, score=0.0 if every else 1.0)
         # Beside a filter, alternatives are optional.
         optional = "must" not in rest and not rest.get("minimum_should_match")
         return Translated(language.bool_(rest, all_rows=optional), filters)
@@ -230,7 +231,9 @@ class _Language:
         slop = options.get("slop")
         phrase = f"{self.field(name)}:{_quoted(str(options.get('query', '')))}"
         if what == "match_phrase_prefix":
-            phrase += "*"
+            if slop:
+                raise UnsupportedError(f"[{what}] with [slop] is not supported")
+            return f"{phrase}*"
         return f"{phrase}~{number_of(options, 'slop', 0)}" if slop else phrase
 
     def match_phrase_prefix(self, given: Mapping[str, Any]) -> str:
@@ -311,6 +314,8 @@ class _Language:
         _allow(ends, {"gte", "gt", "lte", "lt", "from", "to", "format", "boost"}, "range")
         if ends.get("format") not in _TIME_FORMATS:
             raise UnsupportedError(f"[range] with [format] of [{ends['format']}] is not supported")
+        if {"gt", "gte"} <= set(ends) or {"lt", "lte"} <= set(ends):
+            raise UnsupportedError(f"[range] of [{name}] has two bounds on one side")
         # Grafana's annotations still say `from` and `to`.
         low = ends.get("gte", ends.get("gt", ends.get("from")))
         high = ends.get("lte", ends.get("lt", ends.get("to")))
