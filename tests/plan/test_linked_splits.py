@@ -11,6 +11,7 @@ import pytest
 from indextables import Table
 from indextables.plan import execute
 from indextables.split import linked
+from indextables.split.format import index
 
 WORDS = ["spark", "sparks", "fox", "dog", "data", "index", "machine", "learning"]
 SCHEMA = pa.schema(
@@ -81,6 +82,22 @@ def test_linked_splits_find_what_each_of_them_finds(table: Table, monkeypatch):
     monkeypatch.setattr(execute, "_LINKED_FROM", 2)
     monkeypatch.setattr(execute, "_LINKED_SHARE", 1 << 30)  # groups of two
     assert _answers(table) == together
+
+
+@pytest.mark.parametrize("most", [0, 1 << 20], ids=["alone", "linked"])
+def test_splits_with_many_matches_are_asked_alone(table: Table, monkeypatch, most):
+    together = _answers(table)
+    collected: list[int] = []
+    by_split = linked.LinkedSplits._by_split
+    monkeypatch.setattr(
+        linked.LinkedSplits,
+        "_by_split",
+        lambda self, hits: collected.append(len(hits)) or by_split(self, hits),
+    )
+    monkeypatch.setattr(index, "_FEW_HITS", 8)
+    monkeypatch.setattr(execute, "_MANY_MATCHES", most)
+    assert _answers(table) == together
+    assert (max(collected) >= 8) == bool(most)
 
 
 def test_a_damaged_split_is_scanned_and_the_others_answer(tmp_path: Path, monkeypatch):

@@ -60,8 +60,9 @@ _LINKED_SHARE = 16
 """A linked index has one split for so many files that may be open, at the most."""
 _MOST_GROUPS = 16
 _ATTEMPTS = 3
-_MANY_ROWS = 131_072
-"""More matching rows than these are not collected before the first of them is read."""
+_MANY_MATCHES = 256
+"""With more matches in a split each is asked alone: that is quicker then, and the matches of all
+splits need not be in memory before the first row is read."""
 
 
 class _GroupKey:
@@ -92,9 +93,7 @@ class SplitGroup:
         if found is None:
             return None
         linked, query = found
-        if int(linked.rows.sum()) > _MANY_ROWS < linked.index.searcher.count(query):
-            return None  # taken split by split they need not be in memory at once
-        return linked.matching(query)
+        return linked.matching_if_few(query, _MANY_MATCHES * len(self.searchers))
 
     def count(self, search: Search) -> int | None:
         """How many rows match; None if the splits must be asked one by one."""

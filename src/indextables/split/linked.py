@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import tantivy
 
 from indextables.errors import DamagedIndexError
 from indextables.split.format.index import (
+    Hit,
     OpenIndex,
     open_index,
     schema_document,
@@ -171,17 +173,36 @@ class LinkedSplits:
 
     def matching(self, query: tantivy.Query) -> dict[int, RowNumbers]:
         """The rows that match in each split that has some, in ascending order."""
-        hits = self.index.searcher.by_row(query, len(self._split_of_segment))
-        numbers = np.fromiter((number for number, _ in hits), np.int64, len(hits))
-        segments = np.fromiter((address.segment_ord for _, address in hits), np.int64, len(hits))
+        return self._by_split(self.index.searcher.by_row(query, len(self._split_of_segment)))
+
+    def matching_if_few(self, query: tantivy.Query, most: int) -> dict[int, RowNumbers] | None:
+        """The same, or None if more than `most` match."""
+        searcher = self.index.searcher
+        hits = searcher.few_by_row(query, len(self._split_of_segment))
+        if hits is None and searcher.count(query) > most:
+            return None
+        return self._by_split(searcher.all_by_row(query) if hits is None else hits)
+
+    def _by_split(self, hits: Sequence[Hit]) -> dict[int, RowNumbers]:
+        addresses = map(itemgetter(1), hits)
+        numbers = np.fromiter(map(itemgetter(0), hits), np.int64, len(hits))
+        segments = np.fromiter(map(attrgetter("segment_ord"), addresses), np.int64, len(hits))
         splits, rows = self.locate(segments, numbers)
-        order = np.lexsort((rows, splits))
+        # Hits come in the order of their numbers: of a split with one tag, in that of its rows.
+        order = np.argsort(splits, kind="stable")
+        if not _ascend(splits[order], rows[order]):
+            order = np.lexsort((rows, splits))
+            if not _ascend(splits[order], rows[order]):
+                raise DamagedIndexError(self.path, "its index names rows twice")
         splits, rows = splits[order], rows[order]
-        if ((splits[1:] == splits[:-1]) & (rows[1:] == rows[:-1])).any():
-            raise DamagedIndexError(self.path, "its index names rows twice")
         found, starts = np.unique(splits, return_index=True)
         ends = [*starts[1:].tolist(), len(rows)]
         return {
             ordinal: rows[start:end]
             for ordinal, start, end in zip(found.tolist(), starts.tolist(), ends, strict=False)
         }
+
+
+def _ascend(splits: RowNumbers, rows: RowNumbers) -> bool:
+    """Whether rows of one split ascend; those of a split stand together."""
+    return bool(((splits[1:] != splits[:-1]) | (rows[1:] > rows[:-1])).all())

@@ -59,8 +59,9 @@ if TYPE_CHECKING:
 
 Hit = tuple[Any, tantivy.DocAddress]
 
-_FEW_HITS = 4_096
+_FEW_HITS = 1_024
 _MANY_SEGMENTS = 64
+_IN_ORDER: dict[str, Any] = {"order_by_field": ROW_FIELD, "order": tantivy.Order.Asc}
 _KEPT_VOCABULARY = 64 << 20
 _KEPT_COUNTS = 256
 _FOOTER = struct.Struct("<II")
@@ -275,15 +276,22 @@ class IndexSearcher:
         return rows
 
     def by_row(self, query: tantivy.Query, segments: int) -> list[Hit]:
-        """All hits. Tantivy reserves room for as many as may be asked for, in every segment."""
-        limit = max(1, self.num_docs)  # it panics at 0
-        few = _FEW_HITS if segments < _MANY_SEGMENTS else _FEW_HITS // 16
-        first = few if segments > 1 and limit > few else limit
-        while True:
-            hits = self.hits(query, first, order_by_field=ROW_FIELD, order=tantivy.Order.Asc)
-            if len(hits) < first or first == limit:
-                return hits
-            first = limit
+        """All hits, in the order of their numbers."""
+        hits = self.few_by_row(query, segments) if segments > 1 else None
+        return self.all_by_row(query) if hits is None else hits
+
+    def few_by_row(self, query: tantivy.Query, segments: int) -> list[Hit] | None:
+        """The same if there are few, else None.
+
+        Tantivy reserves room for as many as may be asked for, in every segment.
+        """
+        few = _FEW_HITS if segments < _MANY_SEGMENTS else _FEW_HITS // 4
+        hits = self.hits(query, few, **_IN_ORDER)
+        return hits if len(hits) < few else None
+
+    def all_by_row(self, query: tantivy.Query) -> list[Hit]:
+        """The same, however many they are."""
+        return self.hits(query, self.num_docs, **_IN_ORDER)
 
 
 def check_rows(rows: RowNumbers, total: int, *, path: str) -> None:

@@ -178,6 +178,8 @@ class RowReader:
             return []
         groups = np.searchsorted(self.footer.group_starts, rows, side="right") - 1
         weights = np.where(np.diff(groups, prepend=-1) > 0, self.group_sizes(columns)[groups], 0)
+        if len(rows) <= rows_at_once and (size := int(weights.sum())) <= BYTES_AT_ONCE:
+            return [(rows, size)]
         before = np.cumsum(weights) - weights
         pieces = np.arange(len(rows)) // rows_at_once
         cuts = (np.diff(pieces) > 0) | (np.diff(before // BYTES_AT_ONCE) > 0)
