@@ -222,8 +222,10 @@ class _Comparison:
         if pa.types.is_integer(kind):
             bits = kind.bit_width
             is_signed = pa.types.is_signed_integer(kind)
-            low = -(2 ** (bits - 1)) if is_signed else 0
-            return self.number(0, Decimal(low), Decimal(2 ** (bits - is_signed) - 1))
+            low, high = -(2 ** (bits - 1)) if is_signed else 0, 2 ** (bits - is_signed) - 1
+            if type(self.literal) is int and low <= self.literal <= high:
+                return self.same(self.literal)  # the keys of a join: often thousands
+            return self.number(0, Decimal(low), Decimal(high))
         if pa.types.is_decimal(kind):
             top = Decimal((0, (9,) * kind.precision, -kind.scale))
             return self.number(kind.scale, top.copy_negate(), top)
