@@ -260,7 +260,7 @@ def purge(
         gone = {f.path for f in (*expired.version_files, *expired.json_checkpoints)}
         gone |= {file.path for file in expired.states}
 
-    named = _named_paths(log, listing, gone)
+    named = _named_paths(log, listing, gone) | _live(newest)
     if is_mirrored(newest.metadata):
         expired_ms = now_ms - config[keys.DELTA_TOMBSTONES]
         named |= named_files(log.store, removed_after_ms=expired_ms)
@@ -324,7 +324,7 @@ def _clean_log(log: TransactionLog, expired: CleanupPlan, config: Config) -> int
 
 
 def _named_paths(log: TransactionLog, listing: LogListing, gone: set[str]) -> set[str]:
-    """Every path that a retained version or checkpoint names.
+    """Every path that a retained version file or checkpoint names.
 
     A checkpoint that cannot be read may name anything, so then nothing may be deleted, unless the
     versions before it are all there to say the same.
@@ -343,7 +343,7 @@ def _named_paths(log: TransactionLog, listing: LogListing, gone: set[str]) -> se
                 named.add(action.path)
             if isinstance(action, Add):
                 named |= vector_files([action.deletion_vector])
-    for version in sorted({*checkpoints, log.newest().version}):
+    for version in sorted(checkpoints):
         snapshot = log.snapshot(version=version)
         if snapshot.version != version:
             raise CorruptLogError(log.store.uri, f"version {version} reads as {snapshot.version}")
