@@ -9,17 +9,20 @@ are given by name.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import copy
 import datetime
 import decimal
 import functools
 import math
+import os
 import re
 import sys
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -149,35 +152,39 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
         raise EmbeddedQueryError(
             "The query is nested too deep. Write it with fewer parentheses or conditions."
         ) from None
-    failures: list[IndexTablesError] = []
     stop = current_stop() or Stop()
-    connection = _connected()
+    engine = _Engine.free()
     try:
-        with stop.calling(connection.interrupt):
-            reader = _executed(connection, query, failures)
+        with stop.calling(engine.connection.interrupt):
+            reader = engine.run(query)
             first = next(reader, None)
     except Exception as error:
-        connection.close()
+        engine.connection.close()
         stop.check()
-        raise _explained(error, failures) from None
+        raise _explained(error, engine.failures) from None
 
     def batches() -> Generator[pa.RecordBatch, None, None]:
+        is_done = False
         try:
             if first is not None:
                 yield first
             while True:
-                with stop.calling(connection.interrupt):
+                with stop.calling(engine.connection.interrupt):
                     batch = next(reader, None)
                 if batch is None:
+                    is_done = True
                     return
                 yield batch
         except StoppedError:
             raise
         except Exception as error:
             stop.check()
-            raise _explained(error, failures) from None
+            raise _explained(error, engine.failures) from None
         finally:
-            connection.close()
+            if is_done:
+                engine.keep()
+            else:
+                engine.connection.close()
 
     rows = batches()
     stream = pa.RecordBatchReader.from_batches(reader.schema, rows)
@@ -193,32 +200,115 @@ def scan_relation(
     return _Scan(_Relation(relation, [], timezone), columns, None).to_batches()
 
 
-def _connected() -> Any:
-    require("duckdb", extra="sql", for_what="SQL without Spark")
-    import duckdb
+class _Engine:
+    """A database in memory. It has one query at a time, and waits for another one after it.
 
-    return duckdb.connect(":memory:", config=dict(_SETTINGS))
+    To make one takes twenty times as long as to ask a small question. A query that failed or was
+    given up takes its engine with it.
+    """
 
+    waiting: ClassVar[list[_Engine]] = []
+    most_waiting: ClassVar[int] = 4
 
-def _executed(connection: Any, query: Rewritten, failures: list[IndexTablesError]) -> Any:
-    for relation in query.relations:
-        connection.register(relation.name, _Relation(relation, failures))
-    for name, rows in query.foreign.items():
-        connection.register(name, rows)
-    register_functions(
-        connection, query.engine.divisions, failures, searches_values=query.searches_values
-    )
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET lock_configuration = true")
-    result = connection.sql(query.engine.sql)
-    # A sum of integers is wider here than in Spark, which has no such type.
-    if any(str(kind) == "HUGEINT" for kind in result.types):
-        columns = (
-            f"CAST(#{at} AS BIGINT) AS {_quoted(name)}" if str(kind) == "HUGEINT" else f"#{at}"
-            for at, (name, kind) in enumerate(zip(result.columns, result.types, strict=True), 1)
+    def __init__(self) -> None:
+        require("duckdb", extra="sql", for_what="SQL without Spark")
+        import duckdb
+
+        self.process = os.getpid()
+        self.failures: list[IndexTablesError] = []
+        self.names: list[str] = []
+        self.functions: set[str] = set()
+        self.connection: Any = duckdb.connect(":memory:", config=dict(_SETTINGS))
+        self.connection.execute("SET TimeZone = 'UTC'")
+        self.connection.execute("SET lock_configuration = true")
+        self.register(BOUNDED, _bounded, ["BIGINT"] * 3, "BIGINT")
+        self.register(DOUBLE_TEXT, _double_texts, ["DOUBLE"], "VARCHAR")
+        self.register(FLOAT_TEXT, _float_texts, ["DOUBLE"], "VARCHAR")
+        self.register(SEARCH_FUNCTION, _search_values, ["VARCHAR", "VARCHAR"], "BOOLEAN")
+        self.register(SNIPPET, _snippets_of_values, ["VARCHAR", "VARCHAR"], "VARCHAR")
+
+    @classmethod
+    def free(cls) -> _Engine:
+        """One that waits, or a new one."""
+        with contextlib.suppress(IndexError):
+            engine = cls.waiting.pop()  # which no other thread can have then
+            if engine.process == os.getpid():
+                return engine
+            # The threads of this one stayed in the process that this one is a fork of.
+            _FORKED.append(engine)
+        return cls()
+
+    def keep(self) -> None:
+        """Wait for another query."""
+        for name in self.names:
+            self.connection.unregister(name)
+        self.names.clear()
+        if len(self.waiting) < self.most_waiting and not self.failures:
+            self.waiting.append(self)
+        else:
+            self.connection.close()
+
+    def run(self, query: Rewritten) -> Any:
+        """The rows of a query, as they come."""
+        for relation in query.relations:
+            self.add(relation.name, _Relation(relation, self.failures))
+        for name, rows in query.foreign.items():
+            self.add(name, rows)
+        for division in query.engine.divisions:
+            if division.name not in self.functions:
+                operands = [f"DECIMAL(38, {side})" for side in (division.left, division.right)]
+                result = f"DECIMAL({division.precision}, {division.scale})"
+                self.register(division.name, _divider(division), operands, result)
+        result = self.connection.sql(query.engine.sql)
+        # A sum of integers is wider here than in Spark, which has no such type.
+        if any(str(kind) == "HUGEINT" for kind in result.types):
+            columns = (
+                f"CAST(#{at} AS BIGINT) AS {_quoted(name)}" if str(kind) == "HUGEINT" else f"#{at}"
+                for at, (name, kind) in enumerate(zip(result.columns, result.types, strict=True), 1)
+            )
+            result = result.project(", ".join(columns))
+        return result.to_arrow_reader(_BATCH)
+
+    def add(self, name: str, rows: Any) -> None:
+        """Let the query read some rows by a name."""
+        self.connection.register(name, rows)
+        self.names.append(name)
+
+    def register(
+        self, name: str, work: Callable[..., Any], arguments: list[str], result: str
+    ) -> None:
+        """Give queries a function that DuckDB does not have."""
+
+        failures = (
+            self.failures
+        )  # with the engine itself, it and its functions would hold each other
+
+        @functools.wraps(work)  # DuckDB counts its parameters
+        def call(*columns: Any) -> Any:
+            try:
+                return work(*columns)
+            except IndexTablesError as error:
+                failures.append(error)
+                raise
+
+        self.connection.create_function(
+            name, call, arguments, result, type="arrow", null_handling="special"
         )
-        result = result.project(", ".join(columns))
-    return result.to_arrow_reader(_BATCH)
+        self.functions.add(name)
+
+
+@atexit.register
+def _close_engines() -> None:
+    while _Engine.waiting:
+        engine = _Engine.waiting.pop()
+        if engine.process == os.getpid():
+            engine.connection.close()
+        else:
+            _FORKED.append(engine)
+
+
+_FORKED: list[_Engine] = []
+"""Those of the parent process: to close one would wait for threads that are not here."""
 
 
 def _quoted(name: str) -> str:
@@ -390,40 +480,6 @@ def _text_column(column: str, schema: pa.Schema) -> str:
 _MOST_MADE = 256 << 20
 _VALUE = "value"
 _EXACT = decimal.Context(prec=80)
-
-
-def register_functions(
-    connection: Any,
-    divisions: Iterable[Division],
-    failures: list[IndexTablesError],
-    *,
-    searches_values: bool,
-) -> None:
-    """Give a connection the functions that a query may call."""
-
-    def register(name: str, work: Callable[..., Any], arguments: list[str], result: str) -> None:
-        @functools.wraps(work)  # the engine counts its parameters
-        def call(*columns: Any) -> Any:
-            try:
-                return work(*columns)
-            except IndexTablesError as error:
-                failures.append(error)
-                raise
-
-        connection.create_function(
-            name, call, arguments, result, type="arrow", null_handling="special"
-        )
-
-    register(BOUNDED, _bounded, ["BIGINT"] * 3, "BIGINT")
-    register(DOUBLE_TEXT, _double_texts, ["DOUBLE"], "VARCHAR")
-    register(FLOAT_TEXT, _float_texts, ["DOUBLE"], "VARCHAR")
-    for division in divisions:
-        operands = [f"DECIMAL(38, {division.left})", f"DECIMAL(38, {division.right})"]
-        result = f"DECIMAL({division.precision}, {division.scale})"
-        register(division.name, _divider(division), operands, result)
-    if searches_values:
-        register(SEARCH_FUNCTION, _search_values, ["VARCHAR", "VARCHAR"], "BOOLEAN")
-        register(SNIPPET, _snippets_of_values, ["VARCHAR", "VARCHAR"], "VARCHAR")
 
 
 def _bounded(counts: Any, widths: Any, starts: Any) -> Any:

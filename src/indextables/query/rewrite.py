@@ -83,8 +83,6 @@ class Rewritten:
     relations: tuple[Relation, ...]
     foreign: dict[str, pa.Table | ds.Dataset]
     """Relations that are not index tables."""
-    searches_values: bool
-    """Whether it calls functions that look into values which are no column of a table."""
 
 
 def rewrite(sql: str, opener: Opener) -> Rewritten:
@@ -93,7 +91,7 @@ def rewrite(sql: str, opener: Opener) -> Rewritten:
     work = _taken_apart(tree, sql, opener)
     schemas = {relation.name: relation.schema for relation in work.relations}
     annotate(tree, schemas | {name: rows.schema for name, rows in work.foreign.items()})
-    return Rewritten(engine_sql(tree), tuple(work.relations), work.foreign, work.searches_values)
+    return Rewritten(engine_sql(tree), tuple(work.relations), work.foreign)
 
 
 def relations_of(
@@ -164,7 +162,6 @@ class _Rewriter:
         self.relations: list[Relation] = []
         self.foreign: dict[str, pa.Table | ds.Dataset] = {}
         self.searches: list[PushedSearch] = []
-        self.searches_values = False
         self.hidden = 0
 
     def visit(self, scope: Scope, sources: Sources) -> None:
@@ -284,7 +281,6 @@ class _Rewriter:
                     "indexquery '…' with the table's alias."
                 )
         if relation is None:
-            self.searches_values = True
             call.set("this", SEARCH_FUNCTION)
             return
         name = self.hidden_column(relation.masks, unqualified(call))
@@ -298,7 +294,6 @@ class _Rewriter:
         column, query = snippet_parts(call, self.searches)
         relation = sources.owner(column)
         if relation is None:
-            self.searches_values = True
             call.set("this", SNIPPET)
             call.set("expressions", [column, exp.Literal.string(query)])
             return
