@@ -751,7 +751,7 @@ class UnknownColumnError(QueryError, KeyError):
 
 
 class UnsupportedPredicateError(QueryError):
-    """A condition that is SQL but more than a column compared with a literal."""
+    """A condition that is SQL, but not one that can be computed here for a row."""
 
     def __init__(self, expression: str, reason: str) -> None:
         self.expression = expression

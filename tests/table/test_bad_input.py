@@ -66,7 +66,7 @@ READS = {
     "no columns": (lambda t: t.scan(columns=[]), SchemaError, "at least one"),
     "unknown column in where": (lambda t: t.scan(where="nope = 1"), UnknownColumnError, "nope"),
     "no SQL": (lambda t: t.scan(where="id = "), PredicateSyntaxError, "id = "),
-    "two columns": (lambda t: t.scan(where="id = day"), UnsupportedPredicateError, "two columns"),
+    "two types": (lambda t: t.scan(where="id = day"), UnsupportedPredicateError, "BIGINT -> DATE"),
     "wrong literal": (lambda t: t.scan(where="day = 'x'"), LiteralError, "day"),
     "unknown field": (lambda t: t.search("nope:fox"), UnknownFieldError, "id, body, day"),
     "unknown fields": (lambda t: t.search("fox", fields=["nope"]), UnknownColumnError, "nope"),

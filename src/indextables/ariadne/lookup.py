@@ -39,6 +39,7 @@ from indextables.predicate import (
     FALSE,
     Column,
     Condition,
+    Expression,
     Predicate,
     Search,
     columns,
@@ -172,6 +173,10 @@ class Lookup:
         """What a condition on one column may be."""
         evidence = None if node.column.path[1:] else self.columns.evidence(node.column.root)
         return self._anything() if evidence is None else evidence.possible(node)
+
+    def expression(self, _node: Expression) -> Possible:
+        """What is computed may be anything; conditions of Ariadne have none."""
+        return self._anything()
 
     def search(self, node: Search) -> Possible:
         """What a search may be; only words that are in a file can be found there."""

@@ -2,7 +2,8 @@
 
 Literals, columns, arithmetic and a few functions of text. Overflow, division by zero and values
 that do not fit their column are errors, as in Spark's ANSI mode; whole numbers divide to fractions.
-What is not known here is refused by name, before any split is read.
+The engine of `indextables.sql` computes what Arrow has no kernel for, and what neither knows is
+refused by name, before any split is read.
 """
 
 from __future__ import annotations
@@ -17,17 +18,15 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
-from indextables.errors import ExpressionError, UnknownColumnError
+from indextables.errors import EmbeddedQueryError, ExpressionError, UnknownColumnError
 from indextables.predicate.coercion import NotALiteralError, literal_value
 from indextables.predicate.literals import FarInstant, FarLocal, quoted_name
 from indextables.predicate.names import resolve_column
 from indextables.predicate.spark_tokens import join_strings, tokenize
+from indextables.predicate.sql_text import at_this_moment, row_operands
 from indextables.schema import type_name
+from indextables.split.row_filter import compute
 
-_UNKNOWN = (
-    "SET takes literals, columns, + - * / %, ||, concat, coalesce, upper, lower and trim. Compute "
-    "anything else yourself and write the rows with overwrite and a condition"
-)
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "add_checked",
     exp.Sub: "subtract_checked",
@@ -47,10 +46,11 @@ class Assignments:
     expressions: Mapping[str, exp.Expr]
     schema: pa.Schema
     timezone: str
+    by_engine: bool
 
     def apply(self, rows: pa.Table) -> pa.Table:
         """The rows with the new values; all expressions see the old ones."""
-        evaluator = _Evaluator(rows, self.schema, self.timezone)
+        evaluator = _Evaluator(rows, self.schema, self.timezone, self.by_engine)
         changed = {
             name: evaluator.stored(node, self.schema.field(name))
             for name, node in self.expressions.items()
@@ -65,9 +65,15 @@ class Assignments:
 
 
 def parse_assignments(
-    text: str | Mapping[str, str], schema: pa.Schema, *, timezone: str = "UTC"
+    text: str | Mapping[str, str],
+    schema: pa.Schema,
+    *,
+    timezone: str = "UTC",
+    by_engine: bool = True,
 ) -> Assignments:
     """Read `a = 1, b = b + 1`, or expressions by column.
+
+    Without `by_engine`, what Arrow cannot compute is an error: Spark will compute it.
 
     >>> schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
     >>> change = parse_assignments("n = n * 2, s = upper(s)", schema)
@@ -87,8 +93,8 @@ def parse_assignments(
         name = _column(node.this, schema)
         if name in found:
             raise ExpressionError(text, f"it assigns the column {name!r} twice")
-        found[name] = node.expression
-    assignments = Assignments(found, schema, timezone)
+        found[name] = at_this_moment(node.expression, timezone)
+    assignments = Assignments(found, schema, timezone, by_engine)
     # Without rows nothing is computed, but every name, function and type is looked at.
     assignments.apply(schema.empty_table())
     return assignments
@@ -136,6 +142,7 @@ class _Evaluator:
     rows: pa.Table
     schema: pa.Schema
     timezone: str
+    by_engine: bool
 
     def value(self, node: exp.Expr) -> Any:
         """An Arrow array, or a scalar that stands for every row."""
@@ -183,10 +190,27 @@ class _Evaluator:
                 return pa.scalar(int(value), pa.timestamp("us", zone))
             return pa.scalar(value)
         except NotALiteralError as error:
-            known = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal)
-            raise ExpressionError(node.sql("spark"), str(error) if known else _UNKNOWN) from None
+            if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+                raise ExpressionError(node.sql("spark"), str(error)) from None
+            return self._computed(node)
         except OverflowError:
             raise ExpressionError(node.sql("spark"), "the number is too large") from None
+
+    def _computed(self, node: exp.Expr) -> Any:
+        """What Arrow has no kernel for, the engine of `indextables.sql` computes."""
+        text = node.sql(dialect="spark", comments=False)
+        if not self.by_engine:
+            raise ExpressionError(text, "Arrow cannot compute it")
+        try:
+            operands, reason = row_operands(node, self.schema, timezone=self.timezone)
+            if reason is not None:
+                raise ExpressionError(text, reason)
+            if not operands:
+                return compute(text, pa.table({"_": [None]}))[0]
+            columns = {name: self.rows[column.root] for name, column in operands.items()}
+            return compute(text, pa.table(columns))
+        except (EmbeddedQueryError, UnknownColumnError) as error:
+            raise ExpressionError(text, str(error).rstrip(".")) from None
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -71,7 +71,6 @@ from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate
-from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import Runner
 from indextables.schema import ROW_ACTION, ROW_IDENTITY, SPLIT
 from indextables.split.mapping import MAPPING_PROPERTY
@@ -511,10 +510,8 @@ def plan_write(
     if kind == "partitions" and not view.partition_columns:
         kind = "overwrite"
     target.stored(incoming.empty_table())  # types that no value of theirs could pass
-    if isinstance(where, str):
-        where = parse_predicate(where, view.names.shown)
     if where is not None:
-        where = view.names.stored_predicate(where)
+        where = view.condition(where)
     return WriteJob(
         view, kind, target, where=where, exclusive=exclusive, replaces_columns=overwrite_schema
     )

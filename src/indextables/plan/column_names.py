@@ -25,6 +25,7 @@ from indextables.predicate import (
     Boost,
     Column,
     Constant,
+    Expression,
     Not,
     Or,
     Predicate,
@@ -134,6 +135,8 @@ class ColumnNames:
                         columns=tuple(map(column, node.columns)),
                         query=fields,
                     )
+                case Expression(operands=operands):
+                    return replace(node, operands=tuple((n, column(one)) for n, one in operands))
                 case _:
                     return replace(node, column=column(node.column))
 

@@ -216,8 +216,7 @@ def _decided(node: Predicate, partition_columns: Sequence[str]) -> Iterator[Pred
         case Search() | Constant():
             return
         case _:
-            (column,) = columns(node)
-            if column.root in partition_columns:
+            if all(column.root in partition_columns for column in columns(node)):
                 yield node
 
 

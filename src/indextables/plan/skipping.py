@@ -51,6 +51,7 @@ from indextables.predicate import (
     Compare,
     Condition,
     Constant,
+    Expression,
     In,
     IsNull,
     Not,
@@ -211,6 +212,10 @@ class Source(Protocol):
         """What a condition may be for the rows of each file."""
         ...
 
+    def expression(self, node: Expression) -> Possible:
+        """What a computed condition may be for the rows of each file."""
+        ...
+
     def search(self, node: Search) -> Possible:
         """What a search may be for the rows of each file; it is never null."""
         ...
@@ -242,6 +247,8 @@ def possible(node: Predicate, source: Source, count: int) -> Possible:
             return Possible(*(np.full(count, value is answer) for answer in (True, False, None)))
         case Search():
             return source.search(node)
+        case Expression():
+            return source.expression(node)
         case _:
             return source.condition(node)
 
@@ -351,20 +358,28 @@ class FileStatistics:
             return self.exact(node)
         return self.bounded(node)
 
+    def expression(self, node: Expression) -> Possible:
+        if partition_only(node, self.partition_columns):
+            return self.exact(node)
+        return _anything(self.files.num_rows)
+
     def search(self, _node: Search) -> Possible:
         return _any_search(self.files.num_rows)
 
-    def exact(self, node: Condition) -> Possible:
+    def exact(self, node: Condition | Expression) -> Possible:
         """A partition value is the value of every row."""
-        name = node.column.root
-        texts: Any = lookup(self.files, "partitionValues", name)
-        decoded = decode(texts, column_type(node.column, self.schema), zone=datetime.UTC)
-        is_marked = flags(pc.fill_null(pc.equal(texts, pa.scalar(NULL_PARTITION)), False))
-        is_unknown = ~decoded.is_known & ~flags(pc.is_null(texts)) & ~is_marked
-        if pa.types.is_string(decoded.values.type):
-            # Some writers mean null by it; a row may also hold these very characters.
-            is_unknown = is_unknown | is_marked
-        answer: Any = evaluate(node, pa.table({name: decoded.values}))
+        values: dict[str, Any] = {}
+        is_unknown = np.zeros(self.files.num_rows, np.bool_)
+        for column in columns(node):
+            texts: Any = lookup(self.files, "partitionValues", column.root)
+            decoded = decode(texts, column_type(column, self.schema), zone=datetime.UTC)
+            is_marked = flags(pc.fill_null(pc.equal(texts, pa.scalar(NULL_PARTITION)), False))
+            is_unknown |= ~decoded.is_known & ~flags(pc.is_null(texts)) & ~is_marked
+            if pa.types.is_string(decoded.values.type):
+                # Some writers mean null by it; a row may also hold these very characters.
+                is_unknown |= is_marked
+            values[column.root] = decoded.values
+        answer: Any = evaluate(node, pa.table(values))
         return Possible(
             flags(pc.fill_null(answer, False)) | is_unknown,
             flags(pc.fill_null(pc.invert(answer), False)) | is_unknown,
@@ -458,6 +473,9 @@ class _Bounds:
     bounds: Mapping[str, Bounds | None]
     schema: pa.Schema
     partition_columns: frozenset[str]
+
+    def expression(self, _node: Expression) -> Possible:
+        return _anything(1)
 
     def search(self, _node: Search) -> Possible:
         return _any_search(1)

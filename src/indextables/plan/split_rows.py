@@ -28,6 +28,7 @@ from indextables.predicate import (
     Compare,
     Condition,
     Constant,
+    Expression,
     In,
     Not,
     Or,
@@ -264,6 +265,8 @@ class SplitRows:
                 return self._propose_all(children)
             case Or(children=children):
                 return self._propose_any(children)
+            case Expression():
+                return None
             case _:
                 return self._propose_condition(node)
 

@@ -24,8 +24,10 @@ from indextables.log.files import REGISTRY_PREFIX, empty_files
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import ColumnNames, names_of, shown
-from indextables.predicate import Predicate, Search, searches
+from indextables.predicate import Expression, Predicate, Search, searches, walk
+from indextables.predicate.sql_text import parse_predicate
 from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
+from indextables.split.row_filter import evaluate
 from indextables.split.search import SearchContext, resolve
 from indextables.split.search.query import Query
 from indextables.storage import Store
@@ -196,6 +198,25 @@ class TableView:
     def router(self) -> Router:
         """What asks the cross-references."""
         return Router(self.store, self.snapshot.xrefs, self.config, lambda: self.context)
+
+    def condition(self, where: str | Predicate, *, timezone: str = "UTC") -> Predicate:
+        """A condition on the columns that users see, for the stored ones; what is wrong is told."""
+        predicate = where
+        if isinstance(predicate, str):
+            predicate = parse_predicate(
+                predicate,
+                self.names.shown,
+                timezone=timezone,
+                max_query_length=self.config[keys.INDEXQUERY_MAX_LENGTH],
+                max_query_depth=self.config[keys.INDEXQUERY_MAX_DEPTH],
+                expressions=True,
+            )
+        for node in walk(predicate):
+            if isinstance(node, Expression):
+                # Without rows nothing is computed, but names, functions and types are looked at.
+                evaluate(node, self.names.shown.empty_table())
+        self.shown.check_searches(predicate)
+        return self.names.stored_predicate(predicate)
 
     def check_searches(self, predicate: Predicate) -> None:
         """Refuse searches that the mapping cannot answer, before any split is opened."""

@@ -22,6 +22,7 @@ from indextables.predicate.tree import (
     Or,
     Predicate,
     Search,
+    columns,
     walk,
 )
 from indextables.schema import is_collated
@@ -157,12 +158,13 @@ def refuse_collated(predicate: Predicate, schema: pa.Schema) -> None:
     for node in walk(predicate):
         if isinstance(node, And | Or | Not | Constant | IsNull | Search):
             continue
-        if node.column.root in collated:
-            raise UnsupportedPredicateError(
-                str(node),
-                f"the column '{node.column.root}' has a collation, by which only Spark compares; "
-                "search it, or ask Spark",
-            )
+        for column in columns(node):
+            if column.root in collated:
+                raise UnsupportedPredicateError(
+                    str(node),
+                    f"the column '{column.root}' has a collation, by which only Spark compares; "
+                    "search it, or ask Spark",
+                )
 
 
 def _matches(name: str, names: Sequence[str]) -> list[str]:

@@ -2,12 +2,15 @@
 
 A condition compares columns with literals and combines the comparisons. sqlglot cuts and parses
 the text; this module resolves names, hands literals to `coercion` and builds the tree. Everything
-else that is SQL, such as arithmetic or a comparison of two columns, is refused by name.
+else that is SQL, such as arithmetic or a comparison of two columns, is an `Expression` where the
+caller can compute one, and refused by name elsewhere.
 """
 
 from __future__ import annotations
 
+import datetime
 import functools
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +19,7 @@ from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
 from indextables.errors import (
+    EmbeddedQueryError,
     PredicateSyntaxError,
     UnknownColumnError,
     UnsupportedPredicateError,
@@ -27,6 +31,7 @@ from indextables.predicate.coercion import (
     is_in,
     literal_value,
 )
+from indextables.predicate.literals import time_zone
 from indextables.predicate.names import (
     escaped_field,
     refuse_collated,
@@ -43,6 +48,7 @@ from indextables.predicate.tree import (
     Constant,
     Contains,
     EndsWith,
+    Expression,
     IsNull,
     Operator,
     Predicate,
@@ -74,6 +80,17 @@ _TEXT_FUNCTIONS: dict[type[exp.Expr], type[StartsWith | EndsWith | Contains]] = 
 _REMEMBERED_LENGTH = 4_096
 _SEARCH_FUNCTIONS = ("indexquery", "tantivy4spark_indexquery")
 _SEARCH_ALL_FUNCTIONS = ("indexqueryall", "tantivy4spark_indexqueryall")
+_OF_A_MOMENT = (
+    exp.Rand, exp.Randn, exp.Uuid, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime,
+    exp.CurrentDatetime, exp.Localtimestamp, exp.Localtime,
+)  # fmt: skip
+_NOT_OF_ONE_ROW = (
+    *_OF_A_MOMENT, exp.AggFunc, exp.Window, exp.Query, exp.Lambda, exp.Star, exp.Placeholder,
+    exp.Parameter,
+)  # fmt: skip
+_NOT_COMPUTED = {*_SEARCH_FUNCTIONS, *_SEARCH_ALL_FUNCTIONS, "snippet"}
+_MOMENT = re.compile(r"current_|now\s*\(|curdate", re.IGNORECASE)
+_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 
 def parse_predicate(
@@ -83,34 +100,51 @@ def parse_predicate(
     timezone: str = "UTC",
     max_query_length: int = INDEXQUERY_MAX_LENGTH.default,
     max_query_depth: int = INDEXQUERY_MAX_DEPTH.default,
+    expressions: bool = False,
 ) -> Predicate:
     """Parse a condition against the columns of a schema.
+
+    With `expressions`, a part that is more than a column and literals becomes an `Expression`.
 
     >>> schema = pa.schema([("n", pa.int64()), ("title", pa.string())])
     >>> print(parse_predicate("3 < N AND title indexquery 'spark'", schema))
     (n > 3 AND title indexquery 'spark')
     """
-    # Long ones, lists of keys mostly, are not worth the memory.
-    parse = _parsed if len(sql) <= _REMEMBERED_LENGTH else _parsed.__wrapped__
-    predicate = parse(sql, schema, timezone, max_query_length, max_query_depth)
+    # Long ones, lists of keys mostly, are not worth the memory, and moments pass.
+    is_kept = len(sql) <= _REMEMBERED_LENGTH and not _MOMENT.search(sql)
+    parse = _parsed if is_kept else _parsed.__wrapped__
+    predicate = parse(
+        sql,
+        schema,
+        timezone=timezone,
+        max_query_length=max_query_length,
+        max_query_depth=max_query_depth,
+        expressions=expressions,
+    )
     refuse_collated(predicate, schema)
     return predicate
 
 
 @functools.lru_cache(maxsize=512)  # a condition that is asked again is not parsed again
 def _parsed(
-    sql: str, schema: pa.Schema, timezone: str, max_query_length: int, max_query_depth: int
+    sql: str,
+    schema: pa.Schema,
+    *,
+    timezone: str,
+    max_query_length: int,
+    max_query_depth: int,
+    expressions: bool,
 ) -> Predicate:
     if (at := half_character(sql)) is not None:
         raise PredicateSyntaxError(sql, f"{sql[at]!r} is not a character; write it in UTF-8.")
-    reader = _Reader(schema, timezone, max_query_length, max_query_depth)
+    reader = _Reader(schema, timezone, max_query_length, max_query_depth, expressions)
     try:
         rewritten = rewrite_operators(sql)
         tokens = join_strings(rewritten, tokenize(rewritten))
         parsed = SearchDialect().parser().parse_into(exp.Condition, tokens, rewritten)
         if len(parsed) != 1 or parsed[0] is None:
             raise PredicateSyntaxError(sql, "write one condition, such as n > 3.")
-        return reader.predicate(parsed[0])
+        return reader.predicate(at_this_moment(parsed[0], timezone) if expressions else parsed[0])
     except TokenError as error:
         reason = "a quote, a back-tick or a comment is never closed."
         raise PredicateSyntaxError(sql, reason) from error
@@ -118,6 +152,44 @@ def _parsed(
         raise PredicateSyntaxError(sql, _reason(error)) from error
     except RecursionError:
         raise PredicateSyntaxError(sql, "it is nested too deep.") from None
+
+
+def at_this_moment(node: exp.Expr, timezone: str) -> exp.Expr:
+    """An expression in which now is one moment for all rows."""
+    now = datetime.datetime.now(datetime.UTC)
+
+    def literal(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.CurrentTimestamp):
+            return exp.cast(exp.Literal.string(now.isoformat()), "timestamp", dialect="spark")
+        if isinstance(part, exp.CurrentDate) and not part.this:
+            day = now.astimezone(time_zone(timezone)).date()
+            return exp.cast(exp.Literal.string(day.isoformat()), "date", dialect="spark")
+        return part
+
+    return node.transform(literal)
+
+
+def row_operands(
+    node: exp.Expr, schema: pa.Schema, *, timezone: str
+) -> tuple[dict[str, Column], str | None]:
+    """The columns that an expression reads, by their names, or why it cannot be computed."""
+    found: dict[str, Column] = {}
+    left = [node]
+    while left:
+        part = left.pop()
+        is_search = isinstance(part, exp.Anonymous) and part.name.lower() in _NOT_COMPUTED
+        if isinstance(part, _NOT_OF_ONE_ROW) or is_search_name(part) or is_search:
+            return {}, _reason_against(part)
+        if not _is_path(part):
+            left.extend(part.iter_expressions())
+            continue
+        assert isinstance(part, (exp.Column, exp.Dot))
+        column, _ = resolve_column([one.name for one in part.parts], schema)
+        found[column.root] = Column((column.root,))
+        if timezone not in _UTC and pa.types.is_timestamp(schema.field(column.root).type):
+            reason = f"times are computed in UTC, not in {timezone}; compare '{column}' "
+            return {}, reason + "with literals"
+    return found, None
 
 
 def _reason(error: SqlglotError) -> str:
@@ -138,8 +210,18 @@ class _Reader:
     timezone: str
     max_query_length: int
     max_query_depth: int
+    expressions: bool
 
     def predicate(self, node: exp.Expr) -> Predicate:
+        try:
+            return self.plain(node)
+        except UnsupportedPredicateError:
+            if not self.expressions:
+                raise
+            return self.computed(node)
+
+    def plain(self, node: exp.Expr) -> Predicate:
+        """A predicate of columns and literals, and of parts that may be computed."""
         if node.args.get("negate"):
             node = node.copy()
             node.set("negate", None)
@@ -186,6 +268,21 @@ class _Reader:
             return compare("=", column, kind, True)
         raise _unsupported(node, "it is not a comparison of a column with a literal")
 
+    # --- what only an engine computes
+
+    def computed(self, node: exp.Expr) -> Predicate:
+        operands = self.operands(node, node)
+        if not operands:
+            raise _unsupported(node, "it names no column")
+        return Expression(node.sql(dialect="spark", comments=False), tuple(operands.items()))
+
+    def operands(self, whole: exp.Expr, part: exp.Expr) -> dict[str, Column]:
+        """The columns that an expression reads, by their names. It must be about one row."""
+        found, reason = row_operands(part, self.schema, timezone=self.timezone)
+        if reason is not None:
+            raise _unsupported(whole, reason)
+        return found
+
     # --- names
 
     def column(self, node: exp.Expr) -> tuple[Column, pa.DataType]:
@@ -215,7 +312,26 @@ class _Reader:
         try:
             return literal_value(literal, timezone=self.timezone)
         except NotALiteralError as error:
+            if self.expressions and not self.operands(node, literal):
+                return self.constant(literal)
             raise _unsupported(node, str(error)) from None
+
+    def constant(self, node: exp.Expr) -> Value | None:
+        """The value of an expression without columns, such as `date_sub(current_date(), 7)`."""
+        import indextables
+
+        try:
+            found = indextables.sql(
+                f"SELECT ({node.sql(dialect='spark', comments=False)}) AS value"
+            )
+        except EmbeddedQueryError as error:
+            raise _unsupported(node, str(error).rstrip(".")) from None
+        value = found.column(0)[0].as_py()
+        if not isinstance(value, Value | None):
+            raise _unsupported(node, f"a {found.schema.types[0]} is not compared here")
+        if isinstance(value, datetime.datetime) and self.timezone not in _UTC:
+            raise _unsupported(node, f"times are computed in UTC, not in {self.timezone}")
+        return value
 
     # --- comparisons
 
@@ -337,6 +453,23 @@ class _Reader:
 
 def _is_name(node: exp.Expr) -> bool:
     return isinstance(node, (exp.Column, exp.Dot))
+
+
+def _is_path(node: exp.Expr) -> bool:
+    """A column or a field in one, not a field of something that is computed."""
+    while isinstance(node, exp.Dot):
+        node = node.this
+    return isinstance(node, exp.Column)
+
+
+def _reason_against(part: exp.Expr) -> str:
+    if isinstance(part, _OF_A_MOMENT):
+        return "it is another one for each row or moment; write a literal"
+    if isinstance(part, (exp.AggFunc, exp.Window, exp.Query)):
+        return "it must be about one row; aggregates, windows and subqueries are for `Table.sql`"
+    if isinstance(part, (exp.Lambda, exp.Star, exp.Placeholder, exp.Parameter)):
+        return f"{part.sql(dialect='spark')} is not computed here"
+    return "a search is a condition of its own; combine it with AND, OR and NOT"
 
 
 def _unsupported(node: exp.Expr, reason: str) -> UnsupportedPredicateError:

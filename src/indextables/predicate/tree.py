@@ -171,6 +171,23 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
+class Expression:
+    """A condition that has to be computed: functions, arithmetic, columns beside columns.
+
+    The engine of `indextables.sql` computes it. Nothing but rows can answer it, so every evaluator
+    that narrows takes it for unknown.
+    """
+
+    sql: str
+    """In Spark's dialect. It has the names of columns that users see."""
+    operands: tuple[tuple[str, Column], ...]
+    """The columns of the table that it reads, by the names that it has for them."""
+
+    def __str__(self) -> str:
+        return f"({self.sql})"
+
+
+@dataclass(frozen=True, slots=True)
 class And:
     """All of two or more."""
 
@@ -210,7 +227,7 @@ class Not:
 
 Condition: TypeAlias = Compare | In | IsNull | Like | StartsWith | EndsWith | Contains
 """A leaf that asks something of one column."""
-Predicate: TypeAlias = Constant | Condition | Search | And | Or | Not
+Predicate: TypeAlias = Constant | Condition | Expression | Search | And | Or | Not
 
 
 # --- building --------------------------------------------------------------------------------
@@ -284,8 +301,17 @@ def columns(node: Predicate) -> tuple[Column, ...]:
 
     Searches are not among them: `searches` lists those, and `search.fields` what each one names.
     """
-    found = (n.column for n in walk(node) if not isinstance(n, (Constant, And, Or, Not, Search)))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(one for leaf in walk(node) for one in _compared(leaf)))
+
+
+def _compared(node: Predicate) -> tuple[Column, ...]:
+    match node:
+        case Constant() | And() | Or() | Not() | Search():
+            return ()
+        case Expression(operands=operands):
+            return tuple(column for _, column in operands)
+        case _:
+            return (node.column,)
 
 
 def searches(node: Predicate) -> tuple[Search, ...]:

@@ -28,7 +28,6 @@ from indextables.plan.scan import SplitTask, plan_scan
 from indextables.plan.split_reader import SplitReader, in_groups
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
-from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW_ACTION, ROW_IDENTITY, SCORE
 from indextables.spark.runner import executors
 from indextables.spark.schemas import table_schema, with_mappings, worker_schema
@@ -209,9 +208,7 @@ def condition_of(view: TableView, chosen: ChosenRows) -> Predicate:
     """The condition of a read, by stored names."""
     if chosen.where is None:
         return TRUE
-    shown_ones = parse_predicate(chosen.where, view.names.shown, timezone=chosen.timezone)
-    view.shown.check_searches(shown_ones)
-    return view.names.stored_predicate(shown_ones)
+    return view.condition(chosen.where, timezone=chosen.timezone)
 
 
 class RankedReader(source.DataSourceReader):

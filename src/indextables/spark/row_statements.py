@@ -65,7 +65,9 @@ def needs_spark(table: Table, statement: DeleteRows | UpdateRows, *, timezone: s
         if statement.where is not None:
             parse_predicate(statement.where, table.schema)
         if isinstance(statement, UpdateRows):
-            changed = parse_assignments(statement.set, table.schema, timezone=timezone).expressions
+            changed = parse_assignments(
+                statement.set, table.schema, timezone=timezone, by_engine=False
+            ).expressions
             return any(_CHARACTERS in _metadata(table.schema.field(name)) for name in changed)
     except (PredicateSyntaxError, UnsupportedPredicateError, UnknownColumnError, ExpressionError):
         return True

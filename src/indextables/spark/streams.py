@@ -53,7 +53,6 @@ from indextables.plan.scan import SplitTask
 from indextables.plan.split_reader import SplitReader, in_groups
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
-from indextables.predicate.sql_text import parse_predicate
 from indextables.spark.schemas import spark_schema, table_schema, without_mappings, worker_schema
 from indextables.table.arguments import milliseconds
 
@@ -139,9 +138,7 @@ def _condition(stream: StreamOptions, view: TableView) -> Predicate:
     """The condition of a stream, by stored names."""
     if stream.where is None:
         return TRUE
-    shown = parse_predicate(stream.where, view.names.shown)
-    view.shown.check_searches(shown)
-    return view.names.stored_predicate(shown)
+    return view.condition(stream.where)
 
 
 def _check_start(stream: StreamOptions, log: TransactionLog, newest: Snapshot) -> None:

@@ -11,14 +11,19 @@ tokenises the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import QueryError, UnknownColumnError
+from indextables.errors import (
+    EmbeddedQueryError,
+    QueryError,
+    UnknownColumnError,
+    UnsupportedPredicateError,
+)
 from indextables.predicate import (
     And,
     Column,
@@ -26,6 +31,7 @@ from indextables.predicate import (
     Constant,
     Contains,
     EndsWith,
+    Expression,
     In,
     IsNull,
     Like,
@@ -77,6 +83,16 @@ def evaluate(
     return _Evaluation(rows, search).answer(predicate)
 
 
+def compute(expression: str, rows: pa.Table) -> Any:
+    """The value of an expression of SQL for each row, by the engine of `indextables.sql`."""
+    import indextables
+
+    found = indextables.sql(f"SELECT ({expression}) AS value FROM rows", rows=rows)
+    if found.num_columns != 1 or found.num_rows != rows.num_rows:
+        raise EmbeddedQueryError("It does not have one value for each row.")
+    return found.column(0)
+
+
 class _Evaluation:
     def __init__(
         self, rows: pa.Table | pa.RecordBatch, search: Callable[[Search], SearchAnswer]
@@ -88,10 +104,7 @@ class _Evaluation:
     def answer(self, node: Predicate) -> pa.BooleanArray:
         match node:
             case And(children=children):
-                found = self.answer(children[0])
-                for child in children[1:]:
-                    found = pc.and_kleene(found, self.answer(child))
-                return found
+                return self.all_of(children)
             case Or(children=children):
                 found = self.answer(children[0])
                 for child in children[1:]:
@@ -103,8 +116,33 @@ class _Evaluation:
                 return _repeated(value, self.rows.num_rows)
             case Search():
                 return self.searched(node)
+            case Expression():
+                return self.computed(node)
             case _:
                 return _flat(_leaf(node, self.column(node.column)))
+
+    def all_of(self, children: Sequence[Predicate]) -> pa.BooleanArray:
+        """What is computed is computed last, of the rows that are left: `n > 0 AND f(n) = 1`."""
+        later = [child for child in children if isinstance(child, Expression)]
+        found: pa.BooleanArray = _repeated(True, self.rows.num_rows)
+        for child in children:
+            if child not in later:
+                found = pc.and_kleene(found, self.answer(child))
+        for child in later:
+            left: Any = found.fill_null(True)
+            part = _Evaluation(self.rows.filter(left), no_search).computed(child)
+            found = pc.and_kleene(found, pc.replace_with_mask(found, left, part))
+        return found
+
+    def computed(self, node: Expression) -> pa.BooleanArray:
+        named = {name: self.rows.column(column.root) for name, column in node.operands}
+        try:
+            found = compute(node.sql, pa.table(named))
+        except EmbeddedQueryError as error:
+            raise UnsupportedPredicateError(node.sql, str(error).rstrip(".")) from None
+        if not pa.types.is_boolean(found.type):
+            raise UnsupportedPredicateError(node.sql, f"it is {found.type}, not true or false")
+        return _flat(found)
 
     def searched(self, node: Search) -> pa.BooleanArray:
         found = self.search(node)

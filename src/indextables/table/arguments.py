@@ -38,7 +38,13 @@ from indextables.log.reader import HistoryEntry
 from indextables.plan.column_names import names_in
 from indextables.plan.skipping import bounds_may_match
 from indextables.plan.view import TableView
-from indextables.predicate import FieldNode, Predicate, Search, SearchNode, columns
+from indextables.predicate import (
+    FieldNode,
+    Predicate,
+    Search,
+    SearchNode,
+    columns,
+)
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import half_character, over_fields
 from indextables.predicate.search_names import lenient_query, words_query
@@ -371,7 +377,8 @@ def may_hold(
     """Which manifests a condition leaves, by the metadata of a checkpoint."""
     try:
         names = names_in(metadata)
-        predicate = names.stored_predicate(parse_predicate(where, names.shown, timezone=timezone))
+        shown = parse_predicate(where, names.shown, timezone=timezone, expressions=True)
+        predicate = names.stored_predicate(shown)
     except IndexTablesError:  # it is told when the condition is read with the newest metadata
         return lambda _bounds: True
     return functools.partial(

@@ -79,7 +79,6 @@ from indextables.plan.words import (
     suggestions,
 )
 from indextables.predicate import TRUE, Predicate, conjunction
-from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import Runner
 from indextables.schema import ROW, SCORE, SPLIT, from_json
 from indextables.storage import canonical_uri, open_store
@@ -2063,25 +2062,14 @@ class Table:
     ) -> Predicate:
         if where is None:
             return TRUE
-        predicate = (
-            where
-            if not isinstance(where, str)
-            else parse_predicate(
-                where,
-                view.names.shown,
-                timezone=timezone,
-                max_query_length=view.config[keys.INDEXQUERY_MAX_LENGTH],
-                max_query_depth=view.config[keys.INDEXQUERY_MAX_DEPTH],
-            )
-        )
-        check_condition(predicate)
-        if isinstance(predicate, pc.Expression):
+        check_condition(where)
+        if isinstance(where, pc.Expression):
             raise UnsupportedPredicateError(
                 str(where), "an Arrow expression chooses rows of scan and count; write SQL here"
             )
-        check_columns(predicate, view.names.shown)
-        view.shown.check_searches(predicate)
-        return view.names.stored_predicate(predicate)
+        if not isinstance(where, str):
+            check_columns(where, view.names.shown)
+        return view.condition(where, timezone=timezone)
 
     def _condition(
         self,

@@ -21,6 +21,7 @@ from indextables.predicate import (
     Condition,
     Constant,
     Exists,
+    Expression,
     FieldNode,
     Fuzzy,
     In,
@@ -183,7 +184,7 @@ class _Asker:
                 return EVERYTHING if value else NOTHING
             case Search():
                 return self.search(node)
-            case Not():
+            case Not() | Expression():
                 return EVERYTHING
             case _:
                 return self.condition(node)
