@@ -245,9 +245,8 @@ def _typed(files: pa.Table, field: Any) -> Any:
     unread = ~decoded.is_known & np.asarray(pc.is_valid(texts))
     if unread.any():
         at = int(np.flatnonzero(unread)[0])
-        raise CorruptLogError(
-            files["path"][at].as_py(), f"its partition value {texts[at].as_py()!r} is no {field}"
-        )
+        problem = f"its partition value {texts[at].as_py()!r} is not a value of {field}"
+        raise CorruptLogError(files["path"][at].as_py(), problem)
     return decoded.values
 
 

@@ -321,7 +321,7 @@ class FileStatistics:
         return keep
 
     def separates(self, name: str) -> bool:
-        """Whether a value of a column tells files apart: half of all pairs have no value in common.
+        """Whether values of a column distinguish files: half of all pairs have none in common.
 
         Bounds that are not known may have any value between them.
         """

@@ -207,7 +207,7 @@ def truncate_low(value: Any, longest: int | None) -> Any:
 
 
 def truncate_high(value: Any, longest: int | None) -> Any:
-    """A value that is not smaller, at most so long; `None` if there is no such one.
+    """A value that is not smaller, at most so long; `None` if there is none.
 
     >>> truncate_high("abcdef", 3), truncate_high("abc", 3)
     ('abd', 'abc')
