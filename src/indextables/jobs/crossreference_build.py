@@ -63,6 +63,8 @@ from indextables.storage import Store
 from indextables.xref.build import BuiltXRef, XRefSource, build_xref, merge_xrefs
 from indextables.xref.container import bare_id
 
+logger = logging.getLogger(__name__)
+
 Mask = npt.NDArray[np.bool_]
 Reason = Literal["replaced", "source_changed", "explicit"]
 
@@ -312,8 +314,6 @@ def _pieces(rows: list[int], size: int) -> list[list[int]]:
 def _splits(cover: Cover, rows: Sequence[int]) -> tuple[str, ...]:
     return cover.splits(np.array(rows, dtype=np.int64))
 
-
-logger = logging.getLogger(__name__)
 
 # Every segment is asked by itself: 1,000 take about 2 ms, and each has a dictionary of its own.
 _MAX_SEGMENTS = 128

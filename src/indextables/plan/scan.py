@@ -54,6 +54,8 @@ from indextables.split.mapping import TableMapping
 from indextables.split.row_filter import evaluate
 from indextables.xref.route import Router, Verdict
 
+logger = logging.getLogger(__name__)
+
 _FACTS = (
     "path", "size", "footerStartOffset", "footerEndOffset", "numRecords",
     "hotcacheStartOffset", "hotcacheLength", "modificationTime",
@@ -250,7 +252,7 @@ def _typed(files: pa.Table, field: Any) -> Any:
     return decoded.values
 
 
-logger = logging.getLogger(__name__)
+# --- from a predicate to the splits ----------------------------------------------------------
 
 _NETWORK = re.compile(r"[0-9A-Fa-f:.]+/\d{1,3}|[\d.]*\*[\d.*]*")
 _STATISTICS = ("minValues", "maxValues", "stats")

@@ -484,6 +484,9 @@ class _Bounds:
         ).possible(node)
 
 
+# --- whole partitions ------------------------------------------------------------------------
+
+
 def check_partition_condition(predicate: Predicate, snapshot: Snapshot) -> None:
     """Refuse a condition that is about more than partition columns."""
     names = names_of(snapshot)

@@ -144,6 +144,8 @@ def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
+# --- reading ---------------------------------------------------------------------------------
+
 _ROWS_AT_ONCE = 65_536
 
 

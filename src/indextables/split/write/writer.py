@@ -119,6 +119,9 @@ class _Column:
     nans: int = 0
 
 
+# --- statistics ------------------------------------------------------------------------------
+
+
 class StatisticsCollector:
     """Folds batches into the statistics of their split."""
 
@@ -220,6 +223,8 @@ def truncate_high(value: Any, longest: int | None) -> Any:
             return value[: length - 1] + chr(following)
     return None
 
+
+# --- the split -------------------------------------------------------------------------------
 
 ROW_GROUP_ROWS = 8_192
 ROW_GROUP_BYTES = 32 << 20

@@ -396,6 +396,8 @@ def _row_tag(java: Jvm) -> JavaObject:
     return java.module("scala.reflect.ClassTag").apply(java.find("java.lang.Class").forName(_ROW))
 
 
+# --- kept answers ----------------------------------------------------------------------------
+
 _SOURCE = """
 package indextables;
 
