@@ -219,7 +219,7 @@ def _open(source: Source, types: Mapping[str, pa.DataType], text: bytes | None =
         open_text = _open_csv if source.format == "csv" else _open_json
         return open_text(source, types, text)
     except pa.ArrowInvalid as error:
-        # Whoever writes files in parallel writes empty ones too: no columns, no rows.
+        # Programs that write files in parallel write empty ones too: no columns, no rows.
         if str(error).startswith(_EMPTY):
             return pa.schema([]), iter(())
         raise

@@ -207,6 +207,8 @@ def _export(
         show_facts({"exported": count, "file": file}, json=settings.json)
 
 
+# --- upkeep ----------------------------------------------------------------------------------
+
 _UPKEEP = "Upkeep"
 
 _Version = Annotated[

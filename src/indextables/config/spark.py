@@ -35,7 +35,7 @@ WRITE_SAMPLING_RATIO = _optimized_write.number(
 WRITE_MIN_ROWS_FOR_ESTIMATE = _optimized_write.integer(
     "write.optimizeWrite.minRowsForEstimation",
     10_000,
-    "A table with fewer rows is no history to estimate sizes from.",
+    "Sizes are not estimated from a table with fewer rows.",
 )
 
 _reading = Section("Spark: reading")

@@ -63,6 +63,8 @@ from indextables.storage import Store
 from indextables.xref.build import BuiltXRef, XRefSource, build_xref, merge_xrefs
 from indextables.xref.container import bare_id
 
+logger = logging.getLogger(__name__)
+
 Mask = npt.NDArray[np.bool_]
 Reason = Literal["replaced", "source_changed", "explicit"]
 
@@ -313,8 +315,6 @@ def _splits(cover: Cover, rows: Sequence[int]) -> tuple[str, ...]:
     return cover.splits(np.array(rows, dtype=np.int64))
 
 
-logger = logging.getLogger(__name__)
-
 # Every segment is asked by itself: 1,000 take about 2 ms, and each has a dictionary of its own.
 _MAX_SEGMENTS = 128
 
@@ -530,7 +530,7 @@ def commit_indexed(
     def with_xrefs(newest: Snapshot) -> Sequence[Action]:
         wanted = actions_of(newest)
         if not _changes_files(wanted):
-            return wanted  # nothing is left to do, and an XRef alone is no reason to commit
+            return wanted  # nothing is left to do, and an XRef alone is not committed
         after = _after(newest, wanted, log.now_ms())
         added: list[Action] = []
         for one in made:
@@ -624,7 +624,7 @@ def _built_in_time(
     pool.shutdown(wait=False, cancel_futures=True)
     late = [future for future in futures if not future.done()]
     for future in late:
-        # Now or when it ends, whichever is later; there is no moment in between.
+        # Now or when it ends, whichever is later: nothing can end unnoticed.
         future.add_done_callback(lambda done: _discard_late(log, done))
     ready: list[Made] = []
     for future in futures:

@@ -43,6 +43,8 @@ from indextables.split.mapping_options import build_mapping
 from indextables.split.row_filter import evaluate
 from indextables.split.write import check_partition_columns
 
+# --- constraints -----------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True)
 class CheckConstraint:
@@ -155,6 +157,9 @@ def constraint_protocol(snapshot: Snapshot, config: Config) -> list[Protocol]:
         raise UnsupportedFeatureError(snapshot.uri, role="writer", features=[CHECK_CONSTRAINTS])
     features = tuple(sorted({CHECK_CONSTRAINTS, *(DEFAULT_PROTOCOL.writer_features or ())}))
     return [replace(DEFAULT_PROTOCOL, writer_features=features)]
+
+
+# --- rows and their target -------------------------------------------------------------------
 
 
 def as_reader(data: Any) -> pa.RecordBatchReader:

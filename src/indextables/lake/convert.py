@@ -73,7 +73,7 @@ def convert(
 
 
 def convert_files(task: ConvertFiles) -> TaskOutput:
-    """Store the rows of some files; what went wrong is told to the driver, which tells the user."""
+    """Store the rows of some files; the driver raises what went wrong."""
     try:
         return task.job.store(_batches(task))
     except (LakeError, SchemaError) as error:

@@ -1,7 +1,7 @@
 """A table of another format as a search index sees it: its columns and its Parquet files.
 
 A snapshot names every file that has rows now, and nothing else: whatever an index holds, only these
-files are read. `stamp` tells two files apart that had one path at different times. Rows of a file
+files are read. `stamp` distinguishes two files that had one path at different times. Rows of a file
 are numbered from 0 in the order of the file, deleted ones included.
 
 `ParquetFolder` is the plainest source: all Parquet files below a folder, with Hive's partition

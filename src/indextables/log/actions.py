@@ -41,7 +41,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInfo(Action):
-    """Who committed, what and when. `txn_id` tells whether a version that exists is one's own.
+    """Who committed, what and when. `txn_id` says whether an existing version is the writer's own.
 
     Timestamps rise from version to version even when a clock goes backwards.
     """

@@ -61,6 +61,8 @@ from indextables.schema import from_json
 from indextables.schema.types import has_variant
 from indextables.storage import ObjectMeta, Store
 
+logger = logging.getLogger(__name__)
+
 DELTA_LOG = "_delta_log"
 LAST_CHECKPOINT = f"{DELTA_LOG}/_last_checkpoint"
 
@@ -170,6 +172,9 @@ def read_version(store: Store, version: int) -> list[Document]:
     if not all(isinstance(action, dict) for action in found):
         raise CorruptLogError(f"{store.uri}/{path}", "an action is an object with one key")
     return found
+
+
+# --- what a log of Delta says ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +333,7 @@ def _key(row: Document) -> tuple[Any, ...]:
     return row["path"], vector.get("pathOrInlineDv"), vector.get("offset")
 
 
-logger = logging.getLogger(__name__)
+# --- the mirror ------------------------------------------------------------------------------
 
 _MOST_BEHIND = 100
 """A mirror that lacks more versions is begun anew, by a checkpoint of the present one."""

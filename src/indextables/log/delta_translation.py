@@ -73,7 +73,7 @@ def file_documents(made: VersionActions, columns: Columns) -> list[Document]:
 
 
 def commit_document(made: VersionActions) -> Document:
-    """Who made a version: what tells a mirrored one from another writer's."""
+    """Who made a version: which distinguishes a mirrored one from another writer's."""
     info = made.commit_info
     return {"commitInfo": {
         "timestamp": made.timestamp,

@@ -178,10 +178,7 @@ def _key(value: str | Value, table: pa.Table, known: dict[Value, Any]) -> Any:
     """What rows are grouped by; Spark has one zero and one NaN."""
     if isinstance(value, str):
         return table[value]
-    found = compute(value, table, known)
-    if pa.types.is_floating(found.type):
-        found = pc.add(pc.if_else(pc.is_nan(found), float("nan"), found), 0.0)
-    return found
+    return _one_nan(compute(value, table, known))
 
 
 def _single(aggregate: Aggregate, table: pa.Table) -> Any:

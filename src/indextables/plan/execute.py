@@ -287,13 +287,13 @@ class Environment:
         return total + sum(self.map(lambda item: self.rows(*item).count(), rest))
 
     def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """Results in order, computed a few splits ahead of whoever takes them."""
+        """Results in order, computed a few splits before they are taken."""
         if len(items) <= 1:
             return iter([work(item) for item in items])
         return self.ahead(functools.partial(work, item) for item in items)
 
     def ahead(self, calls: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-        """The results of calls in order, a few of them made ahead of whoever takes them.
+        """The results of calls in order, a few of them made before they are taken.
 
         Those of large pieces wait until there is room for them.
         """
@@ -353,7 +353,7 @@ def _shared_pool(path: str, max_bytes: int, max_files: int) -> IndexPool:
 
 
 def close_indexes() -> int:
-    """Close all indexes that this process has open; gives their number."""
+    """Close all indexes that this process has open; returns how many there were."""
     with _pools_lock:
         return close_xrefs() + sum(pool.clear() for pool in _pools.values())
 
@@ -361,7 +361,7 @@ def close_indexes() -> int:
 def run_scan(plan: ScanPlan) -> Iterator[pa.Table]:
     """The rows of a plan, piece by piece, in the order of its splits.
 
-    Splits are searched ahead of whoever takes the rows; of large results only a few pieces are in
+    Splits are searched before their rows are taken; of large results only a few pieces are in
     memory at once.
     """
     left = plan.limit
@@ -391,7 +391,7 @@ def run_scan(plan: ScanPlan) -> Iterator[pa.Table]:
 
 
 def result_schema(plan: ScanPlan) -> pa.Schema:
-    """The schema of the rows that a plan gives."""
+    """The schema of the rows of a plan."""
     return pa.schema([column_field(plan.view.schema, name) for name in plan.columns])
 
 

@@ -54,6 +54,8 @@ from indextables.split.mapping import TableMapping
 from indextables.split.row_filter import evaluate
 from indextables.xref.route import Router, Verdict
 
+logger = logging.getLogger(__name__)
+
 _FACTS = (
     "path", "size", "footerStartOffset", "footerEndOffset", "numRecords",
     "hotcacheStartOffset", "hotcacheLength", "modificationTime",
@@ -244,13 +246,12 @@ def _typed(files: pa.Table, field: Any) -> Any:
     unread = ~decoded.is_known & np.asarray(pc.is_valid(texts))
     if unread.any():
         at = int(np.flatnonzero(unread)[0])
-        raise CorruptLogError(
-            files["path"][at].as_py(), f"its partition value {texts[at].as_py()!r} is no {field}"
-        )
+        problem = f"its partition value {texts[at].as_py()!r} is not a value of {field}"
+        raise CorruptLogError(files["path"][at].as_py(), problem)
     return decoded.values
 
 
-logger = logging.getLogger(__name__)
+# --- from a predicate to the splits ----------------------------------------------------------
 
 _NETWORK = re.compile(r"[0-9A-Fa-f:.]+/\d{1,3}|[\d.]*\*[\d.*]*")
 _STATISTICS = ("minValues", "maxValues", "stats")

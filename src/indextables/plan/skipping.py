@@ -328,7 +328,7 @@ class FileStatistics:
         return keep
 
     def separates(self, name: str) -> bool:
-        """Whether a value of a column tells files apart: half of all pairs have no value in common.
+        """Whether values of a column distinguish files: half of all pairs have none in common.
 
         Bounds that are not known may have any value between them.
         """
@@ -500,6 +500,9 @@ class _Bounds:
             may_be_null=_yes(1),
             may_be_nan=_yes(1),
         ).possible(node)
+
+
+# --- whole partitions ------------------------------------------------------------------------
 
 
 def check_partition_condition(predicate: Predicate, snapshot: Snapshot) -> None:

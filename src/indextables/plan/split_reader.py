@@ -24,7 +24,6 @@ column of that name has only its own.
 
 from __future__ import annotations
 
-import functools
 import pickle
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,12 +41,12 @@ from indextables.plan.aggregation import Aggregation
 from indextables.plan.execute import Answers, Environment
 from indextables.plan.ranking import top_rows
 from indextables.plan.scan import SplitTask
-from indextables.plan.view import TableView
+from indextables.plan.view import TableView, mapping_from_json
 from indextables.predicate import Predicate, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.schema import METADATA, ROW, SCORE, SPLIT, from_json
-from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
+from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.search import search_rows
 
 FileFacts: TypeAlias = Mapping[str, tuple[int, int | None]]
@@ -90,7 +89,7 @@ def _uri_path(path: str) -> str:
 
 def indexed_columns(metadata: Metadata) -> list[str]:
     """The columns that a search over all fields looks at."""
-    mapping = _mapping(metadata.configuration[MAPPING_PROPERTY])
+    mapping = mapping_from_json(metadata.configuration[MAPPING_PROPERTY])
     return [field.name for field in mapping.fields if field.indexed]
 
 
@@ -118,7 +117,7 @@ def search_documents(values: pa.Array[Any], query: str) -> pa.Array[Any]:
         schema = from_json(schema_text)
         rows = _rows([orjson.loads(bodies[n]) for n in numbers], schema)
         search = Search(None, parse_search(query, schema=schema), query)
-        found[numbers] = search_rows(search, rows, _mapping(mapping_text), schema=schema)
+        found[numbers] = search_rows(search, rows, mapping_from_json(mapping_text), schema=schema)
     return pa.array(found)
 
 
@@ -145,10 +144,7 @@ def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-@functools.lru_cache(maxsize=64)
-def _mapping(text: str) -> TableMapping:
-    return TableMapping.from_json(text)
-
+# --- reading ---------------------------------------------------------------------------------
 
 _ROWS_AT_ONCE = 65_536
 

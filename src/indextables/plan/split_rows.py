@@ -63,7 +63,7 @@ def propose(condition: Condition, searcher: SplitSearcher) -> RowNumbers | None:
 
 
 def count_proposed(condition: Condition, searcher: SplitSearcher) -> int | None:
-    """How many rows `propose` has, which an index tells without naming them."""
+    """How many rows `propose` has, which an index counts without naming them."""
     query = _question(condition, searcher)
     return None if query is None else searcher.source().index.searcher.count(query)
 

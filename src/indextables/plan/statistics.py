@@ -1,8 +1,8 @@
 """The statistics of files: read back as values, and what they leave possible.
 
-Partition values, minima and maxima are strings in the log, whoever wrote it. They are read by the
-column's declared type and never by what they look like, because `"9" < "10"` for numbers and not
-for text. What cannot be read is unknown, and unknown decides nothing.
+Partition values, minima and maxima are strings in the log, whichever product wrote it. They are
+read by the column's declared type and never by what they look like, because `"9" < "10"` for
+numbers and not for text. What cannot be read is unknown, and unknown decides nothing.
 
 A `ValueRange` holds a lower and an upper bound of one column for each file. `versus` asks of a
 literal whether a value of the file may be below it, equal to it, or above it. Every comparison is

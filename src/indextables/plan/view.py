@@ -1,6 +1,6 @@
 """A table at one version, as a query or a job sees it.
 
-Whoever reads or changes a table takes one of these and asks the log no more: it holds the files of
+Every query and job takes one of these and does not ask the log again: it holds the files of
 one version, the configuration in all its layers, and how the columns are searched. It is pickled to
 tasks; `for_tasks` leaves out what only the driver needs.
 """
@@ -172,7 +172,7 @@ class TableView:
 
     @property
     def carried_mapping(self) -> str | None:
-        """The mapping as JSON, synonyms included, for whoever searches values of these columns.
+        """The mapping as JSON, synonyms included, for searches of values of these columns.
 
         None of a table that another product wrote.
         """
@@ -254,9 +254,10 @@ def mapping_of(metadata: Metadata, *, uri: str) -> TableMapping:
             f"'{uri}' was not written by this product: its log can be read, its splits cannot. "
             "Read it with the product that wrote it, and write the rows to a new table."
         )
-    return _mapping(text)
+    return mapping_from_json(text)
 
 
 @functools.lru_cache(maxsize=256)  # every query of a table asks for the same
-def _mapping(text: str) -> TableMapping:
+def mapping_from_json(text: str) -> TableMapping:
+    """A mapping as it is stored."""
     return TableMapping.from_json(text)

@@ -15,7 +15,7 @@ It is Tantivy's query language, and reads as follows::
 A word may hold `*` and `?`, and may end in `~1` or `~2`. A backslash makes the next character
 literal unless that is a letter or a digit, so a Windows path needs no doubled backslashes.
 
-Why not Tantivy's own parser? It tells no positions, rejects `ts:2024-01-15T00:00:00Z`, leaves
+Why not Tantivy's own parser? It reports no positions, rejects `ts:2024-01-15T00:00:00Z`, leaves
 wildcards and fuzzy terms as raw text with half of the escapes gone, and a deeply nested query ends
 the process. The tests hold the two against each other: what Tantivy accepts has the same tree here,
 but for `&&` and `||`, which Tantivy takes for words.

@@ -6,7 +6,7 @@ column's type (`coercion` did that), so evaluators never convert. A `Search` is 
 other, but it is never null. LIKE patterns are taken apart, and become a prefix, a suffix or an
 infix where they are one.
 
-Nodes are hashable and can be pickled. `str()` gives SQL that parses back to the same tree::
+Nodes are hashable and can be pickled. `str()` returns SQL that parses back to the same tree::
 
     >>> a, b = Column(("a",)), Column(("user", "first name"))
     >>> print(Or((Compare(">", a, 5), Not(IsNull(b)))))

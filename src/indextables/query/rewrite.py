@@ -7,8 +7,8 @@ the best place that is exactly right:
    outer join, is pushed to the scan of that table. The index answers it.
 2. A search anywhere else, in a select list, under OR beside another table, under an outer join,
    becomes a hidden column of its relation that the scan computes.
-3. A search of a column that is no table's own, of a subquery's result say, becomes a call of a
-   function that searches the values themselves, with the default mapping, as it does in Spark.
+3. A search of a column that is not a table's own (that of a subquery's result, say) becomes a call
+   of a function that searches the values themselves, with the default mapping, as in Spark.
 
 A snippet is a hidden column or a call of a function in the same way.
 

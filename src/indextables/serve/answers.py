@@ -34,6 +34,8 @@ from indextables.serve.tables import text_columns, version_of
 from indextables.serve.work import RequestError
 from indextables.table import Table
 
+# --- requests --------------------------------------------------------------------------------
+
 MOST_ROWS = 1_000
 """Rows of one answer."""
 LAST_ROW = 10_000
@@ -273,6 +275,8 @@ def sql_text(value: str) -> str:
     """A text as a literal of Spark's SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
+
+# --- answers ---------------------------------------------------------------------------------
 
 MOST_BYTES = 64 << 20
 """Bytes of the rows of one answer."""

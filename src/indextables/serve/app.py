@@ -172,8 +172,8 @@ def run(app: ASGIApp, listening: socket.socket) -> None:
 class _ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """A connection that is closed if no request comes for some time.
 
-    uvicorn waits for ever for the rest of a request's headers, and every connection that is held so
-    takes a descriptor of the server.
+    uvicorn waits without end for the rest of a request's headers, and every connection that is held
+    so takes a descriptor of the server.
     """
 
     def connection_made(self, transport: Any) -> None:

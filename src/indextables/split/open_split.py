@@ -181,7 +181,7 @@ class SplitFile:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What tells the split from others of this process, also from one of the same name."""
+        """What distinguishes the split from others of this process, of the same name too."""
         return (self.store.identity, self.path, self.size)
 
     @property

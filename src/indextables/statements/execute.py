@@ -396,7 +396,7 @@ CONVERT = columns(
 
 
 def execute(statement: s.Statement, session: Session) -> pa.Table:
-    """Carry out a statement; the rows it gives."""
+    """Execute a statement; returns its rows."""
     if isinstance(statement, _OF_SPLITS):
         session = replace(session, resolve=functools.partial(_with_source, session))
     elif not isinstance(statement, _OF_LOGS):

@@ -292,7 +292,7 @@ def _table_of(path: str) -> str:
     root, slash, name = path.rstrip("/").rpartition("/")
     if name != LOG_DIRECTORY or not slash:
         raise StatementError(
-            f"'{path}' is no path of a log. It ends in /{LOG_DIRECTORY}, the source's and the "
+            f"'{path}' is not the path of a log. It ends in /{LOG_DIRECTORY}, the source's and the "
             "location's alike."
         )
     return root

@@ -39,6 +39,8 @@ from indextables.errors import (
 )
 from indextables.storage.store import ObjectMeta, Store, check_path, check_prefix, read_ranges
 
+# --- temporary folders -----------------------------------------------------------------------
+
 Purpose = Literal[
     "split", "merge", "index", "xref", "cache", "manifest", "values", "export", "import"
 ]
@@ -106,6 +108,8 @@ def remove_folder(folder: Path) -> None:
         if not folder.exists():
             return
 
+
+# --- objects ---------------------------------------------------------------------------------
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _FOLDER_ATTEMPTS = 100

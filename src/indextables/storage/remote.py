@@ -98,7 +98,7 @@ def _client(root: Location, fixed: tuple[tuple[str, str], ...]) -> ObjectStore:
 _PART_BYTES = 8 << 20
 _MAX_PARTS = 9_000  # S3 allows 10,000
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
-# Statuses that a service gives instead of doing what was asked; others of them may be passing.
+# Statuses that a service returns instead of doing what was asked; others of them may be passing.
 _REFUSED = re.compile(r"status code: (?!408|409|412|429)([34]\d\d)|redirect without LOCATION")
 _REPEATED = re.compile(r"after [1-9]\d* retries")
 _WHOLE_OBJECT = "Received non-partial response"
@@ -270,7 +270,7 @@ class RemoteStore(Store):
             obstore.delete(self._client, self._key(path))
 
     def _require_own_process(self) -> None:
-        """Refuse what would otherwise find nothing, or wait for ever."""
+        """Refuse what would otherwise find nothing, or wait without end."""
         global _runtime_process  # noqa: PLW0603
         if self._foreign:
             raise StorageError(

@@ -99,7 +99,7 @@ class Store(ABC):
 
     @property
     def identity(self) -> str:
-        """What tells two stores apart that have the same URI, such as the endpoint; no secrets."""
+        """What distinguishes two stores of one URI, such as the endpoint; no secrets."""
         return self.uri
 
     @property
@@ -156,7 +156,7 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects, many at once. One that is not there is no error."""
+        """Delete objects, many at once. One that is not there is not an error."""
 
     def owns(self, path: str) -> bool:  # noqa: ARG002
         """Whether `delete` would delete an object; what lies behind a link belongs to others."""

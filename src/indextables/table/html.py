@@ -1,6 +1,6 @@
 """What a notebook shows of tables, rows and plans.
 
-Everything that comes from a table is escaped; `<mark>` is only ever around the words of a snippet.
+Everything that comes from a table is escaped; `<mark>` is around the words of a snippet only.
 There are no colours of its own, so that a dark notebook stays dark.
 """
 

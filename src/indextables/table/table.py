@@ -658,8 +658,8 @@ class Table:
         Args:
             query: What to search for, in the syntax of `indexquery`.
             mode: `query`, or `lenient` for text typed by people: what cannot be read is searched
-                as plain words and is no error. `all`, `any`, `phrase` and `prefix` have no syntax:
-                the text is nothing but words.
+                as plain words and is not an error. `all`, `any`, `phrase` and `prefix` have no
+                syntax: the text is nothing but words.
             fields: The columns that are searched where the query names none, with weights if
                 wanted: `["title^3", "body"]`. If it is left out, those of the table's property
                 `spark.indextables.search.fields`, or all indexed ones.

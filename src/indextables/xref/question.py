@@ -230,14 +230,14 @@ class _Asker:
         return HasAny(field, tuple(dict.fromkeys(texts)))
 
     def equal_text(self, field: TermField, mapped: FieldMapping, text: str) -> Question:
-        """A value has all the words of an equal one. A text without words tells nothing."""
+        """A value has all the words of an equal one. A text without words says nothing."""
         words = [word.text for word in mapped.analyzer.words(text)]
         if not words or (mapped.analyzer.is_whole and _is_long(text, mapped)):
             return EVERYTHING
         return all_of(HasAny(field, (word,)) for word in words)
 
     def spans(self, children: Sequence[Predicate]) -> Iterator[Question]:
-        """Two bounds of one column, as BETWEEN gives them, if few values lie between."""
+        """Two bounds of one column, as BETWEEN has them, if few values lie between."""
         bounds: dict[str, dict[str, int]] = {}
         for node in children:
             if not isinstance(node, Compare) or node.op not in ("<", "<=", ">", ">="):

@@ -396,6 +396,9 @@ _MOST_ROWS, _MOST_BYTES = 1 << 17, 16 << 20
 _PART, _WHOLE, _GIVEN_UP = b"part", b"whole", b"none"
 
 
+# --- index rows ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Direct:
     """What tasks need to know. Pickled with the credentials, shown without."""

@@ -356,6 +356,9 @@ _RARE_VALUE_SETTINGS = (
 _UNADDRESSABLE = re.compile(r"[\[\]%]")
 
 
+# --- sessions and places ---------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Context:
     """A session, its Ariadne configuration, and the place of the indexes."""

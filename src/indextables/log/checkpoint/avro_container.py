@@ -198,7 +198,7 @@ def _header(data: bytes) -> tuple[dict[str, bytes], dict[str, int], int]:
         count, at = _long(data, at)
         if count == 0:
             break
-        if count < 0:  # the writer also tells the size of this part of the map
+        if count < 0:  # the writer also says the size of this part of the map
             count = -count
             _, at = _long(data, at)
         for _ in range(count):
@@ -319,7 +319,7 @@ def _least_size(schema: Any, depth: int, inside: tuple[str, ...] = ()) -> int:
 def write_container(
     schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]], *, codec: Codec, level: int
 ) -> bytes:
-    """A container with these records and our checksum. Equal input gives equal bytes."""
+    """A container with these records and our checksum. Equal input makes equal bytes."""
     import fastavro
 
     buffer = io.BytesIO()

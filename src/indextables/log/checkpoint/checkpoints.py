@@ -130,7 +130,7 @@ def write_checkpoint(
 ) -> LastCheckpoint:
     """Write a checkpoint of this snapshot in the configured format, then move the pointer.
 
-    `states` are the versions of existing Avro states; `read_versions(first, last)` gives the
+    `states` are the versions of existing Avro states; `read_versions(first, last)` returns the
     versions between a state and the snapshot, or None where they are not all there. With both,
     only what is new is written. `force_compaction` writes everything.
     """

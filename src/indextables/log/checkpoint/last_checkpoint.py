@@ -144,7 +144,7 @@ def _is_state(pointer: LastCheckpoint) -> bool:
 
 
 def _exists(store: Store, pointer: LastCheckpoint) -> bool:
-    """Whether the checkpoint is there: a pointer with a wrong number must not stand for ever."""
+    """Whether the checkpoint is there: a pointer with a wrong number must not stay."""
     version = pointer.version
     path = state_path(version) if _is_state(pointer) else checkpoint_path(version)
     try:

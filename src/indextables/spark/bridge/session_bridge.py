@@ -236,6 +236,8 @@ def _with_checked_columns(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
     return frame
 
 
+# --- all hosts -------------------------------------------------------------------------------
+
 T = TypeVar("T")
 
 _ROUNDS = 3

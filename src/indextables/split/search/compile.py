@@ -1,6 +1,6 @@
 """From a bound query to a Tantivy query: booleans, words, phrases and patterns.
 
-Tantivy's own parser is never used: it answers `a AND NOT b` with nothing and knows no wildcards. A
+Tantivy's own parser is never used: it answers `a AND NOT b` with nothing and has no wildcards. A
 leaf that the index cannot answer exactly compiles to `None`, and the rows are asked (`evaluate`).
 
 Words pass the field's analyzer; several words where one was written are a phrase. What a pattern
@@ -355,7 +355,7 @@ class Compiler(WordCompiler):
         if leaf.path or not leaf.field.field:
             return None
         if isinstance(leaf.node, Exists):
-            # NaN and text that is no address have a value, but none in the index.
+            # NaN and text that is not an address have a value, but none in the index.
             fast = leaf.field.fast and leaf.field.kind not in ("f64", "ip")
             return self._scored(self.build.exists(leaf.field)) if fast else None
         if leaf.field.kind == "json" and not words_decide(leaf.node, leaf.field.analyzer):

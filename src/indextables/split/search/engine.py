@@ -237,6 +237,9 @@ def literal_beginning(pattern: str) -> str:
     return found[0][:-1] if is_repeated else found[0]
 
 
+# --- distances -------------------------------------------------------------------------------
+
+
 def count_within(words: Sequence[str], text: str, distance: int) -> int:
     """How many words are within a distance.
 

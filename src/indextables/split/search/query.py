@@ -127,7 +127,7 @@ def expected_form(kind: pa.DataType) -> str:
 
 
 def type_at(kind: pa.DataType, path: Path) -> pa.DataType | None:
-    """The type of the values at a path, if the schema tells."""
+    """The type of the values at a path, if the schema has it."""
     for name in path:
         while pa.types.is_list(kind):
             kind = kind.value_type

@@ -119,6 +119,9 @@ class _Column:
     nans: int = 0
 
 
+# --- statistics ------------------------------------------------------------------------------
+
+
 class StatisticsCollector:
     """Folds batches into the statistics of their split."""
 
@@ -207,7 +210,7 @@ def truncate_low(value: Any, longest: int | None) -> Any:
 
 
 def truncate_high(value: Any, longest: int | None) -> Any:
-    """A value that is not smaller, at most so long; `None` if there is no such one.
+    """A value that is not smaller, at most so long; `None` if there is none.
 
     >>> truncate_high("abcdef", 3), truncate_high("abc", 3)
     ('abd', 'abc')
@@ -220,6 +223,8 @@ def truncate_high(value: Any, longest: int | None) -> Any:
             return value[: length - 1] + chr(following)
     return None
 
+
+# --- the split -------------------------------------------------------------------------------
 
 ROW_GROUP_ROWS = 8_192
 ROW_GROUP_BYTES = 32 << 20

@@ -144,7 +144,7 @@ def options_in(properties: Mapping[str, str]) -> dict[str, str]:
 def as_written(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties under the names that the statement has, which `sql_entry` may have marked.
 
-    Spark gives each of OPTIONS twice, with a prefix and without.
+    Spark passes each of OPTIONS twice, with a prefix and without.
     """
     marked = _OPTION + HIDDEN
     names = {k: _OPTION + k.removeprefix(marked) for k in properties if k.startswith(marked)}

@@ -102,7 +102,7 @@ def _listen_after_greeting(original: Any, self: Any) -> Any:
 
 
 class _Greeting:
-    """A stream whose first three lines are short and arrive soon; py4j would read for ever."""
+    """A stream whose first three lines are short and arrive soon; py4j would read without end."""
 
     def __init__(self, socket: Any, stream: Any) -> None:
         self._socket, self._stream = socket, stream

@@ -396,6 +396,8 @@ def _row_tag(java: Jvm) -> JavaObject:
     return java.module("scala.reflect.ClassTag").apply(java.find("java.lang.Class").forName(_ROW))
 
 
+# --- kept answers ----------------------------------------------------------------------------
+
 _SOURCE = """
 package indextables;
 
@@ -494,7 +496,7 @@ def kept(java: Jvm, asked: Comparable) -> JavaObject:
 @functools.lru_cache(maxsize=16)
 def _prepared(gateway: Any) -> tuple[JavaObject, JavaObject] | None:
     """What makes proxies in a JVM, and the names of the methods that are asked once."""
-    # py4j tells classes by their names, also those of two loaders.
+    # py4j distinguishes classes by their names, also those of two loaders.
     name = f"Kept{secrets.token_hex(8)}"
     try:
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()

@@ -76,6 +76,8 @@ from indextables.split.open_split import SplitSearcher
 from indextables.storage.local import LocalStore
 from indextables.table.arguments import fits
 
+# --- whether the driver answers --------------------------------------------------------------
+
 _MOST_FETCHED = 256 << 20
 _MOST_SEARCHED = 16 << 20
 """Files without an index that the driver searches row by row."""
@@ -198,6 +200,8 @@ class OnDriver:
         local = isinstance(self.plan.view.store, LocalStore)
         return local or tasks.total_bytes <= _MOST_FETCHED
 
+
+# --- what Spark offers -----------------------------------------------------------------------
 
 _MAX_ORDERED = 10_000
 
