@@ -212,13 +212,40 @@ OPERATIONS = {
 def test_folding_is_exact_arithmetic(kind, literal, op):
     values = COLUMN_VALUES[kind]
     table = pa.table({"a": pa.array([*values, None], kind)})
-    # Text of a float is its value for decimals; floats compare as doubles.
-    wanted = Fraction(repr(literal)) if isinstance(literal, float) else Fraction(literal)
-    if kind == F32:
-        wanted = Fraction(float(literal))
-    expected = [OPERATIONS[op](Fraction(value), wanted) for value in values]
+    # Beside a double, and in a column of floats, both sides are doubles.
+    read = float if isinstance(literal, float) or kind == F32 else Fraction
+    wanted = Fraction(read(literal))
+    expected = [OPERATIONS[op](Fraction(read(Fraction(value))), wanted) for value in values]
     found = evaluate(compare(op, A, kind, literal), table).to_pylist()
     assert found == [*expected, False if op == "<=>" else None]
+
+
+LARGE = [*(2**53 + n for n in range(-2, 6)), 2**63 - 1, 2**63 - 513, -(2**63), -(2**53) - 1, 0]
+DOUBLES = [*map(float, LARGE), math.nextafter(2.0**53, 0), 2.0**64, -1e300, 5e-324, 0.1]
+WIDE = pa.decimal128(38, 2)
+
+
+@pytest.mark.parametrize("kind", [I64, WIDE], ids=str)
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_doubles_are_compared_as_doubles(kind, op):
+    """To Spark several whole numbers above 2**53 are equal to one double."""
+    values = LARGE if kind == I64 else [Decimal(n) + Decimal("0.01") for n in LARGE]
+    rows = pa.table({"a": pa.array([*values, None], kind)})
+    for literal in DOUBLES:
+        expected = [OPERATIONS[op](float(value), literal) for value in values]
+        found = evaluate(compare(op, A, kind, literal), rows).to_pylist()
+        assert found == [*expected, False if op == "<=>" else None], literal
+
+
+@pytest.mark.parametrize("kind", [I64, WIDE], ids=str)
+def test_lists_with_a_double_are_lists_of_doubles(kind):
+    rows = pa.table({"a": pa.array([*LARGE, None]).cast(kind)})
+    one = 2.0**53
+    for literals in ([one, 0], [2**53 + 1, 0.5], [one, None], [-one, one, 0, None]):
+        wanted = {float(n) for n in literals if n is not None}
+        missed = None if None in literals else False
+        expected = [True if float(n) in wanted else missed for n in LARGE]
+        assert evaluate(is_in(A, kind, literals), rows).to_pylist() == [*expected, None], literals
 
 
 def test_time_zones():

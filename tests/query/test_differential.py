@@ -16,7 +16,12 @@ from random_queries import Queries, first_table, second_table
 from same_rows import difference
 
 # Whole queries that were once wrong, or that engines like to get wrong.
+CASES = " ".join(["straße", "ΟΔΟΣ", "αΣ", "İx", "\ufb00i", "\u01c6u", "o-neil", "a\tb", "\u0149"])
 KNOWN = [
+    f"SELECT upper(concat(s, '{CASES}')) AS a, lower(concat(s, '{CASES}')) AS b FROM one",
+    f"SELECT initcap(concat('{CASES}', s)) AS a, initcap(' {CASES}  x') AS b FROM one",
+    "SELECT s ILIKE 'ÜN%' AS a, concat(s, 'ΟΔΟΣ') ILIKE '%οδος' AS b, g ILIKE upper(g) AS c, "
+    "s NOT ILIKE 'r!%' ESCAPE '!' AS e, s ILIKE 'A\\\\_B' AS f FROM one",
     "SELECT avg(d) AS a, avg(amount) AS b FROM one JOIN two ON one.g = two.g",
     "SELECT g, avg(d) FILTER (WHERE n > 0) AS a, sum(d) / count(d) AS b FROM one GROUP BY g",
     "SELECT id, avg(d) OVER (PARTITION BY g ORDER BY id ROWS 2 PRECEDING) AS a FROM one",

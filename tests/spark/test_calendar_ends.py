@@ -61,3 +61,23 @@ def test_the_ends_of_the_calendar_as_on_parquet(spark, tmp_path, zone):
         assert [row.id for row in left.collect()] == [3]
     finally:
         spark.conf.set(ZONE, before)
+
+
+def test_old_days_are_no_matter_of_the_session(spark, tmp_path):
+    """Spark's own reader moves days before 1582 if it is told that files are old."""
+    path, mode = str(tmp_path / "t"), "spark.sql.parquet.datetimeRebaseModeInRead"
+    rows = "SELECT id, DATE'1500-03-01' AS day, TIMESTAMP_NTZ'1500-03-01 12:00:00' AS at"
+    spark.sql(f"{rows} FROM range(5)").write.format("indextables").save(path)
+    spark.conf.set("spark.indextables.read.driver.maxRows", "0")
+    try:
+        for value in ("LEGACY", "EXCEPTION"):
+            spark.conf.set(mode, value)
+            frame = spark.read.format("indextables").load(path)
+            assert "ParquetScan" in frame._jdf.queryExecution().toString()
+            found = frame.where("day < DATE'1500-03-02'").distinct().select("day", "at")
+            assert {tuple(map(str, row)) for row in found.collect()} == {
+                ("1500-03-01", "1500-03-01 12:00:00")
+            }
+    finally:
+        spark.conf.unset(mode)
+        spark.conf.unset("spark.indextables.read.driver.maxRows")

@@ -395,3 +395,22 @@ def test_a_table_may_be_named_by_an_expression(spark, table, text, args, left):
         given = {name: own[name] for name in own if f":{name}" in text} | args
     spark.sql(text, args=given).collect()
     assert len(rows(spark, table)) == left
+
+
+def test_values_are_stored_as_insert_stores_them(spark):
+    """Where Spark cuts, rounds or wraps around, it is Spark that computes."""
+    name, ansi = "stored_values", "spark.sql.ansi.enabled"
+    spark.sql(f"CREATE TABLE {name} (i int, m decimal(9,2), x double, s string) USING indextables")
+    try:
+        spark.sql(f"INSERT INTO {name} VALUES (5, 10.00, 2.7, 'straße')")
+        spark.sql(f"UPDATE {name} SET i = x, m = m / 3")
+        spark.sql(f"UPDATE {name} SET x = 0.3, s = upper(s)")
+        found = [tuple(map(str, row)) for row in spark.sql(f"SELECT * FROM {name}").collect()]
+        assert found == [("2", "3.33", "0.3", "STRASSE")]
+        spark.conf.set(ansi, "false")
+        spark.sql(f"UPDATE {name} SET i = 2147483647")
+        spark.sql(f"UPDATE {name} SET i = i + 1, x = x / 0")
+        assert spark.sql(f"SELECT i, x FROM {name}").collect() == [(-2147483648, None)]
+    finally:
+        spark.conf.set(ansi, "true")
+        spark.sql(f"DROP TABLE {name}")

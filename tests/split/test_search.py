@@ -154,6 +154,9 @@ CASES = [
     ("id", "3.5", []),
     ("id", "[99999999999999999999 TO *]", []),
     ("id", "[* TO 99999999999999999999]", [0, 1, 2, 3, 4]),
+    # More digits than decimals have by default are digits all the same.
+    ("id", f"3.{300 * '0'}1", []),
+    ("id", f">=3.{300 * '0'}1", [3, 4]),
     ("body", "[hello TO machine]", [0, 1, 2]),
     ("code", "[A TO b]", [0, 4]),
     ("code", "[A TO b*3]", [0, 1, 4]),

@@ -25,6 +25,7 @@ from indextables.predicate.names import resolve_column
 from indextables.predicate.spark_tokens import join_strings, tokenize
 from indextables.predicate.sql_text import at_this_moment, row_operands
 from indextables.schema import type_name
+from indextables.schema.conformity import as_floats
 from indextables.split.row_filter import compute
 
 _ARITHMETIC: dict[type[exp.Expr], str] = {
@@ -32,9 +33,31 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Sub: "subtract_checked",
     exp.Mul: "multiply_checked",
 }
+
+
+def _in_case(of_ascii: Callable[[Any], Any], convert: Callable[[str], str]) -> Callable[[Any], Any]:
+    def converted(texts: Any) -> Any:
+        if isinstance(texts, pa.Scalar):
+            return pa.scalar(convert(texts.as_py()) if texts.is_valid else None, pa.string())
+        if pc.all(pc.string_is_ascii(texts)).as_py() is not False:
+            return of_ascii(texts)
+        encoded: Any = pc.dictionary_encode(texts)
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        different = [convert(text) for text in encoded.dictionary.to_pylist()]
+        return pc.take(pa.array(different, pa.string()), encoded.indices)
+
+    return converted
+
+
+upper_case = _in_case(pc.ascii_upper, str.upper)
+"""Texts in capitals, as Spark writes them: `STRASSE`. Arrow has one capital for each letter."""
+lower_case = _in_case(pc.ascii_lower, str.lower)
+"""Texts in small letters, as Spark writes them: a sigma that ends a word is another letter."""
+
 _TEXT_FUNCTIONS: dict[type[exp.Expr], Callable[[Any], Any]] = {
-    exp.Upper: pc.utf8_upper,
-    exp.Lower: pc.utf8_lower,
+    exp.Upper: upper_case,
+    exp.Lower: lower_case,
     exp.Trim: lambda text: pc.utf8_trim(text, characters=" "),
 }
 
@@ -59,6 +82,20 @@ class Assignments:
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, rows.schema.field(name), column)
         return rows
+
+    @property
+    def is_as_in_spark(self) -> bool:
+        """Whether Spark is certain to store the same values.
+
+        It rounds what is divided, cuts a fraction off for a column of whole numbers, and rounds for
+        one of decimals or floats; here such values are errors, or have other digits.
+        """
+        evaluator = _Evaluator(self.schema.empty_table(), self.schema, self.timezone, False)
+        return all(
+            node.find(exp.Div, exp.Mod) is None
+            and _stored_alike(evaluator.value(node), self.schema.field(name).type)
+            for name, node in self.expressions.items()
+        )
 
     def __str__(self) -> str:
         return ", ".join(f"{n} = {e.sql('spark')}" for n, e in self.expressions.items())
@@ -160,7 +197,10 @@ class _Evaluator:
             case exp.Neg() if not isinstance(node.this, exp.Literal):
                 return pc.negate_checked(_number(self._value(node.this), node))
             case exp.Div() | exp.Mod():
-                return _quotient(node, self._value(node.this), self._value(node.expression))
+                left, right = _alike(self._value(node.this), self._value(node.expression), node)
+                if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
+                    return self._computed(node)  # Arrow cuts digits off where Spark rounds
+                return _quotient(node, left, right)
             case exp.DPipe():
                 return _joined([self._value(n) for n in node.flatten()], node)
             case exp.Concat():
@@ -230,12 +270,11 @@ def _alike(left: Any, right: Any, node: exp.Expr) -> tuple[Any, Any]:
     """Two numbers of one kind: what meets a fraction in binary becomes one, as in Spark."""
     left, right = _number(left, node), _number(right, node)
     if pa.types.is_floating(left.type) != pa.types.is_floating(right.type):
-        return left.cast(pa.float64()), right.cast(pa.float64())
+        return as_floats(left), as_floats(right)
     return left, right
 
 
 def _quotient(node: exp.Expr, left: Any, right: Any) -> Any:
-    left, right = _alike(left, right, node)
     if pc.any(pc.equal(right, pa.scalar(0).cast(right.type))).as_py():
         raise ExpressionError(node.sql("spark"), "it divides by zero")
     whole = pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
@@ -286,7 +325,8 @@ def _stored(value: Any, field: Any, node: exp.Expr, rows: int) -> Any:
     try:
         if pa.types.is_integer(value.type) and pa.types.is_decimal(field.type):
             value = value.cast(pa.decimal128(38, field.type.scale))  # Arrow asks for the room
-        value = value.cast(field.type)
+        is_float = pa.types.is_floating(field.type)
+        value = as_floats(value, field.type) if is_float else value.cast(field.type)
     except pa.ArrowException as error:
         reason = f"a value does not fit {field.name!r} ({str(error).partition(chr(10))[0]})"
         raise ExpressionError(node.sql("spark"), reason) from None
@@ -305,6 +345,19 @@ def _moment(kind: Any) -> str | None:
     if pa.types.is_timestamp(kind):
         return "timestamp" if kind.tz else "timestamp_ntz"
     return None
+
+
+def _stored_alike(value: Any, column: Any) -> bool:
+    """Whether a value is stored as it is, or is an error in Spark as well."""
+    types, kind = pa.types, value.type
+    if types.is_decimal(kind):
+        is_number = types.is_floating(column) or (
+            types.is_decimal(column) and kind.scale <= column.scale
+        )
+        return isinstance(value, pa.Scalar) and is_number
+    if types.is_integer(kind):
+        return not types.is_floating(column)
+    return not types.is_floating(kind) or kind.equals(column)
 
 
 def _fits(kind: Any, column: Any) -> bool:

@@ -2,7 +2,9 @@
 
 Evaluators compare values of one type. So `int_column > 5.5` becomes `int_column >= 6`, and
 `int_column = 5.5` becomes false for every value and null for null. No literal is rounded: either
-the comparison has an equal one in the column's type, or it is refused with a sentence. Text is
+the comparison has an equal one in the column's type, or it is refused with a sentence. Beside a
+double Spark compares a whole number or decimal as a double, so from 2**53 on several values are
+equal to one literal: the comparison is then one with the least and the greatest of them. Text is
 read as the column's type (`'5'`, `'2024-01-15'`), as Spark does, which takes the day alone for a
 date and the clock alone, not the zone, for a timestamp without one; a number is never read as text,
 because Spark would convert the whole column for that.
@@ -18,6 +20,7 @@ import math
 import struct
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from fractions import Fraction
 
 import pyarrow as pa
 from sqlglot import exp
@@ -35,14 +38,18 @@ from indextables.predicate.literals import (
 from indextables.predicate.tree import (
     FALSE,
     NULL,
+    And,
     Column,
     Compare,
     Constant,
     In,
     IsNull,
+    Not,
     Operator,
     Predicate,
     Value,
+    conjunction,
+    disjunction,
     false_unless_null,
     true_unless_null,
 )
@@ -185,17 +192,33 @@ def is_in(
     """`column IN (literals)`; values the column cannot hold are left out."""
     has_null = any(literal is None for literal in literals)
     values: dict[Value, None] = {}
-    for literal in literals:
+    ranges: dict[Predicate, None] = {}
+    for literal in _of_one_type(literals):
         if literal is None:
             continue
         folded = compare("=", column, kind, literal, timezone=timezone)
         if isinstance(folded, Compare):
             values[folded.value] = None
+        elif isinstance(folded, And) and NULL not in folded.children:
+            ranges[folded] = None
     if not values:
-        return NULL if has_null else false_unless_null(column)
+        nothing = NULL if has_null else false_unless_null(column)
+        return disjunction(*ranges, *([NULL] if has_null else [])) if ranges else nothing
     if len(values) == 1 and not has_null:
-        return Compare("=", column, next(iter(values)))
-    return In(column, tuple(values), has_null)
+        return disjunction(Compare("=", column, next(iter(values))), *ranges)
+    return disjunction(In(column, tuple(values), has_null), *ranges)
+
+
+def _of_one_type(literals: Sequence[Value | None]) -> Sequence[Value | None]:
+    """Numbers as doubles if one of them is: a list has one type."""
+    if not any(isinstance(literal, float) for literal in literals):
+        return literals
+    return [
+        float(literal)
+        if isinstance(literal, (int, Decimal)) and not isinstance(literal, bool)
+        else literal
+        for literal in literals
+    ]
 
 
 class _Comparison:
@@ -290,6 +313,8 @@ class _Comparison:
         if not value.is_finite():
             # NaN is greater than everything, as in Spark.
             return self.outside(above=value.is_nan() or value > 0)
+        if isinstance(self.literal, float):
+            return self.as_double(self.literal, scale, low, high)
         if value > high:
             return self.outside(above=True)
         if value < low:
@@ -300,6 +325,41 @@ class _Comparison:
         if pa.types.is_integer(self.kind):
             return self.same(int(below)) if below == above else self.between(int(below), int(above))
         return self.same(below) if below == above else self.between(below, above)
+
+    def as_double(self, number: float, scale: int, low: Decimal, high: Decimal) -> Predicate:
+        """A finite double, beside values that are compared as doubles."""
+        first, last = _equal_to(number, scale)
+        least, greatest = (int(_EXACT.scaleb(bound, scale)) for bound in (low, high))
+        if first > greatest:
+            return self.outside(above=True)
+        if last < least:
+            return self.outside(above=False)
+        first, last = max(first, least), min(last, greatest)
+
+        def value(unscaled: int) -> Value:
+            if pa.types.is_integer(self.kind):
+                return unscaled
+            return _EXACT.scaleb(Decimal(unscaled), -scale)
+
+        if first > last:
+            return self.between(value(last), value(first))
+        if first == last:
+            return self.same(value(first))
+        above = Compare(">=", self.column, value(first))
+        below = Compare("<=", self.column, value(last))
+        match self.op:
+            case "=":
+                return conjunction(above, below)
+            case "<=>":
+                return conjunction(Not(IsNull(self.column)), above, below)
+            case "<>":
+                return disjunction(
+                    Compare("<", self.column, value(first)), Compare(">", self.column, value(last))
+                )
+            case "<" | ">=":
+                return self.same(value(first))
+            case _:
+                return self.same(value(last))
 
     def as_decimal(self) -> Decimal:
         match self.literal:
@@ -415,6 +475,28 @@ def _narrow(value: float, bits: int) -> tuple[float, float] | None:
     (other,) = struct.unpack(code, struct.pack(whole, pattern + (1 if away_from_zero else -1)))
     other = math.copysign(other, value)
     return min(nearest, other), max(nearest, other)
+
+
+def _equal_to(number: float, scale: int) -> tuple[int, int]:
+    """The least and the greatest unscaled value that is this double once it is one.
+
+    The first is greater than the second if there is none, and then they are neighbours.
+
+    >>> _equal_to(2.0**53, 0), _equal_to(0.1, 2), _equal_to(0.15, 1)
+    ((9007199254740992, 9007199254740993), (10, 10), (2, 1))
+    """
+    unit = 10**scale
+    ends = []
+    for towards in (-math.inf, math.inf):
+        neighbour = math.nextafter(number, towards)
+        exact = Fraction(number)
+        ends.append((exact + Fraction(neighbour if math.isfinite(neighbour) else 2 * exact)) / 2)
+    first, last = math.ceil(ends[0] * unit), math.floor(ends[1] * unit)
+    # What lies in the middle of two doubles becomes the one whose last bit is zero.
+    if struct.unpack("<q", struct.pack("<d", number))[0] & 1:
+        first += first == ends[0] * unit
+        last -= last == ends[1] * unit
+    return first, last
 
 
 def constant_compare(op: Operator, left: Value | None, right: Value | None) -> Constant | None:

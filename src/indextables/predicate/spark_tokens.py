@@ -207,7 +207,11 @@ def _start_of_operand(sql: str, tokens: Sequence[Token], end: int) -> int | None
             at > 0 and tokens[at - 1].token_type is TokenType.DOT
         ):
             return None
-        if at > 1 and tokens[at - 1].token_type is TokenType.DOT:
+        # A part of a name, the type of a cast, or a collation, of what stands before it.
+        if at > 1 and (
+            tokens[at - 1].token_type in (TokenType.DOT, TokenType.DCOLON)
+            or _is_word(sql, tokens[at - 1], "collate")
+        ):
             at -= 2
             continue
         return at

@@ -177,6 +177,9 @@ _METADATA: Any = {
 
 DOUBLE_TEXT, FLOAT_TEXT = "indextables_double_text", "indextables_float_text"
 """The functions of the engine that write numbers as Java does."""
+UPPER, LOWER, INITCAP = "indextables_upper", "indextables_lower", "indextables_initcap"
+"""The functions of the engine that write texts in capitals and in small letters as Spark does."""
+_CASES = {exp.Upper: UPPER, exp.Lower: LOWER, exp.Initcap: INITCAP}
 
 FLOATS = (exp.DType.DOUBLE, exp.DType.FLOAT)
 
@@ -297,7 +300,12 @@ def translated_text(node: Any) -> Any:
                 if isinstance(part, exp.Expr) and is_a(part, *FLOATS):
                     part.replace(number_text(part))
             return node
-        case exp.Like() | exp.ILike() if not isinstance(node.parent, exp.Escape):
+        case exp.Upper() | exp.Lower() | exp.Initcap():
+            return exp.Anonymous(this=_CASES[type(node)], expressions=[node.this.copy()])
+        case exp.ILike():
+            like = exp.Like(this=_lowered(node.this), expression=_lowered(node.expression))
+            return like if isinstance(node.parent, exp.Escape) else _with_escape(like)
+        case exp.Like() if not isinstance(node.parent, exp.Escape):
             return _with_escape(node)
         case exp.Substring():
             return _substring(node)
@@ -346,6 +354,17 @@ def _bounded(count: Any, width: Any, start: Any = None) -> Any:
 
 def _bytes_of(text: Any) -> Any:
     return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), "varchar")])
+
+
+def _lowered(text: Any) -> Any:
+    """A text or pattern in small letters; each text of a list."""
+    text = text.copy()
+    literals = [one for one in text.find_all(exp.Literal) if one.is_string]
+    if not literals or not isinstance(text, exp.Literal | exp.Any | exp.All | exp.Tuple):
+        return exp.Anonymous(this=LOWER, expressions=[text])
+    for literal in literals:
+        literal.set("this", literal.name.lower())
+    return text
 
 
 def _with_escape(node: Any) -> Any:

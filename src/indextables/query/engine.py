@@ -37,10 +37,19 @@ from indextables.errors import (
     StoppedError,
     require,
 )
+from indextables.jobs.assignments import lower_case, upper_case
 from indextables.predicate import Column, Search
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
-from indextables.query.dialect import BOUNDED, DOUBLE_TEXT, FLOAT_TEXT, Division
+from indextables.query.dialect import (
+    BOUNDED,
+    DOUBLE_TEXT,
+    FLOAT_TEXT,
+    INITCAP,
+    LOWER,
+    UPPER,
+    Division,
+)
 from indextables.query.relations import SEARCH_FUNCTION, Relation
 from indextables.query.rewrite import Opener, Rewritten, rewrite
 from indextables.runner import Stop, current_stop
@@ -224,6 +233,9 @@ class _Engine:
         self.register(BOUNDED, _bounded, ["BIGINT"] * 3, "BIGINT")
         self.register(DOUBLE_TEXT, _double_texts, ["DOUBLE"], "VARCHAR")
         self.register(FLOAT_TEXT, _float_texts, ["DOUBLE"], "VARCHAR")
+        self.register(UPPER, upper_case, ["VARCHAR"], "VARCHAR")
+        self.register(LOWER, lower_case, ["VARCHAR"], "VARCHAR")
+        self.register(INITCAP, _initcaps, ["VARCHAR"], "VARCHAR")
         self.register(SEARCH_FUNCTION, _search_values, ["VARCHAR", "VARCHAR"], "BOOLEAN")
         self.register(SNIPPET, _snippets_of_values, ["VARCHAR", "VARCHAR"], "VARCHAR")
 
@@ -540,6 +552,19 @@ def _float_texts(values: Any) -> Any:
     # As few digits as tell it from other floats of 32 bits.
     shortest = [None if v is None else float(str(np.float32(v))) for v in values.to_pylist()]
     return _double_texts(pa.array(shortest, pa.float64()))
+
+
+def initcap(text: str) -> str:
+    """A text whose words, between blanks, begin with a capital, as Spark writes it.
+
+    >>> initcap("rED o'neil \u03b1\u03a3")
+    "Red O'neil \u0391\u03c2"
+    """
+    return " ".join(word[:1].title() + word[1:] for word in text.lower().split(" "))
+
+
+def _initcaps(texts: Any) -> Any:
+    return pa.array([None if t is None else initcap(t) for t in texts.to_pylist()], pa.string())
 
 
 # A value that is not a column of an index table is searched as a column of a new one would be.

@@ -88,6 +88,18 @@ def _merge_fields(
     return merged
 
 
+def as_floats(values: Any, kind: Any = None) -> Any:
+    """Numbers as floats, of 64 bits if no type is given. Arrow makes others of many decimals.
+
+    >>> tenths = pa.array([Decimal("0.3")])
+    >>> tenths.cast(pa.float64()).to_pylist(), as_floats(tenths).to_pylist()
+    ([0.30000000000000004], [0.3])
+    """
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.string())
+    return values.cast(kind or pa.float64())
+
+
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 

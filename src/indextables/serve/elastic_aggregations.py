@@ -29,6 +29,7 @@ from indextables.plan.aggregation import (
 from indextables.plan.buckets import NumberBuckets, TimeBuckets, buckets_of
 from indextables.plan.execute import run_scan
 from indextables.plan.scan import plan_scan
+from indextables.schema.conformity import as_floats
 from indextables.serve.elastic_query import (
     Question,
     UnsupportedError,
@@ -472,7 +473,11 @@ def _inputs(metric: _Metric, values: Any) -> dict[str, Any]:
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
     found = {f"v:{metric.column}": values}
     if metric.kind in ("sum", "avg", "stats", "extended_stats"):
-        floats: Any = values.cast(pa.float64(), safe=False)
+        floats: Any = (
+            as_floats(values)
+            if pa.types.is_decimal(values.type)
+            else values.cast(pa.float64(), safe=False)
+        )
         found[f"f:{metric.column}"] = floats
         if metric.kind == "extended_stats":
             found[f"q:{metric.column}"] = pc.multiply(floats, floats)

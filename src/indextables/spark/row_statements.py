@@ -55,20 +55,29 @@ Place = tuple[str, ...]
 """A column, or the path of a field below it."""
 
 
-def needs_spark(table: Table, statement: DeleteRows | UpdateRows, *, timezone: str) -> bool:
-    """Whether a statement has expressions, or columns to store in, that are Spark's alone."""
+def needs_spark(
+    table: Table, statement: DeleteRows | UpdateRows, *, timezone: str, by_ansi: bool
+) -> bool:
+    """Whether a statement has expressions, or columns to store in, that are Spark's alone.
+
+    `by_ansi`: the session computes and stores values by the ANSI rules, as we do.
+    """
     if statement.ctes or statement.alias:
         return True
-    if isinstance(statement, UpdateRows) and constraints_of(table.snapshot().metadata):
+    if isinstance(statement, UpdateRows) and (
+        not by_ansi or constraints_of(table.snapshot().metadata)
+    ):
         return True
     try:
         if statement.where is not None:
             parse_predicate(statement.where, table.schema)
         if isinstance(statement, UpdateRows):
-            changed = parse_assignments(
+            changes = parse_assignments(
                 statement.set, table.schema, timezone=timezone, by_engine=False
-            ).expressions
-            return any(_CHARACTERS in _metadata(table.schema.field(name)) for name in changed)
+            )
+            return not changes.is_as_in_spark or any(
+                _CHARACTERS in _metadata(table.schema.field(name)) for name in changes.expressions
+            )
     except (PredicateSyntaxError, UnsupportedPredicateError, UnknownColumnError, ExpressionError):
         return True
     except QueryError:

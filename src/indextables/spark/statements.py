@@ -217,8 +217,8 @@ def change_rows(
     refuse_search_index(table.metadata(), uri=table.uri)
     bridge = bridge_of(spark)
     is_update = isinstance(statement, UpdateRows)
-    if not row_statements.needs_spark(table, statement, timezone=_timezone(spark)) or (
-        bridge is None and is_update
+    if (bridge is None and is_update) or not row_statements.needs_spark(
+        table, statement, timezone=_timezone(spark), by_ansi=not is_update or _is_by_ansi(spark)
     ):
         return execute_statement(spark, statement)
     if bridge is None:
@@ -269,6 +269,11 @@ def merge_into(
     written = merge_rows(statement, access, table.snapshot(), query, bridge)
     _refresh(spark, statement.table)
     return spark.createDataFrame(merged_rows(table.uri, written))
+
+
+def _is_by_ansi(spark: SparkSession) -> bool:
+    stores = str(spark.conf.get("spark.sql.storeAssignmentPolicy", "ANSI")).upper()
+    return stores == "ANSI" and spark.conf.get("spark.sql.ansi.enabled", "true") == "true"
 
 
 def _timezone(spark: SparkSession) -> str:

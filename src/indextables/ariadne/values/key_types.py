@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.plan.statistics import Flags
+from indextables.schema.conformity import as_floats
 
 _WHOLE = r"^[+-]?[0-9]{1,18}$"
 _NUMBER = r"^[+-]?[0-9]{1,300}(\.[0-9]{0,300})?([eE][+-]?[0-9]{1,3})?$"
@@ -170,8 +171,7 @@ def _is_single(doubles: Any) -> Flags:
 
 
 def _decimal_to_float(keys: Any, data_type: Any) -> ConvertedKeys:
-    # By way of text, which is rounded correctly; arithmetic would be off in the last place.
-    return _float_to_float(keys.cast(pa.string()).cast(pa.float64()), data_type)
+    return _float_to_float(as_floats(keys), data_type)
 
 
 def _text_to_float(keys: Any, data_type: Any) -> ConvertedKeys:

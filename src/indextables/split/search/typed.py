@@ -109,7 +109,8 @@ def _value(text: str, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
         # Between zero and its neighbour, so it is not a value itself.
         return Interval(1, 0) if exact > 0 else Interval(0, -1)
     with decimal.localcontext() as context:
-        context.prec = 250
+        # No digit is rounded away.
+        context.prec = 250 + len(text)
         scaled = exact.scaleb(kind.scale if pa.types.is_decimal(kind) else 0)
         return Interval(
             int(scaled.to_integral_value(decimal.ROUND_CEILING)),

@@ -52,6 +52,8 @@ _OPTIONS = {
     # their bounds takes up to half as long as the scan itself, and seldom leaves anything out.
     "parquet.filter.dictionary.enabled": "false",
     "parquet.filter.columnindex.enabled": "false",
+    # A split counts days as Arrow does, whatever the session says of files of unknown origin.
+    "datetimeRebaseMode": _CORRECTED,
 }
 
 
