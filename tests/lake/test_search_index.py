@@ -411,6 +411,15 @@ def test_a_partition_column_that_files_have_too(tmp_path):
     assert set(index.search("fox", limit=None)["day"].to_pylist()) == {"1", "2", "3"}
 
 
+def test_names_that_partition_folders_cannot_have(tmp_path):
+    put(tmp_path / "a", "_indexall=1/a.parquet", ROWS)
+    with pytest.raises(SchemaError, match="'_indexall' is a hidden column"):
+        over_folder(tmp_path / "a")
+    put(tmp_path / "b", "Body=1/a.parquet", ROWS)
+    with pytest.raises(UnsupportedSourceError, match="'Body=…' and its column 'body' differ"):
+        over_folder(tmp_path / "b")
+
+
 def test_half_floats(tmp_path):
     halves = pa.array([1.5, None, math.inf, -2.0], pa.float16())
     put(tmp_path, "a.parquet", ROWS.append_column("x", halves))

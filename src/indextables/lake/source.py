@@ -167,6 +167,13 @@ class ParquetFolder:
         stored = [f for f in schema if f.name not in partition_columns]
         if not stored:
             raise UnsupportedSourceError(self.uri, "its files have no columns")
+        refuse_hidden(partition_columns)
+        spelled = {f.name.lower(): f.name for f in stored}
+        for name in partition_columns:
+            if other := spelled.get(name.lower()):
+                raise UnsupportedSourceError(
+                    self.uri, f"its folders '{name}=…' and its column '{other}' differ in case"
+                )
         return SourceSnapshot(
             self.store,
             f"{len(files):,} files",
