@@ -369,8 +369,10 @@ class IcebergHistory:
 
     def update(self, n: int) -> None:
         """A position delete of a row of a file, which may be dead already."""
-        if self.table.inspect.files().num_rows:
-            files = {f.file_path: f for f in data_files(self.table)}
+        if self.table.current_snapshot() is None:
+            return
+        files = {f.file_path: f for f in data_files(self.table)}
+        if files:
             path, file = sorted(files.items())[n % len(files)]
             values = tuple(file.partition[at] for at in range(len(file.partition)))
             row = n % file.record_count

@@ -113,6 +113,34 @@ def test_a_table_is_named_in_three_ways(docs, tmp_path):
         over(docs, tmp_path / "c", source="catalog://nowhere/db.docs")
 
 
+def test_a_table_that_was_made_again_under_the_same_metadata_file(tmp_path):
+    """Tables of a Hadoop catalog number their metadata files, also after a drop."""
+    kinds = pa.schema([("id", pa.int64()), ("body", pa.string())])
+    folder, table = tmp_path / "hadoop", None
+    for part, rows in (("a", ROWS), ("b", ROWS.slice(3)), ("c", None)):
+        table = catalog_in(tmp_path / part).create_table("db.docs", kinds)
+        if rows is not None:
+            table.append(rows)
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "metadata").mkdir(parents=True)
+        newest = table.metadata_location.removeprefix("file://")
+        shutil.copy(newest, folder / "metadata/v1.metadata.json")
+        if part == "a":
+            indexes = [
+                over(table, tmp_path / f"index{n}", source=at)
+                for n, at in enumerate((folder, folder / "metadata/v1.metadata.json"))
+            ]
+        for index in indexes:
+            found = [] if rows is None else [i for i in ids(rows) if i in (1, 4)]
+            assert ids(index.search("fox")) == found
+            index.refresh()
+            assert ids(index.search("fox")) == found
+    shutil.rmtree(folder)
+    for index in indexes:
+        with pytest.raises(SourceMissingError):
+            index.count()
+
+
 def test_field_ids(docs, tmp_path):
     index = over(docs, tmp_path)
     with docs.update_schema() as change:

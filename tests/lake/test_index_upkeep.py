@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 
@@ -10,13 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 from delta_logs import DeltaLog, field
 from deltalake import DeltaTable, write_deltalake
+from faulty_store import Crash, FaultyStore, SimulatedCrash
 
 import indextables as it
+from indextables.config import Config
 from indextables.errors import SearchIndexError, SourceRowsError
 from indextables.jobs import merge_groups as merge_groups_module
 from indextables.lake import refresh as refresh_module
+from indextables.lake.source import ParquetFolder
 from indextables.log.actions import Add
 from indextables.log.files import adds_from_files
+from indextables.log.transaction_log import TransactionLog
+from indextables.storage import open_store
 
 QUERIES = [
     "body indexquery 'fox'",
@@ -468,6 +474,66 @@ def test_verify(tmp_path):
     checks = {check.name: check for check in index.verify()}
     assert not checks["checksums"].passed
     assert split.path in checks["checksums"].message
+
+
+def test_verify_after_files_left_whose_texts_are_still_there(tmp_path):
+    """Rows of a file that left cannot be read any more, and the index still has their words."""
+    for number in range(8):
+        put(tmp_path, f"{number}.parquet", rows_of(0, partition="a"))
+    index = over(tmp_path)
+    index.merge_splits()
+    (tmp_path / "source/3.parquet").unlink()
+    assert not [check.message for check in index.verify() if not check.passed]
+    # Written again under its name, as by a job that was killed and begins anew.
+    put(tmp_path, "4.parquet", rows_of(0, partition="a"))
+    index.merge_splits()
+    index.refresh()
+    assert index.describe()["files_not_indexed"] == 0
+    assert not [check.message for check in index.verify() if not check.passed]
+    assert index.count(where="body indexquery 'fox'") == 14
+
+
+def test_a_turn_that_is_killed_around_every_write(tmp_path):
+    """Files are written, also again under their names; the index is refreshed and merged."""
+    source = tmp_path / "source"
+
+    def turn(index: str, crash: Crash | None = None) -> FaultyStore:
+        for number in (6, 11):
+            put(tmp_path, f"{number}.parquet", rows_of(number, partition="a"))
+        (source / "0.parquet").unlink(missing_ok=True)
+        store = FaultyStore(open_store(tmp_path / index), crash=crash)
+        log = TransactionLog(store, config=Config({"spark.indextables.read.parallelism": 1}))
+        opened = it.SearchIndex(log, ParquetFolder(open_store(source)))
+        with contextlib.suppress(SimulatedCrash):
+            opened.refresh()
+            opened.merge_splits()
+        return store
+
+    def check(index: str) -> None:
+        opened = it.SearchIndex.open(tmp_path / index)
+        found = sorted(opened.scan(where="body indexquery 'fox'")["n"].to_pylist())
+        assert found == sorted(n for number in range(1, 12) for n in (number, number + 3))
+        assert sorted(opened.search("fox", limit=None)["n"].to_pylist()) == found
+        assert not [check.message for check in opened.verify() if not check.passed]
+
+    for number in range(11):
+        put(tmp_path, f"{number}.parquet", rows_of(number, partition="a"))
+    over(tmp_path).merge_splits()  # of whose rows few enough will be of files that left
+    shutil.copytree(tmp_path / "index", tmp_path / "whole")
+    whole = turn("whole")
+    check("whole")
+    writes = [
+        nth for nth, (operation, _) in enumerate(whole.operations)
+        if operation in ("put", "put_if_absent", "put_if_match", "put_file", "delete")
+    ]  # fmt: skip
+    assert len(writes) > 3
+    for nth in writes:  # a kill after a write is one before the next one
+        index = f"killed-{nth}"
+        shutil.copytree(tmp_path / "index", tmp_path / index)
+        assert turn(index, Crash(nth)).crashed
+        check(index)
+        turn(index)
+        check(index)
 
 
 def test_verify_names_a_source_file_that_cannot_be_read(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 import math
 import shutil
 
@@ -19,6 +20,7 @@ from benchmarks.counting import counted
 from indextables.errors import (
     ConfigError,
     LakeError,
+    MetadataChangedError,
     NotATableError,
     SchemaError,
     SearchIndexError,
@@ -228,6 +230,46 @@ def test_a_delta_table_that_was_dropped_and_made_again(tmp_path):
     assert ids(index.search("fox")) == [4]
 
 
+def test_a_checkpoint_of_the_second_kind(tmp_path):
+    """Its actions are in a file of its own and in a sidecar; older versions are gone."""
+    log = DeltaLog(tmp_path / "source", features=("v2Checkpoint",))
+    adds = [log.add(f"{n}.parquet", ROWS) for n in range(3)]
+    log.commit(log.protocol, log.metadata(PLAIN), adds[0])
+    log.commit(adds[1])
+    folder = tmp_path / "source/_delta_log"
+    (folder / "_sidecars").mkdir()
+    kinds: dict = {
+        "path": pa.string(), "partitionValues": pa.map_(pa.string(), pa.string()),
+        "size": pa.int64(), "modificationTime": pa.int64(), "dataChange": pa.bool_(),
+        "stats": pa.string(),
+    }  # fmt: skip
+    live = [{**add["add"], "partitionValues": [], "dataChange": False} for add in adds[:2]]
+    sidecar = folder / "_sidecars/a.parquet"
+    pq.write_table(pa.table({"add": pa.array(live, pa.struct(kinds))}), sidecar)
+    size = {"sizeInBytes": sidecar.stat().st_size, "modificationTime": 1}
+    actions = [
+        {"checkpointMetadata": {"version": 1}}, log.protocol, log.metadata(PLAIN),
+        {"sidecar": {"path": sidecar.name, **size}},
+    ]  # fmt: skip
+    name = f"{1:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    (folder / name).write_text("\n".join(map(json.dumps, actions)))
+    (folder / f"{0:020}.json").unlink()
+    log.commit(adds[2])
+    index = over_delta(tmp_path)
+    assert index.describe()["source_version"] == "version 2"
+    assert ids(index.search("fox", limit=None)) == [1, 1, 1, 4, 4, 4]
+    assert index.count(version=1) == 8
+
+
+def test_a_binary_partition_column_is_named(tmp_path):
+    log = DeltaLog(tmp_path / "source")
+    fields = [*PLAIN, field("key", "binary")]
+    added = log.add("a.parquet", ROWS, partition={"key": "\u0001"})
+    log.commit(log.protocol, log.metadata(fields, partition_by=("key",)), added)
+    with pytest.raises(UnsupportedSourceError, match="partition column 'key' is binary"):
+        over_delta(tmp_path)
+
+
 def test_versions_of_a_delta_table(tmp_path):
     write_deltalake(tmp_path / "source", ROWS.slice(0, 2))
     index = over_delta(tmp_path)
@@ -322,6 +364,70 @@ def test_files_of_other_writers(tmp_path):
         index.count()
 
 
+@pytest.mark.parametrize(("kind", "three"), [("double", "3"), ("string", "'3'")])
+def test_a_searched_column_of_another_kind_is_not_null(tmp_path, kind, three):
+    """It is not searched any more, so splits hold nothing of it, and say so of no row."""
+    log = DeltaLog(tmp_path / "source", features=("typeWidening",))
+    rows = ROWS if kind == "double" else ROWS.set_column(0, "id", pa.array(list("1234")))
+    first = log.add("a.parquet", ROWS)
+    log.commit(log.protocol, log.metadata([field("id", "integer"), field("body", "string")]), first)
+    index = over_delta(tmp_path, columns=["id", "body"])
+    fields = [field("id", kind), field("body", "string")]
+    log.commit(log.metadata(fields), log.remove(first), log.add("b.parquet", rows))
+    for _ in range(3):
+        assert index.count(where="id IS NOT NULL") == 4
+        assert index.count(where="id IS NULL") == 0
+        assert index.scan(where=f"id > {three}")["body"].to_pylist() == ["fox and dog"]
+        assert index.facets(by=["id"])["id"].num_rows == 4
+        assert [check.message for check in index.verify() if not check.passed] == []
+        index.refresh()
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_columns_that_are_stored_only(tmp_path, merged):
+    for name in ("a", "b"):
+        put(tmp_path, f"{name}.parquet", ROWS)
+    config = {"spark.indextables.indexing.storeonlyfields": "id"}
+    index = over_folder(tmp_path, config=config)
+    if merged:
+        index.merge_splits()
+    assert index.count(where="id IS NOT NULL") == 8
+    assert ids(index.scan(where="id > 3")) == [4, 4]
+    assert [check.message for check in index.verify() if not check.passed] == []
+
+
+def test_a_partition_column_that_files_have_too(tmp_path):
+    """The value of the folder counts, as in Spark, whatever its type in the file is."""
+    for day, stored in (("1", pa.array([7, 7, 7, 7])), ("2", pa.array(["x", "y", "1", None]))):
+        put(tmp_path, f"day={day}/a.parquet", ROWS.append_column("day", stored))
+    index = over_folder(tmp_path, columns=["body", "day"])
+    for _ in range(2):
+        assert index.scan(columns=["day"], where="day = '2' AND id < 3").num_rows == 2
+        assert sorted(index.scan()["day"].to_pylist()) == ["1"] * 4 + ["2"] * 4
+        assert index.scan(where="body indexquery 'fox' AND day = '1'").num_rows == 2
+        assert index.facets(by=["day"])["day"]["count"].to_pylist() == [4, 4]
+        index.merge_splits()
+    put(tmp_path, "day=3/new.parquet", ROWS.append_column("day", pa.array([8, 8, 8, 8])))
+    assert set(index.search("fox", limit=None)["day"].to_pylist()) == {"1", "2", "3"}
+
+
+def test_names_that_partition_folders_cannot_have(tmp_path):
+    put(tmp_path / "a", "_indexall=1/a.parquet", ROWS)
+    with pytest.raises(SchemaError, match="'_indexall' is a hidden column"):
+        over_folder(tmp_path / "a")
+    put(tmp_path / "b", "Body=1/a.parquet", ROWS)
+    with pytest.raises(UnsupportedSourceError, match="'Body=…' and its column 'body' differ"):
+        over_folder(tmp_path / "b")
+
+
+def test_half_floats(tmp_path):
+    halves = pa.array([1.5, None, math.inf, -2.0], pa.float16())
+    put(tmp_path, "a.parquet", ROWS.append_column("x", halves))
+    index = over_folder(tmp_path, columns=["body", "x"])
+    assert index.schema.field("x").type == pa.float32()
+    assert ids(index.scan(where="x > 1")) == [1, 3]
+
+
 def test_a_damaged_file_is_named_and_the_others_are_indexed(tmp_path):
     put(tmp_path, "a.parquet", ROWS)
     put(tmp_path, "b.parquet", ROWS)
@@ -362,6 +468,17 @@ def test_a_file_that_is_replaced_while_it_is_indexed(tmp_path, monkeypatch):
     assert ids(index.search("fox")) == [4]
     index.refresh()
     assert ids(index.search("fox")) == [4]
+
+
+def test_a_ranking_by_columns_of_a_lost_file(tmp_path):
+    put(tmp_path, "a.parquet", ROWS)
+    put(tmp_path, "b.parquet", ROWS)
+    index = over_folder(tmp_path, columns=["body"])
+    table = index.table()
+    (tmp_path / "source/b.parquet").unlink()
+    with pytest.raises(SourceRowsError, match=r"b\.parquet' cannot be read: it is missing"):
+        table.search("fox", rank_by="_score * id")
+    assert ids(index.search("fox", rank_by="_score * id")) == [1, 4]
 
 
 def test_different_partition_folders(tmp_path):
@@ -434,6 +551,50 @@ def test_two_refreshes_at_once(tmp_path, monkeypatch):
     assert index.count(where="body indexquery 'fox'") == 2
     assert index.refresh().files_removed == 1
     assert ids(index.search("fox")) == [1, 4]
+
+
+def test_columns_of_two_refreshes_at_once(tmp_path, monkeypatch):
+    """One that began earlier and ends later does not take away what the other one saw."""
+    put(tmp_path, "a.parquet", ROWS)
+    index = over_folder(tmp_path, columns=["body"], refresh=False)
+    real, other = refresh_module._commit, it.SearchIndex.open(index.uri)
+
+    def after_another(*arguments):
+        monkeypatch.setattr(refresh_module, "_commit", real)
+        put(tmp_path, "b.parquet", ROWS.append_column("extra", pa.array([1, 2, 3, 4])))
+        other.refresh()
+        return real(*arguments)
+
+    monkeypatch.setattr(refresh_module, "_commit", after_another)
+    index.refresh()
+    for again in (index, it.SearchIndex.open(index.uri)):
+        assert again.schema.names == ["id", "body", "extra"]
+        assert ids(again.scan(where="extra > 2")) == [3, 4]
+    index.refresh()
+    assert index.count(where="extra IS NULL") == 4
+
+
+def test_a_refresh_of_an_index_that_was_made_again(tmp_path, monkeypatch):
+    put(tmp_path, "a.parquet", ROWS)
+    put(tmp_path / "other", "b.parquet", ROWS.rename_columns(["id", "text"]))
+    index = over_folder(tmp_path, columns=["body"], refresh=False)
+    real = refresh_module._commit
+
+    def after_another(*arguments):
+        monkeypatch.setattr(refresh_module, "_commit", real)
+        it.SearchIndex.open(index.uri).drop()
+        it.SearchIndex.create(
+            index.uri, source=tmp_path / "other/source", format="parquet", columns=["text"]
+        )
+        return real(*arguments)
+
+    monkeypatch.setattr(refresh_module, "_commit", after_another)
+    with pytest.raises(MetadataChangedError, match="identity"):
+        index.refresh()
+    again = it.SearchIndex.open(index.uri)
+    assert (again.source, again.columns) == (str(tmp_path / "other/source"), ("text",))
+    assert again.describe()["splits_not_needed"] == 0
+    assert ids(again.search("fox")) == [1, 4]
 
 
 def test_an_index_is_not_a_table(tmp_path):

@@ -274,6 +274,27 @@ def test_the_life_of_an_index_by_name(spark, tmp_path):
         spark.sql("DROP SEARCH INDEX docs_search")
 
 
+def test_refreshes_by_a_stream(spark, tmp_path):
+    """What the page on the lakehouse shows for Delta, whose stream needs a jar."""
+    source = tmp_path / "source"
+    source.mkdir()
+    pq.write_table(ROWS.slice(0, 2), source / "a.parquet")
+    index = it.SearchIndex.create(
+        tmp_path / "index", source=source, format="parquet", columns=["body"]
+    )
+    pq.write_table(ROWS.slice(2), source / "b.parquet")
+
+    def refresh(batch, number):
+        spark.sql(f"REFRESH SEARCH INDEX '{index.uri}'")
+
+    stream = spark.readStream.schema("id LONG, body STRING").parquet(str(source)).writeStream
+    stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+        availableNow=True
+    ).foreachBatch(refresh).start().awaitTermination()
+    assert index.describe()["files_not_indexed"] == 0
+    assert index.search("fox").num_rows == 3
+
+
 @pytest.mark.parametrize("name", ["indextables.lake.docs", "indextables.docs_there", "'{path}'"])
 def test_an_index_in_another_place(spark, tmp_path, name):
     """Over a table of Spark's catalog, under a name of our catalog, at a LOCATION, at a path."""

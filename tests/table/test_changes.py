@@ -129,6 +129,15 @@ def test_columns_are_those_of_the_last_version(tmp_path):
     replayed(table, 4, 4)
 
 
+def test_columns_that_were_wider_before_a_restore(tmp_path):
+    table = Table.create(str(tmp_path / "t"), data=pa.table({"n": pa.array([1], pa.int32())}))
+    table.append(pa.table({"n": [2**40]}), merge_schema=True)
+    table.restore(version=0)
+    with pytest.raises(SchemaError, match=r"do not fit the columns of version 2 \('n' cannot"):
+        table.changes(from_version=1)
+    assert table.changes(from_version=1, to_version=1)["n"].to_pylist() == [2**40]
+
+
 def test_what_cannot_be_answered(tmp_path):
     uri = str(tmp_path / "t")
     settings = {"spark.indextables.purge.retentionCheckEnabled": False}

@@ -132,8 +132,10 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
             continue
         query = resolve(search, searcher.context.mapping, searcher.context.schema)
         # Not `searcher.search`: it would fall back to the rows where the index is damaged.
-        by_index = matching(searcher.bound(query), searcher.source())
-        by_rows = searcher.scan(search, query)
+        # Rows of a source file that left cannot be read any more: they are dead, and left out.
+        by_index = searcher.live(matching(searcher.bound(query), searcher.source()))
+        by_rows = searcher.live(searcher.scan(search, query))
+        assert by_index is not None and by_rows is not None
         if not np.array_equal(by_index, by_rows):
             yield (
                 f"a search of {name!r} finds {len(by_index):,} rows in its index and "

@@ -260,6 +260,8 @@ def lake_view(store: Store, coverage: Coverage, settings: Config) -> TableView:
         for name, value in index.metadata.configuration.items()
         if not name.startswith(INTERNAL_PROPERTIES)
     }
+    searched = {f.name for f in mapping.fields if f.indexed}
+    unread = frozenset(f.name for f in index_mapping(index.metadata).fields) - searched
     metadata = replace(
         index.metadata,
         schema_string=to_json(source.schema),
@@ -267,7 +269,11 @@ def lake_view(store: Store, coverage: Coverage, settings: Config) -> TableView:
         configuration={**shown, MAPPING_PROPERTY: mapping.to_json()},
     )
     snapshot = replace(
-        index, metadata=metadata, base_files=_entries(coverage, names), changes={}, unread=None
+        index,
+        metadata=metadata,
+        base_files=_entries(coverage, names, unread),
+        changes={},
+        unread=None,
     )
     paths = index.entries["path"]
     splits = {str(paths[row]): covered for row, covered in coverage.splits.items()}
@@ -300,7 +306,11 @@ def source_mapping(metadata: Metadata, source: SourceSnapshot) -> TableMapping:
     return TableMapping(tuple(fields), retired)
 
 
-def _entries(coverage: Coverage, names: Sequence[str]) -> pa.Table:
+def _entries(coverage: Coverage, names: Sequence[str], unread: frozenset[str]) -> pa.Table:
+    """The splits that are used and the files without one.
+
+    Columns that are `unread` are null in splits, whatever the source has.
+    """
     covered = coverage.index.entries.take(pa.array(list(coverage.splits), pa.int64()))
     adds = [
         Add(path=name, size=file.size, num_records=file.rows)
@@ -326,7 +336,7 @@ def _entries(coverage: Coverage, names: Sequence[str]) -> pa.Table:
         ],
         # Counts of nulls are of all rows; compared with the number of live ones they mislead.
         "stats": [
-            text if one is None else None
+            _counts_without(text, unread) if one is None else None
             for text, one in zip(table["stats"].to_pylist(), dead, strict=True)
         ],
     }
@@ -335,6 +345,18 @@ def _entries(coverage: Coverage, names: Sequence[str]) -> pa.Table:
         kind = table.schema.field(at)
         table = table.set_column(at, kind, pa.array(values, kind.type))
     return table
+
+
+def _counts_without(text: str | None, unread: frozenset[str]) -> str | None:
+    """The statistics of a split without what they say of some columns."""
+    if text is None or not unread:
+        return text
+    counts = orjson.loads(text)
+    for values in counts.values():
+        if isinstance(values, dict):
+            for name in unread & values.keys():
+                del values[name]
+    return orjson.dumps(counts).decode()
 
 
 @dataclass(frozen=True, eq=False)
@@ -448,9 +470,7 @@ class LakeEnvironment(Environment):
         if len(files) == 1 and files[0] is not None:
             return files[0]
         counts = tuple(part.rows for part in covered.parts)
-        partition = self.source.partition_columns
-        stored = pa.schema(f for f in self.source.schema if f.name not in partition)
-        return JoinedFiles(tuple(files), counts, stored)
+        return JoinedFiles(tuple(files), counts, self.source.stored)
 
 
 def _without_dead(covered: CoveredRows) -> CoveredRows:

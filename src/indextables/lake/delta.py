@@ -169,7 +169,10 @@ class DeltaSource:
         values = adds["partition"].combine_chunks()
         found = {}
         for name in names:
-            column = values.field(name).cast(schema.field(name).type)
+            kind = schema.field(name).type
+            if pa.types.is_binary(kind):
+                raise UnsupportedSourceError(self.uri, f"its partition column '{name}' is binary")
+            column = values.field(name).cast(kind)
             found[name] = partition_text(column).to_pylist()
         return found
 

@@ -33,6 +33,7 @@ from indextables.lake.iceberg_files import Entry, IcebergFiles, KeyColumn, data_
 from indextables.lake.rows import Place, SourceColumns
 from indextables.lake.source import SourceFile, SourceSnapshot
 from indextables.schema import SIMPLE, map_of, refuse_hidden
+from indextables.storage import ObjectMeta
 from indextables.storage.location import scrub
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class IcebergSource:
         if not self.uri.startswith(CATALOG):
             self.uri = place_of(self.uri)
         self._files = IcebergFiles(self.uri, self.storage_options)
-        self._metadata: LRUCache[str, TableMetadata] = LRUCache(2)
+        self._metadata: LRUCache[object, TableMetadata] = LRUCache(2)
         self._snapshots: LRUCache[object, SourceSnapshot] = LRUCache(4)
         self._lock = threading.Lock()
 
@@ -94,7 +95,7 @@ class IcebergSource:
         with self._errors():
             location, metadata = self._current()
             chosen, schema = self._chosen(metadata, version, timestamp_ms)
-            key = (location, chosen and chosen.snapshot_id, schema.schema_id)
+            key = (metadata.table_uuid, location, chosen and chosen.snapshot_id, schema.schema_id)
             with self._lock:
                 known = self._snapshots.get(key)
             if known is None:
@@ -109,17 +110,18 @@ class IcebergSource:
         """The metadata of the table, and where it is."""
         if self.uri.startswith(CATALOG):
             return self._in_catalog()
-        location = self.uri if self.uri.endswith(_SUFFIX) else self._newest()
-        with self._lock:
-            known = self._metadata.get(location)
-        if known is None:
-            try:
-                data = self._files.read(location)
-            except ObjectNotFoundError:
-                raise SourceMissingError(self.uri, "Iceberg") from None
-            known = self._parsed(location, data)
+        try:
+            location, meta = self._named() if self.uri.endswith(_SUFFIX) else self._newest()
+            # A table that was dropped and made again may have a file of the same name.
+            key = (location, meta.size, meta.modified_ms, meta.etag)
             with self._lock:
-                self._metadata[location] = known
+                known = self._metadata.get(key)
+            if known is None:
+                known = self._parsed(location, self._files.read(location))
+                with self._lock:
+                    self._metadata[key] = known
+        except ObjectNotFoundError:
+            raise SourceMissingError(self.uri, "Iceberg") from None
         return location, known
 
     def _parsed(self, location: str, data: bytes) -> TableMetadata:
@@ -136,21 +138,27 @@ class IcebergSource:
                 self.uri, f"pyiceberg does not understand '{location}' ({text[:300]})"
             ) from None
 
-    def _newest(self) -> str:
+    def _named(self) -> tuple[str, ObjectMeta]:
+        """The metadata file that the table is named by."""
+        store, path = self._files.located(self.uri)
+        return self.uri, store.head(path)
+
+    def _newest(self) -> tuple[str, ObjectMeta]:
         """The newest metadata file of a folder: the one with the highest number."""
-        store = self._files.store(self.uri)
-        names = [meta.path.rpartition("/")[2] for meta in store.list("metadata")]
-        numbered = [(int(m[1]), name) for name in names if (m := _VERSION.fullmatch(name))]
+        numbered: dict[int, list[ObjectMeta]] = {}
+        for meta in self._files.store(self.uri).list("metadata"):
+            if match := _VERSION.fullmatch(meta.path.rpartition("/")[2]):
+                numbered.setdefault(int(match[1]), []).append(meta)
         if not numbered:
             raise SourceMissingError(self.uri, "Iceberg")
-        highest = max(numbered)[0]
-        newest = [name for number, name in numbered if number == highest]
+        highest = max(numbered)
+        newest = numbered[highest]
         if len(newest) > 1:
             raise UnsupportedSourceError(
                 self.uri, f"it has {len(newest)} metadata files of the number {highest}, and only "
                 "its catalog says which of them is valid. Name a metadata file or the catalog",
             )  # fmt: skip
-        return f"{self.uri}/metadata/{newest[0]}"
+        return f"{self.uri}/{newest[0].path}", newest[0]
 
     def _in_catalog(self) -> tuple[str, TableMetadata]:
         from pyiceberg.catalog import load_catalog

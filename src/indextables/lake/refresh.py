@@ -35,6 +35,7 @@ from indextables.jobs.write_splits import store_split
 from indextables.lake.coverage import (
     UNINDEXED,
     Coverage,
+    Definition,
     Part,
     index_mapping,
     parts_of,
@@ -50,7 +51,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.statistics import decode
-from indextables.plan.view import TableView
+from indextables.plan.view import SEARCH_INDEX_PROPERTY, TableView
 from indextables.runner import Runner
 from indextables.schema import conform, from_json, refuse_invalid_text
 from indextables.split.format.container import SplitInfo, Statistics
@@ -168,7 +169,7 @@ def refresh_index(
             gone = unneeded if number == len(portions) - 1 else set()
             changes = metadata if number == 0 and metadata != coverage.index.metadata else None
             if stored or gone or changes is not None:
-                version = _commit(log, stored, gone, changes)
+                version = _commit(log, coverage.index, stored, gone, changes)
                 adds += stored
     return Refreshed(
         version=version,
@@ -229,27 +230,40 @@ def _portions(tasks: Sequence[IndexFile]) -> list[list[IndexFile]]:
 
 def _commit(
     log: TransactionLog,
+    read: Snapshot,
     adds: Sequence[Add],
     gone: set[str],
     metadata: Metadata | None,
 ) -> int:
-    """Commit splits. Another refresh may have dropped the same ones."""
+    """Commit splits to the index that was read. Another refresh may have dropped the same ones."""
 
     def actions(newest: Snapshot) -> Sequence[Action]:
         removed = with_paths(newest.entries, gone)
-        changes: list[Action] = [] if metadata is None else [metadata]
+        changes: list[Action] = []
+        if metadata is not None:
+            changes.append(_metadata_on(newest.metadata, read.metadata, metadata))
         return [*changes, *removes_for(removed, timestamp=log.now_ms(), data_change=True), *adds]
 
     operation = Operation.REWRITE if gone else Operation.APPEND
     transaction = Transaction(
         operation=operation,
         transform=actions,
+        read_snapshot=read,
         parameters={"searchIndex": "refresh"},
         metrics={"rows": sum(add.num_records or 0 for add in adds), "files": len(adds)},
     )
     # Cross-references take the columns of a split from its rows, which are elsewhere here.
     committed = undone_on_error(log, list(adds), lambda: log.commit(transaction))
     return int(committed.version)
+
+
+def _metadata_on(newest: Metadata, read: Metadata, wanted: Metadata) -> Metadata:
+    """What a refresh says of the source, on top of what others changed meanwhile."""
+    then, now, mine = (m.configuration[SEARCH_INDEX_PROPERTY] for m in (read, newest, wanted))
+    if then != now:
+        # Another refresh saw other files: neither knows the columns of all that are indexed now.
+        mine = replace(Definition.of(wanted, uri=""), known_schema=None).to_json()
+    return replace(newest, configuration={**newest.configuration, SEARCH_INDEX_PROPERTY: mine})
 
 
 # --- merging -------------------------------------------------------------------------------------

@@ -93,8 +93,15 @@ class SourceSnapshot:
         """The rows of a file, in the columns of this snapshot."""
         store, path = file.outside or (self.store, file.path)
         return SourceRowsFile(
-            store, path, file.size, file.stamp, self.schema, self.columns, file.constants, footers
+            store, path, file.size, file.stamp, self.stored, self.columns, file.constants, footers
         )
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns whose values are in files. One of a partition may be there too: it is not
+        read, as its value is that of the partition.
+        """
+        return pa.schema(f for f in self.schema if f.name not in self.partition_columns)
 
 
 class Source(Protocol):
@@ -160,6 +167,13 @@ class ParquetFolder:
         stored = [f for f in schema if f.name not in partition_columns]
         if not stored:
             raise UnsupportedSourceError(self.uri, "its files have no columns")
+        refuse_hidden(partition_columns)
+        spelled = {f.name.lower(): f.name for f in stored}
+        for name in partition_columns:
+            if other := spelled.get(name.lower()):
+                raise UnsupportedSourceError(
+                    self.uri, f"its folders '{name}=…' and its column '{other}' differ in case"
+                )
         return SourceSnapshot(
             self.store,
             f"{len(files):,} files",
@@ -212,7 +226,10 @@ class ParquetFolder:
                 schema = normalize(parquet_columns(footer))
             except SchemaError as error:
                 raise SchemaError(f"'{file.path}' of '{self.uri}': {error}") from None
-            schema = pa.schema([f.with_nullable(True) for f in schema])
+            # Where a file has a column that its folder names as well, the folder counts.
+            schema = pa.schema(
+                [f.with_nullable(True) for f in schema if f.name not in file.partition]
+            )
             with self._lock:
                 self._schemas[file.identity] = schema
         return schema

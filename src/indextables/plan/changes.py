@@ -250,7 +250,14 @@ def _rows(view: TableView, task: SplitTask, among: RowNumbers | None) -> Iterato
     if among is not None:
         matching = np.intersect1d(matching, among)
     for start in range(0, len(matching), _PIECE):
-        yield rows.searcher.read_rows(matching[start : start + _PIECE], view.schema.names)
+        try:
+            yield rows.searcher.read_rows(matching[start : start + _PIECE], view.schema.names)
+        except SchemaError as error:  # RESTORE took back that a column was widened
+            why = str(error).partition("\n")[2].partition("\n")[0].strip()
+            raise SchemaError(
+                f"'{view.uri}' had rows that do not fit the columns of version {view.version} "
+                f"({why}). Ask for the versions before and after its columns changed one by one."
+            ) from None
 
 
 def _one(tables: Iterator[pa.Table], view: TableView) -> pa.Table:

@@ -283,7 +283,7 @@ def _cast(column: Any, kind: Type) -> Any:
     if pa.types.is_nested(kind) and _may_lose_digits(column.type, kind):
         raise pa.ArrowInvalid("numbers inside it could lose digits as float")
     cast = column.cast(kind)
-    if pa.types.is_floating(column.type) and kind == pa.float32():
+    if pa.types.is_float64(column.type) and kind == pa.float32():
         back = cast.cast(column.type)
         same = pc.or_(pc.equal(back, column), pc.is_nan(column))
         if pc.all(same).as_py() is False:

@@ -161,7 +161,9 @@ class LocalStore(Store):
         objects, folders = [], []
         for name, entry in self._entries(prefix):
             if name.endswith("/"):
-                if next(self._walk(_join(prefix, entry.name), "", ()), None) is not None:
+                if entry.is_symlink() and self._leads_up(prefix, entry):
+                    continue
+                if next(self._walk(_join(prefix, entry.name), ""), None) is not None:
                     folders.append(entry.name)
             elif meta := self._described(_join(prefix, name), entry):
                 objects.append(meta)
@@ -270,7 +272,7 @@ class LocalStore(Store):
         return self._target(path)
 
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[ObjectMeta]:
-        return self._walk(check_prefix(prefix), start_after or "", ())
+        return self._walk(check_prefix(prefix), start_after or "")
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -300,24 +302,24 @@ class LocalStore(Store):
         except OSError as error:
             raise self._failed("read", path, error) from error
 
-    def _walk(
-        self, prefix: str, after: str, ancestors: tuple[tuple[int, int], ...]
-    ) -> Iterator[ObjectMeta]:
+    def _walk(self, prefix: str, after: str) -> Iterator[ObjectMeta]:
         """Depth first, ordered by whole path; sub-trees that end before `after` are skipped."""
         for name, entry in self._entries(prefix):
             path = _join(prefix, name)
             if name.endswith("/"):
                 if path < after and not after.startswith(path):
                     continue
-                inner = ancestors
-                if entry.is_symlink():  # a link to a folder above would never end
-                    status = entry.stat()
-                    if (status.st_dev, status.st_ino) in ancestors:
-                        continue
-                    inner = (*ancestors, (status.st_dev, status.st_ino))
-                yield from self._walk(path[:-1], after, inner)
+                if entry.is_symlink() and self._leads_up(prefix, entry):
+                    continue
+                yield from self._walk(path[:-1], after)
             elif path > after and (meta := self._described(path, entry)):
                 yield meta
+
+    def _leads_up(self, folder: str, link: os.DirEntry[str]) -> bool:
+        """Whether a link in a folder is to that folder or one above it, which would never end."""
+        inside = self._root / folder
+        above = [inside, *inside.parents][: len(inside.parts) - len(self._root.parts) + 1]
+        return any(os.path.samestat(link.stat(), one.stat()) for one in above)
 
     def _entries(self, prefix: str) -> Sequence[tuple[str, os.DirEntry[str]]]:
         """A folder's entries by name; a sub-folder's name ends in '/', which makes paths sort."""

@@ -482,9 +482,12 @@ def rank_values(
     while hit in taken:
         hit += "_"
     select = f"SELECT `{hit}`, (\n{expression}\n) AS `{_VALUE}` FROM hits"
+    rows = _HitRows(view, hits, read, hit)
     try:
-        found: Any = indextables.sql(select, hits=_HitRows(view, hits, read, hit))
+        found: Any = indextables.sql(select, hits=rows)
     except EmbeddedQueryError as error:
+        if rows.failures:  # of which the engine has the first words
+            raise rows.failures[0] from None
         reason = str(error).replace(f', "{hit}"', "")
         if hit in reason:  # which is in no group
             reason = "it is an aggregate. Write one with OVER (…), or (SELECT max(…) FROM hits)."
@@ -511,6 +514,7 @@ class _HitRows(ds.Dataset):
     def __init__(self, view: TableView, hits: Hits, read: Read, hit: str) -> None:
         # The base class is a handle on a data set of Arrow's own, which this is not.
         self.view, self.hits, self.read, self.hit = view, hits, read, hit
+        self.failures: list[IndexTablesError] = []
         fields: list[Any] = [f.with_nullable(True) for f in view.names.shown]
         fields += [pa.field(hit, pa.int64()), pa.field(SCORE, pa.float32())]
         self.columns = pa.schema(fields)
@@ -545,7 +549,11 @@ class _HitRows(ds.Dataset):
             rows: Any = pa.table({self.hit: places, SCORE: pa.array(some.scores, pa.float32())})
             if stored:
                 own = self.view.names.stored_names(stored)
-                read = self.read(own, some.splits, some.rows)
+                try:
+                    read = self.read(own, some.splits, some.rows)
+                except IndexTablesError as error:
+                    self.failures.append(error)
+                    raise
                 for name, column in zip(stored, read.columns, strict=True):
                     rows = rows.append_column(name, column)
             yield rows
