@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 
 import pytest
@@ -82,6 +83,16 @@ def test_a_reader_that_has_seen_enough_is_no_error(docs, cli):
     errors = process.stderr.read()
     process.stderr.close()
     assert (process.wait(120), errors) == (0, b"")
+
+
+def test_closed_output_is_no_error(docs, cli):
+    for arguments, code in (["describe", docs], 0), (["describe", "nothing"], 1):
+        command = shlex.join([*PROGRAM, *arguments])
+        done = subprocess.run(
+            ["sh", "-c", f"{command} >&-"], stderr=subprocess.PIPE, cwd=cli.folder,
+            env=environment(), check=False,
+        )  # fmt: skip
+        assert done.returncode == code and done.stderr.count(b"\n") == code, done.stderr
 
 
 def test_debug_shows_where_an_error_comes_from(cli):

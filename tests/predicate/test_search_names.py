@@ -134,6 +134,7 @@ def test_renamed_columns(tmp_path):
         ("match_any(a, 'x', mode => 'any')", "match_any has no mode"),
         ("search(a)", "takes a column, several in parentheses or"),
         ("search(a, n)", "takes a column"),
+        ("search((), 'x')", "takes a column, several in parentheses or"),
         ("search(a, 'x', mod => 'any')", "takes a column"),
         ("tantivy4spark_textsearchall(a, 'x')", "exactly 1 argument"),
         ("a FIELDMATCH 'x'", "fieldmatch is for columns whose values .* Use textsearch"),

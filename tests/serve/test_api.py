@@ -60,17 +60,25 @@ def test_snippets_are_parts_of_plain_text(client):
 
 
 @pytest.mark.parametrize(("typed", "instead"), [
-    ("lasy", "lazy"), ("body:lasy AND dgo", "body:lazy AND dog"), ("+lasy +(fox lazi)", None),
+    ("lasy", "lazy"), ("body:lasy AND dgo", "body:lazy AND dog"),
+    ("+lasy +(fox lazi)", "+lazy +(fox lazy)"),
     ("zzzzzz", None), ("lasy*", None), ("title:lasy", None), ('"lasy dog"', None),
 ])  # fmt: skip
 def test_a_word_that_no_row_has_is_corrected(client, table, typed, instead):
-    found = search(client, {"query": typed, "facets": ["level"]})
-    assert found["total"] == 0
-    if instead is None:
-        assert "instead" not in found or table.search(found["instead"]).num_rows
-    else:
-        assert found["instead"] == instead
-        assert search(client, {"query": instead})["total"]
+    found = client.get("/api/tables/logs/instead", {"query": typed}).json()["instead"]
+    assert found == instead
+    assert instead is None or search(client, {"query": instead})["total"]
+
+
+def test_a_correction_meets_the_filters(client):
+    def ask(**given):
+        return client.get("/api/tables/logs/instead", given).json()["instead"]
+
+    assert (
+        ask(query="lasy", where="level = 'info'", filters='{"column": "id", "from": 5}') == "lazy"
+    )
+    assert ask(query="lasy", where="id < 0") is None and ask() is None and ask(query="") is None
+    assert client.get("/api/tables/logs/instead", {"query": "("}).status_code == 400
 
 
 def test_without_a_query_rows_are_scanned(client, table):

@@ -212,3 +212,15 @@ def test_any_name_of_a_column_can_be_searched(name):
     assert table.search(f"{search_field(name)}:dog").num_rows == 1
     text = translated({"match": {name: "fox"}}, table.schema).text
     assert table.search(text)["other"].to_pylist() == ["fox"]
+
+
+def test_long_names_are_worth_counting_and_documents_are_not(tmp_path):
+    rows = {
+        "service": ["user-profile-service-of-the-region-eu-central-1", "search"] * 20,
+        "attrs": ['{"status": 200}', '{"status": 500}'] * 20,
+    }
+    Table.create(
+        tmp_path / "t", data=pa.table(rows), mapping={"service": "string", "attrs": "json"}
+    )
+    with running({"t": str(tmp_path / "t")}) as client:
+        assert client.get("/api/tables/t").json()["facets"] == ["service"]

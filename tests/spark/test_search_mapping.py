@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
@@ -284,3 +286,37 @@ def test_synonyms_go_with_the_columns(spark, tmp_path):
     assert {r.id for r in frame.filter(it.search("u", "ny")).collect()} == {3}
     ranked = it.search_table(spark, str(tmp_path / "t"), "t:ny").collect()
     assert [row.id for row in ranked] == [1]
+
+
+def test_networks_are_searches_and_why_equality_is_not(spark, table):
+    """A null is in no network, in a condition, a list, a join and under NOT alike."""
+    ids, addresses = ROWS["id"].to_pylist(), ROWS["addr"].to_pylist()
+    network = ipaddress.ip_network("10.0.0.0/8")
+    inside = {
+        n
+        for n, text in zip(ids, addresses, strict=True)
+        if text is not None and (one := ipaddress.ip_address(text)).version == 4 and one in network
+    }
+    t, is_in = f"indextables.`{table}`", "addr indexquery '10.0.0.0/8'"
+    between = "addr indexquery '[10.0.0.50 TO 192.168.2.0]'"
+    found = spark.sql(
+        f"SELECT 'is' AS q, id FROM {t} WHERE {is_in} UNION ALL "
+        f"SELECT 'not', id FROM {t} WHERE NOT {is_in} UNION ALL "
+        f"SELECT 'case', id FROM {t} WHERE CASE WHEN {is_in} THEN true ELSE n = 0 END UNION ALL "
+        f"SELECT 'outer', a.id FROM (SELECT id FROM {t}) a LEFT JOIN "
+        f"(SELECT id AS i, addr FROM {t} WHERE n > 7) b ON a.id = b.i WHERE b.{is_in} UNION ALL "
+        f"SELECT 'range', id FROM {t} WHERE {between}"
+    ).collect()
+    by_question = {q: {row.id for row in found if row.q == q} for q in {row.q for row in found}}
+    wanted = {"is": inside, "not": {*ids} - inside, "case": inside, "outer": {2}, "range": {2, 5}}
+    assert by_question == wanted
+    plain = Table.open(table)
+    for question, condition in (("is", is_in), ("not", f"NOT {is_in}"), ("range", between)):
+        rows = plain.scan(columns=["id"], where=condition)["id"].to_pylist()
+        assert set(rows) == wanted[question]
+        rows = it.sql(f"SELECT id FROM t WHERE {condition}", t=plain)["id"].to_pylist()
+        assert set(rows) == wanted[question]
+    # Spark reckons with equality before a table hears of it: the second condition is gone.
+    both = spark.sql(f"SELECT id FROM {t} WHERE addr = '10.0.0.0/8' AND addr <> '10.0.0.77'")
+    plan = both._jdf.queryExecution().optimizedPlan().toString()
+    assert "10.0.0.0/8" in plan and "10.0.0.77" not in plan

@@ -156,6 +156,18 @@ def bm25(texts, query, *, k1=1.2, b=0.75):
     return total
 
 
+def phrase_score(texts, pairs, *, k1, b):
+    """BM25 of a phrase of fox and dog: both words' rarity, times how often the phrase occurs."""
+    rows, lengths = len(texts), np.array([len(words) for words in texts], dtype=float)
+    rarity = 0.0
+    for word in ("fox", "dog"):
+        n = sum(word in words for words in texts)
+        rarity += math.log(1 + (rows - n + 0.5) / (n + 0.5))
+    counts = np.array([len(found) for found in pairs], dtype=float)
+    norm = k1 * (1 - b + b * lengths / lengths.mean())
+    return rarity * (1 + k1) * counts / np.where(counts > 0, counts + norm, 1)
+
+
 def stored_length(length):
     """Lengths up to 40 words are exact; longer ones are not used here."""
     assert length <= 40
@@ -334,7 +346,9 @@ def test_the_constants_of_bm25_are_a_property_of_the_table(k1, b, tmp_path, conf
             assert why.score == scores[0] == pytest.approx(sum(why.parts["score"].to_pylist()))
         # Boosts, parts that are no words, phrases that the rows decide, and conditions.
         fox = bm25(texts, ["fox"], k1=k1, b=b)
+        pairs = [[p for p in itertools.pairwise(t) if p == ("fox", "dog")] for t in texts]
         for query, score in (
+            ('body:"fox dog"', phrase_score(texts, pairs, k1=k1, b=b)),
             ("body:fox^3", 3 * fox),
             ("+body:fox^2 +body:sp*", 2 * fox + 1),
             ("+body:fox id:[0 TO 1000]", fox + 1),

@@ -9,9 +9,16 @@ terminal, a pipe or a program), `source_files`, `sources`, `importing` (files th
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 
 def main() -> None:
     """Run the command line."""
+    for name in ("stdout", "stderr"):  # closed by whoever started the command
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
     try:
         from indextables.cli.app import app
 

@@ -291,7 +291,12 @@ def search_call(
     if len(given) != 2 or set(named) - {"mode"}:
         raise SearchCallError(name, usage(name))
     words, mode = given[1], named.get("mode")
-    if not words.is_string or not (mode is None or mode.is_string):
+    target = given[0].unnest()
+    if (
+        not words.is_string
+        or not (mode is None or mode.is_string)
+        or (isinstance(target, exp.Tuple) and not target.expressions)
+    ):
         raise SearchCallError(name, usage(name))
     chosen = mode_of(name, None if mode is None else mode.name)
     query = words_query(words.name, chosen, max_length=max_length, max_depth=max_depth)

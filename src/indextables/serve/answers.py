@@ -331,19 +331,16 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
         check_stop()
         answer["histogram"] = _histogram(table, request, where, view, predicate)
         clock.lap("histogram")
-    if not total and request.query and (instead := _corrected(table, request.query)):
-        check_stop()
-        if count_rows(*table.matching(instead, where=where, timezone=request.timezone)):
-            answer["instead"] = instead
     answer["same"] = same_elsewhere(name, table, request, where, columns)
     return {**answer, "milliseconds": clock.total(), "timings": clock.laps}
 
 
-def _corrected(table: Table, query: str) -> str | None:
-    """A query with the words that no row has spelled like ones that some have; None if it has none.
+def corrected(table: Table, request: SearchRequest) -> str | None:
+    """The query with the words that no row has spelled like ones that some have.
 
-    Only plain words are corrected, and only a few of them.
+    Only plain words are corrected, and only a few of them. None if that finds nothing either.
     """
+    query = request.query or "*"
     changes: dict[int, tuple[str, str]] = {}
     terms = [node for node in walk(parse_search(query)) if isinstance(node, Term)]
     for term in terms[:_CORRECTED]:
@@ -355,6 +352,7 @@ def _corrected(table: Table, query: str) -> str | None:
             if term.field in (None, column):
                 # A column may be cut into pieces, or the word be one that it leaves out.
                 with contextlib.suppress(QueryError, SchemaError):
+                    check_stop()
                     found += table.suggest(term.text, column=column, limit=1).to_pylist()
         best = min(found, key=lambda one: (one["distance"], -one["count"]), default=None)
         if best is not None and best["distance"]:
@@ -362,7 +360,9 @@ def _corrected(table: Table, query: str) -> str | None:
     for at in sorted(changes, reverse=True):
         old, new = changes[at]
         query = query[:at] + new + query[at + len(old) :]
-    return query if changes else None
+    where = request.condition(table.schema)
+    asked = table.matching(query, where=where, timezone=request.timezone)
+    return query if changes and count_rows(*asked) else None
 
 
 class _Clock:

@@ -73,6 +73,7 @@ class Api:
             (table, self.table, ["GET"]),
             (f"{table}/search", self.search, ["GET", "POST"]),
             (f"{table}/words", self.words, ["GET"]),
+            (f"{table}/instead", self.instead, ["GET"]),
             (f"{table}/why", self.why, ["GET"]),
             (f"{table}/history", self.history, ["GET"]),
             (f"{table}/report", self.report, ["GET"]),
@@ -144,6 +145,17 @@ class Api:
 
         def work() -> dict[str, Any]:
             return {"words": answers.words(self.tables.get(name), prefix, field or None)}
+
+        return await self._answer(request, work, what=f"words of {name}")
+
+    async def instead(self, request: Request) -> Response:
+        """A query whose words are spelled like those that rows have, if that finds any."""
+        name, given = request.path_params["name"], parameters(request)
+        wanted = ("query", "where", "filters", "version", "timezone")
+        asked = SearchRequest.parsed({key: given[key] for key in wanted if key in given})
+
+        def work() -> dict[str, Any]:
+            return {"instead": answers.corrected(self.tables.get(name, asked.version), asked)}
 
         return await self._answer(request, work, what=f"words of {name}")
 
@@ -404,6 +416,7 @@ def _openapi(api: Api) -> dict[str, Any]:
         "export": ("format", *searching),
         "changes": ("since", "version", "query", "where", "filters", "limit"),
         "words": ("prefix", "field"),
+        "instead": ("query", "where", "filters", "version", "timezone"),
         "why": ("query", "split", "row", "version"),
         "table": ("version",),
         "report": ("version",),

@@ -146,6 +146,7 @@ def _suggest(table: Table) -> Suggested:
         and not pa.types.is_temporal(f.type)
         and not pa.types.is_binary(f.type)
         and not pa.types.is_decimal(f.type)
+        and table.mapping.get(f.name) != "json"
     ]
     facets = [name for name in partitions if name not in times[:1]]
     if candidates:

@@ -84,6 +84,7 @@ async function search() {
     if (answer.version !== info.version) await openTable();  // somebody wrote meanwhile
     complain(null);
     draw();
+    if (!answer.total && state.query) await correct(mine);
   } catch (error) {
     if (error.name === "AbortError") {
       if (running === mine) byId("summary").textContent = "Stopped.";
@@ -97,6 +98,18 @@ async function search() {
       byId("results").removeAttribute("aria-busy");
     }
   }
+}
+
+// Nothing was found: are there words that may have been meant?
+async function correct(mine) {
+  const given = new URLSearchParams({ query: state.query, where: state.where });
+  if (state.version) given.set("version", state.version);
+  for (const one of state.filters) given.append("filters", JSON.stringify(one));
+  const path = `/api/tables/${encodeURIComponent(state.table)}/instead?${given}`;
+  const { instead } = await ask(path, { signal: mine.signal }).catch(() => ({}));
+  if (!instead || running !== mine) return;
+  byId("summary").append(" Did you mean ",
+    el("button", { type: "button", class: "instead", onclick: () => go({ query: instead }) }, instead), "?");
 }
 
 function complain(error) {
@@ -132,11 +145,6 @@ function draw() {
   byId("summary").textContent = answer.total
     ? `${plural(answer.total, "row")} in ${number(Math.round(answer.milliseconds))} ms${which}`
     : "Nothing found.";
-  if (answer.instead) {
-    byId("summary").append(" Did you mean ",
-      el("button", { type: "button", class: "instead", onclick: () => go({ query: answer.instead }) },
-        answer.instead), "?");
-  }
   drawHistogram();
   drawFacets();
   drawColumns();
