@@ -5,7 +5,9 @@ Cranfield has 1,400 abstracts and queries that people judged. It lies beside the
 so and goes on. Ours, bare Tantivy, bm25s and Lance are asked the same words in one run. Processor
 time of the ten best with their `id`, a query on average, the least of several rounds. Bare Tantivy
 has its ids in a list; what it takes with those of a Parquet file, whose footer is known and which
-is read by pyarrow, is the floor of a table whose rows are in Parquet.
+is read by pyarrow, is the floor of a table whose rows are in Parquet. Asked with scores that are
+added two at a time, as ours are so that they do not depend on the layout, Tantivy alone is slower;
+that is the floor of such scores.
 
 The other test asks for manual pages of this machine by the line that describes them, which is taken
 out of the page. Nobody judged the answers: another page may be as good. So it compares engines
@@ -46,6 +48,7 @@ DEPTH, TOP, ROUNDS = 1_000, 10, 5
 ENGLISH = "english"
 """The chain that we recommend for English."""
 FLOOR = "bare Tantivy, ids read from Parquet"
+PAIRS = "bare Tantivy, scores added in pairs"
 
 Ask = Callable[[str, int], list[int]]
 """The ids of the best documents for some words."""
@@ -158,6 +161,7 @@ def _engines(root: Path, data: pa.Table) -> dict[str, Ask]:
     made["ours, english"] = partial(_search, _ours(root / ENGLISH, data, ENGLISH))
     made["bare Tantivy"] = _tantivy(root / "bare", data, "default")
     made[FLOOR] = _with_parquet(made["bare Tantivy"], root / "ids.parquet", data)
+    made[PAIRS] = _tantivy(root / "pairs", data, "default", parse=_pairs)
     made["bare Tantivy, en_stem"] = _tantivy(root / "bare_stem", data, "en_stem")
     made["bare Tantivy, stop words and stems"] = _tantivy(root / "bare_english", data, ENGLISH)
     made["bm25s, stop words and stems"] = _bm25s(data)
@@ -184,7 +188,28 @@ def _search(table: Table, words: str, k: int) -> list[int]:
     return ids
 
 
-def _tantivy(place: Path, data: pa.Table, tokenizer: str) -> Ask:
+def _parse(index: tantivy.Index, words: str) -> tantivy.Query:
+    return index.parse_query(words, ["text"])
+
+
+def _pairs(index: tantivy.Index, words: str) -> tantivy.Query:
+    """Any of the words, as a tree of pairs."""
+    queue = [
+        tantivy.Query.term_query(index.schema, "text", word, index_option="freq")
+        for word in dict.fromkeys(words.split())
+    ]
+    for at in range(0, 2 * len(queue) - 2, 2):
+        two = [(tantivy.Occur.Should, one) for one in queue[at : at + 2]]
+        queue.append(tantivy.Query.boolean_query(two))
+    return queue[-1]
+
+
+def _tantivy(
+    place: Path,
+    data: pa.Table,
+    tokenizer: str,
+    parse: Callable[[tantivy.Index, str], tantivy.Query] = _parse,
+) -> Ask:
     place.mkdir()
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("text", tokenizer_name=tokenizer, index_option="position")
@@ -204,7 +229,7 @@ def _tantivy(place: Path, data: pa.Table, tokenizer: str) -> Ask:
     assert searcher.num_segments == 1
 
     def ask(words: str, k: int) -> list[int]:
-        hits = searcher.search(index.parse_query(words, ["text"]), k).hits
+        hits = searcher.search(parse(index, words), k).hits
         return [ids[address.doc] for _, address in hits]
 
     return ask
@@ -290,10 +315,12 @@ def _compared(
                 costs[name] / costs[floor], 3, "at most",
                 f"{costs[name]:.2f} / {costs[floor]:.2f} ms",
             )  # fmt: skip
-    yield Result(
-        f"{what}: processor time a query of ours, against {FLOOR}",
-        costs["ours"] / costs[FLOOR], 3, "at most", f"{costs['ours']:.2f} / {costs[FLOOR]:.2f} ms",
-    )  # fmt: skip
+    for floor in (FLOOR, PAIRS):
+        yield Result(
+            f"{what}: processor time a query of ours, against {floor}",
+            costs["ours"] / costs[floor], 3, "at most",
+            f"{costs['ours']:.2f} / {costs[floor]:.2f} ms",
+        )  # fmt: skip
 
 
 def _costs(made: Mapping[str, Ask], queries: Sequence[Query]) -> dict[str, float]:

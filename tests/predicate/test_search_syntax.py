@@ -451,18 +451,21 @@ def test_plain_words_are_read_as_all_words_are(monkeypatch):
     pick = random.Random(7)
     pieces = ["spark", "AND", "OR", "NOT", "IN", "IN [", "]", " ", "  ", ":", "title:", "é1_", "42",
               "(", ")", "-", "+", "&&", "||", "*", "~1", "^2", '"', "a.b", "\\", "[a TO b]", "TO",
-              "\t", "2024-01-01T10:00:00", "::1", "TOAD", "ORB", "INN", "\u3000"]  # fmt: skip
+              "\t", " b ", " c ", "2024-01-01T10:00:00", "::1", "TOAD", "ORB", "INN",
+              "\u3000"]  # fmt: skip
     texts = ["".join(pick.choices(pieces, k=pick.randrange(1, 9))) for _ in range(4_000)]
 
     def answers():
         for text in texts:
             try:
-                yield repr(parse_search(text))
+                node = parse_search(text)
+                yield f"{node} at {[getattr(one, 'at', None) for one in walk(node)]}"
             except QuerySyntaxError as error:
                 yield str(error)
 
     short = list(answers())
-    monkeypatch.setattr(search_syntax, "_PLAIN", re.compile(r"(?!)"))
+    for name in ("_PLAIN", "_PLAIN_WORDS"):
+        monkeypatch.setattr(search_syntax, name, re.compile(r"(?!)"))
     long = list(answers())
     assert [pair for pair in zip(texts, short, long, strict=True) if pair[1] != pair[2]] == []
     assert sum("Term" in one for one in short) > 1_000

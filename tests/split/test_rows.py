@@ -13,7 +13,7 @@ import pytest
 from conftest import query
 
 from indextables.errors import DamagedSplitError
-from indextables.split.format import page_headers as pages_module
+from indextables.split.format import page_files
 from indextables.split.format import rows as rows_module
 from indextables.split.format.rows import RowReader
 from indextables.split.open_split import HotColumns, SplitFile
@@ -149,8 +149,7 @@ def _mixed(rows: int) -> pa.Table:
 
 def test_rows_by_page_are_the_same_rows(make, tmp_path, monkeypatch):
     monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 4_500)
-    monkeypatch.setattr(writer_module, "PAGE_BYTES", 100)  # checked after 1,024 rows
-    monkeypatch.setattr(pages_module, "SMALL_CHUNK", 600)
+    monkeypatch.setattr(writer_module, "PAGE_BYTES", 100)  # checked after 128 rows
     monkeypatch.setattr(rows_module, "_FEW_ROWS", 2)
     total = 10_000
     table = _mixed(total)
@@ -158,10 +157,14 @@ def test_rows_by_page_are_the_same_rows(make, tmp_path, monkeypatch):
     far = SplitFile(Remote(str(tmp_path)), near.split.path, near.split.size)
     searcher = replace(near, split=far)
     rng, made = random.Random(8), []
-    null_page = pages_module.null_page
-    monkeypatch.setattr(
-        pages_module, "null_page", lambda *args: made.append(args) or null_page(*args)
-    )
+    values_of = page_files.values_of
+
+    def recorded(runs, chunk, kind, places):
+        made.append((kind, len(runs), {bool(run.dictionary) for run in runs}))
+        return values_of(runs, chunk, kind, places)
+
+    monkeypatch.setattr(page_files, "values_of", recorded)
+    plain = ["id", "level", "x", "flag", "when", "price", "data"]  # neither nested nor required
     expected = table.select(table.schema.names)
     for _ in range(60):
         rows = np.array(rng.choices(range(total), k=rng.choice([1, 1, 2, 5, 30])))
@@ -169,13 +172,15 @@ def test_rows_by_page_are_the_same_rows(make, tmp_path, monkeypatch):
         found = searcher.read_rows(rows, names)
         wanted = expected.select(names).take(pa.array(rows))
         assert found.to_pylist().__repr__() == wanted.to_pylist().__repr__()
-    assert {encoding for *_, encoding in made} == {0, 8}
+    by_page = {kind for kind, *_ in made}
+    assert by_page == {table.schema.field(n).type for n in plain}
+    assert {True, False} <= set().union(*(found for *_, found in made))
+    assert max(count for _, count, _ in made) > 1
 
 
 @pytest.fixture
 def small_pages(monkeypatch):
     monkeypatch.setattr(writer_module, "PAGE_BYTES", 1_000)
-    monkeypatch.setattr(pages_module, "SMALL_CHUNK", 1_000)
 
 
 def test_one_row_needs_its_pages_only(remote_pages):
@@ -194,15 +199,18 @@ def test_of_a_local_split_too(small_pages, make, monkeypatch):
     split = make(TABLE, batch=10_000)
     (chunk,) = split.split.footer.chunks([2], ["body"])
     read: list[int] = []
-    read_at = rows_module._read_at
-    monkeypatch.setattr(
-        rows_module, "_read_at", lambda *given: read.append(given[2] - given[1]) or read_at(*given)
-    )
+    page = page_files.PagesWithRows._page
+
+    def counted(*given):
+        read.append(len(page(*given)))
+        return page(*given)
+
+    monkeypatch.setattr(page_files.PagesWithRows, "_page", counted)
     rows = np.array([20_000, 20_001])
     assert split.read_rows(rows, ["body"]).equals(TABLE.select(["body"]).take(rows))
     assert 0 < sum(read) < (chunk.end - chunk.start) / 2
     read.clear()
-    names = ["list", "body", "a"]  # lists are read whole, from the file behind
+    names = ["list", "body", "a"]  # lists are read whole
     assert split.read_rows(rows, names).equals(TABLE.select(names).take(rows))
     # A header that was changed is refused.
     path = split.split.store.local_path(split.split.path)

@@ -124,7 +124,7 @@ def _unhashed(numbered, *args, **options):
 @pytest.mark.parametrize("splits", [1, 5])
 def test_the_first_of_many_ties_are_found_by_their_hashes(make, monkeypatch, splits):
     # Every tie beyond the first few hits, and levels of a handful of rows.
-    for name, number in (("_MORE_HITS", 1), ("_TIES_AT_ONCE", 60), ("_ROWS_OF_LEVEL", 40)):
+    for name, number in (("_MORE_HITS", 1), ("_TIES_AT_ONCE", 60), ("_MANY_TIES", 20)):
         monkeypatch.setattr(scoring, name, number)
     rng = random.Random(2)
     rows = 1_600
@@ -138,7 +138,7 @@ def test_the_first_of_many_ties_are_found_by_their_hashes(make, monkeypatch, spl
     monkeypatch.setattr(
         CombinedSearcher,
         "_first_ties",
-        lambda *args: narrowed.append(first_ties(*args)) or narrowed[-1],
+        lambda *args, **named: narrowed.append(first_ties(*args, **named)) or narrowed[-1],
     )
     # Of the first split three rows of four are left out.
     within = [np.arange(size) % (4 if at == 0 else 1) == 0 for at in range(splits)]
@@ -152,7 +152,8 @@ def test_the_first_of_many_ties_are_found_by_their_hashes(make, monkeypatch, spl
 
 
 def test_where_few_rows_tie_the_levels_are_asked_once(make, monkeypatch):
-    monkeypatch.setattr(scoring, "_MORE_HITS", 1)
+    for name, number in (("_MORE_HITS", 1), ("_MANY_TIES", 20)):
+        monkeypatch.setattr(scoring, name, number)
     rng = random.Random(3)
     rows = 1_200
     # Lengths make scores: each has a few dozen rows, too few for a level and more than are asked.
@@ -167,7 +168,9 @@ def test_where_few_rows_tie_the_levels_are_asked_once(make, monkeypatch):
     for kind, name in ((CombinedSearcher, "_first_ties"), (IndexSearcher, "hits")):
         real = getattr(kind, name)
         monkeypatch.setattr(
-            kind, name, lambda *args, real=real, name=name: asked.append(name) or real(*args)
+            kind,
+            name,
+            lambda *args, real=real, name=name, **named: asked.append(name) or real(*args, **named),
         )
     search = query("w1", "body")
     within = [np.arange(rows) % 3 > 0]
@@ -178,6 +181,20 @@ def test_where_few_rows_tie_the_levels_are_asked_once(make, monkeypatch):
             assert best([split], search, k, within=mask) == everything[:k]
             assert asked.count("_first_ties") <= 1
             assert asked.count("hits") <= 4
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["at the beginning", "at the end"])
+def test_ties_that_lie_together_are_found_as_well(make, monkeypatch, first):
+    """How many rows tie is guessed from where the first of them lie, which may be wrong."""
+    for name, number in (("_MORE_HITS", 1), ("_TIES_AT_ONCE", 60), ("_MANY_TIES", 20)):
+        monkeypatch.setattr(scoring, name, number)
+    best_ones, others = ["w1"] * 120, [f"w1{' x' * (n % 7 + 1)}" for n in range(900)]
+    bodies = best_ones + others if first else others + best_ones
+    table = pa.table({"id": random.Random(4).sample(range(1_020), 1_020), "body": bodies})
+    split, search = make(table), query("w1", "body")
+    everything = best([split], search, 1_020)
+    for k in (1, 10, 100, 119, 120, 121, 400):
+        assert best([split], search, k) == everything[:k]
 
 
 def test_rows_are_read_only_where_hashes_are_equal(make, monkeypatch):

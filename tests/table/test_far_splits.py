@@ -96,7 +96,7 @@ def patch():
     with pytest.MonkeyPatch.context() as patch:
         use_tiny_blocks(patch)
         # Ties beyond the first few hits are looked for under levels of a handful of rows.
-        for name, number in (("_MORE_HITS", 1), ("_TIES_AT_ONCE", 60), ("_ROWS_OF_LEVEL", 20)):
+        for name, number in (("_MORE_HITS", 1), ("_TIES_AT_ONCE", 60), ("_MANY_TIES", 10)):
             patch.setattr(scoring, name, number)
         yield patch
 

@@ -29,8 +29,6 @@ from indextables.errors import (
 )
 from indextables.lake.pages import (
     ForeignFooter,
-    ReadRange,
-    can_be_lean,
     description,
     instants,
     pages_with,
@@ -40,6 +38,7 @@ from indextables.lake.pages import (
 from indextables.schema import TIMESTAMP, conform
 from indextables.split.format.container import Chunk, SplitInfo
 from indextables.split.format.index import side_by_side
+from indextables.split.format.page_files import ReadRange, can_be_read_by_page
 from indextables.split.format.rows import BYTES_AT_ONCE, RowReader, without_columns
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import FooterCache, SplitFile
@@ -254,7 +253,7 @@ class SourceRows(RowReader):
         parts = []
         for chunk in self.footer.chunks(list(rows), [name]):
             column = self.footer.parquet.schema.column(chunk.leaf)
-            if not can_be_lean(column, chunk.parquet, kind):
+            if not can_be_read_by_page(column, chunk.parquet, kind):
                 return []
             record = self.footer.pages_of(chunk, read)
             if record is None:
@@ -275,7 +274,9 @@ class SourceRows(RowReader):
             found = footer.chunks(list(rows), [name])
             column = footer.parquet.schema.column(found[0].leaf)
             large = all(chunk.end - chunk.start > _SMALL_REMOTE_CHUNK for chunk in found)
-            if large and all(can_be_lean(column, chunk.parquet, kinds[name]) for chunk in found):
+            if large and all(
+                can_be_read_by_page(column, chunk.parquet, kinds[name]) for chunk in found
+            ):
                 chunks[name] = found
         every = [chunk for found in chunks.values() for chunk in found]
         footer.read_indexes(every, lambda ranges: self.store.get_ranges(self.path, ranges))

@@ -122,6 +122,8 @@ MAX_BOOST = 1e9
 _OPERATORS = {"AND": "AND", "&&": "AND", "OR": "OR", "||": "OR"}
 _PLAIN = re.compile(r"\w+(?=[\s)]|$)(?!\s*:)")
 """A word that is nothing but a word, unless it is one of these."""
+_WORD = re.compile(r"\w+")
+_PLAIN_WORDS = re.compile(r"\s*\w+(?:\s+\w+)*\s*")
 _RESERVED = frozenset((*_OPERATORS, "NOT", "IN"))
 _NUMBER = re.compile(r"\d+(\.\d+)?|\.\d+")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d[^\s()\[\]{}\"^]*")
@@ -154,11 +156,28 @@ def parse_search(
     if (at := half_character(text)) is not None:
         reason = f"{text[at]!r} is not a character, write the query in UTF-8,"
         raise QuerySyntaxError(text, reason, position=at, field=field)
+    if (words := _plain_words(text)) is not None:
+        return words
     parser = _Parser(text, field, schema, max_depth)
     query = parser.parse()
     if schema is not None:
         check_fields(query, text, schema, parser.names)
     return query
+
+
+def _plain_words(text: str) -> SearchNode | None:
+    """What the parser makes of words without any sign, as most queries are; else `None`."""
+    if _PLAIN_WORDS.fullmatch(text) is None:
+        return None
+    words: dict[str, Term] = {}
+    for found in _WORD.finditer(text):
+        word = found[0]
+        if word in _RESERVED:
+            return None
+        if word not in words:  # one that is said twice counts once
+            words[word] = Term(None, word, at=found.start())
+    terms = tuple(words.values())
+    return terms[0] if len(terms) == 1 else Boolean(should=terms)
 
 
 def check_fields(

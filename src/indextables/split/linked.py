@@ -159,6 +159,12 @@ class LinkedSplits:
         tag = int(self._tags[at]) & ((1 << TAG_BITS) - 1)
         return numbered_from(tag, row - int(self._firsts[at]))
 
+    def share_before(self, segment: int, document: int) -> float:
+        """About which share of all documents lies before one, itself included."""
+        split = self._split_of_segment[segment]
+        before = int(self.rows[:split].sum()) + document + 1
+        return before / max(before, int(self.rows.sum()))
+
     def locate(
         self, segments: npt.NDArray[np.int64], numbers: RowNumbers
     ) -> tuple[RowNumbers, RowNumbers]:

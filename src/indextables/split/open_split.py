@@ -120,24 +120,20 @@ class HotColumns:
             return {}  # files of others may change
         starts = reader.footer.group_starts
         groups = np.searchsorted(starts, rows, side="right") - 1
-        needed: list[int] = sorted(set(groups.tolist()))
+        of_rows: list[int] = groups.tolist()
+        places: list[int] = (rows - starts[groups]).tolist()
+        needed = sorted(set(of_rows))
         found = {}
         for name in columns:
             # All of them are asked for, so that all of them are counted.
-            of_groups = [self._column(split.key, reader, group, name) for group in needed]
-            if all(column is not None for column in of_groups):
-                found[name] = of_groups
-        if not found:
-            return {}
-        places = [np.flatnonzero(groups == group) for group in needed]
-        taken = [pa.array(rows[p] - starts[g]) for g, p in zip(needed, places, strict=True)]
-        order = pa.array(np.argsort(np.concatenate(places), kind="stable"))
-        return {
-            name: pa.concat_arrays(
-                [column.take(some) for column, some in zip(of_groups, taken, strict=True)]
-            ).take(order)
-            for name, of_groups in found.items()
-        }
+            kept = {group: self._column(split.key, reader, group, name) for group in needed}
+            if all(column is not None for column in kept.values()):
+                # Of so few rows, slices of one row are quicker than a selection from each group.
+                found[name] = pa.concat_arrays(
+                    kept[group].slice(place, 1)
+                    for group, place in zip(of_rows, places, strict=True)
+                )
+        return found
 
     def _column(self, split: Hashable, reader: RowReader, group: int, name: str) -> ArrowColumn:
         key = (split, group, name)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -63,17 +63,15 @@ Answer = TypeVar("Answer")
 Read = Callable[[Sequence[str], RowNumbers, RowNumbers], pa.Table]
 """Reads some columns of rows, given the split and the number of each."""
 
-_MORE_HITS = 6
+_MORE_HITS = 54
 """How many hits are asked for beyond the wanted ones, to see whether the last of those ties."""
-_FEW_TIES = 64
-"""How many times as many hits as at first are asked for where the levels say that few tie."""
 _TIES_AT_ONCE = 256
+_MANY_TIES = 500
+"""If more rows than about these tie, those that come first are looked for under a level."""
 _HASHES_AT_ONCE = 64
 """Of so many splits hashes are mapped side by side; each takes a descriptor."""
-_ROWS_OF_LEVEL = 256
-"""About so many rows are looked at first for those that tie and have a low hash."""
-_TELLING = 16
-"""If none of so many hits ties, few of all do."""
+_SPARE = 4
+"""So many times the ties that are missing should have a level."""
 _ROUNDED = 1e-5
 """How much larger a score may be by rounding."""
 
@@ -319,34 +317,45 @@ class CombinedSearcher:
             return self._weighted(query, k, within)
         total = max(1, self._linked.index.searcher.num_docs)
         limit = min(total, k + _MORE_HITS)
-        few_tie = False
+        every_hit_counts = within is None and not self._has_deleted
+        asked_levels = False
         while True:
             asked = self._linked.index.searcher.hits(query, limit)
+            if every_hit_counts:
+                kth = asked[k - 1][0] if len(asked) >= k else None
+            else:
+                hits = _kept(self._live(self._hits(asked)), within)
+                kth = float(hits.scores[k - 1]) if len(hits) >= k else None
             is_all = len(asked) < limit or limit >= total
-            # Where every document is a hit, those that are worse than the k-th need no place.
-            all_count = within is None and not self._has_deleted and len(asked) > k
-            good = _as_good(asked, asked[k - 1][0]) if all_count else asked
-            hits = _kept(self._live(self._hits(good)), within)
-            if is_all:
-                return hits
-            if len(hits) >= k:
-                score = hits.scores[k - 1]
-                if asked[-1][0] < score:
+            if is_all or (kth is not None and asked[-1][0] < kth):
+                if not every_hit_counts:
                     return hits
-                # More hits do not change the score of the k-th, nor what the levels say of it.
-                if not few_tie and hits.hashes is not None:
-                    first = self._first_ties(query, hits, k, within)
-                    if first is not None:
-                        return first
-                    few_tie = True
-            limit = min(total, limit * (_FEW_TIES if few_tie else 8))
+                return self._hits(asked if kth is None else _as_good(asked, kth))
+            ties = 0 if kth is None else self._ties(asked)
+            # More hits do not change the score of the k-th, nor what the levels say of it.
+            if kth is not None and ties > _MANY_TIES and self._hashes_hold and not asked_levels:
+                asked_levels = True
+                first = self._first_ties(query, asked, kth, k=k, within=within, ties=ties)
+                if first is not None:
+                    return first
+            limit = min(total, limit * 8)
+
+    def _ties(self, hits: list[Hit]) -> int:
+        """About how many documents have the score of the last hit.
+
+        Of documents with one score those come first that lie first, so how far the last one lies
+        tells how many are behind it.
+        """
+        score, last = hits[-1]
+        here = len(hits) - len(_better(hits, score))
+        return int(here / self._linked.share_before(last.segment_ord, last.doc))
 
     def _weighted(self, query: tantivy.Query, k: int, within: Sequence[Mask] | None) -> Hits:
         """The same with other constants of BM25, in any case with all ties of the k-th."""
         total = max(1, self._linked.index.searcher.num_docs)
         # What is not a word has the score that it has with Tantivy's constants.
         most = max(1.0, self._bm25.most(TANTIVY)) * (1 + _ROUNDED)
-        limit = min(total, k + _MORE_HITS)
+        limit = min(total, 2 * k)  # explaining a hit takes longer than finding it
         known: dict[tuple[int, int], float] = {}
         while True:
             asked = self._linked.index.searcher.hits(query, limit)
@@ -374,35 +383,41 @@ class CombinedSearcher:
         return known[key]
 
     def _first_ties(
-        self, query: tantivy.Query, hits: Hits, k: int, within: Sequence[Mask] | None
+        self,
+        query: tantivy.Query,
+        asked: list[Hit],
+        score: float,
+        *,
+        k: int,
+        within: Sequence[Mask] | None,
+        ties: int,
     ) -> Hits | None:
         """The hits that are better than the k-th, and at least as many as needed that are as good.
 
-        Those have the lowest hashes of all. None if the levels do not tell: few rows tie.
+        Those have the lowest hashes of all. `asked` are the best hits, down to that score, and
+        `ties` is about how many have it. None if no level tells.
         """
-        score = hits.scores[k - 1]
-        better = hits.take(np.flatnonzero(hits.scores > score))
+        better = _kept(self._live(self._hits(_better(asked, score))), within)
         build = self._compiler().build
-        level = int(np.log2(max(1, self._linked.index.searcher.num_docs) / _ROWS_OF_LEVEL))
+        wanted = _SPARE * (k - len(better))
+        level = max(LEVELS.start, int(np.log2(ties / wanted)))
+        at_once = max(_TIES_AT_ONCE, 4 * wanted)
         tried: set[int] = set()
         while level in LEVELS and level not in tried:
             tried.add(level)
             low = build.boosted(build.number(LEVEL_FIELD, level), 0.0)
             both = build.combined([(tantivy.Occur.Must, query), (tantivy.Occur.Must, low)])
-            sample = self._linked.index.searcher.hits(both, _TIES_AT_ONCE)
-            asked = _as_good(sample, score)
+            asked = _as_good(self._linked.index.searcher.hits(both, at_once), score)
             found = _kept(self._live(self._hits(asked)), within)
             tied = found.take(np.flatnonzero(found.scores == score))
-            if len(asked) == _TIES_AT_ONCE:
+            if len(asked) == at_once:
                 level += 2  # too many to see them all
-            elif not asked and len(sample) >= _TELLING:
-                return None
             elif (missing := k - len(better) - len(tied)) > 0:
                 # As many levels down as bring enough; each has twice the rows of the one above it.
                 share = (len(tied) + missing) / max(len(tied), 1)
                 level -= max(1, min(4, int(np.ceil(np.log2(share))) + 1))
             else:
-                return better.and_more(tied)
+                return better.and_more(tied) if len(better) else tied
         return None
 
     @functools.cached_property
@@ -632,6 +647,11 @@ def _kept(hits: Hits, within: Sequence[Mask] | None) -> Hits:
 def _as_good(hits: list[Hit], score: float) -> list[Hit]:
     """Those of the best hits, best first, that have at least a score."""
     return hits[: bisect_right(hits, -score, key=lambda hit: -hit[0])]
+
+
+def _better(hits: list[Hit], score: float) -> list[Hit]:
+    """Those of the best hits, best first, that have more than a score."""
+    return hits[: bisect_left(hits, -score, key=lambda hit: -hit[0])]
 
 
 def with_ties(hits: Hits, k: int) -> Hits:

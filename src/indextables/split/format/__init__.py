@@ -1,10 +1,10 @@
 """The file of a split: Parquet, with an index between its last row group and its footer.
 
-`container` has the layout, `page_headers` what its Parquet pages are checked by, `rows` reads rows
-by their numbers, `index` opens the index inside, and `lists` has the words, paths and values that
-are kept beside the index for cross-references. Of a remote index only parts are read:
-`term_dictionary` says which postings a query reads and where they are, and `blocks` stores and
-fetches them.
+`container` has the layout, `page_headers` what its Parquet pages are checked by, `page_files` reads
+some of them alone, `rows` reads rows by their numbers, `index` opens the index inside, and `lists`
+has the words, paths and values that are kept beside the index for cross-references. Of a remote
+index only parts are read: `term_dictionary` says which postings a query reads and where they are,
+and `blocks` stores and fetches them.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ Sections that compress are compressed; `size` and `crc` are those of the content
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import struct
@@ -32,6 +33,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from indextables.errors import DamagedIndexError, DamagedSplitError, ForeignSplitError, SchemaError
+from indextables.split.format.page_files import ColumnPages
 from indextables.split.format.page_headers import (
     PageRecord,
     ReadAt,
@@ -284,6 +286,24 @@ class Footer:
         """Where the pages are, if the split says so; `WrongPageError` if that cannot be read."""
         text = self.info.page_headers
         return PageRecord.from_text(text, self.info.page_values) if text else None
+
+    @functools.cached_property
+    def _column_pages(self) -> dict[str, ColumnPages | None]:
+        return {}
+
+    def column_pages(self, name: str) -> ColumnPages | None:
+        """Which pages hold which rows of a column; `None` if it is read by its chunks."""
+        if name not in self._column_pages:
+            found = None
+            with contextlib.suppress(WrongPageError):  # checking the pages raises it again
+                record = self.page_record
+                chunks = self.chunks(range(self.parquet.num_row_groups), [name])
+                if record is not None and len(chunks) == self.parquet.num_row_groups > 0:
+                    column = self.parquet.schema.column(chunks[0].leaf)
+                    kind = self.schema.field(name).type
+                    found = ColumnPages.of(record, chunks, column, kind, self.group_starts)
+            self._column_pages[name] = found
+        return self._column_pages[name]
 
     def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
         """The column chunks that hold columns of row groups, in the order of the file."""

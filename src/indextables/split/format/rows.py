@@ -14,7 +14,7 @@ import itertools
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from indextables.errors import DamagedSplitError, ObjectNotFoundError, StorageError
 from indextables.split.format.container import Chunk, Footer
-from indextables.split.format.page_headers import ThinChunk, WrongPageError, thin_chunk
+from indextables.split.format.page_headers import WrongPageError
 from indextables.split.row_numbers import RowNumbers
 from indextables.storage.store import Store
 
@@ -34,7 +34,6 @@ _GROUPS_AT_ONCE = 64
 BYTES_AT_ONCE = 32 << 20
 """More is not decoded at once, unless one row group is larger."""
 _FEW_GROUPS = 16
-_BUFFER = 64 << 10
 _SMALL_COLUMN, _SMALL_GROUP = 256 << 10, 2 << 20
 _FEW_ROWS = 16
 """If fewer than one row in so many is wanted, no more is decoded than needed to get there."""
@@ -68,47 +67,61 @@ class RowReader:
         if not len(rows) or not columns:
             empty = self._empty(columns)
             return empty if columns else without_columns(len(rows))
-        order = np.argsort(rows, kind="stable")
-        ordered = rows[order]
         starts = self.footer.group_starts
-        groups = np.searchsorted(starts, ordered, side="right") - 1
+        groups = np.searchsorted(starts, rows, side="right") - 1
         needed = np.unique(groups)
         # A remote store is asked for much at once. The groups of a local file are shared among the
         # cores, so their pieces are small.
         step = _GROUPS_AT_ONCE if self.store.local_path(self.path) is None else _FEW_GROUPS
-        firsts = needed[::step]
-        bounds = [*np.searchsorted(groups, firsts).tolist(), len(groups)]
+        if len(needed) <= step:
+            return self._read_share(rows, groups, columns)
+        order = np.argsort(rows, kind="stable")
+        rows, groups = rows[order], groups[order]
+        bounds = [*np.searchsorted(groups, needed[::step]).tolist(), len(groups)]
         parts = _in_parallel(
-            lambda low, high: self._read_ordered(ordered[low:high], groups[low:high], columns),
+            lambda low, high: self._read_share(rows[low:high], groups[low:high], columns),
             list(itertools.pairwise(bounds)),
         )
-        result = pa.concat_tables(parts)
-        if np.array_equal(order, np.arange(len(order))):
-            return result
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return result.take(back)
+        return _taken(pa.concat_tables(parts), back)
 
-    def _read_ordered(
-        self, rows: RowNumbers, groups: RowNumbers, columns: Sequence[str]
-    ) -> pa.Table:
-        """Rows in ascending order, given the group of each."""
+    def _read_share(self, rows: RowNumbers, groups: RowNumbers, columns: Sequence[str]) -> pa.Table:
+        """Rows, given the group of each."""
         starts = self.footer.group_starts
-        some, bounds, place = np.unique(groups, return_index=True, return_inverse=True)
+        some, place = np.unique(groups, return_inverse=True)
         lengths = starts[some + 1] - starts[some]
-        few = len(rows) * _FEW_ROWS < lengths.sum()
-        if few:  # then nothing behind the last wanted row of a group is decoded
-            lengths = np.zeros_like(lengths)
-            np.maximum.at(lengths, place, rows - starts[groups] + 1)
-            wanted = rows - starts[groups]
-            by_group = dict(zip(some.tolist(), np.split(wanted, bounds[1:]), strict=True))
-            table = self._read_beginnings(some.tolist(), lengths.tolist(), columns, by_group)
-        else:
-            table = self.read_groups(some.tolist(), columns)
-        wanted = rows + (np.cumsum(lengths) - lengths - starts[some])[place]
-        if not np.array_equal(wanted, np.arange(table.num_rows)):
-            table = table.take(wanted)
-        return table.cast(self._select(columns)) if few else table
+        if len(rows) * _FEW_ROWS < lengths.sum():
+            return self._read_few(rows, some, place, columns)
+        table = self.read_groups(some.tolist(), columns)
+        return _taken(table, rows + (np.cumsum(lengths) - lengths - starts[some])[place])
+
+    def _read_few(
+        self, rows: RowNumbers, groups: RowNumbers, place: RowNumbers, columns: Sequence[str]
+    ) -> pa.Table:
+        """Rows of which each group has few: of plain columns, nothing but their pages is read."""
+        every = {name: self.footer.column_pages(name) for name in columns}
+        pages = {name: one.with_rows(rows) for name, one in every.items() if one is not None}
+        rest = [name for name in columns if name not in pages]
+        chunks = self.footer.chunks(groups.tolist(), rest) if rest else []
+        with self._source(
+            chunks, [range_ for p in pages.values() for range_ in p.ranges]
+        ) as source:
+
+            def read(start: int, end: int) -> bytes:
+                return bytes(source.read_at(end - start, start))
+
+            found: dict[str, Any] = {name: one.values(read) for name, one in pages.items()}
+            if rest:
+                # Of a chunk that is read whole, nothing behind the last wanted row is decoded.
+                starts = self.footer.group_starts
+                lengths = np.zeros(len(groups), dtype=np.int64)
+                np.maximum.at(lengths, place, rows - starts[groups][place] + 1)
+                table = self._beginnings(source, groups.tolist(), lengths.tolist(), rest)
+                wanted = rows + (np.cumsum(lengths) - lengths - starts[groups])[place]
+                table = _taken(table, wanted).cast(self._select(rest))
+                found |= zip(rest, table.columns, strict=True)
+        return pa.table([found[name] for name in columns], schema=self._select(columns))
 
     def read_column(self, name: str, rows: RowNumbers | None = None) -> Any:
         """One column as one array, of all rows or of some."""
@@ -210,13 +223,14 @@ class RowReader:
 
         starts = self.footer.group_starts
 
-        def read(file: pq.ParquetFile, share: Sequence[int]) -> pa.Table:
-            return file.read_row_groups(list(share), columns=list(columns), use_threads=False)
-
         def decoded(low: int, high: int) -> pa.Table:
-            share = groups[low:high]
+            share = list(groups[low:high])
             rows = sum(int(starts[group + 1] - starts[group]) for group in share)
-            return self._decoded(share, columns, read, rows=rows)
+            with self._source(self.footer.chunks(share, columns)) as source:
+                table = self._parquet_file(source).read_row_groups(
+                    share, columns=list(columns), use_threads=False
+                )
+                return self._checked(table, columns, rows=rows)
 
         if self.store.local_path(self.path) is None:
             return decoded(0, len(groups))
@@ -229,64 +243,41 @@ class RowReader:
         with self._source(chunks):
             pass
 
-    def _read_beginnings(
-        self,
-        groups: Sequence[int],
-        counts: Sequence[int],
-        columns: Sequence[str],
-        wanted: Mapping[int, RowNumbers],
+    def _beginnings(
+        self, source: Any, groups: Sequence[int], counts: Sequence[int], columns: Sequence[str]
     ) -> pa.Table:
-        """The first rows of row groups. Texts that repeat stay references to a dictionary.
+        """The first rows of row groups. Texts that repeat stay references to a dictionary."""
+        file = self._parquet_file(source, list(self.footer.repeated_texts))
+        batches = []
+        for group, count in zip(groups, counts, strict=True):
+            missing = count
+            for piece in file.iter_batches(
+                missing, row_groups=[group], columns=list(columns), use_threads=False
+            ):
+                batches.append(piece.slice(0, missing))
+                missing -= batches[-1].num_rows
+                if not missing:
+                    break
+        table = pa.Table.from_batches(batches).unify_dictionaries()
+        return self._checked(table, columns, rows=sum(counts))
 
-        Only the `wanted` rows of each group need be right: their pages are read.
-        """
-        count_of = dict(zip(groups, counts, strict=True))
-
-        def read(file: pq.ParquetFile, share: Sequence[int]) -> pa.Table:
-            batches = []
-            for group in share:
-                missing = count_of[group]
-                pieces = file.iter_batches(
-                    missing, row_groups=[group], columns=list(columns), use_threads=False
-                )
-                for piece in pieces:
-                    batches.append(piece.slice(0, missing))
-                    missing -= batches[-1].num_rows
-                    if not missing:
-                        break
-            return pa.Table.from_batches(batches).unify_dictionaries()
-
-        texts = list(self.footer.repeated_texts)
-        return self._decoded(
-            groups, columns, read, rows=sum(counts), dictionaries=texts, wanted=wanted
+    def _parquet_file(self, source: Any, dictionaries: list[str] | None = None) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            source,
+            metadata=self.footer.parquet,
+            page_checksum_verification=True,
+            read_dictionary=dictionaries,
+            # Old files of others have times of 12 bytes, which overflow nanoseconds.
+            coerce_int96_timestamp_unit="us",
+            # It costs more than it saves, and of a remote file it would read gaps between
+            # the ranges that were asked for.
+            pre_buffer=False,
         )
 
-    def _decoded(
-        self,
-        groups: Sequence[int],
-        columns: Sequence[str],
-        read: Callable[[pq.ParquetFile, Sequence[int]], pa.Table],
-        *,
-        rows: int,
-        dictionaries: list[str] | None = None,
-        wanted: Mapping[int, RowNumbers] | None = None,
-    ) -> pa.Table:
-        with self._source(self.footer.chunks(groups, columns), wanted) as source:
-            file = pq.ParquetFile(
-                source,
-                metadata=self.footer.parquet,
-                page_checksum_verification=True,
-                read_dictionary=dictionaries,
-                # Old files of others have times of 12 bytes, which overflow nanoseconds.
-                coerce_int96_timestamp_unit="us",
-                # It costs more than it saves, and of a remote file it would read gaps between
-                # the ranges that were asked for.
-                pre_buffer=False,
-                # Most of a chunk that was put together from few pages is not read.
-                buffer_size=0 if wanted is None else _BUFFER,
-            )
-            table = self.footer.as_read(read(file, groups))
-            table.validate()  # the columns have the same length
+    def _checked(self, read: pa.Table, columns: Sequence[str], *, rows: int) -> pa.Table:
+        """Rows that were decoded, as many as there should be, in the order of the columns."""
+        table = self.footer.as_read(read)
+        table.validate()  # the columns have the same length
         if table.num_rows != rows:
             raise DamagedSplitError(
                 self.path, f"its rows cannot be read ({table.num_rows} of {rows} are there)"
@@ -296,73 +287,32 @@ class RowReader:
 
     @contextlib.contextmanager
     def _source(
-        self, chunks: Sequence[Chunk], wanted: Mapping[int, RowNumbers] | None = None
+        self, chunks: Sequence[Chunk], pages: Sequence[tuple[int, int]] = ()
     ) -> Iterator[Any]:
-        """The file, of which these chunks may be read; their page headers are checked.
+        """The file, of which these chunks and pages may be read.
 
-        If only some rows of each group are wanted, pages without them may hold nulls.
+        The headers of the chunks' pages are checked; whoever reads a page alone checks its own.
         """
-        thin: list[ThinChunk] = []
-        if wanted is not None:
-            thin = self._thinned(chunks, wanted)
-        made = {chunk.start for chunk in thin}
-        whole = [chunk for chunk in chunks if chunk.start not in made]
         try:
-            with self._open(whole, thin) as source:
+            with self._open(chunks, pages) as source:
                 self.footer.check_pages(
-                    lambda at, length: source.read_at(length, at), whole, path=self.path
+                    lambda at, length: source.read_at(length, at), chunks, path=self.path
                 )
                 yield source
         except (StorageError, DamagedSplitError):
             raise
         except FileNotFoundError:
             raise ObjectNotFoundError(self.path) from None
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError, WrongPageError) as error:
             raise DamagedSplitError(self.path, f"its rows cannot be read ({error})") from None
 
-    def _thinned(
-        self, chunks: Sequence[Chunk], wanted: Mapping[int, RowNumbers]
-    ) -> list[ThinChunk]:
-        """Those of some chunks of which few pages hold the wanted rows of their groups."""
-        parquet = self.footer.parquet
-        found: list[ThinChunk] = []
-        with contextlib.suppress(WrongPageError):  # checking the pages raises it again
-            record = self.footer.page_record
-            if record is None:
-                return []
-            for chunk in chunks:
-                column = parquet.schema.column(chunk.leaf)
-                total = parquet.row_group(chunk.group).num_rows
-                thin = thin_chunk(record, chunk, column, wanted[chunk.group], total)
-                found += [] if thin is None else [thin]
-        return found
-
-    def _open(self, chunks: Sequence[Chunk], thin: Sequence[ThinChunk]) -> Any:
+    def _open(self, chunks: Sequence[Chunk], pages: Sequence[tuple[int, int]]) -> Any:
         local = self.store.local_path(self.path)
-        if local is not None and not thin:
-            return pa.OSFile(str(local), "rb")
-        blocks: dict[tuple[int, int], bytes] = {}
-        behind: io.FileIO | None = None
-        read: Callable[[int, int], bytes]
         if local is not None:
-            behind = io.FileIO(local)
-            read = functools.partial(_read_at, behind)
-        else:
-            ranges = [(chunk.start, chunk.end) for chunk in chunks]
-            pages = [range_ for chunk in thin for range_ in chunk.ranges]
-            found = self.store.get_ranges(self.path, [*ranges, *pages])
-            blocks = dict(zip(ranges, found, strict=False))
-            fetched = dict(zip(pages, found[len(ranges) :], strict=True))
-            read = SparseFile(fetched, self.footer.end).range
-        try:
-            for chunk in thin:
-                blocks[chunk.start, chunk.start + chunk.length] = chunk.content(read)
-        except WrongPageError as error:
-            if behind is not None:
-                behind.close()
-            raise DamagedSplitError(self.path, f"its rows cannot be read ({error})") from None
-        padded = {chunk.start: chunk.length for chunk in thin}
-        return pa.PythonFile(SparseFile(blocks, self.footer.end, behind, padded))
+            return pa.OSFile(str(local), "rb")
+        ranges = [*((chunk.start, chunk.end) for chunk in chunks), *pages]
+        found = self.store.get_ranges(self.path, ranges)
+        return pa.PythonFile(SparseFile(dict(zip(ranges, found, strict=True)), self.footer.end))
 
     def _select(self, columns: Sequence[str]) -> pa.Schema:
         schema = self.schema
@@ -419,28 +369,15 @@ def without_columns(rows: int) -> pa.Table:
     return pa.table({"": pa.nulls(rows)}).select([])
 
 
-def _read_at(file: io.FileIO, start: int, end: int) -> bytes:
-    file.seek(start)
-    return file.read(end - start)
+def _taken(table: pa.Table, rows: RowNumbers) -> pa.Table:
+    return table if np.array_equal(rows, np.arange(table.num_rows)) else table.take(rows)
 
 
 class SparseFile(io.RawIOBase):
-    """A file of which only some ranges are known.
+    """A file of which only some ranges are known; others are refused."""
 
-    Others are read from a file `behind` it, which is closed with it; without one they are refused.
-    """
-
-    def __init__(
-        self,
-        blocks: dict[tuple[int, int], bytes],
-        size: int,
-        behind: io.FileIO | None = None,
-        padded: Mapping[int, int] | None = None,
-    ) -> None:
-        """`padded` has the lengths of blocks, by their starts, that end in zeros."""
+    def __init__(self, blocks: dict[tuple[int, int], bytes], size: int) -> None:
         super().__init__()
-        self._behind = behind
-        self._padded = padded or {}
         self._blocks = sorted((start, data) for (start, _), data in blocks.items())
         self._starts = [start for start, _ in self._blocks]
         self._size = size
@@ -460,27 +397,12 @@ class SparseFile(io.RawIOBase):
         self._position = base + offset
         return self._position
 
-    def range(self, start: int, end: int) -> bytes:
-        """The bytes from a start to an end."""
-        self.seek(start)
-        return self.read(end - start)
-
     def read(self, size: int = -1, /) -> bytes:
         size = self._size - self._position if size is None or size < 0 else size
         at = bisect_right(self._starts, self._position) - 1
         start, data = self._blocks[at] if at >= 0 else (0, b"")
-        end = start + self._padded.get(start, len(data)) if at >= 0 else 0
-        if self._position >= end and self._behind is not None:
-            found = _read_at(self._behind, self._position, self._position + size)
-            self._position += len(found)
-            return found
-        if self._position + size > end:
+        if at < 0 or self._position + size > start + len(data):
             raise OSError(f"bytes from {self._position} on were not asked for")
-        found = data[self._position - start : self._position - start + size].ljust(size, b"\0")
+        found = data[self._position - start : self._position - start + size]
         self._position += size
         return found
-
-    def close(self) -> None:
-        if self._behind is not None:
-            self._behind.close()
-        super().close()

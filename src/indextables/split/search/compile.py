@@ -113,7 +113,9 @@ class WordCompiler:
         self, target: FieldMapping, words: list[Word], *, slop: int = 0
     ) -> tantivy.Query | None:
         """Words in order. Pieces of words have no order: all of them must be there."""
-        if len(words) <= 1 or target.analyzer.is_ngram:
+        if len(words) == 1:
+            return self.term(target, words[0].text)
+        if not words or target.analyzer.is_ngram:
             return self.all(self.term(target, word.text) for word in words)
         if target.record != "position" or rows_decide(words, slop):
             return None
@@ -354,6 +356,8 @@ class Compiler(WordCompiler):
             return self.build.nothing()
         if leaf.path or not leaf.field.field:
             return None
+        if type(leaf.node) is Term and leaf.field.kind == "text":  # what most leaves are
+            return self._sequence(leaf.field, leaf.field.analyzer.query_words(leaf.node.text))
         if isinstance(leaf.node, Exists):
             # NaN and text that is not an address have a value, but none in the index.
             fast = leaf.field.fast and leaf.field.kind not in ("f64", "ip")

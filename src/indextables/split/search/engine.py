@@ -84,6 +84,12 @@ def balanced(
     >>> balanced([(0, "a"), (0, "b"), (0, "c"), (2, "D")], lambda x, y: f"({x}{y})")
     (3, '(D(c(ab)))')
     """
+    first = items[0][0]
+    if all(levels == first for levels, _ in items):  # then it is the same to take turns
+        queue = [item for _, item in items]
+        for at in range(0, 2 * (len(items) - 1), 2):
+            queue.append(pair(queue[at], queue[at + 1]))
+        return first + (len(items) - 1).bit_length(), queue[-1]
     heap = [(levels, order, item) for order, (levels, item) in enumerate(items)]
     heapq.heapify(heap)
     order = len(heap)

@@ -228,8 +228,10 @@ def truncate_high(value: Any, longest: int | None) -> Any:
 
 ROW_GROUP_ROWS = 8_192
 ROW_GROUP_BYTES = 32 << 20
-PAGE_BYTES = 64 << 10
-"""A reader that looks for one row decodes the pages before it, and none behind it."""
+PAGE_BYTES = 32 << 10
+"""A reader that looks for one row decodes its page. Smaller ones cost scans more than they save."""
+_ROWS_AT_ONCE = 128
+"""Parquet looks at the size of a page after so many rows."""
 _MOSTLY_UNIQUE = 0.5
 _HEAP_A_BYTE = 8
 """Tantivy's heap for each byte of rows, so that they make one segment."""
@@ -446,6 +448,7 @@ class SplitWriter:
             use_dictionary=repeated or False,
             column_encoding=encodings or None,
             data_page_size=PAGE_BYTES,
+            write_batch_size=_ROWS_AT_ONCE,
             write_statistics=ordered or False,
             write_page_index=True,
             write_page_checksum=True,
