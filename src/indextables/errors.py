@@ -95,7 +95,7 @@ class StorageOptionError(StorageError, ValueError):
         self.option = option
         self.uri = uri
         super().__init__(
-            f"Cannot use the storage option '{option}' for '{uri}': {reason}", path=uri
+            f"Cannot use the option '{option}' for '{uri}': {reason}", path=uri
         )
 
 
