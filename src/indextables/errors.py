@@ -94,9 +94,7 @@ class StorageOptionError(StorageError, ValueError):
     def __init__(self, option: str, *, uri: str, reason: str) -> None:
         self.option = option
         self.uri = uri
-        super().__init__(
-            f"Cannot use the storage option '{option}' for '{uri}': {reason}", path=uri
-        )
+        super().__init__(f"Cannot use the option '{option}' for '{uri}': {reason}", path=uri)
 
 
 class StorageRefusedError(StorageError):

@@ -140,6 +140,8 @@ def test_times_are_meant_in_the_zone():
         ("n = 1; DROP TABLE t", "nothing else"),
         ("n = 'never closed", "not SQL"),
         ("n = = 1", "not SQL"),
+        ("n = n" + " + 1" * 3000, "nested too deep"),
+        ("n = " + "(" * 3000 + "n" + ")" * 3000, "nested too deep"),
         ({"n": "1, k = 2"}, "one expression"),
         ("1 = n", "a column must stand here|not SQL"),
     ],

@@ -350,8 +350,10 @@ def test_analyze_table_has_nothing_to_do(spark, name):
         found = spark.sql(f"ANALYZE TABLE {name} {rest}")
         assert found.columns == [] and found.count() == 0
     for text in (f"MSCK REPAIR TABLE {name}", f"msck repair table {name} sync partitions",
-                 f"ALTER TABLE {name} RECOVER PARTITIONS"):  # fmt: skip
+                 f"REPAIR TABLE {name}", f"ALTER TABLE {name} RECOVER PARTITIONS"):  # fmt: skip
         assert spark.sql(text).collect() == []
+    for text in ("ANALYZE TABLE IDENTIFIER(:t) COMPUTE STATISTICS", "REPAIR TABLE IDENTIFIER(:t)"):
+        assert spark.sql(text, args={"t": name}).collect() == []
     assert rows(spark, f"SHOW PARTITIONS {name}") == [("p=1",)]
     for text in ("ANALYZE TABLE nowhere COMPUTE STATISTICS", "MSCK REPAIR TABLE nowhere"):
         with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):

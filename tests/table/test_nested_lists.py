@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import indextables as it
+from indextables.errors import SchemaError
 
 PREFIX = "spark.indextables."
 ROWS = pa.table(
@@ -61,3 +62,23 @@ def test_lists_of_lists(config, tmp_path, fast):
     check()
     table.delete(where="w indexquery 'e'")
     assert sorted(table.scan()["id"].to_pylist()) == [0, 1, 3]
+
+
+def nested(kind, levels):
+    """Rows whose column is nested so often, and how it is declared."""
+    value, column_type = 1, pa.int64()
+    for _ in range(levels):
+        value = {"f": value} if kind == "struct" else [value]
+        column_type = pa.struct([("f", column_type)]) if kind == "struct" else pa.list_(column_type)
+    return pa.table({"id": [7], "v": pa.array([value], column_type)})
+
+
+@pytest.mark.parametrize(("kind", "most"), [("list", 40), ("struct", 80)])
+def test_what_no_reader_takes_is_refused_before_it_is_written(config, tmp_path, kind, most):
+    rows = nested(kind, most)
+    table = it.Table.create(str(tmp_path / "deepest"), data=rows, config=config)
+    assert table.scan().to_pylist() == rows.to_pylist()
+    assert table.count(where="id = 7") == 1
+    with pytest.raises(SchemaError, match="'v' is nested deeper than 80 levels"):
+        it.Table.create(str(tmp_path / "deeper"), data=nested(kind, most + 1), config=config)
+    assert not (tmp_path / "deeper").exists()

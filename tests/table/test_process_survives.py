@@ -183,10 +183,12 @@ def test_patterns_take_linear_time(tmp_path):
         for query in ("t:*a*a*a*a*a*a*a*a*a*a*c", "t:" + "*a" * 30 + "*c", "t:/(a*)*(a*)*c/",
                       "t:?*?*?*?*?*?*?*?*?*?*d", "j.p:*a*a*c", "/((a{0,20}){0,20}){0,20}/"):
             print(ask((many, query)))
+        long = table("long", pa.table({"t": ["a " * 200_000 + "b", "b a"]}))
+        print(long.search('"' + "a " * 500 + 'b"~3').num_rows)
         """,
         tmp_path,
     )
-    assert out.split() == ["1", "1", "1", "0", "3", "QuerySyntaxError"]
+    assert out.split() == ["1", "1", "1", "0", "3", "QuerySyntaxError", "1"]
 
 
 def test_small_stacks_and_half_characters(tmp_path):

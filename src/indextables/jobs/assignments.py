@@ -133,7 +133,10 @@ def parse_assignments(
         found[name] = at_this_moment(node.expression, timezone)
     assignments = Assignments(found, schema, timezone, by_engine)
     # Without rows nothing is computed, but every name, function and type is looked at.
-    assignments.apply(schema.empty_table())
+    try:
+        assignments.apply(schema.empty_table())
+    except RecursionError:
+        raise ExpressionError(text, "it is nested too deep") from None
     return assignments
 
 
@@ -141,7 +144,9 @@ def _parsed(text: str) -> list[exp.Expr]:
     sql = f"UPDATE t SET {text}"
     try:
         parsed = Spark().parser().parse(join_strings(sql, tokenize(sql)), sql)
-    except (SqlglotError, RecursionError):
+    except RecursionError:
+        raise ExpressionError(text, "it is nested too deep") from None
+    except SqlglotError:
         raise ExpressionError(text, "it is not SQL") from None
     update = parsed[0] if len(parsed) == 1 else None
     # A clause behind the assignments would be lost without a word.

@@ -69,11 +69,11 @@ def resolve_field(field: str, schema: pa.Schema) -> tuple[str, tuple[str, ...]] 
     >>> resolve_field("Meta.user.id", pa.schema([("meta", pa.string())]))
     ('meta', ('user', 'id'))
     """
-    parts = split_path(field)
-    longest = 1 + max((name.count(".") for name in schema.names), default=0)
+    parts, names = split_path(field), schema.names
+    longest = 1 if len(parts) == 1 else 1 + max((name.count(".") for name in names), default=0)
     for length in range(min(longest, len(parts)), 0, -1):
         # An unescaped dot may be part of a column's name as well.
-        found = _matches(".".join(parts[:length]), schema.names)
+        found = _matches(".".join(parts[:length]), names)
         if len(found) == 1:
             below = _below(schema.field(found[0]).type, parts[length:], is_column=True)
             if below is not None:

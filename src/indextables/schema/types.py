@@ -68,6 +68,8 @@ HIDDEN = (SCORE, "_indexall", *ROW_IDENTITY)
 METADATA = "_metadata"
 """What Spark's file formats call the column about a row's file; a table may have another one."""
 
+MAX_LEVELS = 80
+"""Parquet's readers and JSON's end soon after so many levels of nesting."""
 Type: TypeAlias = Any
 """An Arrow type. The stubs of pyarrow do not know what nested types have."""
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
@@ -171,6 +173,7 @@ def normalize(schema: pa.Schema) -> pa.Schema:
     next wider signed one, timestamps microseconds. What could lose information is refused.
     """
     refuse_duplicates(schema.names)
+    _refuse_deep(schema)
     problems: list[str] = []
     fields = [_normalize_field(f, f.name, problems) for f in schema]
     if problems:
@@ -179,6 +182,21 @@ def normalize(schema: pa.Schema) -> pa.Schema:
             + "\n  ".join(problems)
         )
     return pa.schema(fields)
+
+
+def _refuse_deep(schema: pa.Schema) -> None:
+    """Refuse types that could be written, and that no reader of Parquet would take back."""
+    deeper = [(field, field.name, 0) for field in schema]
+    while deeper:
+        field, column, levels = deeper.pop()
+        if levels > MAX_LEVELS:
+            raise SchemaError(
+                f"The column '{column}' is nested deeper than {MAX_LEVELS} levels, which readers "
+                "of Parquet refuse (a list or a map counts twice). Flatten it, or store it as "
+                "JSON text."
+            )
+        levels += 1 if pa.types.is_struct(field.type) else 2
+        deeper += [(inner, column, levels) for inner in inner_fields(field.type)]
 
 
 def _normalize_field(field: pa.Field[Any], path: str, problems: list[str]) -> pa.Field[Any]:

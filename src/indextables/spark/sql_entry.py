@@ -81,7 +81,7 @@ _MADE_WITH_OPTIONS = re.compile(
 )
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 _KEPT_BY_LOG = re.compile(
-    r"\s*(?:ANALYZE\s+TABLE|(?P<repairs>MSCK\s+(?:REPAIR\s+)?TABLE|ALTER\s+TABLE"
+    r"\s*(?:ANALYZE\s+TABLE|(?P<repairs>(?:MSCK|(?:MSCK\s+)?REPAIR)\s+TABLE|ALTER\s+TABLE"
     r"(?=.*\bRECOVER\s+PARTITIONS\s*$)))\s+(?P<name>(?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+))*)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -155,9 +155,7 @@ def _sql(
 def _ours_or_prepared(
     original: Callable[..., DataFrame], spark: SparkSession, text: str, args: Arguments
 ) -> DataFrame:
-    text, args = with_name(
-        text, args, lambda name, own: original(spark, f"SELECT {name}", own).collect()[0][0]
-    )
+    text, args = with_name(text, args, functools.partial(_value, original, spark))
     if not is_classic(spark):
         return _on_server(original, spark, text, args)
     merge = parse_merge(text)
@@ -176,6 +174,12 @@ def _ours_or_prepared(
     if isinstance(statement, DeleteRows | UpdateRows):
         return change_rows(spark, statement, text, query)
     return execute_statement(spark, statement)
+
+
+def _value(
+    original: Callable[..., DataFrame], spark: SparkSession, expression: str, args: Arguments
+) -> Any:
+    return original(spark, f"SELECT {expression}", args).collect()[0][0]
 
 
 def _on_server(
@@ -281,16 +285,21 @@ def _merge_into(
 
 
 def _nothing_to_do(
-    original: Callable[..., DataFrame], spark: SparkSession, text: str, *args: Any, **kwargs: Any
+    original: Callable[..., DataFrame],
+    spark: SparkSession,
+    text: str,
+    args: Arguments = None,
+    **kwargs: Any,
 ) -> DataFrame:
     """ANALYZE TABLE, MSCK REPAIR TABLE: the log of an index table has statistics and partitions."""
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import StructType
 
+    text, args = with_name(text, args, functools.partial(_value, original, spark))
     found = _KEPT_BY_LOG.match(text)
     named = form("TABLE <table>").match(words_of(f"TABLE {found['name']}") or ()) if found else None
     try:
-        return original(spark, text, *args, **kwargs)
+        return original(spark, text, args, **kwargs)
     except AnalysisException as error:
         is_of_files = error.getCondition() != "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE"
         if is_of_files or named is None or isinstance(named, Failure):

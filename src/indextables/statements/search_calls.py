@@ -425,17 +425,23 @@ def fields_argument(columns: Sequence[str], prefix: str = "") -> str:
     return f"named_struct({pairs})"
 
 
+_BEFORE_A_NAME = (
+    ("DELETE", "FROM"), ("UPDATE",), ("ANALYZE", "TABLE"), ("REPAIR", "TABLE"),
+    ("MSCK", "REPAIR", "TABLE"),
+)  # fmt: skip
+
+
 def with_name(
     text: str, args: Arguments, compute: Callable[[str, Arguments], Any]
 ) -> tuple[str, Arguments]:
-    """DELETE and UPDATE of a table that `IDENTIFIER(…)` names, with its name; others as they are.
+    """A statement about a table that `IDENTIFIER(…)` names, with its name; others as they are.
 
     `compute` returns the value of an expression with its arguments. Parameters that count by their
     place are used up by the name first, because it stands before all others.
     """
     words = words_of(text) or []
-    shown = [word.text.upper() for word in words[:4]]
-    at = 2 if shown[:2] == ["DELETE", "FROM"] else 1 if shown[:1] == ["UPDATE"] else None
+    shown = [word.text.upper() for word in words[:5]]
+    at = next((len(one) for one in _BEFORE_A_NAME if tuple(shown[: len(one)]) == one), None)
     if at is None or shown[at : at + 2] != ["IDENTIFIER", "("] or words[at].kind != "word":
         return text, args
     depth, places = 0, 0

@@ -34,7 +34,10 @@ def open_store(
 
         for name in options:
             raise StorageOptionError(
-                name, uri=location.uri, reason="a local folder takes no options."
+                name,
+                uri=location.uri,
+                reason="index tables do not have it (docs/configuration.md lists theirs), and a "
+                "local folder takes no options. Leave it out.",
             )
         return LocalStore(location.uri)
     if location.scheme == "hdfs":

@@ -85,7 +85,8 @@ def _client(root: Location, fixed: tuple[tuple[str, str], ...]) -> ObjectStore:
             raise StorageOptionError(
                 original_name(match[1], options),
                 uri=root.uri,
-                reason="the store does not know it. See docs/configuration.md.",
+                reason="neither index tables nor the store have it. docs/configuration.md lists "
+                "what there is.",
             ) from None
         raise StorageError(
             f"Cannot open '{root.uri}': a storage option has no usable value "

@@ -26,9 +26,9 @@ import contextvars
 import heapq
 import re
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -305,9 +305,25 @@ def is_near(wanted: Sequence[Word], words: Iterable[tuple[int, str]], slop: int)
             places[text].append(position)
     if any(len(places[text]) < count for text, count in needed.items()):
         return False
-    ordered = sorted(wanted, key=lambda word: word.position)
-    moves = {place - word.position for word in ordered for place in places[word.text]}
-    return any(_fits(ordered, places, move, slop) for move in moves)
+    # The rarest word leaves the fewest places to look at; equal ones stay in their order.
+    ordered = sorted(wanted, key=lambda word: (len(places[word.text]), word.position))
+    rarest = ordered[0]
+    reached: int | None = None
+    for place in places[rarest.text]:
+        high = place - rarest.position
+        low = high - slop if reached is None else max(high - slop, reached + 1)
+        reached = high
+        moves = {move for word in ordered for move in _moves(word, places[word.text], low, high)}
+        if any(_fits(ordered, places, move, slop) for move in moves):
+            return True
+    return False
+
+
+def _moves(word: Word, here: list[int], low: int, high: int) -> Iterator[int]:
+    """How far a word of a phrase may have moved, within bounds, to be at one of its places."""
+    first = bisect_left(here, low + word.position)
+    for place in here[first : bisect_right(here, high + word.position)]:
+        yield place - word.position
 
 
 def _fits(wanted: Sequence[Word], places: dict[str, list[int]], move: int, slop: int) -> bool:

@@ -42,7 +42,8 @@ def check_partition_columns(columns: Sequence[str], schema: pa.Schema) -> None:
             schema.field(name).type
         ):
             problems.append(
-                f"Column '{name}' of type {schema.field(name).type} cannot be a partition column."
+                f"Column '{name}' of type {schema.field(name).type} cannot be a partition column; "
+                "text, numbers, booleans, dates and times can (of bytes, their hex digits)."
             )
         elif is_collated(schema.field(name)):
             problems.append(f"Column '{name}' has a collation and cannot be a partition column.")

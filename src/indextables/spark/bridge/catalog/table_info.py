@@ -103,7 +103,7 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
         if transform.name() in _BUCKETS:
             raise ConfigError(
                 f"Index tables have no {_BUCKETS[transform.name()]}; use PARTITIONED BY, or leave "
-                "it out."
+                "it out: what it promises about the files would not outlast a merge of splits."
             )
         if transform.name() != "identity":
             raise SchemaError(
