@@ -28,11 +28,12 @@ multiprocessing.set_forkserver_preload(["indextables.table", "indextables.query"
 # Tests are many short queries: compiling them well takes longer than running them. For every JVM
 # that a test starts, those of other processes too. Half of the JVM's time went into compiling plans
 # (`spark.sql.codegen.wholeStage`): only the differential tests have them compiled. A tenth went
-# into checking the code of Spark's classes.
+# into checking the code of Spark's classes, an eighth into compiling again what had to make room:
+# there is little of it where code is compiled once.
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:ReservedCodeCacheSize=240m",
 )
 
 SPARK_SETTINGS = {

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from servers import installing
+
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 _HELP = (
     "The report page is tested in a real browser and there is none. Install Chromium (Debian: "
@@ -43,21 +45,26 @@ def find_browser() -> str:
     """The path of a browser, installed if need be."""
     found = _installed()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (
-            ["apt-get", "update", "-qq"],
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium",
-             "fonts-dejavu-core"],
-        ):  # fmt: skip
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=900, check=False
-            )
-            if done.returncode:
-                raise BrowserMissingError(f"{_HELP} {' '.join(command)} said: {done.stderr[-500:]}")
-        found = _installed()
+        with installing():
+            found = _installed() or _install()
     if found is None:
         raise BrowserMissingError(_HELP)
     return found
+
+
+def _install() -> str | None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium",
+         "fonts-dejavu-core"],
+    ):  # fmt: skip
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=900, check=False
+        )
+        if done.returncode:
+            raise BrowserMissingError(f"{_HELP} {' '.join(command)} said: {done.stderr[-500:]}")
+    return _installed()
 
 
 def _installed() -> str | None:

@@ -1,4 +1,4 @@
-"""Races between processes. The functions live here because a spawned process imports them."""
+"""Races between processes. The functions live here because such a process imports them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _together(task: Callable[..., Any], arguments: Sequence[Any]) -> Any:
 
 def race_processes(task: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> list[Any]:
     """Call the task once in each of many processes, all at the same moment."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
     count = len(arguments)
     barrier = context.Barrier(count)
     with ProcessPoolExecutor(count, context, _begin, (barrier,)) as pool:

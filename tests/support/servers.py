@@ -125,12 +125,27 @@ def _create_container(port: int) -> None:
     assert response.status == 201, f"Azurite refused to create a container: {body!r}"
 
 
+def cache() -> Path:
+    """A folder for what tests install, which all workers and later runs find."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = home / "indextables-tests"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def installing() -> Iterator[None]:
+    """One process at a time installs something, of all runs of this user."""
+    with (cache() / "installing.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _azurite() -> Path:
     """Azurite's executable, installed once a user."""
     if shutil.which("node") is None:
         raise ServerUnavailableError("Node.js is not installed, so Azurite cannot run.")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "indextables-tests" / "azurite"
+    folder = cache() / "azurite"
     program = folder / "node_modules" / ".bin" / "azurite-blob"
     if program.exists():
         return program
@@ -138,8 +153,7 @@ def _azurite() -> Path:
     if npm is None:
         raise ServerUnavailableError("npm is not installed, so Azurite cannot be.")
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "azurite.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with installing():
         if not program.exists():
             done = subprocess.run(
                 # Without a network it should say so, and not try for minutes.
