@@ -303,7 +303,8 @@ def translated_text(node: Any) -> Any:
         case exp.Upper() | exp.Lower() | exp.Initcap():
             return exp.Anonymous(this=_CASES[type(node)], expressions=[node.this.copy()])
         case exp.ILike():
-            like = exp.Like(this=_lowered(node.this), expression=_lowered(node.expression))
+            sides = {name: _lowered(node.args[name]) for name in ("this", "expression")}
+            like = exp.Like(**{**node.args, **sides})
             return like if isinstance(node.parent, exp.Escape) else _with_escape(like)
         case exp.Like() if not isinstance(node.parent, exp.Escape):
             return _with_escape(node)

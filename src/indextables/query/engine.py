@@ -560,7 +560,9 @@ def initcap(text: str) -> str:
     >>> initcap("rED o'neil \u03b1\u03a3")
     "Red O'neil \u0391\u03c2"
     """
-    return " ".join(word[:1].title() + word[1:] for word in text.lower().split(" "))
+    return " ".join(
+        word[:1].title() + word.lower()[len(word[:1].lower()) :] for word in text.split(" ")
+    )
 
 
 def _initcaps(texts: Any) -> Any:
