@@ -13,7 +13,7 @@ import pytest
 from conftest import query
 
 from indextables.errors import DamagedSplitError
-from indextables.split.format import page_files
+from indextables.split.format import page_headers
 from indextables.split.format import rows as rows_module
 from indextables.split.format.rows import RowReader
 from indextables.split.open_split import HotColumns, SplitFile
@@ -157,13 +157,13 @@ def test_rows_by_page_are_the_same_rows(make, tmp_path, monkeypatch):
     far = SplitFile(Remote(str(tmp_path)), near.split.path, near.split.size)
     searcher = replace(near, split=far)
     rng, made = random.Random(8), []
-    values_of = page_files.values_of
+    values_of = page_headers.values_of
 
     def recorded(runs, chunk, kind, places):
         made.append((kind, len(runs), {bool(run.dictionary) for run in runs}))
         return values_of(runs, chunk, kind, places)
 
-    monkeypatch.setattr(page_files, "values_of", recorded)
+    monkeypatch.setattr(page_headers, "values_of", recorded)
     plain = ["id", "level", "x", "flag", "when", "price", "data"]  # neither nested nor required
     expected = table.select(table.schema.names)
     for _ in range(60):
@@ -199,13 +199,13 @@ def test_of_a_local_split_too(small_pages, make, monkeypatch):
     split = make(TABLE, batch=10_000)
     (chunk,) = split.split.footer.chunks([2], ["body"])
     read: list[int] = []
-    page = page_files.PagesWithRows._page
+    page = page_headers.PagesWithRows._page
 
     def counted(*given):
         read.append(len(page(*given)))
         return page(*given)
 
-    monkeypatch.setattr(page_files.PagesWithRows, "_page", counted)
+    monkeypatch.setattr(page_headers.PagesWithRows, "_page", counted)
     rows = np.array([20_000, 20_001])
     assert split.read_rows(rows, ["body"]).equals(TABLE.select(["body"]).take(rows))
     assert 0 < sum(read) < (chunk.end - chunk.start) / 2

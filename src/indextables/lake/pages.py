@@ -1,6 +1,6 @@
 """Footers and pages of Parquet files of other programs.
 
-Their row groups are large, so of few rows of plain columns the pages are read (`page_files`).
+Their row groups are large, so of few rows of plain columns the pages are read (`page_headers`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ import pyarrow.parquet as pq
 from indextables.errors import ObjectNotFoundError, SourceRowsError, StorageError
 from indextables.schema import TIMESTAMP
 from indextables.split.format.container import Chunk, Footer, SplitInfo, Statistics
-from indextables.split.format.page_files import ReadRange, Run, values_of
-from indextables.split.format.page_headers import PageRecord, described_values
+from indextables.split.format.page_headers import (
+    PageRecord,
+    ReadRange,
+    Run,
+    described_values,
+    values_of,
+)
 from indextables.split.mapping import TableMapping
 from indextables.split.row_numbers import RowNumbers
 from indextables.storage import Store

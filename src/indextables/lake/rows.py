@@ -38,7 +38,7 @@ from indextables.lake.pages import (
 from indextables.schema import TIMESTAMP, conform
 from indextables.split.format.container import Chunk, SplitInfo
 from indextables.split.format.index import side_by_side
-from indextables.split.format.page_files import ReadRange, can_be_read_by_page
+from indextables.split.format.page_headers import ReadRange, can_be_read_by_page
 from indextables.split.format.rows import BYTES_AT_ONCE, RowReader, without_columns
 from indextables.split.mapping import TableMapping
 from indextables.split.open_split import FooterCache, SplitFile

@@ -1,7 +1,7 @@
 """The file of a split: Parquet, with an index between its last row group and its footer.
 
-`container` has the layout, `page_headers` what its Parquet pages are checked by, `page_files` reads
-some of them alone, `rows` reads rows by their numbers, `index` opens the index inside, and `lists`
+`container` has the layout, `page_headers` checks its Parquet pages and reads some of them
+alone, `rows` reads rows by their numbers, `index` opens the index inside, and `lists`
 has the words, paths and values that are kept beside the index for cross-references. Of a remote
 index only parts are read: `term_dictionary` says which postings a query reads and where they are,
 and `blocks` stores and fetches them.
@@ -13,7 +13,6 @@ from indextables.split.format.blocks import opening_of
 from indextables.split.format.container import (
     INFO_KEY,
     Footer,
-    ReadRange,
     Section,
     Segment,
     Sink,
@@ -46,6 +45,7 @@ from indextables.split.format.lists import (
     value_class,
     value_texts,
 )
+from indextables.split.format.page_headers import ReadRange
 from indextables.split.format.rows import (
     RowReader,
 )

@@ -20,7 +20,7 @@ import functools
 import re
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -33,10 +33,11 @@ import pyarrow.parquet as pq
 import zstandard
 
 from indextables.errors import DamagedIndexError, DamagedSplitError, ForeignSplitError, SchemaError
-from indextables.split.format.page_files import ColumnPages
 from indextables.split.format.page_headers import (
+    ColumnPages,
     PageRecord,
     ReadAt,
+    ReadRange,
     WrongPageError,
     check_against_chunk,
 )
@@ -391,9 +392,6 @@ def close_seal(file: Path, offset: int) -> None:
 
 
 # --- reading ---------------------------------------------------------------------------------
-
-ReadRange = Callable[[int, int], bytes]
-"""Reads the bytes of a file from a start to an end."""
 
 
 def read_footer(

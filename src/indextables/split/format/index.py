@@ -45,7 +45,8 @@ from indextables.split.format.blocks import (
     directories,
     opening_sections,
 )
-from indextables.split.format.container import HASHES, ReadRange, Section, SplitInfo, read_section
+from indextables.split.format.container import HASHES, Section, SplitInfo, read_section
+from indextables.split.format.page_headers import ReadRange
 from indextables.split.format.term_dictionary import AllWords, Need, TermDictionary
 from indextables.split.mapping import ROW_FIELD, TableMapping
 from indextables.split.row_numbers import UNTAGGED, RowNumbers, Tags, rows_of

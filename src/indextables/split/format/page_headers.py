@@ -9,24 +9,37 @@ Splits of older releases have no such record. Their headers are parsed, and must
 the sealed footer says of the chunk: its length, its size when decompressed, its values and their
 encodings. Every page must have a checksum. That finds every changed bit but one: the encoding of
 the page at which a column gave up its dictionary.
+
+Parquet's readers decode a column chunk from its first page on, and every chunk is a call. So of few
+rows a file is put together in memory that has only the pages with wanted rows, of any number of row
+groups: their bytes as they are, and a footer that says so. Values are read by their physical type
+and given back the column's. This is for columns of plain types that are neither nested nor
+required; others are read whole.
 """
 
 from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indextables.split.row_numbers import RowNumbers
 
 FIRST_PAGE = 4
 """Where the first page of a file begins."""
 
 ReadAt = Callable[[int, int], bytes]
 """Reads so many bytes from an offset on; fewer where the file ends."""
+
+ReadRange = Callable[[int, int], bytes]
+"""Reads the bytes of a file from a start to an end."""
 
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
 _ENCODINGS = {0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 5: "DELTA_BINARY_PACKED",
@@ -37,6 +50,14 @@ _NUMBER = 0x15
 """The first field of a structure, or the one after the last: a number of 32 bits."""
 _WINDOWS = (256, 64 << 10)
 _LONGEST = 0xFFFF
+_PHYSICAL = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6}
+_CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6}
+_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_MAGIC = b"PAR1"
+_UTF8 = 0
+_NO_DICTIONARY = -1
+_FEW_VALUES = 128
+"""So few values are taken one by one, which is quicker than a selection."""
 _RECORD = np.dtype([("header", "<u2"), ("body", "<u4"), ("crc", "<u4")])
 
 
@@ -271,3 +292,265 @@ def varint(value: int) -> bytes:
         value >>= 7
     found.append(value)
     return bytes(found)
+
+
+# --- which columns can be read by page -----------------------------------------------------------
+
+
+def can_be_read_by_page(column: Any, chunk: Any, kind: Any) -> bool:
+    """Whether pages of a column, by Parquet's description and Arrow's type, can be read alone."""
+    if column.max_repetition_level or column.max_definition_level != 1 or "." in column.path:
+        return False
+    if chunk.compression not in _CODECS or column.physical_type not in _PHYSICAL:
+        return False
+    types, stored = pa.types, column.physical_type
+    if types.is_timestamp(kind):
+        logical = column.logical_type
+        unit = _UNITS.get(_time_unit(str(logical.to_json()))) if logical.type == "TIMESTAMP" else ""
+        return bool(stored == "INT64" and unit == kind.unit)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind):
+        return bool(stored == "BYTE_ARRAY")
+    if types.is_date32(kind):
+        return bool(stored == "INT32")
+    if types.is_signed_integer(kind) or types.is_decimal128(kind):
+        return stored in ("INT32", "INT64")
+    return (stored, kind) in (
+        ("FLOAT", pa.float32()), ("DOUBLE", pa.float64()), ("BOOLEAN", pa.bool_()),
+    )  # fmt: skip
+
+
+def _time_unit(text: str) -> str:
+    return next((unit for unit in _UNITS if unit in text), "")
+
+
+# --- the pages of a split's column ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnPages:
+    """Which pages of a split hold which rows of a column."""
+
+    kind: Any
+    chunk: Any
+    """What Parquet says of the first chunk; the others are stored in the same way."""
+    record: PageRecord
+    pages: RowNumbers
+    """The numbers of the pages in the record, without dictionaries."""
+    first_rows: RowNumbers
+    """The first row of each page."""
+    dictionaries: RowNumbers
+    """The number of the dictionary that each page needs; -1 if it needs none."""
+
+    @classmethod
+    def of(
+        cls, record: PageRecord, chunks: Sequence[Any], column: Any, kind: Any, rows: RowNumbers
+    ) -> ColumnPages | None:
+        """The pages of all chunks of a column; `None` if it is read whole.
+
+        `rows` has the first row of each row group, and the number of rows. A record that does not
+        fit the chunks is for those who check the pages of a whole chunk.
+        """
+        if not chunks or not len(record.values):
+            return None
+        codec = chunks[0].parquet.compression
+        pages, counts, dictionaries = [], [], []
+        for chunk, total in zip(chunks, np.diff(rows).tolist(), strict=True):
+            if chunk.parquet.compression != codec:
+                return None
+            first, last = np.searchsorted(record.offsets, (chunk.start, chunk.end)).tolist()
+            fits = last < len(record.offsets) and record.offsets[last] == chunk.end
+            has_dictionary = bool(chunk.parquet.has_dictionary_page)
+            own = np.arange(first + has_dictionary, last)
+            values = record.values[own] if fits else own[:0]
+            if (
+                record.offsets[first] != chunk.start
+                or (has_dictionary and record.values[first] != 0)
+                or (values <= 0).any()
+                or values.sum() != total
+            ):
+                return None
+            pages.append(own)
+            counts.append(values)
+            dictionaries.append(np.full(len(own), first if has_dictionary else _NO_DICTIONARY))
+        if not can_be_read_by_page(column, chunks[0].parquet, kind):
+            return None
+        values = np.concatenate(counts)
+        return cls(
+            kind,
+            chunks[0].parquet,
+            record,
+            np.concatenate(pages),
+            np.cumsum(values) - values,
+            np.concatenate(dictionaries),
+        )
+
+    def with_rows(self, rows: RowNumbers) -> PagesWithRows:
+        """The pages that hold some rows."""
+        used, place = np.unique(
+            np.searchsorted(self.first_rows, rows, side="right") - 1, return_inverse=True
+        )
+        counts = self.record.values[self.pages[used]]
+        moved = np.cumsum(counts) - counts - self.first_rows[used]
+        return PagesWithRows(
+            self, self.pages[used].tolist(), self.dictionaries[used].tolist(), rows + moved[place]
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PagesWithRows:
+    """Some pages of a column, and where the wanted rows are in them."""
+
+    column: ColumnPages
+    pages: list[int]
+    dictionaries: list[int]
+    places: RowNumbers
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Where the pages are in the file, and their dictionaries."""
+        needed = dict.fromkeys((*self.dictionaries, *self.pages))
+        needed.pop(_NO_DICTIONARY, None)
+        return [self._range(page) for page in needed]
+
+    def values(self, read: ReadRange) -> Any:
+        """The values of the rows, from pages that `read` has; checked.
+
+        `WrongPageError` for a header that is not what was written.
+        """
+        runs: list[Run] = []
+        last = None
+        for page, dictionary in zip(self.pages, self.dictionaries, strict=True):
+            if dictionary != last:
+                last = dictionary
+                needed = b"" if dictionary == _NO_DICTIONARY else self._page(dictionary, read)
+                runs.append(Run(needed, [], 0))
+            runs[-1].pages.append(self._page(page, read))
+            runs[-1].values += int(self.column.record.values[page])
+        return values_of(runs, self.column.chunk, self.column.kind, self.places)
+
+    def _range(self, page: int) -> tuple[int, int]:
+        offsets = self.column.record.offsets
+        return int(offsets[page]), int(offsets[page + 1])
+
+    def _page(self, page: int, read: ReadRange) -> bytes:
+        start, end = self._range(page)
+        data = read(start, end)
+        header = data[: int(self.column.record.lengths[page])]
+        if zlib.crc32(header) != self.column.record.checksums[page]:
+            raise WrongPageError(f"the checksum of the page header at byte {start} is wrong")
+        return data
+
+
+# --- a file of pages -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Run:
+    """Pages of one column that share a dictionary, or need none: a row group."""
+
+    dictionary: bytes
+    pages: list[bytes]
+    values: int
+
+
+def values_of(runs: Sequence[Run], chunk: Any, kind: Any, places: RowNumbers) -> Any:
+    """Values of these pages by their places, in a type.
+
+    `chunk` is what Parquet says of a chunk that some of them are from.
+    """
+    is_text = chunk.physical_type == "BYTE_ARRAY"
+    file = pq.ParquetFile(
+        pa.BufferReader(_file(chunk, runs, kind)),
+        page_checksum_verification=True,
+        # Texts that repeat stay references until they were chosen.
+        read_dictionary=["c"] if is_text and any(run.dictionary for run in runs) else None,
+        pre_buffer=False,
+    )
+    column: Any = file.read(use_threads=False).column(0)
+    if len(column) != sum(run.values for run in runs):
+        raise WrongPageError("its pages have other numbers of values than is known of them")
+    if column.num_chunks == 1:
+        values = column.chunk(0)
+    else:  # each with a dictionary of its own
+        values = column.unify_dictionaries().combine_chunks()
+    if len(places) > _FEW_VALUES:
+        return _typed(values.take(pa.array(places)), kind)
+    return _typed(pa.concat_arrays([values.slice(place, 1) for place in places.tolist()]), kind)
+
+
+def _typed(values: Any, kind: Any) -> Any:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode() if len(values) else values.cast(pa.binary())
+    if values.type == kind:
+        return values
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        return values.view(kind)
+    if pa.types.is_decimal128(kind):  # stored without its scale
+        whole = values.cast(pa.int64()).cast(pa.decimal128(19, 0))
+        return pa.Array.from_buffers(kind, len(whole), whole.buffers())
+    return values.cast(kind)
+
+
+def _file(chunk: Any, runs: Sequence[Run], kind: Any) -> bytes:
+    """A file of one column, in Thrift's compact protocol where it is not data."""
+    physical = _PHYSICAL[chunk.physical_type]
+    root = _text(4, b"r", after=0) + _int(5, 1, after=4) + b"\0"
+    leaf = _int(1, physical, after=0) + _int(3, 1, after=1) + _text(4, b"c", after=3)
+    leaf += (_int(6, _UTF8, after=4) if pa.types.is_string(kind) else b"") + b"\0"
+    encodings = b"".join(map(_zigzag, (0, 2, 3, 5, 6, 7, 8, 9)))
+    described = (
+        _int(1, physical, after=0)
+        + _list(2, 8, 5, after=1) + encodings
+        + _list(3, 1, 8, after=2) + varint(1) + b"c"
+        + _int(4, _CODECS[chunk.compression], after=3)
+    )  # fmt: skip
+    parts, groups, start = [_MAGIC], [], len(_MAGIC)
+    for run in runs:
+        first = start + len(run.dictionary)
+        length = len(run.dictionary) + sum(map(len, run.pages))
+        column = (
+            described
+            + _long(5, run.values, after=4)
+            + _long(6, chunk.total_uncompressed_size, after=5)
+            + _long(7, length, after=6)
+            + _long(9, first, after=7)
+            + (_long(11, start, after=9) if run.dictionary else b"")
+            + b"\0"
+        )
+        groups.append(
+            _list(1, 1, 12, after=0) + _long(2, start, after=0) + b"\x1c" + column + b"\0"
+            + _long(2, length, after=1) + _long(3, run.values, after=2) + b"\0"
+        )  # fmt: skip
+        parts += [run.dictionary, *run.pages]
+        start += length
+    footer = (
+        _int(1, 1, after=0) + _list(2, 2, 12, after=1) + root + leaf
+        + _long(3, sum(run.values for run in runs), after=2)
+        + _list(4, len(groups), 12, after=3) + b"".join(groups) + b"\0"
+    )  # fmt: skip
+    return b"".join([*parts, footer, len(footer).to_bytes(4, "little"), _MAGIC])
+
+
+def _field(number: int, kind: int, after: int) -> bytes:
+    return bytes([(number - after) << 4 | kind])
+
+
+def _int(number: int, value: int, *, after: int) -> bytes:
+    return _field(number, 5, after) + _zigzag(value)
+
+
+def _long(number: int, value: int, *, after: int) -> bytes:
+    return _field(number, 6, after) + _zigzag(value)
+
+
+def _text(number: int, value: bytes, *, after: int) -> bytes:
+    return _field(number, 8, after) + varint(len(value)) + value
+
+
+def _list(number: int, length: int, kind: int, *, after: int) -> bytes:
+    head = bytes([length << 4 | kind]) if length < 15 else bytes([15 << 4 | kind]) + varint(length)
+    return _field(number, 9, after) + head
+
+
+def _zigzag(value: int) -> bytes:
+    return varint(value << 1)

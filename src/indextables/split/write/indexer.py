@@ -30,7 +30,7 @@ import tantivy
 import zstandard
 
 from indextables.errors import DamagedIndexError, SplitError
-from indextables.split.format.container import IndexFiles, ReadRange, Section, SplitInfo
+from indextables.split.format.container import IndexFiles, Section, SplitInfo
 from indextables.split.format.index import (
     LONGEST_FOOTER,
     META,
@@ -38,6 +38,7 @@ from indextables.split.format.index import (
     check_file,
     read_meta,
 )
+from indextables.split.format.page_headers import ReadRange
 from indextables.split.ip_address import parse_address, show_address
 from indextables.split.leaves import (
     ArrowColumn,
