@@ -240,7 +240,8 @@ def play(
 
 @pytest.mark.parametrize(("format_", "seed"), [("parquet", 0), ("csv", 0), ("json", 0)])
 def test_joins_are_sparks_joins(spark, storage, tmp_path, format_, seed):
-    play(spark, tmp_path, format_, seed, joins=2, at_first=format_ == "parquet")
+    is_parquet = format_ == "parquet"
+    play(spark, tmp_path, format_, seed, joins=1 + is_parquet, at_first=is_parquet)
 
 
 @pytest.mark.long
