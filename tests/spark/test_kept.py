@@ -7,6 +7,8 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions import captured
 
 from indextables import Table
 from indextables.spark.bridge.catalog.table import BridgedTable
@@ -87,3 +89,25 @@ def test_tables_are_equal_by_version_and_errors_keep_their_sentence(spark, tmp_p
     assert not first.equals(None)
     with pytest.raises(Exception, match="xyz"):
         spark.read.format("indextables").load(str(path)).where("n indexquery 'xyz:('").collect()
+
+
+def test_a_table_in_sparks_catalog_is_read_without_an_error_inside(spark, monkeypatch):
+    # PySpark asks the JVM forty times what kind of error it is.
+    spark.sql("CREATE TABLE no_error (n bigint) USING indextables")
+    try:
+        errors, convert = [], captured.convert_exception
+        monkeypatch.setattr(
+            captured, "convert_exception", lambda error: errors.append(error) or convert(error)
+        )
+        assert spark.sql("SELECT count(*) FROM no_error").collect() == [(0,)]
+        assert not errors
+    finally:
+        monkeypatch.undo()
+        spark.sql("DROP TABLE no_error")
+
+
+def test_the_kind_of_an_error_costs_no_search_for_classes(spark):
+    jvm = spark.sparkContext._jvm
+    assert jvm.py4j.reflection.TypeUtil is jvm.py4j.reflection.TypeUtil
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT 1 FROM nowhere")

@@ -33,6 +33,7 @@ from indextables.spark.bridge.sessions import (
     is_registered,
     make_active,
     new_session,
+    scala_dict,
     session_settings,
 )
 from indextables.spark.schemas import table_schema
@@ -130,7 +131,7 @@ def _load(
     reader.options(**options)
     if reader._jreader.userSpecifiedSchema().isDefined():
         raise SchemaError("An index table has a schema of its own. Leave out schema(…).")
-    given = _as_dict(reader._jreader.extraOptions())
+    given = scala_dict(reader._jreader.extraOptions())
     paths = [path] if isinstance(path, str) else list(path or ())
     if paths:
         given |= {"path": paths[0], "paths": json.dumps(paths)}
@@ -155,7 +156,7 @@ def _load_one(
         return chosen_rows(bridge.read(access, options), options.chosen)
     view()  # an error here is a sentence, in a worker it is a traceback
     fresh = spark.read.format(NAME)
-    for name, value in _as_dict(reader._jreader.extraOptions()).items():
+    for name, value in scala_dict(reader._jreader.extraOptions()).items():
         if name.lower() not in ("path", "paths"):
             fresh = fresh.option(name, value)
     if options.timestamp is not None:
@@ -234,7 +235,7 @@ def _save(  # noqa: PLR0917 - Spark's arguments
         writer.partitionBy(partitionBy)
     java = writer._jwrite
     _refuse_buckets(java)
-    given = _as_dict(java.extraOptions())
+    given = scala_dict(java.extraOptions())
     if path is not None:
         given |= {"path": path}
     columns = java.partitioningColumns()
@@ -299,7 +300,7 @@ def _load_stream(
     if provider.lower() not in PROVIDERS or not is_enabled(reader._spark):
         return original(reader, path, format, schema, **options)
     reader.options(**options)
-    given = _as_dict(reader._jreader.extraOptions())
+    given = scala_dict(reader._jreader.extraOptions())
     stream = {name: given.pop(name) for name in list(given) if is_stream_option(name)}
     since = {n: v for n, v in stream.items() if n.lower() == "startingtimestamp"}
     reader.options(**{n: _in_session_zone(reader._spark, v) for n, v in since.items()})
@@ -330,7 +331,7 @@ def _start_stream(  # noqa: PLR0917 - Spark's arguments
     columns = writer._jwrite.partitioningColumns()
     if columns.isDefined():
         writer.option("partitionBy", json.dumps(_as_list(columns.get())))
-    given = _as_dict(writer._jwrite.extraOptions())
+    given = scala_dict(writer._jwrite.extraOptions())
     given.setdefault("partitionOverwriteMode", "static")
     _with_session(writer, given, path)
     return original(writer, path, format, outputMode, None, queryName)
@@ -362,7 +363,7 @@ def _stream_to_table(  # noqa: PLR0917 - Spark's arguments
             access = _created(writer, bridge, name, partitionBy, options)
     if access is None:
         return original(writer, tableName, format, outputMode, partitionBy, queryName, **options)
-    given = {**_as_dict(writer._jwrite.extraOptions()), **options}  # come before the table's
+    given = {**scala_dict(writer._jwrite.extraOptions()), **options}  # come before the table's
     writer.options(**{**access.config, **access.storage, **given, "path": access.path})
     return writer.start(None, NAME, outputMode, partitionBy, queryName)
 
@@ -374,7 +375,7 @@ def _created(
     spark = writer._spark
     if spark.catalog.tableExists(".".join(map(quoted_name, name))):
         return None
-    given = {**_as_dict(writer._jwrite.extraOptions()), **options}
+    given = {**scala_dict(writer._jwrite.extraOptions()), **options}
     access: TableAccess = bridge.new_place(name, given.pop("path", None))
     rows = spark.createDataFrame([], writer._df.schema).write.format(NAME).mode("ignore")
     if partition_by is not None:
@@ -462,15 +463,6 @@ def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
 
 
 # --- Scala's collections ---------------------------------------------------------------------
-
-
-def _as_dict(scala_map: Any) -> dict[str, str]:
-    entries: dict[str, str] = {}
-    each = scala_map.iterator()
-    while each.hasNext():
-        pair = each.next()
-        entries[pair._1()] = pair._2()
-    return entries
 
 
 def _as_list(scala_seq: Any) -> list[str]:

@@ -123,6 +123,28 @@ def session_settings(spark: SparkSession) -> dict[str, str]:
     return dict(settings)
 
 
+def scala_dict(entries: Any) -> dict[str, str]:
+    """A map of Scala in Python."""
+    each, found = entries.iterator(), {}
+    while each.hasNext():
+        pair = each.next()
+        found[pair._1()] = pair._2()
+    return found
+
+
+def java_dict(entries: Any) -> dict[str, str]:
+    """A map of Java in Python.
+
+    `dict` would read on until Java raises an error, and to tell what kind of error it is takes
+    PySpark forty round trips.
+    """
+    each, found = entries.entrySet().iterator(), {}
+    while each.hasNext():
+        entry = each.next()
+        found[entry.getKey()] = entry.getValue()
+    return found
+
+
 def has_function(spark: SparkSession, name: str) -> bool:
     """Whether a session has a function of this name; in a classic one, a temporary function."""
     if not is_classic(spark):

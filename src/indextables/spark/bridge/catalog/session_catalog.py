@@ -38,6 +38,7 @@ from indextables.spark.bridge.jvm.handles import (
     guarded_call,
     implements,
 )
+from indextables.spark.bridge.sessions import java_dict, scala_dict
 from indextables.spark.schemas import spark_schema
 from indextables.storage.location import HIDDEN
 
@@ -194,7 +195,7 @@ class SessionCatalog(Comparable):
                 raise self._no_constraints(identifier)
             return None
         location = properties.get("location") or self.default_place(identifier)
-        return self._tables.at(location, options_in(as_written(dict(properties))))
+        return self._tables.at(location, options_in(as_written(java_dict(properties))))
 
     def _created_elsewhere(self, identifier: JavaObject, info: Sequence[Any]) -> JavaObject:
         table = self._below.createTable(identifier, *info)
@@ -322,8 +323,7 @@ class SessionCatalog(Comparable):
         return {} if entry is None else self._options(entry)
 
     def _options(self, entry: JavaObject) -> dict[str, str]:
-        as_java = self.java.find("scala.jdk.javaapi.CollectionConverters").asJava
-        kept = dict(as_java(entry.storage().properties()))
+        kept = scala_dict(entry.storage().properties())
         return {n.removeprefix(HIDDEN): v for n, v in kept.items() if n not in _OF_SPARK}
 
     def _forgotten(self, identifier: JavaObject) -> TableAccess | None:

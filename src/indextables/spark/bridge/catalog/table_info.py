@@ -19,6 +19,7 @@ from indextables.spark.bridge.jvm.handles import (
     JavaObject,
     Jvm,
 )
+from indextables.spark.bridge.sessions import java_dict
 from indextables.spark.schemas import table_schema
 from indextables.storage.location import HIDDEN
 
@@ -111,7 +112,7 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
             )
         names.append(".".join(transform.references()[0].fieldNames()))
     stored = java.schema_of(java.stored_struct(schema))
-    return table_schema(stored, declared=True), tuple(names), as_written(dict(properties))
+    return table_schema(stored, declared=True), tuple(names), as_written(java_dict(properties))
 
 
 def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
@@ -119,7 +120,7 @@ def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
 
     Spark leaves those to the catalog. What the statement says itself wins.
     """
-    given, theirs = dict(info.properties()), dict(source.properties())
+    given, theirs = java_dict(info.properties()), java_dict(source.properties())
     provider = str(theirs.get("provider", "")).lower()
     if provider not in PROVIDERS or given.get("provider", provider).lower() not in PROVIDERS:
         return info

@@ -53,6 +53,7 @@ class Jvm:
         self.jvm: Any = self.context._jvm
         self.session: JavaObject = spark._jsparkSession
         callbacks.start(spark)
+        _keep_type_util(self.jvm)
         self._pickle: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
         # Spark's lists of the files of snapshots, by what they list; see `native`.
         self.indexes: OrderedDict[Any, tuple[JavaObject, JavaObject]] = OrderedDict()
@@ -250,6 +251,16 @@ class Jvm:
         """An exception of the JVM that a callback raises."""
         made: Exception = Py4JJavaError("", self.find(name)(*args))
         return made
+
+
+def _keep_type_util(jvm: Any) -> None:
+    """Look up once what PySpark looks up fourteen times to tell the kind of an error.
+
+    Many statements begin with one: Spark refuses what it cannot do itself.
+    """
+    jvm.py4j = package = jvm.py4j
+    package.reflection = reflection = package.reflection
+    reflection.TypeUtil = reflection.TypeUtil
 
 
 Class = TypeVar("Class", bound=type)
@@ -471,8 +482,8 @@ public class KEPT implements BiFunction {
 """
 
 _TABLE = (
-    "name", "id", "version", "schema", "columns", "partitioning", "capabilities", "constraints",
-    "metadataColumns", "canRenameConflictingMetadataColumns", "partitionSchema",
+    "name", "id", "version", "schema", "columns", "partitioning", "properties", "capabilities",
+    "constraints", "metadataColumns", "canRenameConflictingMetadataColumns", "partitionSchema",
 )  # fmt: skip
 _SCAN = (
     "readSchema", "description", "columnarSupportMode", "supportedCustomMetrics",
