@@ -206,7 +206,7 @@ def test_footers_and_rows_give_the_same(index, files, tmp_path, monkeypatch):
     other = Index("other", DDL)
     other.add_file(str(tmp_path / "data"))
     other.add_range_index("id")
-    monkeypatch.setattr(update.footers, "suffice", lambda *_: False)
+    monkeypatch.setattr(update, "footers_suffice", lambda *_: False)
     other.update()
     rows = rows_of(other)
     assert len(rows) == 5
@@ -741,7 +741,7 @@ def test_people_can_look_inside(index, capsys, caplog, spark):
     assert index.stats().count() == 0
     spark.conf.set(keys.ARIADNE_DEBUG.name, "true")
     try:
-        with caplog.at_level("INFO", logger="indextables.ariadne.update"):
+        with caplog.at_level("INFO", logger="indextables.ariadne"):
             index.update()
     finally:
         spark.conf.unset(keys.ARIADNE_DEBUG.name)
