@@ -29,6 +29,8 @@ from indextables.spark.bridge.jvm.handles import (
 
 _ROWS_OF_A_SPLIT = 2 / 3
 """The rest of a split is its index."""
+_ROW = 8
+"""What Spark adds to each row when it reckons how large some columns are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ def _share(columns: Collection[str], schema: pa.Schema) -> float:
     its files.
     """
     every = sum(_width(field.type) for field in schema)
-    return sum(_width(schema.field(n).type) for n in columns if n in schema.names) / max(1, every)
+    chosen = sum(_width(schema.field(name).type) for name in columns if name in schema.names)
+    return (_ROW + chosen) / (_ROW + every)
 
 
 def _width(column_type: Any) -> int:
@@ -134,6 +137,8 @@ def _width(column_type: Any) -> int:
         return 20
     if pa.types.is_binary(column_type):
         return 100
+    if pa.types.is_decimal(column_type):
+        return 8 if column_type.precision <= 18 else 16
     return max(1, int(column_type.bit_width) // 8)
 
 
