@@ -539,3 +539,20 @@ def test_a_table_may_have_a_column_with_the_name_of_the_one_about_files(spark, t
         pa.table({"_metadata": ["mine"]})
     )
     assert spark.sql(f"SELECT _metadata FROM indextables.`{tmp_path}/t`").collect() == [("mine",)]
+
+
+def test_the_size_of_some_columns_is_that_which_spark_reckons_for_parquet(spark, tmp_path):
+    rows = spark.range(1000).selectExpr(
+        "id AS k", "CAST(id AS DECIMAL(15, 2)) AS price", "CAST(id AS STRING) AS text"
+    )
+    shares = {}
+    for form in ("parquet", "indextables"):
+        place = str(tmp_path / form)
+        rows.coalesce(1).write.format(form).save(place)
+        read = spark.read.format(form).load(place)
+        sizes = [
+            int(str(one._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+            for one in (read, read.select("k"))
+        ]
+        shares[form] = sizes[1] / sizes[0]
+    assert shares["indextables"] == pytest.approx(shares["parquet"], rel=0.01)
