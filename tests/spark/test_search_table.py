@@ -156,6 +156,10 @@ def test_the_options_of_a_read(door, table):
     assert where.columns == table.schema.names
     expected = table.scan(where="search(title, 'hen') AND id < 20")["id"].to_pylist()
     assert sorted(row.id for row in where.collect()) == sorted(expected)
+    computed = "id % 7 = 3 AND upper(title) LIKE '%HEN%' AND id < 20"
+    some = door.read.format("indextables").option("where", computed).load(table.uri).collect()
+    assert sorted(row.id for row in some) == [i for i in sorted(expected) if i % 7 == 3]
+    assert some
     ranked = (
         door.read.format("indextables")
         .options(search="fox", fields="title, Body", limit=4, snippets="title")

@@ -9,6 +9,7 @@ import datetime
 import random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import indextables as it
@@ -187,3 +188,17 @@ def test_times_are_computed_in_utc_only(table):
     assert table.count(where="n + 1 = 2", timezone="Asia/Tokyo") > 0
     with pytest.raises(UnsupportedPredicateError, match="computed in UTC, not in Asia/Tokyo"):
         table.count(where="hour(at) = 5", timezone="Asia/Tokyo")
+
+
+def test_a_search_index_computes_them_of_the_rows_in_its_source(tmp_path):
+    source, index = tmp_path / "source", str(tmp_path / "index")
+    source.mkdir()
+    rows = {"id": [1, 2, 3], "n": [1, 2, 3], "body": ["Red fox", "lazy dog", "fox"]}
+    pq.write_table(pa.table(rows), source / "a.parquet")
+    table = it.SearchIndex.create(index, source=str(source), format="parquet", columns=["body"])
+    late = {"id": [4], "n": [1], "body": ["late fox"]}
+    pq.write_table(pa.table(late), source / "b.parquet")  # not in the index yet
+    found = table.scan(columns=["id"], where="n + 1 > id AND lower(body) LIKE '%fox'")
+    assert sorted(found["id"].to_pylist()) == [1, 3]
+    assert table.count(where="body indexquery 'fox' AND n % 2 = 1") == 3
+    assert table.search("fox", where="length(body) > 4")["id"].to_pylist() == [1, 4]
