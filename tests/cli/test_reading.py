@@ -84,6 +84,15 @@ def test_words_are_analyzed_completed_and_corrected(cli, docs):
     assert "text='…' or row=" in cli.error("more-like", docs)
 
 
+def test_a_terminal_offers_a_corrected_query(cli, docs, monkeypatch):
+    monkeypatch.setattr("indextables.cli.output.is_terminal", lambda: True)
+    assert "Did you mean: body:spark" in cli.ok("search", docs, "body:spakr")
+    assert "Did you mean: body:spark" in cli.ok("search", docs, "body:spakr", "--lenient")
+    for nothing in (("zzzzzz",), ("body:spakr", "--where", "Id < 0"), ("(zzzz", "--lenient")):
+        found = cli.ok("search", docs, *nothing)
+        assert "nothing found" in found and "Did you" not in found
+
+
 def test_describe_tells_columns_and_sizes(cli, docs):
     (facts,) = cli.rows("describe", docs)
     assert (facts["version"], facts["rows"]) == (1, 60)

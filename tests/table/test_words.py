@@ -17,6 +17,7 @@ from indextables import SearchIndex, Table
 from indextables.errors import (
     ConfigError,
     QueryError,
+    QuerySyntaxError,
     SchemaError,
     TooManyExpansionsError,
     UnknownColumnError,
@@ -171,6 +172,21 @@ def test_conditions_and_deleted_rows_are_not_counted(tables, marked):
     assert pairs(marked.suggest("spak", column="body")) == suggested(live, "spak", 5)
     marked.merge_splits()
     assert pairs(marked.complete("m", column="body")) == completed(live, "body", "m", 10)
+
+
+def test_a_query_is_corrected_if_that_finds_rows(tables):
+    for name, table in tables.items():
+        assert table.correct_query("spakr AND machines") == "spark AND machines", name
+        assert table.correct_query("body:spakr", fields=["doc"]) == "body:spark", name
+        assert table.correct_query("spark") is None, "every word is there"
+        assert table.correct_query("spakr", where="n < 0") is None, name
+        assert table.correct_query('"spakr lake"') is None, "phrases stay"
+    with pytest.raises(UnknownColumnError):
+        table.correct_query("spakr", fields=["nope"])
+    with pytest.raises(QuerySyntaxError):
+        table.correct_query("(spakr")
+    numbers = Table.create("memory://correct-numbers", data=pa.table({"n": [1]}))
+    assert numbers.correct_query("spakr") is None
 
 
 def telling(rows: list[dict], words: list[str], most: int, least: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from indextables.cells import size
 from indextables.cli import settings as o
 from indextables.cli.settings import Settings, command, pairs
-from indextables.errors import ConfigError
+from indextables.errors import ConfigError, QuerySyntaxError
 
 if TYPE_CHECKING:
     from indextables.table.arguments import SearchMode
@@ -91,8 +92,13 @@ def _search(
         at = hits.schema.get_field_index(name)
         hits = hits.set_column(at, name, pa.array(best, pa.string()))
         styles[name] = highlighted
+    empty = "nothing found"
+    if not hits.num_rows:
+        with contextlib.suppress(QuerySyntaxError):  # text that --lenient took
+            better = opened.correct_query(query, fields=field, where=where)
+            empty += "" if better is None else f". Did you mean: {better}"
     order = ["_score", *columns]
-    show_rows(hits.select(order), json=False, styles=styles, empty="nothing found")
+    show_rows(hits.select(order), json=False, styles=styles, empty=empty)
 
 
 def _beginnings(column: Any) -> list[str | None]:

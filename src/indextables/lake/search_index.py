@@ -810,6 +810,24 @@ class SearchIndex:
         """
         return self._answer(lambda t: t.suggest(word, column=column, **arguments), None)
 
+    def correct_query(self, query: str, **arguments: Any) -> str | None:
+        """The query with misspelt words corrected, if that finds rows; see `Table.correct_query`.
+
+        Args:
+            query: What a user searched for, in the syntax of `indexquery`.
+            arguments: What `Table.correct_query` takes.
+
+        Returns:
+            The corrected query; None if nothing is to be corrected, or it finds no row either.
+
+        Raises:
+            QuerySyntaxError: The query cannot be read; the message says where.
+
+        >>> index.correct_query("foxx AND red")
+        'fox AND red'
+        """
+        return self._answer(lambda t: t.correct_query(query, **arguments), None)
+
     def more_like_this(self, text: str | None = None, **arguments: Any) -> pa.Table:
         """The rows that are about the same as a text or a row; see `Table.more_like_this`.
 

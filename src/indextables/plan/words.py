@@ -26,6 +26,8 @@ from indextables.plan.split_rows import Mask, row_mask
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Boolean, Boost, Predicate, Search, Term
 from indextables.predicate.names import escaped_field
+from indextables.predicate.search import walk as search_nodes
+from indextables.predicate.search_syntax import parse_search
 from indextables.runner import check_stop
 from indextables.schema import ROW, SPLIT
 from indextables.split.analyzer import Analyzer, AnalyzerError, canonical_tokenizer
@@ -35,6 +37,8 @@ from indextables.split.search.engine import words_within
 from indextables.split.write.indexer import document_values
 
 MAX_DISTANCE = 2
+_CORRECTED = 5
+"""Words of a query, and columns, in which corrections are looked for."""
 _WORDS_AT_ONCE = 50_000
 """Distances of so many words are computed at once, which takes some megabytes for each letter."""
 
@@ -197,6 +201,34 @@ def suggestions(
         _check_count(view, f"{text}~{distance}", name, len(ranks))
         found = _best(ranks, words.counting(column, counted), limit)
     return _ranked_words(found)
+
+
+def corrected(view: TableView, query: str, columns: Sequence[str]) -> str | None:
+    """The query with words that no row has replaced by the nearest ones that some have.
+
+    Only plain words are replaced, and only a few of them; None if none is.
+    """
+    changes: dict[int, tuple[str, str]] = {}
+    terms = [node for node in search_nodes(parse_search(query)) if isinstance(node, Term)]
+    for term in terms[:_CORRECTED]:
+        at = query.find(term.text, term.at)
+        if at < 0 or not term.text.isalnum() or not 3 <= len(term.text) <= 64:
+            continue
+        found = []
+        for column in columns[:_CORRECTED] if term.field is None else [term.field]:
+            # A column may be cut into pieces, or the word be one that it leaves out.
+            with contextlib.suppress(QueryError, SchemaError):
+                check_stop()
+                found += suggestions(
+                    view, column, term.text, predicate=TRUE, distance=MAX_DISTANCE, limit=1
+                ).to_pylist()
+        best = min(found, key=lambda one: (one["distance"], -one["count"]), default=None)
+        if best is not None and best["distance"]:
+            changes[at] = term.text, best["word"]
+    for at in sorted(changes, reverse=True):
+        old, new = changes[at]
+        query = query[:at] + new + query[at + len(old) :]
+    return query if changes else None
 
 
 def _ranked_words(ranks: Sequence[_Rank]) -> pa.Table:

@@ -26,8 +26,7 @@ from indextables.plan.ranking import with_snippets
 from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search, searches
-from indextables.predicate.search import Term, walk
-from indextables.predicate.search_syntax import parse_search
+from indextables.predicate.search import walk
 from indextables.runner import check_stop
 from indextables.schema import ROW, SCORE, SPLIT
 from indextables.serve.tables import text_columns, version_of
@@ -282,8 +281,6 @@ MOST_BYTES = 64 << 20
 """Bytes of the rows of one answer."""
 _SHOWN_LENGTH = 1_000
 """Characters of a value that the page shows."""
-_CORRECTED = 5
-"""Words of a query, and columns, in which corrections are looked for."""
 _PARTS = 60
 """Parts of a histogram whose interval nobody chose, at the most."""
 
@@ -336,33 +333,9 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
 
 
 def corrected(table: Table, request: SearchRequest) -> str | None:
-    """The query with the words that no row has spelled like ones that some have.
-
-    Only plain words are corrected, and only a few of them. None if that finds nothing either.
-    """
-    query = request.query or "*"
-    changes: dict[int, tuple[str, str]] = {}
-    terms = [node for node in walk(parse_search(query)) if isinstance(node, Term)]
-    for term in terms[:_CORRECTED]:
-        at = query.find(term.text, term.at)
-        if at < 0 or not term.text.isalnum() or not 3 <= len(term.text) <= 64:
-            continue
-        found = []
-        for column in text_columns(table)[:_CORRECTED]:
-            if term.field in (None, column):
-                # A column may be cut into pieces, or the word be one that it leaves out.
-                with contextlib.suppress(QueryError, SchemaError):
-                    check_stop()
-                    found += table.suggest(term.text, column=column, limit=1).to_pylist()
-        best = min(found, key=lambda one: (one["distance"], -one["count"]), default=None)
-        if best is not None and best["distance"]:
-            changes[at] = term.text, best["word"]
-    for at in sorted(changes, reverse=True):
-        old, new = changes[at]
-        query = query[:at] + new + query[at + len(old) :]
+    """The query with the words that no row has spelled like ones that some have."""
     where = request.condition(table.schema)
-    asked = table.matching(query, where=where, timezone=request.timezone)
-    return query if changes and count_rows(*asked) else None
+    return table.correct_query(request.query or "*", where=where, timezone=request.timezone)
 
 
 class _Clock:

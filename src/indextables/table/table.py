@@ -75,6 +75,7 @@ from indextables.plan.words import (
     analyzed,
     analyzer_of,
     completions,
+    corrected,
     more_like,
     suggestions,
 )
@@ -1034,6 +1035,51 @@ class Table:
         return suggestions(
             view, column, word, predicate=predicate, distance=distance, limit=check_limit(limit)
         )
+
+    def correct_query(
+        self,
+        query: str,
+        *,
+        fields: Sequence[str] | None = None,
+        where: Where | None = None,
+        timezone: str = "UTC",
+    ) -> str | None:
+        """The query with misspelt words corrected ("did you mean"), if that finds rows.
+
+        A word that no row has becomes the nearest word that some rows have. Only plain words are
+        corrected, the first five of a query: no phrases and no patterns.
+
+        Args:
+            query: What a user searched for, in the syntax of `indexquery`.
+            fields: The columns that are searched where the query names none, as in `search`.
+            where: A SQL condition that leaves rows out.
+            timezone: The zone of times in `where` that name none.
+
+        Returns:
+            The corrected query; None if nothing is to be corrected, or it finds no row either.
+
+        Raises:
+            QuerySyntaxError: The query cannot be read; the message says where.
+
+        >>> import pyarrow as pa
+        >>> from indextables import Table
+        >>> rows = pa.table({"body": ["spark sql", "machine learning"]})
+        >>> table = Table.create("memory://correct-example", data=rows)
+        >>> table.correct_query("machin AND learning")
+        'machine AND learning'
+        """
+        view = self.view
+        try:
+            columns = word_fields(view.shown, check_names(fields, "fields"))
+        except SchemaError:
+            if fields is None:  # no column has words
+                return None
+            raise
+        better = corrected(view, query, list(columns))
+        if better is None:
+            return None
+        asked = self.matching(better, fields=fields, where=where, timezone=timezone)
+        return better if count_rows(*asked) else None
 
     def more_like_this(
         self,
