@@ -168,6 +168,8 @@ def test_rows_change_by_what_is_computed():
         ("max(n) = 1", UnsupportedPredicateError, "must be about one row"),
         ("n = (SELECT 1)", UnsupportedPredicateError, "must be about one row"),
         ("row_number() OVER (ORDER BY n) = 1", UnsupportedPredicateError, "must be about one row"),
+        ("explode(array(1, 2)) = 1", UnsupportedPredicateError, "must be about one row"),
+        ("n = explode(array(1, 2))", UnsupportedPredicateError, "must be about one row"),
         ("rand() < n", UnsupportedPredicateError, "for each row or moment"),
         ("CASE WHEN indexquery(body, 'a') THEN true END", UnsupportedPredicateError, "of its own"),
         ("cast(body AS INT) = 1", UnsupportedPredicateError, "Could not convert"),

@@ -85,8 +85,8 @@ _OF_A_MOMENT = (
     exp.CurrentDatetime, exp.Localtimestamp, exp.Localtime,
 )  # fmt: skip
 _NOT_OF_ONE_ROW = (
-    *_OF_A_MOMENT, exp.AggFunc, exp.Window, exp.Query, exp.Lambda, exp.Star, exp.Placeholder,
-    exp.Parameter,
+    *_OF_A_MOMENT, exp.AggFunc, exp.Window, exp.Query, exp.UDTF, exp.Lambda, exp.Star,
+    exp.Placeholder, exp.Parameter,
 )  # fmt: skip
 _NOT_COMPUTED = {*_SEARCH_FUNCTIONS, *_SEARCH_ALL_FUNCTIONS, "snippet"}
 _MOMENT = re.compile(r"current_|now\s*\(|curdate", re.IGNORECASE)
@@ -465,8 +465,11 @@ def _is_path(node: exp.Expr) -> bool:
 def _reason_against(part: exp.Expr) -> str:
     if isinstance(part, _OF_A_MOMENT):
         return "it is another one for each row or moment; write a literal"
-    if isinstance(part, (exp.AggFunc, exp.Window, exp.Query)):
-        return "it must be about one row; aggregates, windows and subqueries are for `Table.sql`"
+    if isinstance(part, (exp.AggFunc, exp.Window, exp.Query, exp.UDTF)):
+        return (
+            "it must be about one row; aggregates, windows, subqueries and functions that return "
+            "several rows are for `Table.sql`"
+        )
     if isinstance(part, (exp.Lambda, exp.Star, exp.Placeholder, exp.Parameter)):
         return f"{part.sql(dialect='spark')} is not computed here"
     return "a search is a condition of its own; combine it with AND, OR and NOT"
