@@ -192,6 +192,32 @@ def test_no_function_takes_all_memory(docs, made):
         docs.sql(f"SELECT length({made}) AS made FROM this")
 
 
+def test_a_recursion_ends(docs):
+    rows = pa.table({"id": [1, 2, 3], "up": [None, 1, 2], "body": ["a fox", "a dog", "fox, dog"]})
+    steps = (
+        "WITH RECURSIVE r(n) AS (SELECT 1 {union} {step}) SELECT count(*) AS c, max(n) AS m FROM r"
+    )
+    for step in ("SELECT n + 1 FROM r", "(SELECT n FROM r)", "SELECT r.n FROM r, r AS s, docs"):
+        with pytest.raises(EmbeddedQueryError, match="rows after"):
+            it.sql(steps.format(union="UNION ALL", step=step), docs=rows)
+    for union, step, last in (
+        ("UNION ALL", "SELECT n + 1 FROM r WHERE n < 9000", 9000),
+        ("UNION", "SELECT n % 7 + 1 FROM r", 7),
+        ("UNION ALL", "VALUES (2)", 2),
+    ):
+        found = it.sql(steps.format(union=union, step=step))
+        assert found.to_pylist() == [{"c": last, "m": last}]
+    # Every query counts anew, and a recursion may search.
+    tree = (
+        "WITH RECURSIVE t AS (SELECT id, 0 AS depth FROM docs WHERE up IS NULL UNION ALL "
+        "SELECT d.id, depth + 1 FROM docs d JOIN t ON d.up = t.id WHERE d.body indexquery 'dog') "
+        "SELECT * FROM t ORDER BY id"
+    )
+    table = it.write_table("memory://recursion", rows)
+    for _ in range(3):
+        assert it.sql(tree, docs=table)["depth"].to_pylist() == [0, 1, 2]
+
+
 def test_what_is_no_table_and_what_is_no_query(docs):
     with pytest.raises(EmbeddedQueryError, match="'o' is not a table: int"):
         it.sql("SELECT 1 FROM o", o=3)

@@ -544,6 +544,8 @@ def _translated(node: Any, divisions: set[Division]) -> Any:
     match node:
         case exp.Anonymous():
             return _call(node)
+        case exp.CTE() if node.parent and node.parent.args.get("recursive"):
+            return _recursive(node)
         case exp.Group():
             return _grouped(node)
         case exp.Any() if not isinstance(node.parent, exp.Binary):
@@ -618,6 +620,19 @@ def _call(node: Any) -> Any:
 
 
 # --- clauses --------------------------------------------------------------------------------
+
+BOUNDED_STEPS = "indextables_bounded_steps"
+"""The function of the engine that is true for a row of a recursion, until there are too many."""
+
+
+def _recursive(node: Any) -> Any:
+    """Each row that a step of a recursion returns is counted: the engine itself has no limit."""
+    if isinstance(node.this, exp.SetOperation):
+        step = node.this.expression
+        rows = (step if isinstance(step, exp.Query) else exp.select("*").from_(step)).copy()
+        counted = exp.Anonymous(this=BOUNDED_STEPS, expressions=[exp.Literal.number(0)])
+        step.replace(exp.select("*").from_(rows.subquery("step")).where(counted))
+    return node
 
 
 def _grouped(node: Any) -> Any:

@@ -43,6 +43,7 @@ from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.query.dialect import (
     BOUNDED,
+    BOUNDED_STEPS,
     DOUBLE_TEXT,
     FLOAT_TEXT,
     INITCAP,
@@ -227,10 +228,14 @@ class _Engine:
         self.failures: list[IndexTablesError] = []
         self.names: list[str] = []
         self.functions: set[str] = set()
+        self.steps = _Steps()
         self.connection: Any = duckdb.connect(":memory:", config=dict(_SETTINGS))
         self.connection.execute("SET TimeZone = 'UTC'")
         self.connection.execute("SET lock_configuration = true")
         self.register(BOUNDED, _bounded, ["BIGINT"] * 3, "BIGINT")
+        self.register(
+            BOUNDED_STEPS, self.steps.count, ["BIGINT"], "BOOLEAN", is_called_for_each_row=True
+        )
         self.register(DOUBLE_TEXT, _double_texts, ["DOUBLE"], "VARCHAR")
         self.register(FLOAT_TEXT, _float_texts, ["DOUBLE"], "VARCHAR")
         self.register(UPPER, upper_case, ["VARCHAR"], "VARCHAR")
@@ -262,6 +267,7 @@ class _Engine:
 
     def run(self, query: Rewritten) -> Any:
         """The rows of a query, as they come."""
+        self.steps.reset()
         for relation in query.relations:
             self.add(relation.name, _Relation(relation, self.failures))
         for name, rows in query.foreign.items():
@@ -287,7 +293,13 @@ class _Engine:
         self.names.append(name)
 
     def register(
-        self, name: str, work: Callable[..., Any], arguments: list[str], result: str
+        self,
+        name: str,
+        work: Callable[..., Any],
+        arguments: list[str],
+        result: str,
+        *,
+        is_called_for_each_row: bool = False,
     ) -> None:
         """Give queries a function that DuckDB does not have."""
 
@@ -304,8 +316,9 @@ class _Engine:
                 raise
 
         self.connection.create_function(
-            name, call, arguments, result, type="arrow", null_handling="special"
-        )
+            name, call, arguments, result, type="arrow", null_handling="special",
+            side_effects=is_called_for_each_row,
+        )  # fmt: skip
         self.functions.add(name)
 
 
@@ -490,6 +503,8 @@ def _text_column(column: str, schema: pa.Schema) -> str:
 # --- functions that DuckDB does not have -----------------------------------------------------
 
 _MOST_MADE = 256 << 20
+_MOST_STEPS = 10_000
+_MOST_RECURSIVE_ROWS = 1_000_000
 _VALUE = "value"
 _EXACT = decimal.Context(prec=80)
 
@@ -507,6 +522,29 @@ def _bounded(counts: Any, widths: Any, starts: Any) -> Any:
             "lists and series shorter, or take fewer rows."
         )
     return counts
+
+
+class _Steps:
+    """Counts the steps of a query's recursions, and their rows."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.steps = 0
+        self.rows = 0
+
+    def count(self, values: Any) -> Any:
+        """True for each row. A step calls this once for some thousand rows, and at least once."""
+        self.steps += 1
+        self.rows += len(values)
+        if self.steps > _MOST_STEPS or self.rows > _MOST_RECURSIVE_ROWS:
+            raise EmbeddedQueryError(
+                f"A recursion of the query has {self.rows:,} rows after {self.steps:,} steps. At "
+                f"most {_MOST_RECURSIVE_ROWS:,} rows and {_MOST_STEPS:,} steps are computed. Give "
+                "its second part a condition that becomes false."
+            )
+        return pa.array(np.ones(len(values), bool))
 
 
 def _divider(division: Division) -> Callable[[Any, Any], Any]:
