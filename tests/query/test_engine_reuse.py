@@ -64,3 +64,30 @@ assert ask()
     )
     assert done.returncode == 0, done.stderr
     assert b"leaked" not in done.stderr, done.stderr
+
+
+def test_ctrl_c_ends_a_query_and_the_next_one_is_answered():
+    program = """
+import os, signal, threading
+import pyarrow as pa
+import indextables as it
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+t = it.write_table("memory://interrupted", pa.table({"n": range(9000)}))
+assert it.sql("SELECT max(n) AS m FROM t", t=t)["m"].to_pylist() == [8999]
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    it.sql("SELECT count(*) FROM t a, t b, t c WHERE a.n + b.n = c.n", t=t)
+except KeyboardInterrupt:
+    print("interrupted")
+assert it.sql("SELECT max(n) AS m FROM t", t=t)["m"].to_pylist() == [8999]
+print("answered")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout.split(), done.stderr) == (
+        0,
+        ["interrupted", "answered"],
+        "",
+    )

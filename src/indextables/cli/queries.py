@@ -172,6 +172,8 @@ def prompt(settings: Settings, tables: Tables, ask: Callable[[str], str] = input
                         run_sql(text, settings, tables)
                     except (IndexTablesError, OSError) as error:
                         fail(str(error))
+                    except KeyboardInterrupt:
+                        show_text("interrupted")
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import contextvars
 import copy
 import datetime
 import decimal
@@ -19,8 +20,10 @@ import math
 import os
 import re
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -53,7 +56,7 @@ from indextables.query.dialect import (
 )
 from indextables.query.relations import SEARCH_FUNCTION, Relation
 from indextables.query.rewrite import Opener, Rewritten, rewrite
-from indextables.runner import Stop, current_stop
+from indextables.runner import Result, Stop, current_stop
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import columns_needed, search_rows
 from indextables.split.snippet import snippets
@@ -164,13 +167,19 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
         ) from None
     stop = current_stop() or Stop()
     engine = _Engine.free()
+
+    def begin() -> tuple[Any, pa.RecordBatch | None]:
+        reader = engine.run(query)
+        return reader, next(reader, None)
+
     try:
         with stop.calling(engine.connection.interrupt):
-            reader = engine.run(query)
-            first = next(reader, None)
-    except Exception as error:
-        engine.connection.close()
+            reader, first = engine.interruptible(begin)
+    except BaseException as error:
+        engine.close()
         stop.check()
+        if not isinstance(error, Exception):
+            raise
         raise _explained(error, engine.failures) from None
 
     def batches() -> Generator[pa.RecordBatch, None, None]:
@@ -180,7 +189,7 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
                 yield first
             while True:
                 with stop.calling(engine.connection.interrupt):
-                    batch = next(reader, None)
+                    batch = engine.interruptible(lambda: next(reader, None))
                 if batch is None:
                     is_done = True
                     return
@@ -194,7 +203,7 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
             if is_done:
                 engine.keep()
             else:
-                engine.connection.close()
+                engine.close()
 
     rows = batches()
     stream = pa.RecordBatchReader.from_batches(reader.schema, rows)
@@ -225,6 +234,7 @@ class _Engine:
         import duckdb
 
         self.process = os.getpid()
+        self.worker = ThreadPoolExecutor(1, thread_name_prefix="indextables-sql")
         self.failures: list[IndexTablesError] = []
         self.names: list[str] = []
         self.functions: set[str] = set()
@@ -263,7 +273,11 @@ class _Engine:
         if len(self.waiting) < self.most_waiting and not self.failures:
             self.waiting.append(self)
         else:
-            self.connection.close()
+            self.close()
+
+    def close(self) -> None:
+        self.connection.close()
+        self.worker.shutdown(wait=False)
 
     def run(self, query: Rewritten) -> Any:
         """The rows of a query, as they come."""
@@ -286,6 +300,23 @@ class _Engine:
             )
             result = result.project(", ".join(columns))
         return result.to_arrow_reader(_BATCH)
+
+    def interruptible(self, call: Callable[[], Result]) -> Result:
+        """Call the engine so that Ctrl-C ends the query.
+
+        Python raises the interrupt in the main thread. If that is inside of the engine, the engine
+        may take it for an error of a function that it called. So the main thread only waits.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return call()
+        context = contextvars.copy_context()
+        answer = self.worker.submit(context.run, call)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            self.connection.interrupt()
+            answer.exception()  # waits for its end
+            raise
 
     def add(self, name: str, rows: Any) -> None:
         """Let the query read some rows by a name."""
@@ -327,7 +358,7 @@ def _close_engines() -> None:
     while _Engine.waiting:
         engine = _Engine.waiting.pop()
         if engine.process == os.getpid():
-            engine.connection.close()
+            engine.close()
         else:
             _FORKED.append(engine)
 
