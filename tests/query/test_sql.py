@@ -185,11 +185,47 @@ def test_a_query_reaches_its_tables_only(docs, query):
     "made",
     ["repeat('x', 2000000000)", "repeat(body, 900000000)", "lpad(body, 2000000000, 'b')",
      "sequence(1, 2000000000)", "array_repeat(1, 2000000000)", "space(2000000000)",
-     "repeat(repeat('x', 100000), 100000)"],
+     "repeat(repeat('x', 100000), 100000)",
+     "replace(repeat('a', 1000000), 'a', repeat('b', 1000000))",
+     "regexp_replace(repeat('a', 1000000), 'a', repeat('b', 1000000))",
+     "regexp_replace(repeat('a', 100000000), '^', '$0$0$0')",
+     "array_join(array_repeat('a', 1000000), repeat('b', 1000000))"],
 )  # fmt: skip
 def test_no_function_takes_all_memory(docs, made):
     with pytest.raises(EmbeddedQueryError, match="bytes at once"):
         docs.sql(f"SELECT length({made}) AS made FROM this")
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("regexp_replace('abc', '(b)', '[$1]')", "a[b]c"),
+        ("regexp_replace('a1b2', '([a-z])([0-9])', '$2$1-$10')", "1a-a02b-b0"),
+        (r"regexp_replace('a.b', '[.]', r'\$\\')", "a$\\b"),
+        ("regexp_replace('abcb', 'b', 'x', 3)", "abcx"),
+        ("regexp_replace('äbc', 'x*', '-')", "-ä-b-c-"),
+        ("regexp_replace(null, 'b', 'x')", None),
+        ("replace('aba', 'b', 'xyz')", "axyza"),
+        ("replace('aba', 'b')", "aa"),
+        ("replace('aba', '', 'xyz')", "aba"),
+        ("replace('aba', 'b', null)", None),
+        ("array_join(array('a', null, 'b'), '--------------------')", "a--------------------b"),
+    ],
+)
+def test_texts_are_replaced_as_in_spark(call, text):
+    assert it.sql(f"SELECT {call} AS x")["x"].to_pylist() == [text]
+
+
+def test_a_replacement_by_columns():
+    rows = pa.table({"a": ["xay", "xby", None], "p": ["a", "(b)", "c"], "r": ["1", "$1$1", "2"]})
+    found = it.sql("SELECT regexp_replace(a, p, r) AS x, replace(a, 'y', r) AS y FROM t", t=rows)
+    assert found.to_pylist() == [
+        {"x": "x1y", "y": "xa1"}, {"x": "xbby", "y": "xb$1$1"}, {"x": None, "y": None},
+    ]  # fmt: skip
+    for replacement in ("a$", "${name}", "$12"):
+        with pytest.raises(EmbeddedQueryError, match="regexp_replace"):
+            query = f"SELECT regexp_replace(a, '{'(x)' * 12}', '{replacement}') FROM t"
+            it.sql(query, t=rows)
 
 
 def test_a_recursion_ends(docs):

@@ -179,7 +179,12 @@ DOUBLE_TEXT, FLOAT_TEXT = "indextables_double_text", "indextables_float_text"
 """The functions of the engine that write numbers as Java does."""
 UPPER, LOWER, INITCAP = "indextables_upper", "indextables_lower", "indextables_initcap"
 """The functions of the engine that write texts in capitals and in small letters as Spark does."""
+REPLACE, REGEXP_REPLACE = "indextables_replace", "indextables_regexp_replace"
+"""The functions of the engine that replace parts of texts as Spark does, within bounds."""
 _CASES = {exp.Upper: UPPER, exp.Lower: LOWER, exp.Initcap: INITCAP}
+
+_SHORT = 16
+"""Characters of a text between others that nobody has to count."""
 
 FLOATS = (exp.DType.DOUBLE, exp.DType.FLOAT)
 
@@ -315,6 +320,18 @@ def translated_text(node: Any) -> Any:
         case exp.Left() | exp.Right():
             node.set("expression", _not_negative(node.expression))
             return node
+        case exp.Replace():
+            return _replaced(node)
+        case exp.RegexpReplace():
+            return _regexp_replaced(node)
+        case exp.ArrayToString() if not _is_short(node.expression):
+            size = exp.Anonymous(this="LEN", expressions=[node.this.copy()])
+            is_bounded = exp.Is(
+                this=_bounded(size, _bytes_of(node.expression)), expression=exp.null()
+            )
+            separator = exp.Case().when(exp.not_(is_bounded), node.expression.copy())
+            node.set("expression", separator)
+            return node
         case exp.Repeat():
             node.set("times", _bounded(node.args["times"], _bytes_of(node.this)))
             return node
@@ -355,6 +372,34 @@ def _bounded(count: Any, width: Any, start: Any = None) -> Any:
 
 def _bytes_of(text: Any) -> Any:
     return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), "varchar")])
+
+
+def _is_short(text: Any) -> bool:
+    return isinstance(text, exp.Literal) and len(text.name) <= _SHORT
+
+
+def _replaced(node: Any) -> Any:
+    """The engine's own function where no text becomes longer, or ours, which looks before."""
+    old, new = node.expression, node.args.get("replacement") or exp.Literal.string("")
+    node.set("replacement", new)
+    is_literal = isinstance(old, exp.Literal) and isinstance(new, exp.Literal)
+    if is_literal and len(new.name.encode()) <= len(old.name.encode()):
+        return node
+    return exp.Anonymous(this=REPLACE, expressions=[node.this.copy(), old.copy(), new.copy()])
+
+
+def _regexp_replaced(node: Any) -> Any:
+    """All matches, by a replacement in which `$1` is the first group."""
+    text, start = node.this, node.args.get("position")
+    parts = [node.expression.copy(), node.args["replacement"].copy()]
+    if start is None:
+        return exp.Anonymous(this=REGEXP_REPLACE, expressions=[text.copy(), *parts])
+    one = exp.Literal.number(1)
+    length = exp.Sub(this=exp.paren(start.copy()), expression=one.copy())
+    before = exp.Substring(this=text.copy(), start=one, length=length)
+    behind = exp.Substring(this=text.copy(), start=start.copy())
+    replaced = exp.Anonymous(this=REGEXP_REPLACE, expressions=[behind, *parts])
+    return exp.paren(exp.DPipe(this=before, expression=replaced))
 
 
 def _lowered(text: Any) -> Any:

@@ -51,6 +51,8 @@ from indextables.query.dialect import (
     FLOAT_TEXT,
     INITCAP,
     LOWER,
+    REGEXP_REPLACE,
+    REPLACE,
     UPPER,
     Division,
 )
@@ -251,6 +253,8 @@ class _Engine:
         self.register(UPPER, upper_case, ["VARCHAR"], "VARCHAR")
         self.register(LOWER, lower_case, ["VARCHAR"], "VARCHAR")
         self.register(INITCAP, _initcaps, ["VARCHAR"], "VARCHAR")
+        self.register(REPLACE, _replaced, ["VARCHAR"] * 3, "VARCHAR")
+        self.register(REGEXP_REPLACE, _regexp_replaced, ["VARCHAR"] * 3, "VARCHAR")
         self.register(SEARCH_FUNCTION, _search_values, ["VARCHAR", "VARCHAR"], "BOOLEAN")
         self.register(SNIPPET, _snippets_of_values, ["VARCHAR", "VARCHAR"], "VARCHAR")
 
@@ -546,13 +550,16 @@ def _bounded(counts: Any, widths: Any, starts: Any) -> Any:
         pc.abs(pc.subtract(pc.cast(counts, pa.float64()), pc.cast(starts, pa.float64()))),
         pc.cast(widths, pa.float64()),
     )
-    made = pc.sum(each).as_py() or 0
+    _check_bytes(pc.sum(each).as_py() or 0)
+    return counts
+
+
+def _check_bytes(made: float) -> None:
     if made > _MOST_MADE:
         raise EmbeddedQueryError(
             f"A function of the query would make {made:,.0f} bytes at once. Make texts, "
             "lists and series shorter, or take fewer rows."
         )
-    return counts
 
 
 class _Steps:
@@ -636,6 +643,65 @@ def initcap(text: str) -> str:
 
 def _initcaps(texts: Any) -> Any:
     return pa.array([None if t is None else initcap(t) for t in texts.to_pylist()], pa.string())
+
+
+def _replaced(texts: Any, olds: Any, news: Any) -> Any:
+    rows = list(zip(texts.to_pylist(), olds.to_pylist(), news.to_pylist(), strict=True))
+    _check_bytes(sum(len(t) + t.count(o) * len(n) for t, o, n in rows if t and o and n))
+    return pa.array(
+        [None if None in row else row[0].replace(row[1], row[2]) if row[1] else row[0]
+         for row in rows],
+        pa.string(),
+    )  # fmt: skip
+
+
+def _regexp_replaced(texts: Any, patterns: Any, replacements: Any) -> Any:
+    pairs = list(zip(patterns.to_pylist(), replacements.to_pylist(), strict=True))
+    if len(set(pairs)) > 1:
+        rows = (_all_replaced(texts.slice(at, 1), *pair) for at, pair in enumerate(pairs))
+        return pa.array([row[0].as_py() for row in rows], pa.string())
+    return _all_replaced(texts, *pairs[0]) if pairs else texts
+
+
+def _all_replaced(texts: Any, pattern: str | None, replacement: str | None) -> Any:
+    if pattern is None or replacement is None:
+        return pa.nulls(len(texts), pa.string())
+    try:
+        matches = pc.sum(pc.count_substring_regex(texts, pattern)).as_py() or 0
+        copied = (pc.sum(pc.binary_length(texts)).as_py() or 0) * (1 + replacement.count("$"))
+        _check_bytes(matches * len(replacement) + copied)
+        return pc.replace_substring_regex(texts, pattern, _re2_replacement(replacement, pattern))
+    except pa.ArrowInvalid as error:
+        raise EmbeddedQueryError(f"regexp_replace: {error}") from None
+
+
+_IN_REPLACEMENT = re.compile(r"\\(.)|\$(\d+)|([\\$])", re.DOTALL)
+
+
+def _re2_replacement(text: str, pattern: str) -> str:
+    """A replacement in Java's words, such as `<$1>`, in RE2's."""
+
+    def written(part: re.Match[str]) -> str:
+        escaped, group, alone = part.groups()
+        if alone is not None:
+            raise EmbeddedQueryError(
+                f"The replacement {text!r} of regexp_replace has a {alone} that names no group. "
+                f"Write \\{alone} for the character itself."
+            )
+        if escaped is not None:
+            return r"\\" if escaped == "\\" else escaped
+        if len(group) > 1 and int(group[:2]) <= _groups(pattern):
+            raise EmbeddedQueryError("regexp_replace knows the groups $0 to $9 here.")
+        return f"\\{group}"
+
+    return _IN_REPLACEMENT.sub(written, text)
+
+
+def _groups(pattern: str) -> int:
+    try:
+        return re.compile(pattern).groups
+    except re.error:
+        return 0
 
 
 # A value that is not a column of an index table is searched as a column of a new one would be.
