@@ -6,7 +6,7 @@ import datetime
 import math
 import struct
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from indextables.predicate import (
     FALSE,
     NULL,
-    OPERATORS,
     TRUE,
     And,
     Column,
@@ -26,6 +25,7 @@ from indextables.predicate import (
     IsNull,
     Like,
     Not,
+    Operator,
     Or,
     Predicate,
     StartsWith,
@@ -124,7 +124,7 @@ def conditions(draw: st.DrawFn, columns: list[Column] = COLUMNS) -> Predicate:
             wanted = draw(st.lists(values, min_size=1, max_size=3))
             return In(column, tuple(wanted), draw(st.booleans()))
         case _:
-            return Compare(draw(st.sampled_from(OPERATORS)), column, draw(values))
+            return Compare(draw(st.sampled_from(get_args(Operator))), column, draw(values))
 
 
 def predicates(columns: list[Column] = COLUMNS) -> st.SearchStrategy[Predicate]:

@@ -64,9 +64,9 @@ def join_index(
     view: IndexView,
     df: DataFrame,
     using: str | Sequence[str],
-    how: str = "inner",
+    how: str,
     *,
-    selection: tuple[str, ...] | None = None,
+    selection: tuple[str, ...] | None,
 ) -> DataFrame:
     """`index JOIN df USING (…)`: the rows of the files are the left side."""
     return _Join(view, selection, df, _spelled(view, _names(using)), how).left()
@@ -106,7 +106,7 @@ def locate_from_frame(
     df: DataFrame,
     columns: Mapping[str, str] | Sequence[str] | str,
     *,
-    selection: tuple[str, ...] | None = None,
+    selection: tuple[str, ...] | None,
 ) -> Located:
     """The files that may hold the keys of a DataFrame.
 

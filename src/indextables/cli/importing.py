@@ -74,8 +74,8 @@ def import_files(
     mapping: Mapping[str, str],
     overwrite: bool,
     merge_schema: bool,
-    skip: bool = False,
-    rejects_file: str | None = None,
+    skip: bool,
+    rejects_file: str | None,
 ) -> dict[str, Any]:
     """Write the rows of files to a table, in one commit; what was done.
 

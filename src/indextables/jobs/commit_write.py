@@ -85,7 +85,7 @@ def commit_write(
     rows: int,
     *,
     settings: Config,
-    runner: Runner | None = None,
+    runner: Runner | None,
     marks: RowMarks | None = None,
 ) -> Written:
     """Commit splits that are stored, indexed where that is due; if it surely fails, delete them.
@@ -173,7 +173,7 @@ def commit_partitions(
     target: Target,
     adds: list[Add],
     rows: int,
-    runner: Runner | None = None,
+    runner: Runner | None,
 ) -> Written:
     """Commit new splits in place of the partitions that they belong to."""
     touched = {_partition_key(add.partition_values, view) for add in adds}

@@ -338,7 +338,6 @@ def merged_before_commit(
     target: Target,
     partition_columns: Sequence[str],
     config: Config,
-    runner: Runner | None = None,
 ) -> list[Add]:
     """The splits to commit: the small ones merged, if `mergePrecommit` is set."""
     if not config[keys.MERGE_PRECOMMIT] or len(adds) < 2:
@@ -366,7 +365,7 @@ def merged_before_commit(
         )
     merged: list[Add] = []
     gone: set[str] = set()
-    results = run_merges(tasks, runner or local_runner(config))
+    results = run_merges(tasks, local_runner(config))
     for group, result in zip(groups, results, strict=True):
         if result.add is None:
             logger.warning("A write commits its splits unmerged: %s", result.error)
@@ -382,7 +381,7 @@ _writes: Counter[str] = Counter()
 _lock = threading.Lock()
 
 
-def after_write(log: TransactionLog, config: Config, *, runner: Runner | None = None) -> None:
+def after_write(log: TransactionLog, config: Config) -> None:
     """Merge and purge if the configuration says so and there is something to do."""
     try:
         if not config[keys.MERGE_ON_WRITE] and not config[keys.PURGE_ON_WRITE]:
@@ -390,7 +389,7 @@ def after_write(log: TransactionLog, config: Config, *, runner: Runner | None = 
         with _only_one(log.store.identity) as mine:
             if mine:
                 view = TableView.newest(log, config)
-                merged = config[keys.MERGE_ON_WRITE] and _merge(log, view, runner)
+                merged = config[keys.MERGE_ON_WRITE] and _merge(log, view)
                 if config[keys.PURGE_ON_WRITE]:
                     _purge(log, config, merged=merged)
     except Exception as error:
@@ -413,9 +412,9 @@ def _only_one(identity: str) -> Iterator[bool]:
                 _running.discard(identity)
 
 
-def _merge(log: TransactionLog, view: TableView, runner: Runner | None) -> bool:
+def _merge(log: TransactionLog, view: TableView) -> bool:
     groups = groups_after_write(log, view.snapshot, view.config)
-    return bool(groups) and merge_groups(log, view, groups, runner=runner).files_added > 0
+    return bool(groups) and merge_groups(log, view, groups, runner=None).files_added > 0
 
 
 def groups_after_write(log: TransactionLog, snapshot: Snapshot, config: Config) -> list[MergeGroup]:

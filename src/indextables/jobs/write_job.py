@@ -526,7 +526,7 @@ def plan_definition(
     properties: Mapping[str, str],
     name: str | None,
     description: str | None,
-    constraints: Sequence[CheckConstraint] = (),
+    constraints: Sequence[CheckConstraint],
     may_replace: bool,
 ) -> WriteJob:
     """Plan the rows of a table that is created or, if it is there, replaced by the same commit."""

@@ -302,7 +302,7 @@ def merge_index(
     coverage: Coverage,
     groups: Sequence[MergeGroup],
     *,
-    runner: Runner | None = None,
+    runner: Runner | None,
 ) -> Merged:
     """Merge groups of splits of an index and commit each of them on its own."""
     schema, mapping, _ = indexed_columns(coverage.source, coverage.index.metadata)

@@ -46,8 +46,6 @@ from indextables.split.row_numbers import RowNumbers
 from indextables.storage import Store
 from indextables.storage.disk_cache import DiskCache
 
-_MAGIC = b"PAR1"
-_FIRST_GUESS = 64 << 10
 _FIELD_ID = b"PARQUET:field_id"
 _FEW_ROWS = 64
 """If fewer than one row in so many is wanted, pages are read."""

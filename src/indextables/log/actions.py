@@ -222,7 +222,7 @@ _JSON_NAMES: dict[type[Action], dict[str, str]] = {
 }
 
 
-def _checker(hint: Any, bits: int = 64) -> Callable[[Any], Any]:
+def _checker(hint: Any, bits: int) -> Callable[[Any], Any]:
     """A function that converts a JSON value to the annotated type or raises TypeError."""
     arguments = typing.get_args(hint)
     origin = typing.get_origin(hint)

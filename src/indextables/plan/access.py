@@ -142,7 +142,7 @@ def _frozen(options: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, str(value)) for name, value in options.items()))
 
 
-def invalidate_logs(path: str | None = None) -> list[TransactionLog]:
+def invalidate_logs(path: str | None) -> list[TransactionLog]:
     """Drop what this process cached of a table's log, or of all logs; return those logs."""
     logs = _LOGS.matching(None if path is None else canonical_uri(path))
     for log in logs:

@@ -26,7 +26,6 @@ from indextables.predicate.search import fields as search_fields
 from indextables.predicate.tree import (
     FALSE,
     NULL,
-    OPERATORS,
     TRUE,
     And,
     Column,
@@ -63,7 +62,6 @@ from indextables.predicate.tree import (
 __all__ = [
     "FALSE",
     "NULL",
-    "OPERATORS",
     "TRUE",
     "All",
     "And",

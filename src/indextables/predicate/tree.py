@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from indextables.errors import UnsupportedPredicateError
 from indextables.predicate.literals import like_text, sql_literal, sql_name
@@ -34,7 +34,6 @@ ColumnKind = Literal["words", "values"]
 """Columns of words, and columns whose values are searched as a whole."""
 
 Operator = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
-OPERATORS: tuple[Operator, ...] = get_args(Operator)
 
 
 @dataclass(frozen=True, slots=True)

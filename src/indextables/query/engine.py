@@ -215,7 +215,7 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
 
 
 def scan_relation(
-    relation: Relation, columns: list[str], *, timezone: str = "UTC"
+    relation: Relation, columns: list[str], *, timezone: str
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a relation, hidden columns too."""
     return _Scan(_Relation(relation, [], timezone), columns, None).to_batches()

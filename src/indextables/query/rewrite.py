@@ -95,7 +95,7 @@ def rewrite(sql: str, opener: Opener) -> Rewritten:
 
 
 def relations_of(
-    sql: str, opener: Opener, bound: Callable[[Any], Any] = lambda node: node
+    sql: str, opener: Opener, bound: Callable[[Any], Any]
 ) -> tuple[Any, tuple[Relation, ...]]:
     """A query over the relations of its index tables, still in Spark's SQL, and those.
 

@@ -197,7 +197,7 @@ def with_whole_variants(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def refuse_invalid_text(batch: pa.RecordBatch, *, first_row: int = 1) -> None:
+def refuse_invalid_text(batch: pa.RecordBatch, *, first_row: int) -> None:
     """Refuse texts that are not UTF-8, which Spark can hold; `first_row` is the batch's number.
 
     Parquet, Tantivy and every reader of a table take text for UTF-8.
@@ -215,9 +215,7 @@ def refuse_invalid_text(batch: pa.RecordBatch, *, first_row: int = 1) -> None:
             ) from None
 
 
-def refuse_other_dimensions(
-    batch: pa.RecordBatch, schema: pa.Schema, *, first_row: int = 1
-) -> None:
+def refuse_other_dimensions(batch: pa.RecordBatch, schema: pa.Schema, *, first_row: int) -> None:
     """Refuse vectors that have more or fewer numbers than their column declares."""
     for field in schema:
         dimension = dimension_of(field)

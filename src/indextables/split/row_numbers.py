@@ -25,7 +25,7 @@ _ROW_BITS = 32
 _ROW_MASK = (1 << _ROW_BITS) - 1
 
 
-def new_tag(taken: Container[int] = ()) -> int:
+def new_tag(taken: Container[int]) -> int:
     """A tag that is not among those that are taken."""
     while True:
         tag = random.getrandbits(TAG_BITS)

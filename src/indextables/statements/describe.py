@@ -47,7 +47,7 @@ XREFS = columns(
 )
 
 
-def describe_xrefs(log: TransactionLog, *, limit: int | None = None) -> pa.Table:
+def describe_xrefs(log: TransactionLog, *, limit: int | None) -> pa.Table:
     """Active XRefs, removed ones that a retained version names, and a row that sums up.
 
     The newest come first. `limit` is the number of XRefs; the last row is always the summary.

@@ -12,10 +12,10 @@ import os
 from collections.abc import Mapping
 
 from indextables.errors import StorageOptionError
-from indextables.storage.location import canonical_uri, own_names, parse_location, redact
+from indextables.storage.location import canonical_uri, own_names, parse_location
 from indextables.storage.store import ObjectMeta, Store
 
-__all__ = ["ObjectMeta", "Store", "canonical_uri", "open_store", "redact"]
+__all__ = ["ObjectMeta", "Store", "canonical_uri", "open_store"]
 
 
 def open_store(

@@ -210,15 +210,6 @@ def _connection(text: str) -> dict[str, object]:
     }
 
 
-def redact(options: Mapping[str, object]) -> dict[str, object]:
-    """The same mapping with the values of secret keys hidden.
-
-    >>> redact({"aws_secret_access_key": "abc", "region": "eu-west-1"})
-    {'aws_secret_access_key': '***', 'region': 'eu-west-1'}
-    """
-    return {k: "***" if _SECRET.search(k) else v for k, v in options.items()}
-
-
 def secrets(options: Mapping[str, object]) -> list[str]:
     """The values of secret keys; those of one or two characters would hide anything.
 

@@ -46,7 +46,6 @@ from indextables.xref.container import (
     FieldSet,
     SourceSplit,
     XRefFile,
-    bare_id,
     hashes,
     new_xref_id,
     xref_path,
@@ -87,7 +86,6 @@ def build_xref(
     sources: Sequence[XRefSource],
     *,
     config: Config,
-    xref_id: str | None = None,
     reading_s: float | None = None,
 ) -> BuiltXRef:
     """Build an XRef over some splits and store it. Nothing is committed.
@@ -124,7 +122,7 @@ def build_xref(
         seal = file.close(sections, (Segment(name) for name in segments), described)
         return _stored(
             store, place / "xref", splits, seal, described.total_terms,
-            xref_id=xref_id, started=started, config=config,
+            started=started, config=config,
         )  # fmt: skip
 
 
@@ -134,7 +132,6 @@ def merge_xrefs(
     *,
     keep: Collection[str],
     config: Config,
-    xref_id: str | None = None,
 ) -> BuiltXRef:
     """Link XRefs into one and store it, of splits in `keep` only. No split is read.
 
@@ -155,7 +152,7 @@ def merge_xrefs(
         seal = file.close(sections, _linked_segments(opened), described)
         return _stored(
             store, place / "xref", splits, seal, total,
-            xref_id=xref_id, started=started, config=config,
+            started=started, config=config,
         )  # fmt: skip
 
 
@@ -363,11 +360,10 @@ def _stored(
     seal: int,
     total_terms: int,
     *,
-    xref_id: str | None,
     started: float,
     config: Config,
 ) -> BuiltXRef:
-    name = bare_id(xref_id) if xref_id else new_xref_id()
+    name = new_xref_id()
     path = xref_path(name, directory=config[keys.XREF_DIRECTORY])
     size = file.stat().st_size
     store.put_file(path, file)

@@ -359,7 +359,7 @@ def load_manifests(
     *,
     config: Config,
     runner: Runner,
-    cache: ManifestCache | None = None,
+    cache: ManifestCache | None,
 ) -> list[pa.Table]:
     """The entries of these manifests, in the columns of the log, in order.
 

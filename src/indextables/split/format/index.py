@@ -224,7 +224,7 @@ class IndexSearcher:
         """The words of a field that begin with a text."""
         return [term for term, _ in self.counted_terms(field, prefix)]
 
-    def counted_terms(self, field: str, prefix: str = "") -> list[tuple[str, int]]:
+    def counted_terms(self, field: str, prefix: str) -> list[tuple[str, int]]:
         """The same words, and how many documents have each."""
         self.name(AllWords(field))
         self._provide()

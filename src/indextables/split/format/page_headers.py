@@ -95,7 +95,7 @@ class PageRecord:
     """How many values each page has, a dictionary none; nothing if that was not recorded."""
 
     @classmethod
-    def from_text(cls, text: str, values: str = "") -> PageRecord:
+    def from_text(cls, text: str, values: str) -> PageRecord:
         """Read what `record_text` and `values_text` wrote."""
         try:
             pages = np.frombuffer(base64.b64decode(text, validate=True), _RECORD)

@@ -86,7 +86,7 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 def columns_with_statistics(
-    schema: pa.Schema, config: Config, *, partition_by: Iterable[str] = ()
+    schema: pa.Schema, config: Config, *, partition_by: Iterable[str]
 ) -> list[str]:
     """The columns that get statistics: the listed ones, or the first that have an order."""
     skipped = set(partition_by)
