@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import inspect
 import json
 import math
 import shutil
@@ -609,6 +610,21 @@ def test_an_index_is_not_a_table(tmp_path):
         it.SearchIndex.open(tmp_path / "table")
     with pytest.raises(TableExistsError):
         over_folder(tmp_path)
+
+
+QUESTIONS = [
+    "scan", "scan_batches", "to_pandas", "to_polars", "search", "explain_score", "facets",
+    "histogram", "analyze", "complete", "suggest", "correct_query", "more_like_this", "sql",
+    "count", "explain", "verify", "prewarm",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_takes_what_that_of_a_table_takes(name):
+    verbs = getattr(it.SearchIndex, name), getattr(it.Table, name)
+    ours, theirs = (dict(inspect.signature(verb).parameters) for verb in verbs)
+    ours.pop("version", None)
+    assert list(ours.values()) == list(theirs.values())
 
 
 def test_bad_arguments(tmp_path):

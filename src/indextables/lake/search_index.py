@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, get_args
 
 import pyarrow as pa
 
@@ -31,7 +33,6 @@ from indextables.jobs.index_crossreferences import (
 )
 from indextables.jobs.merge_groups import local_runner
 from indextables.jobs.merge_splits import Merged, MergeLimits, groups_after_write, plan_groups
-from indextables.jobs.prewarm import Prewarmed
 from indextables.jobs.verify import Check
 from indextables.lake.coverage import Coverage, Definition, indexed_files, lake_view
 from indextables.lake.delta import DeltaSource
@@ -75,6 +76,22 @@ logger = logging.getLogger(__name__)
 
 Format = Literal["delta", "iceberg", "parquet"]
 Answer = TypeVar("Answer")
+Arguments = ParamSpec("Arguments")
+
+
+def _of_table(
+    verb: Callable[Concatenate[Table, Arguments], Answer], example: str
+) -> Callable[Concatenate[SearchIndex, Arguments], Answer]:
+    """A verb of `Table`, answered from the source as it is now; its text with our example."""
+
+    @functools.wraps(verb, assigned=["__name__"])
+    def ask(index: SearchIndex, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+        return index._answer(lambda table: verb(table, *args, **kwargs), None)
+
+    text = inspect.cleandoc(verb.__doc__ or "").partition(">>>")[0]
+    ask.__doc__ = text + inspect.cleandoc(example)
+    ask.__qualname__ = f"SearchIndex.{verb.__name__}"
+    return ask
 
 
 class SearchIndex:
@@ -83,7 +100,7 @@ class SearchIndex:
     The rows stay in the source. Every question is answered from the source as it is now: files that
     the index covers are searched by it, the rows of others one by one, and what left the source is
     not found. `refresh` brings the index up to the source, which makes questions faster and changes
-    no answer.
+    no answer. A question raises `LakeError` if the source cannot be read.
 
     The examples of the methods ask this index of two Parquet files, in which `body` is indexed:
 
@@ -450,28 +467,13 @@ class SearchIndex:
         """
         return self.table().verify(runner=runner)
 
-    def prewarm(
-        self, *, fields: Sequence[str] = (), where: Where | None = None, timezone: str = "UTC"
-    ) -> Prewarmed:
-        """Open the index before the first search; see `Table.prewarm`.
-
-        Args:
-            fields: The columns whose indexes are opened; all if it is left out.
-            where: A condition on partition columns; all partitions if it is left out.
-            timezone: The zone of times in conditions that name none.
-
-        Returns:
-            How many splits were opened, and which could not be.
-
-        Raises:
-            LakeError: The source cannot be read.
-            UnknownColumnError: The source does not have a field.
-            NotAPartitionError: The condition is not about partition columns alone.
-
+    prewarm = _of_table(
+        Table.prewarm,
+        """
         >>> index.prewarm(fields=["body"]).splits
         2
-        """
-        return self.table().prewarm(fields=fields, where=where, timezone=timezone)
+        """,
+    )
 
     def follow(self, *, every: float = 60.0, runner: Runner | None = None) -> Iterator[Refreshed]:
         """Refresh again and again, for as long as the results are taken.
@@ -623,11 +625,23 @@ class SearchIndex:
         table = self.table(version=version)
         return table.scan_batches(columns=columns, where=where, limit=limit, timezone=timezone)
 
-    def to_pandas(self, **arguments: Any) -> pandas.DataFrame:
+    def to_pandas(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+        version: int | None = None,
+    ) -> pandas.DataFrame:
         """The rows of `scan` as a pandas DataFrame; needs pandas.
 
         Args:
-            arguments: What `scan` takes.
+            columns: The columns to return; all if it is left out.
+            where: A SQL condition, searches included; all rows if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+            version: A version that is still there; the newest if it is left out.
 
         Returns:
             The rows.
@@ -638,13 +652,28 @@ class SearchIndex:
         >>> index.to_pandas(where="body indexquery 'dog'")["kind"].tolist()
         ['blog']
         """
-        return self.scan(**arguments).to_pandas()
+        return self._answer(
+            lambda t: t.to_pandas(columns=columns, where=where, limit=limit, timezone=timezone),
+            version,
+        )
 
-    def to_polars(self, **arguments: Any) -> polars.DataFrame:
+    def to_polars(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+        timezone: str = "UTC",
+        version: int | None = None,
+    ) -> polars.DataFrame:
         """The rows of `scan` as a Polars DataFrame; needs Polars.
 
         Args:
-            arguments: What `scan` takes.
+            columns: The columns to return; all if it is left out.
+            where: A SQL condition, searches included; all rows if it is left out.
+            limit: The most rows to return.
+            timezone: The zone of times in conditions that name none.
+            version: A version that is still there; the newest if it is left out.
 
         Returns:
             The rows.
@@ -655,8 +684,10 @@ class SearchIndex:
         >>> index.to_polars(where="body indexquery 'dog'")["kind"].to_list()
         ['blog']
         """
-        version = arguments.pop("version", None)
-        return self._answer(lambda t: t.to_polars(**arguments), version)
+        return self._answer(
+            lambda t: t.to_polars(columns=columns, where=where, limit=limit, timezone=timezone),
+            version,
+        )
 
     def search(
         self,
@@ -754,97 +785,45 @@ class SearchIndex:
             version,
         )
 
-    def analyze(self, column: str, text: str) -> pa.Table:
-        """The words that the index holds of a text; see `Table.analyze`.
-
-        Args:
-            column: A column that is searched by words, or an analyzer.
-            text: Any text.
-
-        Returns:
-            Each `word`, its `position`, and its `start` and `end` in the text.
-
-        Raises:
-            QueryError: There is neither such a column nor such an analyzer.
-
+    analyze = _of_table(
+        Table.analyze,
+        """
         >>> index.analyze("body", "The Red-Fox")["word"].to_pylist()
         ['the', 'red', 'fox']
+        """,
+    )
+
+    complete = _of_table(
+        Table.complete,
         """
-        return self.table().analyze(column, text)
-
-    def complete(self, prefix: str, *, column: str, **arguments: Any) -> pa.Table:
-        """The words of a column that begin with a text; see `Table.complete`.
-
-        Args:
-            prefix: What the words begin with.
-            column: A column that is searched by words.
-            arguments: What `Table.complete` takes, and `version`.
-
-        Returns:
-            Each `word` and in how many rows it is, the most frequent first.
-
-        Raises:
-            QueryError: Too many words begin so.
-
         >>> index.complete("f", column="body").to_pylist()
         [{'word': 'fox', 'count': 2}]
+        """,
+    )
+
+    suggest = _of_table(
+        Table.suggest,
         """
-        return self._answer(lambda t: t.complete(prefix, column=column, **arguments), None)
-
-    def suggest(self, word: str, *, column: str, **arguments: Any) -> pa.Table:
-        """The words that a misspelt one may stand for; see `Table.suggest`.
-
-        Args:
-            word: A word as a user typed it.
-            column: A column that is searched by words.
-            arguments: What `Table.suggest` takes, and `version`.
-
-        Returns:
-            Each `word`, its distance and in how many rows it is, the likeliest first.
-
-        Raises:
-            SchemaError: The column has no words.
-
         >>> index.suggest("foxx", column="body").to_pylist()
         [{'word': 'fox', 'distance': 1, 'count': 2}]
+        """,
+    )
+
+    correct_query = _of_table(
+        Table.correct_query,
         """
-        return self._answer(lambda t: t.suggest(word, column=column, **arguments), None)
-
-    def correct_query(self, query: str, **arguments: Any) -> str | None:
-        """The query with misspelt words corrected, if that finds rows; see `Table.correct_query`.
-
-        Args:
-            query: What a user searched for, in the syntax of `indexquery`.
-            arguments: What `Table.correct_query` takes.
-
-        Returns:
-            The corrected query; None if nothing is to be corrected, or it finds no row either.
-
-        Raises:
-            QuerySyntaxError: The query cannot be read; the message says where.
-
         >>> index.correct_query("foxx AND red")
         'fox AND red'
+        """,
+    )
+
+    more_like_this = _of_table(
+        Table.more_like_this,
         """
-        return self._answer(lambda t: t.correct_query(query, **arguments), None)
-
-    def more_like_this(self, text: str | None = None, **arguments: Any) -> pa.Table:
-        """The rows that are about the same as a text or a row; see `Table.more_like_this`.
-
-        Args:
-            text: A text; or name a `row` instead.
-            arguments: What `Table.more_like_this` takes, and `version`.
-
-        Returns:
-            The rows and their `_score`.
-
-        Raises:
-            QueryError: `row` names no row, or several.
-
         >>> index.more_like_this("a dog that sleeps")["id"].to_pylist()
         [2]
-        """
-        return self._answer(lambda t: t.more_like_this(text, **arguments), None)
+        """,
+    )
 
     def count(
         self, *, where: Where | None = None, timezone: str = "UTC", version: int | None = None
@@ -872,16 +851,25 @@ class SearchIndex:
         query: str | None = None,
         *,
         by: Sequence[str | Sequence[str]],
+        top: int | None = 10,
+        mode: SearchMode = "query",
+        fields: Sequence[str] | None = None,
+        where: Where | None = None,
+        timezone: str = "UTC",
         version: int | None = None,
-        **arguments: Any,
     ) -> dict[str, pa.Table]:
         """How often each value occurs among the rows of a search; see `Table.facets`.
 
         Args:
             query: What to search for, in the syntax of `indexquery`.
             by: The columns whose values are counted.
+            top: The most values of each to return, the most frequent first; None for all.
+            mode: How the query is read, as in `Table.search`.
+            fields: The columns that are searched where the query names none, with weights if
+                wanted.
+            where: A SQL condition that leaves rows out.
+            timezone: The zone of times in conditions that name none.
             version: A version that is still there; the newest if it is left out.
-            arguments: What `Table.facets` takes.
 
         Returns:
             For each column its values and how often each occurs.
@@ -892,7 +880,12 @@ class SearchIndex:
         >>> index.facets("fox", by=["kind"])["kind"].to_pylist()
         [{'kind': 'news', 'count': 2}]
         """
-        return self._answer(lambda t: t.facets(query, by=by, **arguments), version)
+        return self._answer(
+            lambda t: t.facets(
+                query, by=by, top=top, mode=mode, fields=fields, where=where, timezone=timezone
+            ),
+            version,
+        )
 
     def histogram(
         self,
@@ -900,8 +893,11 @@ class SearchIndex:
         *,
         column: str,
         interval: str | float,
+        mode: SearchMode = "query",
+        fields: Sequence[str] | None = None,
+        where: Where | None = None,
+        timezone: str = "UTC",
         version: int | None = None,
-        **arguments: Any,
     ) -> pa.Table:
         """How many rows of a search fall into each part of a column; see `Table.histogram`.
 
@@ -909,8 +905,12 @@ class SearchIndex:
             query: What to search for, in the syntax of `indexquery`.
             column: A column of times, dates or numbers.
             interval: A length such as `1h`, or a width of numbers.
+            mode: How the query is read, as in `Table.search`.
+            fields: The columns that are searched where the query names none, with weights if
+                wanted.
+            where: A SQL condition that leaves rows out.
+            timezone: The zone of hours and days, and of times in conditions that name none.
             version: A version that is still there; the newest if it is left out.
-            arguments: What `Table.histogram` takes.
 
         Returns:
             The start of each part and its `count`.
@@ -922,26 +922,20 @@ class SearchIndex:
         [{'id': 0, 'count': 1}, {'id': 2, 'count': 1}]
         """
         return self._answer(
-            lambda t: t.histogram(query, column=column, interval=interval, **arguments), version
-        )
+            lambda t: t.histogram(
+                query, column=column, interval=interval, mode=mode, fields=fields, where=where,
+                timezone=timezone,
+            ),
+            version,
+        )  # fmt: skip
 
-    def sql(self, query: str, /, **tables: Any) -> pa.Table:
-        """Run a query in Spark's SQL over the source, which is called `this`; see `Table.sql`.
-
-        Args:
-            query: One `SELECT`, over `this` and over other tables by name.
-            tables: Other tables and data by name.
-
-        Returns:
-            The rows.
-
-        Raises:
-            QueryError: The query is wrong.
-
+    sql = _of_table(
+        Table.sql,
+        """
         >>> index.sql("SELECT kind, count(*) AS n FROM this GROUP BY kind ORDER BY n").to_pylist()
         [{'kind': 'blog', 'n': 1}, {'kind': 'news', 'n': 2}]
-        """
-        return self._answer(lambda t: t.sql(query, **tables), None)
+        """,
+    )
 
     def explain(
         self,
