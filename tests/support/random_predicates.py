@@ -129,7 +129,11 @@ def conditions(draw: st.DrawFn, columns: list[Column] = COLUMNS) -> Predicate:
 
 def predicates(columns: list[Column] = COLUMNS) -> st.SearchStrategy[Predicate]:
     """Trees of conditions."""
-    leaves = conditions(columns) | st.sampled_from([TRUE, FALSE, NULL])
+    return trees(conditions(columns) | st.sampled_from([TRUE, FALSE, NULL]))
+
+
+def trees(leaves: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
+    """Trees of leaves."""
     return st.recursive(
         leaves,
         lambda inner: (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -12,15 +13,13 @@ import pyarrow as pa
 import random_predicates as plain
 from hypothesis import strategies as st
 
+from indextables import Table
 from indextables.errors import QueryError
 from indextables.predicate import (
-    And,
     Column,
     Compare,
     In,
     IsNull,
-    Not,
-    Or,
     Predicate,
     Search,
 )
@@ -119,6 +118,20 @@ class RandomTable:
     partition_by: tuple[str, ...]
     mapping: dict[str, str]
     options: dict[str, str] = field(default_factory=dict)
+
+    def create(self, uri: str, config: Mapping[str, object]) -> Table:
+        """The table at a place, one append a chunk."""
+        table = Table.create(
+            uri,
+            self.chunks[0].schema,
+            partition_by=self.partition_by,
+            mapping=self.mapping,
+            properties=self.options,
+            config=config,
+        )
+        for chunk in self.chunks:
+            table.append(chunk, merge_schema=True)
+        return table
 
 
 @st.composite
@@ -287,7 +300,7 @@ def search(query: str, schema: pa.Schema, *, column: str | None = None) -> Searc
 
 def conditions(schema: pa.Schema) -> st.SearchStrategy[Predicate]:
     """Trees of SQL conditions over the columns of a schema, without searches."""
-    return _trees(_leaves(schema))
+    return plain.trees(_leaves(schema))
 
 
 def conditions_with_search(
@@ -301,7 +314,7 @@ def conditions_with_search(
         column, value = st.sampled_from(texts), WORD | SENTENCE
         leaves |= st.builds(Compare, st.sampled_from(["=", "<>", "<=>"]), column, value)
         leaves |= st.builds(In, column, st.lists(value, min_size=1, max_size=3).map(tuple))
-    return _trees(leaves)
+    return plain.trees(leaves)
 
 
 def _leaves(schema: pa.Schema) -> st.SearchStrategy[Predicate]:
@@ -314,18 +327,6 @@ def _same(column: Column, schema: pa.Schema) -> bool:
     # Literals are drawn for the type that the column has in the end.
     return column.root in schema.names and schema.field(column.root).type.equals(
         plain.SCHEMA.field(column.root).type
-    )
-
-
-def _trees(leaves: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
-    return st.recursive(
-        leaves,
-        lambda inner: (
-            st.builds(Not, inner)
-            | st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple))
-            | st.builds(Or, st.lists(inner, min_size=2, max_size=3).map(tuple))
-        ),
-        max_leaves=5,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_predicates import duckdb_sql
-from random_tables import RandomTable, conditions, conditions_with_search, shown, tables
+from random_tables import conditions, conditions_with_search, shown, tables
 
 from examples import examples
 from indextables import Table
@@ -31,23 +31,8 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("cache"))
-
-
-def filled(uri: str, drawn: RandomTable, cache: str) -> Table:
-    """The table as it was drawn, one append a chunk."""
-    table = Table.create(
-        uri,
-        drawn.chunks[0].schema,
-        partition_by=drawn.partition_by,
-        mapping=drawn.mapping,
-        properties=drawn.options,
-        config={"spark.indextables.cache.disk.path": cache},
-    )
-    for chunk in drawn.chunks:
-        table.append(chunk, merge_schema=True)
-    return table
+def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    return {"spark.indextables.cache.disk.path": str(tmp_path_factory.mktemp("cache"))}
 
 
 def searchable(table: Table) -> TableMapping:
@@ -94,7 +79,7 @@ def test_index_equals_rows_equals_duckdb(data, database, cache):
     drawn = data.draw(tables())
     rows = drawn.rows
     with tempfile.TemporaryDirectory() as folder:
-        table = filled(folder, drawn, cache)
+        table = drawn.create(folder, cache)
         assert table.schema.equals(rows.schema)
         for predicate in data.draw(
             st.lists(conditions_with_search(rows.schema, searchable(table)), max_size=3)
@@ -113,7 +98,7 @@ def test_changes_equal_those_of_the_rows(data, cache):
     drawn = data.draw(tables(max_rows=6))
     rows = drawn.rows
     with tempfile.TemporaryDirectory() as folder:
-        table = filled(folder, drawn, cache)
+        table = drawn.create(folder, cache)
         versions = {table.version: rows}
         for step in range(data.draw(st.integers(1, 3))):
             rows = change(table, rows, versions, data, step)
@@ -124,9 +109,7 @@ def test_changes_equal_those_of_the_rows(data, cache):
                 table, rows, data.draw(conditions_with_search(rows.schema, searchable(table))), data
             )
         version = data.draw(st.sampled_from(sorted(versions)))
-        past = Table.open(
-            folder, version=version, config={"spark.indextables.cache.disk.path": cache}
-        )
+        past = Table.open(folder, version=version, config=cache)
         assert shown(past.scan().sort_by("rid")) == shown(versions[version].sort_by("rid"))
         assert table.count() == len(rows)
         assert {p.suffix for p in Path(folder).rglob("*") if p.is_file()} <= {

@@ -42,16 +42,7 @@ def best(table, text):
 def test_nothing_changes_but_the_files(data, config):
     drawn = data.draw(tables())
     with tempfile.TemporaryDirectory() as folder:
-        table = Table.create(
-            folder,
-            drawn.chunks[0].schema,
-            partition_by=drawn.partition_by,
-            mapping=drawn.mapping,
-            properties=drawn.options,
-            config=config,
-        )
-        for chunk in drawn.chunks:
-            table.append(chunk, merge_schema=True)
+        table = drawn.create(folder, config)
         mapping = table.view.mapping
         wheres = data.draw(
             st.lists(conditions_with_search(table.schema, mapping).map(str), max_size=3)

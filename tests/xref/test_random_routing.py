@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, event, given
 from hypothesis import strategies as st
-from random_tables import RandomTable, can_answer, conditions_with_search, search, shown, tables
+from random_tables import can_answer, conditions_with_search, search, shown, tables
 from xrefs import ALWAYS, cover, link, sources
 
 from examples import examples
@@ -31,21 +31,6 @@ NEVER = {"spark.indextables.xref.query.enabled": False}
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     return {"spark.indextables.cache.disk.path": str(tmp_path_factory.mktemp("cache"))}
-
-
-def filled(uri: str, drawn: RandomTable, config: dict[str, object]) -> Table:
-    """The table as it was drawn, one append a chunk."""
-    table = Table.create(
-        uri,
-        drawn.chunks[0].schema,
-        partition_by=drawn.partition_by,
-        mapping=drawn.mapping,
-        properties=drawn.options,
-        config=config,
-    )
-    for chunk in drawn.chunks:
-        table.append(chunk, merge_schema=True)
-    return table
 
 
 def cover_somehow(table: Table, data: st.DataObject, rows: pa.Table) -> None:
@@ -80,7 +65,7 @@ def cover_somehow(table: Table, data: st.DataObject, rows: pa.Table) -> None:
 def test_rows_with_xrefs_are_rows_without(data, cache):
     drawn = data.draw(tables())
     with tempfile.TemporaryDirectory() as folder:
-        table = filled(folder, drawn, {**cache, **ALWAYS})
+        table = drawn.create(folder, {**cache, **ALWAYS})
         cover_somehow(table, data, drawn.rows)
         plain = Table.open(folder, config={**cache, **NEVER})
         mapping = table.view.mapping
