@@ -39,7 +39,7 @@ class ConfigError(IndexTablesError, ValueError):
 
 
 class UnknownKeyError(ConfigError, KeyError):
-    """A key nobody reads. Accepting it would promise an effect that does not exist."""
+    """A key that does not exist. Accepting it would promise an effect that it does not have."""
 
     def __init__(self, key: str, *, nearest: Sequence[str] = ()) -> None:
         self.key = key
@@ -65,8 +65,8 @@ class SynonymsError(ConfigError):
         self.line = line
         super().__init__(
             f"spark.indextables.search.synonyms, line {line}: {reason}. Write words that find each "
-            "other as 'car, automobile', and words that are searched instead of others as 'ny => "
-            "new york', one rule a line or between semicolons."
+            "other as 'car, automobile', and a word that others replace as 'ny => new york', one "
+            "rule a line or between semicolons."
         )
 
 
@@ -211,8 +211,8 @@ class PurgedVersionError(LogError, LookupError):
         super().__init__(
             f"What version {version} of '{uri}' changed can no longer be read: retention, a "
             "truncation or a purge removed its log file or splits of it. Ask for later versions; "
-            "a stream starts anew with another checkpoint, from a version that is there. Keep them "
-            "longer with spark.indextables.logRetention.duration and a later PURGE."
+            "start a stream with a new checkpoint, from a version that is still there. To keep "
+            "them longer, raise spark.indextables.logRetention.duration and purge later."
         )
 
 
@@ -258,7 +258,7 @@ class UpgradeRefusedError(LogError):
 
 
 class CommitError(LogError):
-    """A commit did not happen, or nobody can tell."""
+    """A commit failed, or its outcome is unknown."""
 
 
 class CommitStateUnknownError(CommitError):
@@ -275,15 +275,15 @@ class CommitStateUnknownError(CommitError):
 
 
 class OtherCheckpointError(CommitError):
-    """A stream goes on with a batch whose predecessors this table never had."""
+    """A stream continues with a batch whose predecessors this table never had."""
 
     def __init__(self, uri: str, *, batch: int) -> None:
         self.uri = uri
         self.batch = batch
         super().__init__(
             f"The stream would write its batch {batch} to '{uri}', which has none of its earlier "
-            "ones: its checkpoint belongs to another table, or the table was made anew. Nothing "
-            "was written. Start the stream with a checkpointLocation of its own."
+            "ones: its checkpoint belongs to another table, or the table was dropped and created "
+            "again. Nothing was written. Start the stream with a checkpointLocation of its own."
         )
 
 
@@ -304,14 +304,14 @@ class SplitsPurgedError(CommitError):
         self.paths = tuple(paths)
         super().__init__(
             f"{len(paths):,} files of this write are gone from '{uri}' ({', '.join(paths[:3])}): "
-            "a purge took them for old ones. Nothing was changed. Set the clocks of the machines "
-            "that use the table, make the retention of PURGE longer than the longest write, and "
-            "write again."
+            "a purge deleted them as old files. Nothing was changed. Set the clocks of the "
+            "machines that use the table, make the retention of PURGE longer than the longest "
+            "write, and write again."
         )
 
 
 class DeltaMirrorError(CommitError):
-    """The `_delta_log` of a mirrored table is not what its log made of it."""
+    """The `_delta_log` of a mirrored table differs from what its log wrote there."""
 
     def __init__(self, uri: str, reason: str) -> None:
         self.uri = uri
@@ -331,7 +331,7 @@ class ForeignDeltaCommitError(DeltaMirrorError):
             f"version {version} of its _delta_log was written by {writer} and not by its own log, "
             "so its rows are not in the table. Read them as Delta (that version less the one "
             "before) and append them with indextables, then delete the folder _delta_log: the "
-            "next commit writes it anew",
+            "next commit writes a new one",
         )
 
 
@@ -350,68 +350,72 @@ class RetriesExhaustedError(CommitError):
 
 
 class ConflictError(CommitError):
-    """Another commit won, and this one cannot be true beside it."""
+    """Another commit won, and this one conflicts with it."""
 
-    def __init__(
-        self, what: str, *, uri: str, version: int, remedy: str, paths: Sequence[str] = ()
-    ) -> None:
+    _event: str
+    _remedy: str
+
+    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
         self.uri = uri
         self.version = version
         self.paths = tuple(paths)
         shown = f" ({', '.join(paths[:3])}{', …' if len(paths) > 3 else ''})" if paths else ""
-        super().__init__(f"{what}{shown}, committed in version {version} of '{uri}'. {remedy}")
+        super().__init__(
+            f"{self._event}{shown}, committed in version {version} of '{uri}'. {self._remedy}"
+        )
 
 
 class ConcurrentAppendError(ConflictError):
     """Files were added that this transaction should have read."""
 
-    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
-        super().__init__(
-            "Another writer added rows that this operation should have seen",
-            uri=uri,
-            version=version,
-            paths=paths,
-            remedy="Run the operation again; it will then include those rows.",
-        )
+    _event = "Another writer added rows that this operation should have seen"
+    _remedy = "Run the operation again; it will then include those rows."
 
 
 class ConcurrentDeleteReadError(ConflictError):
     """Files this transaction read were removed."""
 
-    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
-        super().__init__(
-            "Another writer removed files that this operation read",
-            uri=uri,
-            version=version,
-            paths=paths,
-            remedy="Run the operation again on the current version.",
-        )
+    _event = "Another writer removed files that this operation read"
+    _remedy = "Run the operation again on the current version."
 
 
 class ConcurrentDeleteDeleteError(ConflictError):
     """Files this transaction removes were removed already."""
 
-    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
-        super().__init__(
-            "Another writer removed the same files",
-            uri=uri,
-            version=version,
-            paths=paths,
-            remedy="Plan the operation again on the current version; nothing was changed.",
-        )
+    _event = "Another writer removed the same files"
+    _remedy = "Plan the operation again on the current version; nothing was changed."
 
 
 class ConcurrentRowChangeError(ConflictError):
     """Rows this transaction replaces were deleted or replaced already."""
 
-    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
-        super().__init__(
-            "Another writer deleted or changed the same rows",
-            uri=uri,
-            version=version,
-            paths=paths,
-            remedy="Run the statement again on the current version; nothing was changed.",
-        )
+    _event = "Another writer deleted or changed the same rows"
+    _remedy = "Run the statement again on the current version; nothing was changed."
+
+
+class MetadataChangedError(ConflictError):
+    """Schema, partitioning or properties changed under this transaction."""
+
+    _remedy = "Open the table again and repeat the operation with the new metadata."
+
+    def __init__(self, *, uri: str, version: int, changed: Sequence[str]) -> None:
+        self.changed = tuple(changed)
+        self._event = f"Another writer changed the table's {', '.join(changed) or 'metadata'}"
+        super().__init__(uri=uri, version=version)
+
+
+class ProtocolChangedError(ConflictError):
+    """The protocol was upgraded under this transaction."""
+
+    _event = "Another writer upgraded the table's protocol"
+    _remedy = "Open the table again and repeat the operation."
+
+
+class ConcurrentIndexError(ConflictError):
+    """Splits that this transaction indexed were indexed by another one, or are all gone."""
+
+    _event = "Another writer changed the cross-references of the same splits"
+    _remedy = "Run INDEX CROSSREFERENCES again; it will then see what is left to do."
 
 
 class MatchedTwiceError(IndexTablesError, ValueError):
@@ -419,47 +423,9 @@ class MatchedTwiceError(IndexTablesError, ValueError):
 
     def __init__(self, uri: str) -> None:
         super().__init__(
-            f"Several rows of the source match the same row of '{uri}', so what becomes of it is "
-            "not decided. Nothing was changed. Leave one of them in the source, or match by more "
-            "columns."
-        )
-
-
-class MetadataChangedError(ConflictError):
-    """Schema, partitioning or properties changed under this transaction."""
-
-    def __init__(self, *, uri: str, version: int, changed: Sequence[str] = ()) -> None:
-        self.changed = tuple(changed)
-        super().__init__(
-            f"Another writer changed the table's {', '.join(changed) or 'metadata'}",
-            uri=uri,
-            version=version,
-            remedy="Open the table again and repeat the operation with the new metadata.",
-        )
-
-
-class ProtocolChangedError(ConflictError):
-    """The protocol was upgraded under this transaction."""
-
-    def __init__(self, *, uri: str, version: int) -> None:
-        super().__init__(
-            "Another writer upgraded the table's protocol",
-            uri=uri,
-            version=version,
-            remedy="Open the table again and repeat the operation.",
-        )
-
-
-class ConcurrentIndexError(ConflictError):
-    """Splits that this transaction indexed were indexed by another one, or are all gone."""
-
-    def __init__(self, *, uri: str, version: int, paths: Sequence[str] = ()) -> None:
-        super().__init__(
-            "Another writer changed the cross-references of the same splits",
-            uri=uri,
-            version=version,
-            paths=paths,
-            remedy="Run INDEX CROSSREFERENCES again; it will then see what is left to do.",
+            f"Several rows of the source match the same row of '{uri}', so its new value is "
+            "ambiguous. Nothing was changed. Keep only one of them in the source, or match by "
+            "more columns."
         )
 
 
@@ -492,11 +458,11 @@ class DamagedSplitError(SplitFileError):
 
 
 class DamagedIndexError(DamagedSplitError):
-    """Only the index inside a split is damaged. Its rows can still be read and searched flat."""
+    """Only the index of a split is damaged. Its rows can still be read, and searched one by one."""
 
 
 class DamagedVectorError(SplitFileError):
-    """The deletion vector of a split is missing, damaged or of other rows."""
+    """The deletion vector of a split is missing, damaged or for other rows."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.reason = reason
@@ -548,7 +514,7 @@ class UnusableXRefError(XRefError):
 
 
 class XRefTimeoutError(XRefError, TimeoutError):
-    """XRefs that did not answer in time, in a query that is not to go on without them."""
+    """XRefs did not answer in time, and the query may not continue without them."""
 
     def __init__(self, paths: Sequence[str], timeout_ms: int) -> None:
         self.paths = tuple(paths)
@@ -685,7 +651,7 @@ class ComputedOverflowError(QueryError):
 
 
 class IntervalError(QueryError):
-    """Values cannot be cut into such parts."""
+    """A histogram's interval does not fit its column."""
 
     def __init__(self, interval: object, reason: str) -> None:
         super().__init__(f"{interval!r} is not an interval here: {reason}.")
@@ -693,7 +659,7 @@ class IntervalError(QueryError):
 
 
 class TooManyValuesError(QueryError):
-    """A facet or a histogram would have more entries than anybody reads."""
+    """A facet or a histogram would have more entries than are allowed."""
 
     def __init__(self, what: str, most: int, remedy: str) -> None:
         super().__init__(f"{what} has more than {most:,} different values. {remedy}")
@@ -749,7 +715,7 @@ class UnknownColumnError(QueryError, KeyError):
 
 
 class UnsupportedPredicateError(QueryError):
-    """A condition that is SQL, but not one that can be computed here for a row."""
+    """A condition that is valid SQL, but cannot be computed here for a row."""
 
     def __init__(self, expression: str, reason: str) -> None:
         self.expression = expression
@@ -774,11 +740,11 @@ class LiteralError(QueryError):
 
 
 class StatementError(IndexTablesError, ValueError):
-    """A statement of ours that cannot be carried out as it is written."""
+    """A statement of IndexTables that cannot be executed as it is written."""
 
 
 class StatementSyntaxError(StatementError):
-    """A statement of ours that does not parse. `position` counts characters from 0."""
+    """A statement of IndexTables that does not parse. `position` counts characters from 0."""
 
     def __init__(
         self,
@@ -801,7 +767,7 @@ class StatementSyntaxError(StatementError):
 
 
 class NotAPartitionError(StatementError):
-    """A condition that has to choose whole partitions and does not."""
+    """A condition that must choose whole partitions is about other columns."""
 
     def __init__(self, column: str | None, *, partition_columns: Sequence[str]) -> None:
         self.column = column
@@ -843,7 +809,7 @@ class SourceFileError(IndexTablesError, ValueError):
 
 
 class LakeError(IndexTablesError):
-    """A search index, or the table of another format that it is of."""
+    """An error about a search index, or about the table that it indexes."""
 
 
 class SearchIndexError(LakeError, ValueError):
@@ -856,7 +822,7 @@ class SearchIndexError(LakeError, ValueError):
 
     @classmethod
     def of_rows(cls, uri: str, source: str) -> SearchIndexError:
-        """The index is asked for rows of its own."""
+        """An operation needs rows in the index, which has none."""
         return cls(
             uri,
             f"it holds no rows, they are in '{source}'. Change rows there, then REFRESH SEARCH "
@@ -895,7 +861,7 @@ class SourceVersionError(LakeError, LookupError):
 
 
 class UnsupportedSourceError(LakeError):
-    """The source has something that this release cannot read rightly."""
+    """The source uses something that this release cannot read correctly."""
 
     def __init__(self, uri: str, reason: str) -> None:
         self.uri = uri
@@ -946,7 +912,7 @@ class JavaMissingError(IndexTablesError, RuntimeError):
         super().__init__(
             "Spark needs Java 17 or later: JAVA_HOME is not set and there is no `java` on the "
             "PATH. Install one (`apt install openjdk-17-jre-headless`, `brew install "
-            "openjdk@17`) and try again. `indextables.Table` and the command line work without."
+            "openjdk@17`) and try again. `indextables.Table` and the command line work without it."
         )
 
 
@@ -968,9 +934,9 @@ class UnsafeCallbacksError(IndexTablesError, RuntimeError):
     def __init__(self) -> None:
         super().__init__(
             "A stream of this session already calls Python through a port without authentication, "
-            "which cannot be changed under it: other programs of this machine could call index "
-            "tables through it. Stop the streams, or call `indextables.enable(spark)` before the "
-            "first stream starts."
+            "which cannot be changed while it runs: other programs of this machine could call "
+            "index tables through it. Stop the streams, or call `indextables.enable(spark)` before "
+            "the first stream starts."
         )
 
 

@@ -49,7 +49,7 @@ def test_every_phrase_is_still_one_of_the_library():
     [
         NotATableError("docs"),
         TableExistsError("docs"),
-        MetadataChangedError(uri="docs", version=3),
+        MetadataChangedError(uri="docs", version=3, changed=["schema"]),
         ProtocolChangedError(uri="docs", version=3),
         UnusableXRefError("x", "it is damaged"),
     ],

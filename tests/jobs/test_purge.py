@@ -369,7 +369,7 @@ def test_a_write_whose_files_were_purged_is_not_acknowledged(table, tmp_path, jo
         before.append(5)
         assert writer.merge_splits().files_added == 0
     else:
-        with pytest.raises(SplitsPurgedError, match="a purge took them for old ones"):
+        with pytest.raises(SplitsPurgedError, match="a purge deleted them as old files"):
             jobs[job]()
     assert sorted(Table.open(tmp_path / "t").scan()["id"].to_pylist()) == before
     assert all(check.passed for check in Table.open(tmp_path / "t").verify())
