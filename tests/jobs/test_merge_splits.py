@@ -204,7 +204,7 @@ def test_what_is_refused(table, arguments, error, match):
 
 
 def test_a_table_opened_at_a_version_is_not_merged(table, config):
-    with pytest.raises(ConfigError, match="to be read"):
+    with pytest.raises(ConfigError, match="read-only"):
         Table.open(table.uri, version=3, config=config).merge_splits()
 
 

@@ -156,7 +156,7 @@ def test_the_table_has_the_verb(table, tmp_path):
     assert len(table.purge(dry_run=True).orphans) == 1
     assert table.purge(older_than_hours=24 * 9).files_deleted == 0
     assert table.purge().files_deleted == 1
-    with pytest.raises(ConfigError, match="to be read"):
+    with pytest.raises(ConfigError, match="read-only"):
         Table.open(tmp_path / "t", version=1).purge()
 
 

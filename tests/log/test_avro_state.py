@@ -768,7 +768,7 @@ def test_another_manifest_under_the_name():
     other = written(snapshot_of([add("evil.split")]))
     (path,) = manifests(store)
     store.put(path, other.get(manifests(other)[0]))
-    with pytest.raises(CorruptLogError, match="promises"):
+    with pytest.raises(CorruptLogError, match="does not match its name"):
         load(store, 1)
 
 

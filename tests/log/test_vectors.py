@@ -64,7 +64,7 @@ def test_what_is_wrong_is_named():
         "missing": replace(many, path_or_inline="0" * 20),
         "file is shorter": replace(many, offset=2),
         "bytes at that place": replace(many, offset=0),
-        "of a table": replace(many, path_or_inline="../" + many.path_or_inline),
+        "not letters and digits": replace(many, path_or_inline="../" + many.path_or_inline),
     }
     for reason, descriptor in cases.items():
         with pytest.raises(DamagedVectorError, match=reason) as caught:

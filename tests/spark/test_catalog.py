@@ -121,7 +121,7 @@ def test_alter_table(spark, name):
     [
         ("DROP COLUMN content", "not all can be dropped"),
         ("SET LOCATION '/elsewhere'", "stays where it is"),
-        ("SET TBLPROPERTIES ('indextables.mapping' = '[]')", "says how the index is laid out"),
+        ("SET TBLPROPERTIES ('indextables.mapping' = '[]')", "describes the index"),
     ],
 )
 def test_a_change_that_cannot_be_made_is_one_sentence(spark, change, sentence):

@@ -118,7 +118,7 @@ def fixed(spark):
     ("change", "sentence"),
     [
         ("ALTER COLUMN n TYPE STRING", "'n' is integer and cannot become string"),
-        ("ALTER COLUMN p TYPE BIGINT", "a partition column stays what it is"),
+        ("ALTER COLUMN p TYPE BIGINT", "a partition column keeps its type"),
         ("ADD COLUMN y ARRAY<INT> DEFAULT array(1)", "is not a single value"),
         ("ADD COLUMN y VARCHAR(2) DEFAULT 'abc'", "EXCEED_LIMIT_LENGTH"),
         ("ADD COLUMN y INT NOT NULL", "leave out NOT NULL"),

@@ -353,7 +353,7 @@ def test_creating_and_opening(tmp_path, table, config):
         "there is no field 'nope'": {"schema": SCHEMA, "mapping": {"nope": "text"}},
         "'id' is i64, not text": {"schema": SCHEMA, "mapping": {"id": "text"}},
         "there is no type 'fuzzy'": {"schema": SCHEMA, "mapping": {"body": "fuzzy"}},
-        "no Spark schema": {"schema": "[]"},
+        "not a Spark schema": {"schema": "[]"},
         "A field is": {"schema": '{"type":"struct","fields":[{"name":"a"}]}'},
         "1 and 38": {"schema": '{"type":"struct","fields":[{"name":"a","type":"decimal(50)"}]}'},
         "not list": {"schema": [("a", pa.int8())]},

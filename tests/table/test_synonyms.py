@@ -215,7 +215,7 @@ def test_stems_stop_words_json_and_values(config):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("car", "line 1: 'car' is one word and stands for nothing else"),
+        ("car", "line 1: 'car' is one word without an alternative"),
         ("a, b\nx => ", "line 2: 'x =>' is not a rule"),
         ("a => b => c", "line 1: 'a => b => c' is not a rule"),
         ("a,,b", "line 1: 'a,,b' is not a rule"),

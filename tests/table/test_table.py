@@ -220,7 +220,7 @@ def test_a_past_table_is_for_reading(make):
         lambda: past.restore(version=0),
         past.checkpoint,
     ):
-        with pytest.raises(ConfigError, match="opened at version 1, to be read"):
+        with pytest.raises(ConfigError, match="opened at version 1 and is read-only"):
             act()
     assert past.count() == 1 and past.search("word1").num_rows == 1
     assert past.schema.equals(SCHEMA) and "version 1" in past.explain()

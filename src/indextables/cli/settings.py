@@ -67,7 +67,7 @@ AsOf = Annotated[
     str | None,
     typer.Option("--as-of", metavar="TIME", help="The table as it was at a time, 2024-01-31T12:00"),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Only say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Only show what would be done.")]
 Mapped = Annotated[
     list[str] | None,
     typer.Option(
@@ -272,7 +272,7 @@ PHRASES = {
     "name the format parquet": "add --format parquet",
     "version=… or timestamp=…": "--version or --as-of",
     "Write 2024-01-31T12:00:00, a datetime, or milliseconds": "Write 2024-01-31T12:00:00",
-    "Choose with columns=… what": "Choose with --column what",
+    "Choose its columns with columns=…": "Choose its columns with --column",
     "and the other storage_options": "and --storage-option",
     "the network and the storage_options": "the network and --storage-option",
     "Pass them as storage_options (in Spark: as options)": "Give them with --storage-option",

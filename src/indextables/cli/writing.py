@@ -400,7 +400,7 @@ def _restore(
     from indextables.statements import statements as s
 
     if (version is None) == (as_of is None):
-        raise ConfigError("Say either --version or --as-of to restore.")
+        raise ConfigError("Pass either --version or --as-of to restore.")
     if version is None:
         version = settings.open_itself(table, as_of=as_of).version
     _run(s.Restore(table=s.Target(path=table), version=version), settings)

@@ -86,7 +86,7 @@ def settled(given: Mapping[str, object]) -> dict[str, object]:
                 raise ConfigError(f"'{name}' is refused: {refused.reason}.")
         elif short in origin.STORAGE:
             raise ConfigError(
-                f"'{name}' is for a store and no configuration of a table. Give it as an option of "
+                f"'{name}' configures a store, not a table. Give it as an option of "
                 "the read or write, in the Spark session, or in storage_options."
             )
         elif canonical(name) in KEYS or family_of(canonical(name)) is not None:

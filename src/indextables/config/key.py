@@ -106,7 +106,7 @@ def _rule(rule: str, number: int) -> Iterator[tuple[str, list[str]]]:
     if len(sides) > 2 or not all(all(side) for side in sides):
         raise SynonymsError(f"'{rule}' is not a rule", line=number)
     if len(sides) == 1 and len(sides[0]) == 1:
-        raise SynonymsError(f"'{rule}' is one word and stands for nothing else", line=number)
+        raise SynonymsError(f"'{rule}' is one word without an alternative", line=number)
     for source in sides[0]:
         yield source, sides[-1]
 

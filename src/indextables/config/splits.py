@@ -204,8 +204,8 @@ VECTOR_MODE = _vectors.choice(
     "auto",
     ("auto", "vector", "rewrite"),
     "How DELETE, UPDATE, MERGE INTO and overwriting by a condition take rows out of a split: "
-    "vector marks them as deleted, rewrite writes the others anew, auto marks in splits of some "
-    "size in which few rows are deleted.",
+    "vector marks them as deleted, rewrite writes the other rows again, auto marks in large splits "
+    "in which few rows are deleted.",
 )
 VECTOR_MAX_SHARE = _vectors.number(
     "deletionVectors.maxDeletedShare",

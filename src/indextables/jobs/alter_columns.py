@@ -116,7 +116,7 @@ def add_columns(
             _check_new(field.name, [f.name for f in known])
             if not field.nullable and newest.num_files and field.name not in filled:
                 raise SchemaError(
-                    f"The new column '{field.name}' is null in the rows that are there: make it "
+                    f"The new column '{field.name}' is null in existing rows: make it "
                     "nullable, or give it a default."
                 )
             known.append(field)
@@ -179,7 +179,7 @@ def with_properties(metadata: Metadata, properties: Mapping[str, str | None]) ->
                 "CREATE TABLE … USING indextables LOCATION '…'."
             )
         if name.startswith(INTERNAL_PROPERTIES):
-            raise ConfigError(f"The property {name} says how the index is laid out; leave it.")
+            raise ConfigError(f"The property {name} describes the index and cannot be set.")
         if value is not None and is_own_key(name):
             Config({name: value})  # what does not parse is refused now
     kept = {k: v for k, v in metadata.configuration.items() if k not in properties}

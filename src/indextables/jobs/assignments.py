@@ -165,7 +165,7 @@ def _only(nodes: list[exp.Expr], text: str) -> exp.Expr:
 
 def _column(node: exp.Expr, schema: pa.Schema) -> str:
     if not isinstance(node, exp.Column | exp.Dot):
-        raise ExpressionError(node.sql("spark"), "a column must stand here")
+        raise ExpressionError(node.sql("spark"), "a column is expected here")
     parts = [part.name for part in node.parts]
     try:
         column, _ = resolve_column(parts, schema)

@@ -3,7 +3,7 @@
 Splits are committed here, whether this process or tasks of a cluster wrote them. A commit that
 surely failed deletes the splits that no version will name.
 
-Rows are marked as deleted where writing their splits anew would cost more. A commit takes the split
+Rows are marked as deleted where rewriting their splits would cost more. A commit takes the split
 out and puts it back with a vector that names the rows (`log.vectors`). The vector is made from the
 newest version on every attempt, so two writers that delete different rows of one split both
 succeed. Of the same row, the second deletion has nothing left to do; a row that is replaced, by an
@@ -73,7 +73,7 @@ class Written:
     files_removed: int
     bytes_added: int
     rows_removed: int = 0
-    """Rows that a condition chose, taken out or written anew."""
+    """Rows that a condition chose, removed or rewritten."""
     rows_updated: int = 0
     """Of a merge: how many of `rows` are in the place of another one."""
 

@@ -189,7 +189,7 @@ def plan_index(
 def _forced(
     cover: Cover, concerned: Sequence[int], scope: Mask, max_splits: int
 ) -> CrossReferencePlan:
-    """Everything anew, read from the splits: an XRef that is there may be damaged."""
+    """Everything again, read from the splits: an XRef that is there may be damaged."""
     rows = np.flatnonzero(scope | np.isin(cover.owner, concerned)).tolist()
     builds = tuple(Build(read=_splits(cover, piece)) for piece in _pieces(rows, max_splits))
     removes = tuple(cover.xrefs[x] for x in concerned)
@@ -356,7 +356,7 @@ class BuildTask:
 
     def _link(self, config: Config) -> BuiltXRef:
         if sum(self._segments(*part) for part in self.parts) >= _MAX_SEGMENTS:
-            raise XRefError("The XRefs have too many segments to be linked once more.")
+            raise XRefError("The XRefs have too many segments to be linked again.")
         paths = [path for path, _ in self.parts]
         keep = {source.path for source in (*self.linked, *self.read)}
         if not self.read:
@@ -650,7 +650,7 @@ def _report_late(
     if covered < wanted and (late or covered):
         logger.warning(
             "%s is committed with XRefs for %d of %d splits: the others took more than %d ms. The "
-            "next write goes on; or raise %s, or run INDEX CROSSREFERENCES.",
+            "next write continues; or raise %s, or run INDEX CROSSREFERENCES.",
             log.store.uri, covered, wanted, config[keys.XREF_AUTO_INDEX_TIMEOUT],
             keys.XREF_AUTO_INDEX_TIMEOUT.name,
         )  # fmt: skip

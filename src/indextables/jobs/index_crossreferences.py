@@ -76,7 +76,7 @@ def index_crossreferences(
     dry_run: bool = False,
     runner: Runner | None = None,
 ) -> list[Indexed]:
-    """Build what is missing, replace what is stale; with `force`, build everything anew."""
+    """Build what is missing, replace what is stale; with `force`, rebuild everything."""
     for attempt in range(1, _ATTEMPTS + 1):
         snapshot = log.snapshot()
         config = settings.over_properties(snapshot.metadata.configuration)

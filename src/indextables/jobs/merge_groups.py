@@ -2,7 +2,7 @@
 
 Splits of one partition are packed by first-fit decreasing: the largest first, each into the first
 group that has room. The sources of a group are together never larger than the target, and a single
-split is not a group. The merged split is encoded anew, so its size can differ a little from the
+split is not a group. The merged split is encoded again, so its size can differ a little from the
 sum. Groups with the oldest splits come first.
 
 Merging one group is a task that any process can carry out. It opens the sources, writes the merged

@@ -394,7 +394,7 @@ def after_write(log: TransactionLog, config: Config) -> None:
                     _purge(log, config, merged=merged)
     except Exception as error:
         logger.warning(
-            "A write to %s is committed, but what follows it failed: %s", log.store.uri, error
+            "A write to %s is committed, but the upkeep after it failed: %s", log.store.uri, error
         )
 
 

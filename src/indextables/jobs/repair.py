@@ -82,7 +82,7 @@ def repair_log(
     """Write a log at `target` for the splits of `source`."""
     if next(target.list(LOG_DIRECTORY), None) is not None:
         raise StatementError(
-            f"'{target.uri}/{LOG_DIRECTORY}' is not empty. Choose a place where no log is; the "
+            f"'{target.uri}/{LOG_DIRECTORY}' is not empty. Choose a place without a log; the "
             "repaired one can be moved afterwards."
         )
     if from_splits:

@@ -1,6 +1,6 @@
 """Checking a table: its log against its files, and every split by itself.
 
-The driver reads the whole log anew and lists the table once. Every split is then a task:
+The driver reads the whole log again and lists the table once. Every split is then a task:
 
 - *checksums*: the seal of the footer, every section, every page of every column.
 - *index*: it opens, it has a document for every row and no other, words taken from some rows are

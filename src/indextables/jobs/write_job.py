@@ -131,9 +131,9 @@ class _Named:
 class WriteJob:
     """One write, planned on `view`: the very version that its commit is checked against.
 
-    The log may have forgotten that version by then, or be the log of a table that was made anew in
-    its place. `reads_again` and `parameters` are those of an UPDATE whose rows Spark computes: each
-    says by two more columns which row it replaces.
+    By the commit, the log may no longer have that version, or may be the log of a new table in the
+    same place. `reads_again` and `parameters` are those of an UPDATE whose rows Spark computes: two
+    more columns of each row name the row that it replaces.
     """
 
     view: TableView = field(repr=False)

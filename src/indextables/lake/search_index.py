@@ -143,7 +143,7 @@ class SearchIndex:
             format: `delta`, `iceberg`, or `parquet` for all Parquet files below a folder.
             columns: The columns that can be searched; all if it is left out.
             mapping: How columns are searched (`text`, `string`, `json`, `ip`).
-            properties: Kept with the index; they configure everybody who uses it.
+            properties: Kept with the index; they configure all who use it.
             name: A name for people.
             config: `spark.indextables.*` keys of this handle; indexing options among them are kept.
             storage_options: Credentials and the endpoint of the store of the index.
@@ -356,7 +356,7 @@ class SearchIndex:
             max_groups: How many splits are made at the most.
             max_source_splits: Of how many splits one is made at the most.
             runner: Where the tasks run; in threads of this process if it is left out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             How many splits were merged into how many, and what failed.
@@ -410,8 +410,8 @@ class SearchIndex:
         They have the words and the strings of indexed columns, and no numbers and dates.
 
         Args:
-            force_rebuild: Build all of them anew.
-            dry_run: Only say what would be done.
+            force_rebuild: Rebuild all of them.
+            dry_run: Return what would be done, and do nothing.
             runner: Where the tasks run; in threads of this process if it is left out.
 
         Returns:
@@ -510,7 +510,7 @@ class SearchIndex:
 
         Args:
             retention_hours: Files that are younger are kept.
-            dry_run: Only say what would be done.
+            dry_run: Return what would be done, and do nothing.
 
         Returns:
             What was deleted, or would be.
@@ -579,7 +579,7 @@ class SearchIndex:
             columns: The columns to return; all if it is left out.
             where: A SQL condition, searches included; all rows if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             version: A version that is still there; the newest if it is left out.
 
         Returns:
@@ -610,7 +610,7 @@ class SearchIndex:
             columns: The columns to return; all if it is left out.
             where: A SQL condition, searches included; all rows if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             version: A version that is still there; the newest if it is left out.
 
         Returns:
@@ -640,7 +640,7 @@ class SearchIndex:
             columns: The columns to return; all if it is left out.
             where: A SQL condition, searches included; all rows if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             version: A version that is still there; the newest if it is left out.
 
         Returns:
@@ -672,7 +672,7 @@ class SearchIndex:
             columns: The columns to return; all if it is left out.
             where: A SQL condition, searches included; all rows if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             version: A version that is still there; the newest if it is left out.
 
         Returns:
@@ -719,7 +719,7 @@ class SearchIndex:
             limit: The most rows to return; None for all that match.
             snippets: Columns for each of which there is one more, `_snippet_<name>`, with its words
                 marked.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             rank_by: An expression over `_score` and columns to rank by instead.
             vector: A vector to which the rows are to be near.
             vector_column: The column of vectors; needed if there are several.
@@ -767,7 +767,7 @@ class SearchIndex:
             mode: How the query is read, as in `Table.search`.
             fields: The columns that are searched where the query names none, with weights if
                 wanted.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             version: A version that is still there; the newest if it is left out.
 
         Returns:
@@ -832,7 +832,7 @@ class SearchIndex:
 
         Args:
             where: A SQL condition, searches included; all rows if it is left out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             version: A version that is still there; the newest if it is left out.
 
         Returns:
@@ -868,7 +868,7 @@ class SearchIndex:
             fields: The columns that are searched where the query names none, with weights if
                 wanted.
             where: A SQL condition that leaves rows out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             version: A version that is still there; the newest if it is left out.
 
         Returns:
@@ -909,7 +909,7 @@ class SearchIndex:
             fields: The columns that are searched where the query names none, with weights if
                 wanted.
             where: A SQL condition that leaves rows out.
-            timezone: The zone of hours and days, and of times in conditions that name none.
+            timezone: The time zone of hours and days, and of times without one.
             version: A version that is still there; the newest if it is left out.
 
         Returns:
@@ -952,7 +952,7 @@ class SearchIndex:
             where: A SQL condition, searches included; all rows if it is left out.
             columns: The columns to return; all if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             version: A version that is still there; the newest if it is left out.
 
         Returns:

@@ -5,10 +5,9 @@ of a version) is kept until its time is over. The newest snapshot depends on the
 replaces it, and a reader asks the store for newer versions unless some staleness is tolerated.
 Hits and misses are counted as they happen.
 
-Each log has its caches. A process knows all that are alive, so that it can forget what it knows
-of a table for all handles of it. They share manifests that are named after their content, and
-nothing else: a table that was dropped and made anew at the same place must not be read from what is
-remembered of the old one.
+Each log has its caches. A process has a list of all that are alive, to clear those of a table for
+all its handles. They share manifests that are named after their content, and nothing else: a table
+that was dropped and created again at the same place must not be read from caches of the old one.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def read_version(store: Store, version: int) -> list[Document]:
     try:
         found = [orjson.loads(line) for line in store.get(path).splitlines() if line.strip()]
     except orjson.JSONDecodeError as error:
-        raise CorruptLogError(f"{store.uri}/{path}", f"a line is no JSON ({error})") from error
+        raise CorruptLogError(f"{store.uri}/{path}", f"a line is not JSON ({error})") from error
     if not all(isinstance(action, dict) for action in found):
         raise CorruptLogError(f"{store.uri}/{path}", "an action is an object with one key")
     return found
@@ -336,7 +336,7 @@ def _key(row: Document) -> tuple[Any, ...]:
 # --- the mirror ------------------------------------------------------------------------------
 
 _MOST_BEHIND = 100
-"""A mirror that lacks more versions is begun anew, by a checkpoint of the present one."""
+"""A mirror that lacks more versions starts again with a checkpoint of the current version."""
 _FILES_AN_INTERVAL = 10_000
 """A checkpoint has all files; of more than these it is written as many times more seldom."""
 _DAY_MS = 86_400_000
@@ -353,7 +353,7 @@ def is_mirrored(metadata: Metadata) -> bool:
 
 @dataclass(slots=True)
 class Mirror:
-    """The `_delta_log` of one table. Knows how far it was written, so that nobody looks twice."""
+    """The `_delta_log` of one table. Remembers how far it was written, to check only once."""
 
     store: Store
     reader: LogReader
@@ -388,7 +388,7 @@ class Mirror:
         except CorruptLogError as error:
             raise DeltaMirrorError(
                 self.store.uri,
-                f"{error} Delete the folder {DELTA_LOG}, and the next commit writes it anew",
+                f"{error} Delete the folder {DELTA_LOG}, and the next commit writes a new one",
             ) from error
         if self.store.local_path(DELTA_LOG) is not None:
             return lambda: self._refuse_foreign(version)
@@ -483,8 +483,8 @@ class Mirror:
         except ObjectNotFoundError:
             raise DeltaMirrorError(
                 self.store.uri,
-                f"it is beyond version {made.version} and does not have it, as one of another log. "
-                f"Delete the folder {DELTA_LOG}, and the next commit writes it anew",
+                f"it has newer versions but not version {made.version}, so another log wrote it. "
+                f"Delete the folder {DELTA_LOG}, and the next commit writes a new one",
             ) from None
         info = made.commit_info
         if found is None or found.get("txnId") != (info.txn_id if info else None):

@@ -247,7 +247,7 @@ def actions_from_lines(lines: Iterable[bytes], *, where: str) -> list[Action]:
     try:
         return [action_from_json(orjson.loads(line), where=where) for line in lines]
     except orjson.JSONDecodeError as error:
-        raise CorruptLogError(where, f"a line is no JSON ({error})") from error
+        raise CorruptLogError(where, f"a line is not JSON ({error})") from error
 
 
 def _gunzip(data: bytes, *, where: str, limit: int) -> bytes:

@@ -68,7 +68,7 @@ class DeletionVector:
         if found.storage_type not in (_INLINE, _FILE) or type(found.path_or_inline) is not str:
             raise DamagedVectorError(path, f"its storage type is {found.storage_type!r}")
         if any(type(count) is not int or count < 0 for count in counts):
-            raise DamagedVectorError(path, "its descriptor has sizes that are no numbers")
+            raise DamagedVectorError(path, "its descriptor has sizes that are not numbers")
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class DeletionVector:
         except ValueError as error:
             raise DamagedVectorError(self.path_or_inline, f"it is not a name ({error})") from error
         if folder and not folder.isalnum():
-            raise DamagedVectorError(self.path_or_inline, "its folder is none of a table")
+            raise DamagedVectorError(self.path_or_inline, "its folder is not letters and digits")
         return "/".join([*([folder] if folder else []), _NAME.format(identity)])
 
 

@@ -253,7 +253,7 @@ class ChosenRows:
     limit: int | None = None
     snippets: tuple[str, ...] = ()
     timezone: str = "UTC"
-    """The zone of times in `where` that name none."""
+    """The time zone of times without one."""
     relation: str | None = None
     """What a query of Spark Connect asks of the table, as JSON; see `query.relations`."""
 

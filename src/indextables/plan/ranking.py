@@ -93,7 +93,7 @@ def top_rows(
     """The best rows, best first, with their scores in the last column, or the last but one.
 
     With `nearest` scores are those of vectors, among the rows of the search if there is one; with
-    `fuse` both rankings count. `rank` orders the rows anew and adds what it ordered them by.
+    `fuse` both rankings count. `rank` computes another order and adds the values it orders by.
     """
     environment = Environment.of(view)
     every = _every_split(view, environment)
@@ -484,7 +484,7 @@ def _vector_field(schema: pa.Schema, column: str | None) -> pa.Field[Any]:
         if len(found) == 1:
             return found[0]
         names = ", ".join(field.name for field in found) or "none that declares its dimension"
-        raise ConfigError(f"Say vector_column=…: the columns of vectors are {names}.")
+        raise ConfigError(f"Choose one with vector_column=…: the columns of vectors are {names}.")
     if column not in schema.names:
         raise UnknownColumnError(column, available=schema.names)
     field = schema.field(column)

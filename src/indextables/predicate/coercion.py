@@ -87,7 +87,7 @@ def literal_value(node: exp.Expr, *, timezone: str) -> Value | None:
             if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
                 # A minus would round a decimal to the digits of Python's context.
                 return value.copy_negate() if isinstance(value, Decimal) else -value
-            raise NotALiteralError("'-' must stand before a number")
+            raise NotALiteralError("'-' must be followed by a number")
         case exp.HexString():
             digits = str(node.this)
             return bytes.fromhex("0" * (len(digits) % 2) + digits)
@@ -95,7 +95,7 @@ def literal_value(node: exp.Expr, *, timezone: str) -> Value | None:
             value = literal_value(node.this, timezone=timezone)
             return None if value is None else _cast(value, node.to, timezone)
         case exp.Column() | exp.Dot():
-            raise NotALiteralError("a literal must stand where a column's name does")
+            raise NotALiteralError("a literal is expected, not a column")
         case _:
             raise NotALiteralError(f"{node.sql('spark')!r} is neither a column nor a literal")
 

@@ -323,7 +323,7 @@ class Scanner:
             )
         if self.peek() and self.peek() in '([{"':
             self.fail(
-                f"{self.peek()!r} stands inside the word "
+                f"{self.peek()!r} is inside the word "
                 f"{self.text[start : self.at]!r}; put a blank or a backslash before it"
             )
         return found

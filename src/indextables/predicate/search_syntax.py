@@ -250,7 +250,7 @@ class _Parser(Scanner):
             occur = "must" if self.peek() == "+" else "must_not"
             self.at += 1
             if self.at_boundary() or self.peek() in ("+", "-"):
-                self.fail(f"'{self.text[start]}' must stand right before a term", start)
+                self.fail(f"'{self.text[start]}' must be right before a term", start)
         elif self.keyword("NOT"):
             self.at += 3
             self.skip_blanks()
@@ -446,7 +446,7 @@ class _Parser(Scanner):
         pattern = found[1].replace("\\/", "/")
         if (size := repeated_size(pattern)) > MAX_REPEATED:
             self.fail(
-                f"the repetitions of the regular expression stand for {size:,} letters, more than "
+                f"the repetitions of the regular expression expand to {size:,} letters, more than "
                 f"the {MAX_REPEATED:,} that are allowed"
             )
         if (problem := _regex_problem(pattern)) is not None:

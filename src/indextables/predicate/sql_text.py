@@ -264,7 +264,7 @@ class _Reader:
         if isinstance(node, (exp.Column, exp.Dot)):
             column, kind = self.column(node)
             if not pa.types.is_boolean(kind):
-                raise _unsupported(node, f"the column is of type {kind} and no condition")
+                raise _unsupported(node, f"the column is of type {kind}, not BOOLEAN")
             return compare("=", column, kind, True)
         raise _unsupported(node, "it is not a comparison of a column with a literal")
 
@@ -287,7 +287,7 @@ class _Reader:
 
     def column(self, node: exp.Expr) -> tuple[Column, pa.DataType]:
         if not isinstance(node, (exp.Column, exp.Dot)):
-            raise _unsupported(node, "a column must stand here")
+            raise _unsupported(node, "a column is expected here")
         return resolve_column([part.name for part in node.parts], self.schema)
 
     def text_column(self, node: exp.Expr, name: exp.Expr) -> Column:
@@ -299,13 +299,13 @@ class _Reader:
             or pa.types.is_large_string(kind)
             or pa.types.is_string_view(kind)
         ):
-            raise _unsupported(node, f"'{column}' is of type {kind} and no text")
+            raise _unsupported(node, f"'{column}' is of type {kind}, not text")
         return column
 
     def text(self, node: exp.Expr, literal: exp.Expr) -> str | None:
         value = self.literal(node, literal)
         if value is not None and not isinstance(value, str):
-            raise _unsupported(node, "a text in quotes must stand on the right")
+            raise _unsupported(node, "a text in quotes is expected on the right")
         return value
 
     def literal(self, node: exp.Expr, literal: exp.Expr) -> Value | None:
@@ -328,7 +328,7 @@ class _Reader:
             raise _unsupported(node, str(error).rstrip(".")) from None
         value = found.column(0)[0].as_py()
         if not isinstance(value, Value | None):
-            raise _unsupported(node, f"a {found.schema.types[0]} is not compared here")
+            raise _unsupported(node, f"a {found.schema.types[0]} cannot be compared here")
         if isinstance(value, datetime.datetime) and self.timezone not in _UTC:
             raise _unsupported(node, f"times are computed in UTC, not in {self.timezone}")
         return value

@@ -272,16 +272,16 @@ def from_json(text: str | bytes) -> pa.Schema:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise SchemaError(f"The schema is no JSON: {error}. It should be Spark's.") from None
+        raise SchemaError(f"The schema is not JSON: {error}. It should be Spark's.") from None
     if not isinstance(document, dict) or document.get("type") != "struct":
-        raise SchemaError('The schema is no Spark schema: it must be {"type":"struct",…}.')
+        raise SchemaError('The schema is not a Spark schema: it must be {"type":"struct",…}.')
     try:
         schema = pa.schema(_fields_from_json(document, ""))
     except SchemaError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SchemaError(
-            f"The schema is no Spark schema: {type(error).__name__} {error}. A field is "
+            f"The schema is not a Spark schema: {type(error).__name__} {error}. A field is "
             '{"name":…,"type":…,"nullable":…}.'
         ) from None
     refuse_duplicates(schema.names)

@@ -145,7 +145,7 @@ def access_to(
     """Who may ask a server at this socket."""
     if not with_token and host not in _LOOPBACK:
         raise ConfigError(
-            f"Without a token everybody who reaches {host} could read the tables. Leave out "
+            f"Without a token anyone who reaches {host} could read the tables. Leave out "
             "--no-token, or listen at 127.0.0.1."
         )
     port = listening.getsockname()[1]

@@ -173,7 +173,7 @@ _READS = ("GET", "HEAD")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who is let in. Without a token everybody who reaches the port is."""
+    """Who may send requests. Without a token: anyone who reaches the port."""
 
     hosts: frozenset[str]
     """Values of the Host header, in lower case, with the port."""

@@ -157,8 +157,8 @@ def identity_of(uri: str, shown: pa.Schema) -> list[str]:
     for name in shown.names:
         if name.lower() in ROW_IDENTITY:
             raise SchemaError(
-                f"'{uri}' has a column '{name}', which is a hidden column of index tables "
-                "by now. Rename yours to delete and update rows by expressions of Spark."
+                f"'{uri}' has a column '{name}', which is now the name of a hidden column. Rename "
+                "yours to delete and update rows by expressions of Spark."
             )
     return list(ROW_IDENTITY)
 

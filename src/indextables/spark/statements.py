@@ -168,8 +168,8 @@ class SparkIndexes:
         bridge = bridge_of(self._spark)
         if bridge is None:
             raise StatementError(
-                f"{target} is a name, and this session of Spark has no catalog of ours. Write the "
-                "path of the search index in quotes."
+                f"{target} is a name, and this session of Spark has no catalog of index tables. "
+                "Write the path of the search index in quotes."
             )
         return bridge
 

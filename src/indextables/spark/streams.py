@@ -270,8 +270,8 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
         if [(f.name, f.dataType) for f in now] != [(f.name, f.dataType) for f in here]:
             raise StreamSourceError(
                 view.uri,
-                f"its columns are others by now, in version {view.version}. Start the query "
-                "again: it goes on where it was, with the columns that the table has now.",
+                f"its columns changed in version {view.version} or before. Start the query again: "
+                "it continues where it was, with the current columns.",
             )
 
     def read(self, partition: source.InputPartition) -> Iterator[Any]:
@@ -395,8 +395,8 @@ class Offset:
         if found.table != table:
             raise StreamSourceError(
                 uri,
-                "its checkpoint belongs to another table, or the table was made anew. Start it "
-                "with a checkpointLocation of its own.",
+                "its checkpoint belongs to another table, or the table was dropped and created "
+                "again. Start it with a checkpointLocation of its own.",
             )
         return found
 
@@ -462,8 +462,8 @@ class StreamLog:
         option = "ignoreDeletes" if is_delete else "ignoreChanges"
         raise StreamSourceError(
             self.uri,
-            f"version {commit.version} {done} rows, and those that were read already cannot be "
-            f"taken back. Set {option} to go on with the rows that are new, or read "
+            f"version {commit.version} {done} rows, and rows that were already sent cannot be "
+            f"withdrawn. Set {option} to continue with new rows only, or read "
             "indextables_changes.",
         )
 

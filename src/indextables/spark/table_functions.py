@@ -128,7 +128,7 @@ def search_table(
         table: A path, or the name of a table in a catalog of a classic session.
         query: What to search for, in the syntax of `indexquery`.
         limit: The most rows to return; None for all that match.
-        where: A SQL condition that leaves rows out and changes nobody's score. Without a bridge,
+        where: A SQL condition that leaves rows out and changes no score. Without a bridge,
             as on Spark Connect, it is one that `Table.scan` understands.
         columns: The columns to return; all if it is left out.
         fields: The columns that are searched where the query names none, with weights if wanted:

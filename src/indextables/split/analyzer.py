@@ -7,7 +7,7 @@
 `parse_chain` reads such a string, `str(chain)` writes it in its shortest form. Equal chains have
 equal forms, and the form is what the mapping stores.
 
-An analyzer is built anew in every process, because Tantivy does not store it. Two analyzers make
+An analyzer is built again in every process, because Tantivy does not store it. Two analyzers make
 the same words of every text exactly when their `pipeline` is the same; the mapping's fingerprint is
 made from it. What Tantivy cannot do is done here, and the index gets the words instead of the text.
 """
@@ -189,7 +189,7 @@ def parse_chain(text: str) -> Chain:
     for number, step in enumerate(rest, 1):
         new = _filter(step)
         if new.name in _LAST and number < len(rest):
-            raise AnalyzerError(f"'{step}' makes several words of one and has to stand last")
+            raise AnalyzerError(f"'{step}' makes several words of one and must come last")
         if new.name in _LAST and tokenizer.name not in ("words", "whitespace", "raw"):
             raise AnalyzerError(f"'{step}' cannot follow '{first}', which makes pieces itself")
         if new not in filters:  # the same filter again changes nothing
@@ -214,7 +214,7 @@ def _step(text: str) -> Step:
         shown = text.strip()
         reason = f"'{shown}' is not a step" if shown else "a step is empty"
         raise AnalyzerError(
-            f"{reason}; steps are names with arguments in parentheses, and '|' stands between them"
+            f"{reason}; steps are names with arguments in parentheses, separated by '|'"
         )
     arguments = tuple(a.strip() for a in match[2].split(",")) if match[2] else ()
     return Step(match[1].lower(), arguments)
@@ -267,7 +267,7 @@ def _filter(step: Step) -> Step:
                 raise AnalyzerError(f"'{step}' needs a number of words from 2 to {MAX_SHINGLE}")
             return Step(step.name, (str(int(size[0])),))
         case "html":
-            raise AnalyzerError("'html' stands first, before the tokenizer")
+            raise AnalyzerError("'html' must come first, before the tokenizer")
         case _:
             raise AnalyzerError(f"there is no filter '{step.name}'; there are {', '.join(FILTERS)}")
 

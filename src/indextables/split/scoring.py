@@ -12,7 +12,7 @@ under a level, so the few that come first among them are found without looking a
 A part of a query that the rows answer scores 1 where it matches, as Tantivy scores a range.
 
 Tantivy's constants of BM25 are fixed. With others its scores are a bound: rows are taken in its
-order, each score is computed anew from what Tantivy says it is made of, and a row that is left
+order, each score is computed again from what Tantivy says it is made of, and a row that is left
 cannot be better than the last one any more.
 """
 
@@ -157,7 +157,7 @@ class CombinedSearcher:
     """Several splits of one table searched as one index.
 
     Use it as a context manager. A split whose index does not fit, because the mapping changed
-    since or because it is damaged, is written anew to a temporary file first.
+    since or because it is damaged, is rewritten to a temporary file first.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class CombinedSearcher:
         return self._link_rewritten(lambda split: _fits(split, self._query))
 
     def _link_rewritten(self, fits: Callable[[SplitSearcher], bool]) -> LinkedSplits:
-        """Link the splits, after those that do not fit were written anew."""
+        """Link the splits, after those that do not fit were rewritten."""
         with contextlib.ExitStack() as undo:
             undo.enter_context(self._temporary)
             before = self.splits

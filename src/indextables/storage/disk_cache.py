@@ -284,8 +284,8 @@ class DiskCache:
         reason = reason_against(self.folder)
         if reason is not None:
             raise StorageError(
-                f"The cache folder {self.folder} {reason}, who could exchange the indexes that are "
-                "searched. Choose another spark.indextables.cache.disk.path, or make it your own: "
+                f"The cache folder {self.folder} {reason}, who could replace the indexes in it. "
+                "Choose another spark.indextables.cache.disk.path, or make it your own: "
                 f"chown it, then chmod 700 {self.folder}."
             )
 

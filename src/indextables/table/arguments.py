@@ -69,7 +69,7 @@ def check_limit(limit: int | None) -> int | None:
 
 
 def check_names(names: Sequence[str] | None, what: str) -> Sequence[str] | None:
-    """Names of columns. A text is a sequence of texts to Python, its letters; nobody means that."""
+    """Names of columns. A single text is refused: to Python it is a sequence of its letters."""
     if isinstance(names, str):
         raise SchemaError(f"{what} is a list of names. Write {what}=[{names!r}].")
     if names is not None and not _are_texts(names):
@@ -164,7 +164,7 @@ def check_ranking(
     if fusion is not None and (query is None or vector is None):
         raise ConfigError("fusion ranks by a query and by a vector: pass both.")
     if query is None and vector is None:
-        raise ConfigError("A search needs a query, a vector, or both. Rows without one: scan.")
+        raise ConfigError("A search needs a query, a vector, or both. Use scan to read rows.")
     if vector is None and vector_column is not None:
         raise ConfigError("vector_column belongs to vector=[…], which is missing.")
     if snippets and query is None:
@@ -202,7 +202,7 @@ def with_counts(columns: Sequence[str]) -> list[str]:
 def check_version(version: object, timestamp: object) -> None:
     """A version or a time, one of them."""
     if version is not None and timestamp is not None:
-        raise ConfigError("Say either version=… or timestamp=…, not both.")
+        raise ConfigError("Pass either version=… or timestamp=…, not both.")
     if version is not None and not hasattr(version, "__index__"):
         raise ConfigError(f"A version is a number, not {version!r}.")
 
@@ -213,7 +213,7 @@ def check_versions(first: object, last: object) -> None:
         if isinstance(version, bool) or not isinstance(version, int):
             raise ConfigError(f"A version is a number, not {version!r}.")
         if version < 0:
-            raise ConfigError(f"Versions begin at 0; {version} is none.")
+            raise ConfigError(f"A version is 0 or more, not {version}.")
     if first > last:  # type: ignore[operator]
         raise ConfigError(f"from_version={first} is after to_version={last}.")
 
@@ -319,7 +319,7 @@ def _fields_of(view: TableView) -> dict[str, float]:
     except UnknownColumnError as error:
         raise SchemaError(
             f"{keys.SEARCH_FIELDS.name} names '{error.column}', which is not a column of "
-            f"'{view.uri}': there are {', '.join(view.schema.names)}. Set the property of the "
+            f"'{view.uri}': there are {', '.join(view.schema.names)}. Change the property of the "
             "table anew, or pass fields=…."
         ) from None
     for field in found:
@@ -327,7 +327,7 @@ def _fields_of(view: TableView) -> dict[str, float]:
         if not view.mapping.by_name[name].indexed:
             raise SchemaError(
                 f"{keys.SEARCH_FIELDS.name} names '{name}', which is not indexed in '{view.uri}'. "
-                "Set the property of the table anew, or pass fields=…."
+                "Change the property of the table anew, or pass fields=…."
             )
     return found
 
@@ -379,7 +379,7 @@ def may_hold(
         names = names_in(metadata)
         shown = parse_predicate(where, names.shown, timezone=timezone, expressions=True)
         predicate = names.stored_predicate(shown)
-    except IndexTablesError:  # it is told when the condition is read with the newest metadata
+    except IndexTablesError:  # raised again when the condition meets the newest metadata
         return lambda _bounds: True
     return functools.partial(
         bounds_may_match,

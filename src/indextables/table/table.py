@@ -162,7 +162,7 @@ class Table:
             partition_by: The columns whose values are folders.
             mapping: How columns are searched (`text`, `string`, `json`, `ip`); other indexing
                 options are `config` keys.
-            properties: Kept with the table; they configure everybody who uses it.
+            properties: Kept with the table; they configure all who use it.
             name: A name for people.
             description: What the table holds.
             config: `spark.indextables.*` keys of this handle.
@@ -325,7 +325,7 @@ class Table:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What is kept with the table and configures everybody who uses it."""
+        """Texts that are kept with the table and configure all who use it."""
         return self._view.properties
 
     @property
@@ -475,7 +475,7 @@ class Table:
                 Arrow expression
                 (`pyarrow.compute.field("n") > 3`), which no index narrows, or a predicate.
             limit: The most rows to return.
-            timezone: The zone of times in `where` that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The rows, in no particular order.
@@ -508,7 +508,7 @@ class Table:
             columns: The columns to return; all if it is left out.
             where: A SQL condition, searches included; all rows if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The batches, read as they are taken.
@@ -548,7 +548,7 @@ class Table:
             columns: The columns to return; all if it is left out.
             where: A SQL condition, searches included; all rows if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The rows.
@@ -578,7 +578,7 @@ class Table:
             columns: The columns to return; all if it is left out.
             where: A SQL condition, searches included; all rows if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The rows.
@@ -608,7 +608,7 @@ class Table:
             columns: The columns to return; all if it is left out.
             where: A SQL condition, searches included; all rows if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The rows.
@@ -664,12 +664,12 @@ class Table:
             fields: The columns that are searched where the query names none, with weights if
                 wanted: `["title^3", "body"]`. If it is left out, those of the table's property
                 `spark.indextables.search.fields`, or all indexed ones.
-            where: A SQL condition that leaves rows out and changes nobody's score.
+            where: A SQL condition that leaves rows out and changes no score.
             columns: The columns to return; all if it is left out.
             limit: The most rows to return; None for all that match.
             snippets: For each of these columns there is a column `_snippet_<name>` with its best
                 part, the words found marked.
-            timezone: The zone of times in `where` that name none.
+            timezone: The time zone of times without one.
             rank_by: An expression of Spark's SQL over `_score` and columns that rows are ranked by
                 instead, highest first, null last, such as `_score * exp(-datediff(current_date(),
                 day) / 7)`. It is computed for every row that matches; the result has it as
@@ -741,8 +741,8 @@ class Table:
         result = [*chosen, *made]
         if repeated := sorted({name for name in result if result.count(name) > 1}):
             raise SchemaError(
-                f"The result would have the column '{repeated[0]}' twice. Choose with columns=… "
-                "what it should have."
+                f"The result would have the column '{repeated[0]}' twice. Choose its columns with "
+                "columns=…."
             )
         found = top_rows(
             view,
@@ -775,7 +775,7 @@ class Table:
                 or a condition that one row meets, such as `id = 7`.
             mode: As in `search`.
             fields: As in `search`.
-            timezone: The zone of times in a condition that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The score, and its parts as a table, the most important first.
@@ -842,7 +842,7 @@ class Table:
             fields: The columns that are searched where the query names none; all indexed ones if
                 it is left out.
             where: A SQL condition that leaves rows out.
-            timezone: The zone of times in `where` that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             For each entry of `by` a table with its values and last a column `count`, or `_count`
@@ -900,7 +900,7 @@ class Table:
             fields: The columns that are searched where the query names none; all indexed ones if
                 it is left out.
             where: A SQL condition that leaves rows out.
-            timezone: The zone of hours and days, and of times in `where` that name none.
+            timezone: The time zone of hours and days, and of times without one.
 
         Returns:
             The start of each part and its `count` (`_count` of a column of that name), from the
@@ -975,7 +975,7 @@ class Table:
             column: A column that is searched by words.
             limit: The most words to return; None for all.
             where: A SQL condition that leaves rows out.
-            timezone: The zone of times in `where` that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             Each `word`, and in how many rows it occurs as `count`, the most frequent first.
@@ -1014,7 +1014,7 @@ class Table:
             limit: The most words to return; None for all.
             distance: How many letters may be added, missing, different or swapped: 0 to 2.
             where: A SQL condition that leaves rows out.
-            timezone: The zone of times in `where` that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             Each `word`, its `distance` and the `count` of its rows: the nearest first, of these
@@ -1053,7 +1053,7 @@ class Table:
             query: What a user searched for, in the syntax of `indexquery`.
             fields: The columns that are searched where the query names none, as in `search`.
             where: A SQL condition that leaves rows out.
-            timezone: The zone of times in `where` that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The corrected query; None if nothing is to be corrected, or it finds no row either.
@@ -1103,11 +1103,11 @@ class Table:
             fields: The columns that are compared, with weights if wanted: `["title^3", "body"]`.
                 If it is left out, those of the table's property `spark.indextables.search.fields`,
                 or all that are cut into words.
-            where: A SQL condition that leaves rows out and changes nobody's score.
+            where: A SQL condition that leaves rows out and changes no score.
             columns: The columns to return; all if it is left out.
             limit: The most rows to return; None for all that have one of the words.
             max_words: How many words are searched for.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The rows and their `_score`.
@@ -1124,7 +1124,7 @@ class Table:
         """
         view = self.view
         if (text is None) == (row is None):
-            raise ConfigError("Say what the rows are to be like: text='…' or row=\"id = 1\".")
+            raise ConfigError("Name what the rows should resemble: text='…' or row=\"id = 1\".")
         if text is not None:
             check_text(text, "text")
         if isinstance(max_words, bool) or not isinstance(max_words, int) or max_words < 1:
@@ -1173,7 +1173,7 @@ class Table:
 
         Args:
             where: A SQL condition, searches included; all rows if it is left out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The number of rows.
@@ -1209,7 +1209,7 @@ class Table:
             from_version: The first version whose changes are returned.
             to_version: The last one, whose columns the rows have; this version by default.
             where: Only rows that meet a condition, searches included: which rows match since then.
-            timezone: The zone of times in `where` that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The rows, with `_change_type` (insert, delete, update_preimage, update_postimage),
@@ -1257,7 +1257,7 @@ class Table:
             fields: The columns that are searched where the query names none, with weights if
                 wanted.
             where: A SQL condition that leaves rows out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The version, and the condition.
@@ -1290,7 +1290,7 @@ class Table:
             where: A SQL condition, searches included; all rows if it is left out.
             columns: The columns to return; all if it is left out.
             limit: The most rows to return.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The plan as text.
@@ -1350,7 +1350,7 @@ class Table:
             partitions: `all`, or `dynamic` to replace the partitions that `data` has rows of.
             merge_schema: Add new columns to the table and widen types.
             config: `spark.indextables.*` keys of this call.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The new version, and how many rows and files it has.
@@ -1380,11 +1380,9 @@ class Table:
     def delete(self, *, where: Where, timezone: str = "UTC") -> Written:
         """Delete the rows that meet a condition, searches included.
 
-        Times in `where` that name no time zone are meant in `timezone`.
-
         Args:
             where: A SQL condition, searches included.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The new version, and how many files it rewrote or marked rows in.
@@ -1413,12 +1411,10 @@ class Table:
     ) -> Written:
         """Change the rows that meet a condition, or all rows.
 
-        `assignments` are `"n = n + 1, tag = upper(tag)"`, or expressions by column.
-
         Args:
             assignments: `"n = n + 1, tag = upper(tag)"`, or expressions by column.
             where: A SQL condition, searches included; all rows if it is left out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The new version, and how many rows were changed.
@@ -1500,7 +1496,7 @@ class Table:
 
         Args:
             where: A condition on partition columns.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             The new version, and what was removed.
@@ -1526,7 +1522,7 @@ class Table:
         """Set properties that are kept with the table, and unset those whose value is None.
 
         Args:
-            properties: Any names; `spark.indextables.*` keys configure everybody who uses the
+            properties: Any names; `spark.indextables.*` keys configure all who use the
                 table. Another `indexing.tokenizer.<field>` holds from now on for all rows: splits
                 of the old one are searched row by row until `merge_splits` takes them.
 
@@ -1612,7 +1608,7 @@ class Table:
         """
         self._check_writable()
         if not isinstance(old, str) or not isinstance(new, str):
-            raise SchemaError(f"A column's name is a text: {old!r} and {new!r} are not both.")
+            raise SchemaError(f"Names of columns are texts, not {old!r} and {new!r}.")
         version = rename_column(self._log, old, new, settings=self._view.settings)
         self._move_to(version)
         return version
@@ -1666,7 +1662,7 @@ class Table:
         """
         self._check_writable()
         if (version is None) == (timestamp is None):
-            raise ConfigError("Say either version=… or timestamp=… to restore.")
+            raise ConfigError("Pass either version=… or timestamp=… to restore.")
         restored = restore(self._log, _past(self._log, version, timestamp)).version
         self._move_to(restored)
         return restored
@@ -1723,7 +1719,7 @@ class Table:
             max_source_splits: Of how many splits one is made at the most.
             config: `spark.indextables.*` keys of this call.
             runner: Where the tasks run; in threads of this process if it is left out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             How many splits were merged into how many, and what failed.
@@ -1773,7 +1769,7 @@ class Table:
         Args:
             older_than_hours: Splits that are younger are kept.
             log_retention_hours: Versions that are younger are kept.
-            dry_run: Only say what would be done.
+            dry_run: Return what would be done, and do nothing.
 
         Returns:
             What was deleted, or would be.
@@ -1800,7 +1796,7 @@ class Table:
         """Forget all versions but the newest. Their splits stay until a purge.
 
         Args:
-            dry_run: Only say what would be done.
+            dry_run: Return what would be done, and do nothing.
 
         Returns:
             What was deleted, or would be.
@@ -1890,7 +1886,7 @@ class Table:
 
         Args:
             where: A condition on partition columns; all partitions if it is left out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
             runner: Where the tasks run; in threads of this process if it is left out.
 
         Returns:
@@ -1920,7 +1916,7 @@ class Table:
         Args:
             fields: The columns whose indexes are opened; all if it is left out.
             where: A condition on partition columns; all partitions if it is left out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             A plan that can be pickled; called, it opens the indexes.
@@ -1949,7 +1945,7 @@ class Table:
         Args:
             fields: The columns whose indexes are opened; all if it is left out.
             where: A condition on partition columns; all partitions if it is left out.
-            timezone: The zone of times in conditions that name none.
+            timezone: The time zone of times without one.
 
         Returns:
             How many splits were opened, and which could not be.
@@ -1995,15 +1991,11 @@ class Table:
     ) -> pa.Table:
         """Build the XRefs that are missing and replace stale ones; a row for each XRef.
 
-        `where` chooses partitions; times in it that name no zone are meant in `timezone`. With
-        `force_rebuild` everything is built anew, with `dry_run` nothing is. `runner` says where
-        XRefs are built; by default in this process.
-
         Args:
             where: A condition on partition columns; all partitions if it is left out.
-            timezone: The zone of times in conditions that name none.
-            force_rebuild: Build all of them anew.
-            dry_run: Only say what would be done.
+            timezone: The time zone of times without one.
+            force_rebuild: Rebuild all of them.
+            dry_run: Return what would be done, and do nothing.
             runner: Where the tasks run; in threads of this process if it is left out.
 
         Returns:
@@ -2166,8 +2158,8 @@ class Table:
             raise SearchIndexError.of_rows(self.uri, self._view.elsewhere.uri)
         if not self._writable:
             raise ConfigError(
-                f"'{self.uri}' was opened at version {self.version}, to be read. Open it without "
-                "a version to write, or restore that version."
+                f"'{self.uri}' was opened at version {self.version} and is read-only. Open it "
+                "without a version to write, or restore that version."
             )
 
 

@@ -270,7 +270,7 @@ class Distinct:
         """All values; only if they are not large."""
         self._settle()
         if self._spill is not None:
-            raise ValueError("the values were moved to files; take them in pieces")
+            raise ValueError("the values were moved to files; read them in pieces")
         return self._known  # type: ignore[no-any-return]
 
     def pieces(self) -> Iterator[pa.Array[Any]]:

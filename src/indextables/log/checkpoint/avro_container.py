@@ -42,7 +42,7 @@ def decompress(block: bytes, codec: bytes, *, room: int) -> bytes | None:
     elif codec == b"deflate":
         raw = _inflate(block, room)
     else:
-        raise DamageError(f"its codec {codec.decode('utf-8', 'replace')!r} is none of Avro's")
+        raise DamageError(f"its codec {codec.decode('utf-8', 'replace')!r} is not one of Avro's")
     return raw
 
 
@@ -190,7 +190,7 @@ def _read(data: bytes, *, where: str, limit: int) -> Container:
 def _header(data: bytes) -> tuple[dict[str, bytes], dict[str, int], int]:
     """Metadata, where each value starts, and where the first block starts."""
     if not data.startswith(_MAGIC):
-        raise DamageError("it is no Avro file")
+        raise DamageError("it is not an Avro file")
     metadata: dict[str, bytes] = {}
     starts: dict[str, int] = {}
     at = len(_MAGIC)
@@ -267,7 +267,7 @@ def _schema(metadata: Mapping[str, bytes]) -> Mapping[str, Any]:
     try:
         schema = orjson.loads(metadata.get("avro.schema", b""))
     except orjson.JSONDecodeError as error:
-        raise DamageError("its schema is no JSON") from error
+        raise DamageError("its schema is not JSON") from error
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise DamageError("its schema is not a record")
     _least_size(schema, 0)
@@ -292,7 +292,7 @@ def _least_size(schema: Any, depth: int, inside: tuple[str, ...] = ()) -> int:
         # A name refers to a record met before; ours refer to none, so it may be empty.
         return 1 if schema in _ONE_BYTE_AT_LEAST else 0
     if not isinstance(schema, dict):
-        raise DamageError("its schema has a type that is none")
+        raise DamageError("its schema has an unknown type")
     kind = schema.get("type")
     if kind == "record":
         fields = schema.get("fields")

@@ -290,7 +290,7 @@ def load_state(
         # Other writers' totals drift; ours are counted, and a difference is damage.
         if state.protocol is not None and is_whole and files.num_rows != state.num_files:
             raise CorruptLogError(
-                where, f"it promises {state.num_files} files and has {files.num_rows}"
+                where, f"it should have {state.num_files} files and has {files.num_rows}"
             )
         configuration = with_mappings(metadata.configuration, mappings)
         return Snapshot(
@@ -388,7 +388,7 @@ def _verify_digest(data: bytes, info: ManifestInfo, *, where: str) -> None:
         return  # another writer's: names are random there
     digest = hashlib.sha256(data).hexdigest()
     if info.checksum not in (None, digest) or (name and not digest.startswith(name[1])):
-        raise CorruptLogError(where, "its content is not the one its name or its state promises")
+        raise CorruptLogError(where, "its content does not match its name or its state")
 
 
 # --- entries ---------------------------------------------------------------------------------

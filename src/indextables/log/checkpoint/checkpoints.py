@@ -5,11 +5,11 @@ everything where it is not. An incremental state names the manifests of an older
 manifests for files that came since, and tombstones for files that went. It is written only if its
 numbers add up to those of the snapshot; a path that came twice, a state of another writer whose
 totals drifted, or anything else that does not fit leads to a compacted state, which is always
-right. A compacted state holds all entries anew, sorted by partition values, so that the bounds of
+right. A compacted state holds all entries again, sorted by partition values, so that the bounds of
 its manifests are narrow.
 
 Mappings that are equal get one name. References of older writers were not always taken from the
-canonical form, so that equal mappings had several. A compacted checkpoint computes them anew.
+canonical form, so that equal mappings had several. A compacted checkpoint computes them again.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def _parse(lines: Sequence[bytes], *, where: str) -> list[dict[str, Any]]:
     try:
         documents = [orjson.loads(line) for line in lines]
     except orjson.JSONDecodeError as error:
-        raise CorruptLogError(where, f"a line is no JSON ({error})") from error
+        raise CorruptLogError(where, f"a line is not JSON ({error})") from error
     if not all(type(document) is dict and len(document) == 1 for document in documents):
         raise CorruptLogError(where, "an action is an object with one key")
     return documents
@@ -203,7 +203,7 @@ def _single_document(lines: Sequence[bytes], *, where: str) -> dict[str, Any] | 
         try:  # one object over several lines
             first = orjson.loads(b"\n".join(lines))
         except orjson.JSONDecodeError as error:
-            raise CorruptLogError(where, f"it is no JSON ({error})") from error
+            raise CorruptLogError(where, f"it is not JSON ({error})") from error
     if not isinstance(first, dict):
         raise CorruptLogError(where, "it is not an object")
     if len(first) == 1 and not isinstance(first.get(Add.kind), list):
@@ -257,7 +257,7 @@ def _load_parts(
     names = _part_names(version, document, where=where)
     checksums = document.get("partChecksums", [None] * len(names))
     if not isinstance(checksums, list) or len(checksums) != len(names):
-        raise CorruptLogError(where, "it has another number of checksums than of parts")
+        raise CorruptLogError(where, "its numbers of checksums and of parts differ")
     limit = config[keys.TRANSACTION_MAX_FILE_SIZE]
     tasks = [
         ReadPart(store, f"{LOG_DIRECTORY}/{name}", checksum, limit)

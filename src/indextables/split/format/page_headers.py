@@ -468,7 +468,7 @@ def values_of(runs: Sequence[Run], chunk: Any, kind: Any, places: RowNumbers) ->
     )
     column: Any = file.read(use_threads=False).column(0)
     if len(column) != sum(run.values for run in runs):
-        raise WrongPageError("its pages have other numbers of values than is known of them")
+        raise WrongPageError("its pages have other numbers of values than recorded")
     if column.num_chunks == 1:
         values = column.chunk(0)
     else:  # each with a dictionary of its own

@@ -186,8 +186,8 @@ def _check_inner(change: JavaObject) -> None:
     """A new field of a struct is null wherever splits do not have it."""
     if change.defaultValue() is not None or not change.isNullable():
         raise SchemaError(
-            f"'{'.'.join(change.fieldNames())}' is a new field inside a column and is null in the "
-            "rows that are there: leave out DEFAULT and NOT NULL."
+            f"'{'.'.join(change.fieldNames())}' is a new field inside a column and is null in "
+            "existing rows: leave out DEFAULT and NOT NULL."
         )
 
 
@@ -200,7 +200,7 @@ def _added(change: JavaObject, schema: pa.Schema, snapshot: Snapshot) -> pa.Sche
     value = None if default is None else _value(default.getValue(), field, default.getSql())
     if value is None and not change.isNullable() and snapshot.num_files:
         raise SchemaError(
-            f"The new column '{name}' is null in the rows that are there: leave out NOT NULL, or "
+            f"The new column '{name}' is null in existing rows: leave out NOT NULL, or "
             "give it a DEFAULT."
         )
     return schema.set(at, with_existence_default(field, value))
@@ -249,7 +249,7 @@ def _check_types(
             raise SchemaError(
                 f"'{field.name}' is {type_name(before)} and cannot become {type_name(field.type)}: "
                 "whole numbers widen to longer ones, float to double, decimals to more digits, and "
-                "a partition column stays what it is."
+                "a partition column keeps its type."
             )
 
 

@@ -103,8 +103,8 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
     for transform in partitions:
         if transform.name() in _BUCKETS:
             raise ConfigError(
-                f"Index tables have no {_BUCKETS[transform.name()]}; use PARTITIONED BY, or leave "
-                "it out: what it promises about the files would not outlast a merge of splits."
+                f"Index tables have no {_BUCKETS[transform.name()]}: a merge of splits would not "
+                "keep it. Use PARTITIONED BY, or leave it out."
             )
         if transform.name() != "identity":
             raise SchemaError(
@@ -167,7 +167,7 @@ def check_constraint(constraint: JavaObject) -> CheckConstraint:
     """A constraint of the JVM, which has to be a CHECK."""
     if constraint.getClass().getSimpleName() != "Check":
         raise SchemaError(
-            f"Index tables have CHECK constraints only, not {constraint.toDDL()}: nothing would "
-            "make sure of it."
+            f"Index tables have CHECK constraints only and would not enforce "
+            f"{constraint.toDDL()}. Leave it out."
         )
     return CheckConstraint(constraint.name(), constraint.predicateSql())
