@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 
 import pyarrow as pa
 import pytest
@@ -163,3 +164,17 @@ def test_write_table_refuses_other_partitions_and_modes(tmp_path):
         write_table(tmp_path, rows(2), mode="append", partition_by="id")
     with pytest.raises(ConfigError, match="mode is append"):
         write_table(tmp_path, rows(2), mode="replace")
+
+
+def test_a_copy_made_during_writes_is_whole_if_its_log_was_copied_first(tmp_path):
+    log = "_transaction_log"
+    table = Table.create(tmp_path / "t", data=pa.table({"n": [1, 2]}))
+    shutil.copytree(tmp_path / "t" / log, tmp_path / "copy" / log)
+    table.append(pa.table({"n": [3]}))
+    table.delete(where="n = 1")
+    shutil.copytree(
+        tmp_path / "t", tmp_path / "copy", ignore=lambda *_: [log], dirs_exist_ok=True
+    )
+    copy = Table.open(tmp_path / "copy")
+    assert sorted(copy.scan()["n"].to_pylist()) == [1, 2]
+    assert all(check.passed for check in copy.verify())
