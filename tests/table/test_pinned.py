@@ -172,9 +172,7 @@ def test_a_copy_made_during_writes_is_whole_if_its_log_was_copied_first(tmp_path
     shutil.copytree(tmp_path / "t" / log, tmp_path / "copy" / log)
     table.append(pa.table({"n": [3]}))
     table.delete(where="n = 1")
-    shutil.copytree(
-        tmp_path / "t", tmp_path / "copy", ignore=lambda *_: [log], dirs_exist_ok=True
-    )
+    shutil.copytree(tmp_path / "t", tmp_path / "copy", ignore=lambda *_: [log], dirs_exist_ok=True)
     copy = Table.open(tmp_path / "copy")
     assert sorted(copy.scan()["n"].to_pylist()) == [1, 2]
     assert all(check.passed for check in copy.verify())
