@@ -197,10 +197,10 @@ def _rows(searcher: SplitSearcher, add: Add) -> Iterator[str]:
     if add.deletion_vector is not None:
         descriptor = DeletionVector.from_json(add.deletion_vector, path=add.path)
         # Not one that was read before.
-        found = StoredVector(split.store, descriptor, add.path).read()
-        if len(found) and found[-1] >= info.rows:
-            yield f"its deletion vector names row {found[-1]:,}; it has {info.rows:,} rows"
-        deleted = len(found)
+        vector = StoredVector(split.store, descriptor, add.path).read()
+        if len(vector) and vector[-1] >= info.rows:
+            yield f"its deletion vector names row {vector[-1]:,}; it has {info.rows:,} rows"
+        deleted = len(vector)
     if add.num_records is not None and add.num_records + deleted != info.rows:
         left = f", {deleted:,} of them deleted" if deleted else ""
         yield f"it has {info.rows:,} rows{left}, the log says {add.num_records:,}"
@@ -238,9 +238,9 @@ def _within(column: Any, bound: str | None, *, low: bool) -> bool:
         return True  # it decides nothing for readers either
     if pa.types.is_floating(column.type):
         column = column.filter(pc.invert(pc.is_nan(column)))
-    found = pc.min_max(column)["min" if low else "max"].as_py()
-    wanted = limit.values[0].as_py()
-    return found is None or bool(wanted <= found if low else found <= wanted)
+    actual = pc.min_max(column)["min" if low else "max"].as_py()
+    stated = limit.values[0].as_py()
+    return actual is None or bool(stated <= actual if low else actual <= stated)
 
 
 _SHOWN = 3
@@ -292,10 +292,10 @@ def verify(log: TransactionLog, view: TableView, *, runner: Runner | None = None
     runner = runner or LocalRunner(config[keys.READ_PARALLELISM])
     sizes = [task.add.size for task in tasks]
     with progress("Verifying", len(tasks), table=log.store.uri, size=sum(sizes)) as advance:
-        found = runner.map(check_split, tasks, ended=lambda at: advance(1, sizes[at]))
+        results = runner.map(check_split, tasks, ended=lambda at: advance(1, sizes[at]))
     for name in CHECKS:
         check = Check(name)
-        for task, answers in zip(tasks, found, strict=True):
+        for task, answers in zip(tasks, results, strict=True):
             if name in answers:
                 check.checked += 1
                 check.problems += [f"{task.add.path}: {problem}" for problem in answers[name]]

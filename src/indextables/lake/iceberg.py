@@ -97,12 +97,12 @@ class IcebergSource:
             chosen, schema = self._chosen(metadata, version, timestamp_ms)
             key = (metadata.table_uuid, location, chosen and chosen.snapshot_id, schema.schema_id)
             with self._lock:
-                known = self._snapshots.get(key)
-            if known is None:
-                known = self._read(metadata, chosen, schema)
+                cached = self._snapshots.get(key)
+            if cached is None:
+                cached = self._read(metadata, chosen, schema)
                 with self._lock:
-                    self._snapshots[key] = known
-            return known
+                    self._snapshots[key] = cached
+            return cached
 
     # --- metadata ----------------------------------------------------------------------------
 
@@ -115,14 +115,14 @@ class IcebergSource:
             # A table that was dropped and made again may have a file of the same name.
             key = (location, meta.size, meta.modified_ms, meta.etag)
             with self._lock:
-                known = self._metadata.get(key)
-            if known is None:
-                known = self._parsed(location, self._files.read(location))
+                parsed = self._metadata.get(key)
+            if parsed is None:
+                parsed = self._parsed(location, self._files.read(location))
                 with self._lock:
-                    self._metadata[key] = known
+                    self._metadata[key] = parsed
         except ObjectNotFoundError:
             raise SourceMissingError(self.uri, "Iceberg") from None
-        return location, known
+        return location, parsed
 
     def _parsed(self, location: str, data: bytes) -> TableMetadata:
         from pyiceberg.exceptions import ValidationError
@@ -190,13 +190,13 @@ class IcebergSource:
             if current is not None and chosen is None:
                 raise UnsupportedSourceError(self.uri, f"its snapshot {current} is missing")
             return chosen, metadata.schema()
-        wanted = version
+        identity = version
         if timestamp_ms is not None:
-            wanted = self._at(metadata, timestamp_ms)
-        chosen = None if wanted is None else metadata.snapshot_by_id(wanted)
+            identity = self._at(metadata, timestamp_ms)
+        chosen = None if identity is None else metadata.snapshot_by_id(identity)
         if chosen is None:
             raise SourceVersionError(
-                self.uri, wanted or 0, "a version is the id of a snapshot that has not expired"
+                self.uri, identity or 0, "a version is the id of a snapshot that has not expired"
             )
         own = None if chosen.schema_id is None else metadata.schema_by_id(chosen.schema_id)
         return chosen, own or metadata.schema()
@@ -266,11 +266,11 @@ class IcebergSource:
         """Values of columns that a file may lack: those of its partition, and default values."""
         from pyiceberg.transforms import IdentityTransform
 
-        found = {}
+        constants = {}
         for number, declared in known.items():
             default = declared.initial_default
             if default is not None:
-                found[number] = _scalar(default, declared)
+                constants[number] = _scalar(default, declared)
         spec = metadata.specs().get(entry.spec)
         if spec is None or len(spec.fields) != len(entry.partition):
             raise UnsupportedSourceError(
@@ -279,8 +279,8 @@ class IcebergSource:
         for part, value in zip(spec.fields, entry.partition, strict=True):
             column = known.get(part.source_id)
             if value is not None and column and isinstance(part.transform, IdentityTransform):
-                found[part.source_id] = _scalar(value, column)
-        return found
+                constants[part.source_id] = _scalar(value, column)
+        return constants
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -304,16 +304,16 @@ class IcebergSource:
 
 def _mapped_names(metadata: TableMetadata) -> dict[int, tuple[str, ...]]:
     """The names of fields in files that have no field ids."""
-    found: dict[int, tuple[str, ...]] = {}
+    mapped: dict[int, tuple[str, ...]] = {}
 
     def walk(fields: Any) -> None:
         for one in fields:
             if one.field_id is not None:
-                found[one.field_id] = tuple(one.names)
+                mapped[one.field_id] = tuple(one.names)
             walk(one.fields)
 
     walk(metadata.name_mapping() or ())
-    return found
+    return mapped
 
 
 def _place(declared: NestedField, names: Mapping[int, tuple[str, ...]]) -> Place:

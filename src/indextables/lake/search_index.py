@@ -177,11 +177,11 @@ class SearchIndex:
         log = TransactionLog(open_store(uri, storage_options), config=Config(config))
         if log.exists():
             raise TableExistsError(log.store.uri)
-        made = source_of(source, format, source_options, storage_options)
-        _check_apart(log.store.uri, made.uri)
-        snapshot = first_snapshot(made)
+        table = source_of(source, format, source_options, storage_options)
+        _check_apart(log.store.uri, table.uri)
+        snapshot = first_snapshot(table)
         metadata = _metadata(
-            made,
+            table,
             snapshot,
             columns,
             config=Config(_types(mapping), config),
@@ -189,7 +189,7 @@ class SearchIndex:
             name=name,
         )
         log.commit(Transaction(operation=Operation.CREATE, actions=[WITH_ROWS_ELSEWHERE, metadata]))
-        index = cls(log, made)
+        index = cls(log, table)
         if refresh:
             index.refresh()
         return index
@@ -323,8 +323,8 @@ class SearchIndex:
         config = self._log.config.over_properties(index.metadata.configuration)
         coverage = self._coverage(index, most_left=config[keys.VECTOR_MAX_SHARE])
         definition = Definition.of(index.metadata, uri=self.uri)
-        known = to_json(coverage.source.schema) if definition.format == "parquet" else None
-        new = replace(definition, source=self._source.uri, known_schema=known)
+        schema = to_json(coverage.source.schema) if definition.format == "parquet" else None
+        new = replace(definition, source=self._source.uri, known_schema=schema)
         configuration = {**index.metadata.configuration, SEARCH_INDEX_PROPERTY: new.to_json()}
         metadata = replace(index.metadata, configuration=configuration)
         done = refresh_index(
@@ -428,10 +428,10 @@ class SearchIndex:
         [{'action': 'created', 'source_splits_count': 2}]
         """
         config = self._log.config
-        found = index_crossreferences(
+        indexed = index_crossreferences(
             self._log, settings=config, force=force_rebuild, dry_run=dry_run, runner=runner
         )
-        return indexed_rows(found, table_path=self.uri, where=None)
+        return indexed_rows(indexed, table_path=self.uri, where=None)
 
     def drop_crossreferences(self) -> int:
         """Remove all cross-references; their files stay until a purge.
@@ -1037,19 +1037,19 @@ class SearchIndex:
         most_left: float = 1.0,
     ) -> Coverage:
         definition = Definition.of(index.metadata, uri=self.uri)
-        known = definition.known_schema
+        schema = definition.known_schema
         snapshot = self._source.snapshot(
             version=version,
             timestamp_ms=None if timestamp is None else milliseconds(timestamp),
-            known_schema=None if known is None else from_json(known),
+            known_schema=None if schema is None else from_json(schema),
             is_known=_is_known(index),
         )
         return Coverage.of(index, snapshot, definition.columns, most_left=most_left)
 
 
 def _is_known(index: Snapshot) -> Callable[[SourceFile], bool]:
-    known = indexed_files(index)
-    return lambda file: file.identity in known
+    indexed = indexed_files(index)
+    return lambda file: file.identity in indexed
 
 
 def source_of(

@@ -76,30 +76,30 @@ _DEDUPLICATION_SINCE = 3
 
 def actions_on(snapshot: Snapshot, mine: Transaction, *, config: Config) -> list[Action]:
     """The actions to write as the version after `snapshot`; empty if nothing is left to do."""
-    wanted = list(mine.transform(snapshot) if mine.transform else mine.actions)
+    actions = list(mine.transform(snapshot) if mine.transform else mine.actions)
     if snapshot.version >= 0:
         check_writable(snapshot.protocol, uri=snapshot.uri, config=config)
-    wanted = _surviving_xrefs(wanted, mine, snapshot, config=config)
-    _check_files(wanted, snapshot)
-    protocol = _protocol_action(wanted, snapshot, config=config)
+    actions = _surviving_xrefs(actions, mine, snapshot, config=config)
+    _check_files(actions, snapshot)
+    protocol = _protocol_action(actions, snapshot, config=config)
     effective = protocol or snapshot.protocol
     mappings: dict[str, str] = {}
     if effective.min_reader_version >= _DEDUPLICATION_SINCE:
-        wanted = [intern_mapping(a, mappings) if isinstance(a, Add) else a for a in wanted]
-    metadata = _metadata_action(wanted, mappings, snapshot)
-    rest = [a for a in wanted if not isinstance(a, Protocol | Metadata)]
+        actions = [intern_mapping(a, mappings) if isinstance(a, Add) else a for a in actions]
+    metadata = _metadata_action(actions, mappings, snapshot)
+    rest = [a for a in actions if not isinstance(a, Protocol | Metadata)]
     # Removes first: a reader that applies a version in order never sees both old and new rows.
     rest.sort(key=lambda action: not isinstance(action, Remove))
     return [a for a in (protocol, metadata) if a is not None] + rest
 
 
 def _surviving_xrefs(
-    wanted: Sequence[Action], mine: Transaction, snapshot: Snapshot, *, config: Config
+    actions: Sequence[Action], mine: Transaction, snapshot: Snapshot, *, config: Config
 ) -> list[Action]:
     """Without cross-reference actions that lost: they only make queries faster."""
-    xrefs = [a for a in wanted if isinstance(a, AddXRef | RemoveXRef)]
+    xrefs = [a for a in actions if isinstance(a, AddXRef | RemoveXRef)]
     if not xrefs:
-        return list(wanted)
+        return list(actions)
     lost = [
         action.path
         for action in xrefs
@@ -116,21 +116,21 @@ def _surviving_xrefs(
         if not allowed:
             raise UnsupportedFeatureError(snapshot.uri, role="writer", features=[XREF_FEATURE])
     if lost or not allowed:
-        return [a for a in wanted if not isinstance(a, AddXRef | RemoveXRef)]
-    return list(wanted)
+        return [a for a in actions if not isinstance(a, AddXRef | RemoveXRef)]
+    return list(actions)
 
 
-def _check_files(wanted: Sequence[Action], snapshot: Snapshot) -> None:
-    adds = [a.path for a in wanted if isinstance(a, Add)]
-    removes = [a.path for a in wanted if isinstance(a, Remove)]
-    xrefs = [a.path for a in wanted if isinstance(a, AddXRef)]
+def _check_files(actions: Sequence[Action], snapshot: Snapshot) -> None:
+    adds = [a.path for a in actions if isinstance(a, Add)]
+    removes = [a.path for a in actions if isinstance(a, Remove)]
+    xrefs = [a.path for a in actions if isinstance(a, AddXRef)]
     check_paths([*adds, *removes, *xrefs], where="a commit to " + snapshot.uri)
     doubled = [p for some in (adds, removes) for p, n in Counter(some).items() if n > 1]
     doubled += sorted(snapshot.contains(adds) - set(removes)) if adds else []
     again = set(adds) & set(removes)
     if again:  # other rows of a split are deleted, which is all that can change about it
         live = contents_of(with_paths(snapshot.entries, again))
-        new = files_from_adds([(a, 0, 0) for a in wanted if isinstance(a, Add)])
+        new = files_from_adds([(a, 0, 0) for a in actions if isinstance(a, Add)])
         doubled += sorted(path for path, _ in contents_of(with_paths(new, again)) & live)
     if doubled:
         raise CommitError(
@@ -146,26 +146,26 @@ def _check_files(wanted: Sequence[Action], snapshot: Snapshot) -> None:
 
 
 def _protocol_action(
-    wanted: Sequence[Action], snapshot: Snapshot, *, config: Config
+    actions: Sequence[Action], snapshot: Snapshot, *, config: Config
 ) -> Protocol | None:
     current = snapshot.protocol
     needed = {AddXRef: XREF_FEATURE, Txn: STREAMS}
     features = tuple(
-        name for kind, name in needed.items() if any(isinstance(a, kind) for a in wanted)
+        name for kind, name in needed.items() if any(isinstance(a, kind) for a in actions)
     )
     with_features = replace(DEFAULT_PROTOCOL, writer_features=features)
     if snapshot.version < 0:
-        first = next((a for a in wanted if isinstance(a, Protocol)), DEFAULT_PROTOCOL)
+        first = next((a for a in actions if isinstance(a, Protocol)), DEFAULT_PROTOCOL)
         return upgraded(first, with_features) if features else first
     if STREAMS in features and STREAMS not in (current.writer_features or ()):
         _check_upgrade(snapshot, STREAMS, config)
     target = upgraded(current, with_features) if features else current
-    if any(isinstance(a, Add) and a.deletion_vector for a in wanted):
+    if any(isinstance(a, Add) and a.deletion_vector for a in actions):
         target = upgraded(target, WITH_VECTORS)
-    for action in wanted:
+    for action in actions:
         if isinstance(action, Protocol):
             target = upgraded(target, action)
-    needs_mappings = any(isinstance(a, Add) and a.doc_mapping_json for a in wanted)
+    needs_mappings = any(isinstance(a, Add) and a.doc_mapping_json for a in actions)
     if (
         needs_mappings
         and current.min_reader_version < _DEDUPLICATION_SINCE
@@ -181,9 +181,9 @@ def _check_upgrade(snapshot: Snapshot, feature: str, config: Config) -> None:
 
 
 def _metadata_action(
-    wanted: Sequence[Action], mappings: dict[str, str], snapshot: Snapshot
+    actions: Sequence[Action], mappings: dict[str, str], snapshot: Snapshot
 ) -> Metadata | None:
-    asked = next((a for a in wanted if isinstance(a, Metadata)), None)
+    asked = next((a for a in actions if isinstance(a, Metadata)), None)
     metadata = asked or snapshot.metadata
     # The registry only grows: splits of every retained version refer to it.
     configuration = with_mappings(metadata.configuration, {**mappings, **snapshot.mappings})

@@ -154,24 +154,24 @@ def list_newest(store: Store) -> DeltaListing:
 
 def list_delta(store: Store, *, start_after: str | None = None) -> DeltaListing:
     """What lies in the `_delta_log`; what is neither a version nor a checkpoint is passed over."""
-    found = DeltaListing()
+    listing = DeltaListing()
     for meta in store.list(DELTA_LOG, start_after=start_after):
-        for pattern, group in ((_VERSION, found.versions), (_CHECKPOINT, found.checkpoints)):
+        for pattern, group in ((_VERSION, listing.versions), (_CHECKPOINT, listing.checkpoints)):
             if match := pattern.fullmatch(meta.path):
                 group[int(match[1])] = meta
-    return found
+    return listing
 
 
 def read_version(store: Store, version: int) -> list[Document]:
     """The actions of a version, in their order."""
     path = version_path(version)
     try:
-        found = [orjson.loads(line) for line in store.get(path).splitlines() if line.strip()]
+        actions = [orjson.loads(line) for line in store.get(path).splitlines() if line.strip()]
     except orjson.JSONDecodeError as error:
         raise CorruptLogError(f"{store.uri}/{path}", f"a line is not JSON ({error})") from error
-    if not all(isinstance(action, dict) for action in found):
+    if not all(isinstance(action, dict) for action in actions):
         raise CorruptLogError(f"{store.uri}/{path}", "an action is an object with one key")
-    return found
+    return actions
 
 
 # --- what a log of Delta says ----------------------------------------------------------------
@@ -196,11 +196,11 @@ class DeltaState:
 
     def named(self, removed_after_ms: int) -> set[str]:
         """The files that readers of this version, or of one since a time, may ask for."""
-        found: set[str] = set()
+        paths: set[str] = set()
         for actions in (self.adds, self.tombstones(removed_after_ms)):
-            found.update(map(unquote, pc.struct_field(actions, "path").to_pylist()))
-            found |= vector_files(pc.struct_field(actions, "deletionVector").to_pylist())
-        return found
+            paths.update(map(unquote, pc.struct_field(actions, "path").to_pylist()))
+            paths |= vector_files(pc.struct_field(actions, "deletionVector").to_pylist())
+        return paths
 
     def encoded(self, *, expired_ms: int) -> bytes:
         """The bytes of a checkpoint, without tombstones that are older than a time."""

@@ -95,11 +95,11 @@ class LogReader:
         """The newest snapshot; from the cache where that is as good."""
         if not self._config[keys.TRANSACTION_USE_OPTIMIZED]:
             return self.replay(None)
-        known = self._cache.latest()
-        if known is not None and known[1] < self._config[keys.TRANSACTION_MAX_STALENESS]:
-            return known[0]
-        if known is not None:
-            snapshot = self.refresh(known[0])
+        cached = self._cache.latest()
+        if cached is not None and cached[1] < self._config[keys.TRANSACTION_MAX_STALENESS]:
+            return cached[0]
+        if cached is not None:
+            snapshot = self.refresh(cached[0])
         else:
             snapshot = self.load(None, keep_manifest=keep_manifest)
         if not snapshot.partial:
@@ -111,8 +111,8 @@ class LogReader:
         """The newest snapshot the store has, however stale a reader may be."""
         if not self._config[keys.TRANSACTION_USE_OPTIMIZED]:
             return self.replay(None)
-        known = self._cache.latest()
-        return self.refresh(known[0]) if known is not None else self.load(None)
+        cached = self._cache.latest()
+        return self.refresh(cached[0]) if cached is not None else self.load(None)
 
     def at(self, version: int) -> Snapshot:
         """The snapshot of a version."""
@@ -130,21 +130,21 @@ class LogReader:
         if not self.is_there(snapshot):
             self.forget()
             return self.load(None)
-        found: list[VersionActions] = []
+        newer: list[VersionActions] = []
         version = snapshot.version + 1
-        while len(found) < _PROBES:
+        while len(newer) < _PROBES:
             try:
-                found.append(self.read_version(version))
+                newer.append(self.read_version(version))
             except ObjectNotFoundError:
                 break
             version += 1
         else:
             listing = list_log_after(self._store, version)
             try:
-                found += self.read_versions(version, max(listing.versions, default=-1))
+                newer += self.read_versions(version, max(listing.versions, default=-1))
             except VersionGapError:
                 return self.load(None)
-        return snapshot.advance(found)
+        return snapshot.advance(newer)
 
     def is_there(self, snapshot: Snapshot, *, newest: int | None = None) -> bool:
         """Whether the log still goes on after this snapshot, up to a version that is known.
@@ -285,11 +285,11 @@ class LogReader:
 
     def read_versions(self, first: int, last: int) -> list[VersionActions]:
         """Versions first to last, each one there, in order; those not cached in parallel."""
-        found: list[VersionActions] = []
+        versions: list[VersionActions] = []
         # Piece by piece: a stray file may have a number that no log ever reaches.
         for start in range(first, last + 1, _AT_ONCE):
-            found += self._read_some(range(start, min(start + _AT_ONCE, last + 1)), last=last)
-        return found
+            versions += self._read_some(range(start, min(start + _AT_ONCE, last + 1)), last=last)
+        return versions
 
     def _read_some(self, versions: range, *, last: int) -> list[VersionActions]:
         cached = ((v, self._cache.versions.get(v)) for v in versions)
@@ -319,9 +319,9 @@ class LogReader:
                 path=self._store.uri,
             ) from error
 
-    def _not_found(self, wanted: str, listing: LogListing) -> VersionNotFoundError:
+    def _not_found(self, missing: str, listing: LogListing) -> VersionNotFoundError:
         return VersionNotFoundError(
-            self._store.uri, wanted, earliest=earliest_readable(listing), latest=listing.latest
+            self._store.uri, missing, earliest=earliest_readable(listing), latest=listing.latest
         )
 
 
@@ -424,12 +424,12 @@ def version_at(store: Store, reader: LogReader, timestamp_ms: int, *, now_ms: in
         rising = list(itertools.accumulate(reversed(stored), min))[::-1]
         passed = bisect.bisect_right(rising, timestamp_ms)
         later = ahead + passed if passed else later
-    wanted = f"{timestamp_ms} (milliseconds since 1970)"
-    problem = None if later else f"version as old as {wanted}"
+    moment = f"{timestamp_ms} (milliseconds since 1970)"
+    problem = None if later else f"version as old as {moment}"
     found = there[later - 1]
     in_gap = 0 < later < len(there) and there[later] > found + 1
     if in_gap and stamp(found) < timestamp_ms:
-        problem = f"version of {wanted} any more"
+        problem = f"version of {moment} any more"
     if problem:
         raise VersionNotFoundError(store.uri, problem, earliest=earliest, latest=listing.latest)
     return found

@@ -173,7 +173,7 @@ def row_operands(
     node: exp.Expr, schema: pa.Schema, *, timezone: str
 ) -> tuple[dict[str, Column], str | None]:
     """The columns that an expression reads, by their names, or why it cannot be computed."""
-    found: dict[str, Column] = {}
+    operands: dict[str, Column] = {}
     left = [node]
     while left:
         part = left.pop()
@@ -185,11 +185,11 @@ def row_operands(
             continue
         assert isinstance(part, (exp.Column, exp.Dot))
         column, _ = resolve_column([one.name for one in part.parts], schema)
-        found[column.root] = Column((column.root,))
+        operands[column.root] = Column((column.root,))
         if timezone not in _UTC and pa.types.is_timestamp(schema.field(column.root).type):
             reason = f"times are computed in UTC, not in {timezone}; compare '{column}' "
             return {}, reason + "with literals"
-    return found, None
+    return operands, None
 
 
 def _reason(error: SqlglotError) -> str:
@@ -321,14 +321,14 @@ class _Reader:
         import indextables
 
         try:
-            found = indextables.sql(
+            result = indextables.sql(
                 f"SELECT ({node.sql(dialect='spark', comments=False)}) AS value"
             )
         except EmbeddedQueryError as error:
             raise _unsupported(node, str(error).rstrip(".")) from None
-        value = found.column(0)[0].as_py()
+        value = result.column(0)[0].as_py()
         if not isinstance(value, Value | None):
-            raise _unsupported(node, f"a {found.schema.types[0]} cannot be compared here")
+            raise _unsupported(node, f"a {result.schema.types[0]} cannot be compared here")
         if isinstance(value, datetime.datetime) and self.timezone not in _UTC:
             raise _unsupported(node, f"times are computed in UTC, not in {self.timezone}")
         return value
@@ -342,14 +342,14 @@ class _Reader:
             left, right, op = right, left, _FLIPPED.get(op, op)
         if _is_name(left) and _is_name(right):
             raise _unsupported(node, "it compares two columns")
-        found: Predicate | None
+        predicate: Predicate | None
         if _is_name(left):
-            found = self.against(op, left, right)
+            predicate = self.against(op, left, right)
         else:
-            found = constant_compare(op, self.literal(node, left), self.literal(node, right))
-            if found is None:
+            predicate = constant_compare(op, self.literal(node, left), self.literal(node, right))
+            if predicate is None:
                 raise _unsupported(node, "it compares two literals of different types")
-        return negation(found) if isinstance(node, exp.NullSafeNEQ) else found
+        return negation(predicate) if isinstance(node, exp.NullSafeNEQ) else predicate
 
     def against(self, op: Operator, name: exp.Expr, literal: exp.Expr) -> Predicate:
         column, kind = self.column(name)

@@ -464,7 +464,7 @@ class _Scan:
                 yield batch.rename_columns([*needed, *hidden]) if hidden else batch
             return
         search = relation.searches[0]
-        found = table.search(
+        rows = table.search(
             search.query,
             fields=[_exact(column, table.schema) for column in search.columns] or None,
             where=" AND ".join(f"({c})" for c in relation.conditions) or None,
@@ -472,18 +472,18 @@ class _Scan:
             limit=relation.limit,
             timezone=self.relation.timezone,
         )
-        yield from found.rename_columns([*needed, *hidden, relation.score]).to_batches()
+        yield from rows.rename_columns([*needed, *hidden, relation.score]).to_batches()
 
     def _needed(self) -> list[str]:
-        """Columns to read: the wanted ones, those of conditions, those that searches look at."""
+        """Columns to read: the named ones, and those that conditions and searches need."""
         schema = self.relation.columns
-        wanted = self._named()
+        names = self._named()
         if self.relation.masks:
             mapping = self.relation.relation.table.view.shown.mapping
             for search in self.relation.masks.values():
-                wanted.update(columns_needed(search, mapping, schema))
-        wanted.update(self.relation.snippets[name][0] for name in self._shown())
-        needed = [name for name in schema.names if name in wanted]
+                names.update(columns_needed(search, mapping, schema))
+        names.update(self.relation.snippets[name][0] for name in self._shown())
+        needed = [name for name in schema.names if name in names]
         return needed or [min(schema, key=lambda f: pa.types.is_string(f.type)).name]
 
     def _with_masks(self, rows: pa.Table) -> pa.Table:
@@ -554,10 +554,10 @@ def _bounded(counts: Any, widths: Any, starts: Any) -> Any:
     return counts
 
 
-def _check_bytes(made: float) -> None:
-    if made > _MOST_MADE:
+def _check_bytes(size: float) -> None:
+    if size > _MOST_MADE:
         raise EmbeddedQueryError(
-            f"A function of the query would make {made:,.0f} bytes at once. Make texts, "
+            f"A function of the query would make {size:,.0f} bytes at once. Make texts, "
             "lists and series shorter, or take fewer rows."
         )
 

@@ -178,11 +178,11 @@ def _checkpoint(table: Table, now: int) -> tuple[int, int] | None:
         listing = list_log(table.log.store)
     except IndexTablesError:
         return None
-    found = {**listing.checkpoints, **listing.states}
-    if not found:
+    files = {**listing.checkpoints, **listing.states}
+    if not files:
         return None
-    newest = max(found)
-    return newest, max(0, now - found[newest].modified_ms)
+    newest = max(files)
+    return newest, max(0, now - files[newest].modified_ms)
 
 
 def _unused(table: Table, snapshot: Snapshot) -> tuple[int, int] | None:
@@ -223,11 +223,11 @@ def _partitions(splits: Sequence[SplitSize]) -> tuple[PartitionSize, ...]:
     groups: dict[tuple[str | None, ...], list[SplitSize]] = {}
     for split in splits:
         groups.setdefault(split.partition, []).append(split)
-    found = [
+    partitions = [
         PartitionSize(values, len(s), sum(x.bytes for x in s), sum(x.rows for x in s))
         for values, s in groups.items()
     ]
-    return tuple(sorted(found, key=lambda p: (-p.bytes, str(p.values))))
+    return tuple(sorted(partitions, key=lambda p: (-p.bytes, str(p.values))))
 
 
 def _versions(table: Table, snapshot: Snapshot) -> tuple[tuple[VersionSize, ...], bool]:
@@ -236,7 +236,7 @@ def _versions(table: Table, snapshot: Snapshot) -> tuple[tuple[VersionSize, ...]
     entries = log.history(limit=MAX_VERSIONS + 1)[::-1]
     left_out = len(entries) > MAX_VERSIONS or bool(entries and entries[0].version > 0)
     live: dict[str, tuple[int, int]] | None = None
-    found: list[VersionSize] = []
+    versions: list[VersionSize] = []
     for entry in entries[-MAX_VERSIONS:]:
         if entry.version > snapshot.version:
             break
@@ -253,7 +253,7 @@ def _versions(table: Table, snapshot: Snapshot) -> tuple[tuple[VersionSize, ...]
                     live[action.path] = (action.size or 0, action.num_records or 0)
                 elif isinstance(action, Remove):
                     live.pop(action.path, None)
-        found.append(
+        versions.append(
             VersionSize(
                 version=entry.version,
                 at_ms=entry.timestamp,
@@ -263,7 +263,7 @@ def _versions(table: Table, snapshot: Snapshot) -> tuple[tuple[VersionSize, ...]
                 rows=sum(rows for _, rows in live.values()),
             )
         )
-    return tuple(found), left_out
+    return tuple(versions), left_out
 
 
 def _fields(
@@ -301,7 +301,7 @@ def _fields(
 
 def _xrefs(snapshot: Snapshot) -> tuple[tuple[XRefSize, ...], frozenset[str]]:
     cover = cover_of(snapshot)
-    found = [
+    xrefs = [
         XRefSize(
             path=xref.path,
             bytes=xref.size,
@@ -313,7 +313,7 @@ def _xrefs(snapshot: Snapshot) -> tuple[tuple[XRefSize, ...], frozenset[str]]:
         for xref, live in zip(cover.xrefs, cover.live, strict=True)
     ]
     covered = cover.splits(np.flatnonzero(cover.owner >= 0))
-    return tuple(found), frozenset(covered)
+    return tuple(xrefs), frozenset(covered)
 
 
 # --- advice ----------------------------------------------------------------------------------

@@ -59,9 +59,11 @@ def evolve(table: pa.Schema, new: pa.Schema) -> pa.Schema:
 
 def _typed(new: pa.Schema, table: pa.Schema) -> pa.Schema:
     """A column of nulls only takes the type that the table has for it."""
-    known = {f.name: f for f in table}
+    fields = {f.name: f for f in table}
     return normalize(
-        pa.schema(known[f.name] if pa.types.is_null(f.type) and f.name in known else f for f in new)
+        pa.schema(
+            fields[f.name] if pa.types.is_null(f.type) and f.name in fields else f for f in new
+        )
     )
 
 
@@ -325,8 +327,8 @@ def _is_kin(given: Type, kind: Type) -> bool:
     if types.is_map(kind) and types.is_map(given):
         return _is_kin(given.key_type, kind.key_type) and _is_kin(given.item_type, kind.item_type)
     if types.is_struct(kind) and types.is_struct(given):
-        known = {f.name: f.type for f in kind.fields}
-        return all(_is_kin(f.type, known.get(f.name, f.type)) for f in given.fields)
+        fields = {f.name: f.type for f in kind.fields}
+        return all(_is_kin(f.type, fields.get(f.name, f.type)) for f in given.fields)
     return True
 
 
@@ -359,9 +361,9 @@ def _holds_text(kind: Type) -> bool:
 def _may_lose_digits(given: Type, kind: Type) -> bool:
     """Whether a cast makes floats of doubles somewhere inside; only flat ones are compared."""
     if pa.types.is_struct(given) and pa.types.is_struct(kind):
-        wanted = {f.name: f.type for f in kind.fields}
+        fields = {f.name: f.type for f in kind.fields}
         return any(
-            _may_lose_digits(f.type, wanted[f.name]) for f in given.fields if f.name in wanted
+            _may_lose_digits(f.type, fields[f.name]) for f in given.fields if f.name in fields
         )
     if is_list(given) and is_list(kind):
         return _may_lose_digits(given.value_type, kind.value_type)
@@ -391,13 +393,13 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 
 def default_texts(schema: pa.Schema) -> dict[str, str]:
     """The columns whose default rows have that are older than the column, as it is spelled."""
-    found = {}
+    texts = {}
     for field in schema:
         text = (field.metadata or {}).get(FIELD_METADATA, b"")
         literal = orjson.loads(text).get(EXISTS_DEFAULT) if _KEY in text else None
         if literal is not None:
-            found[field.name] = str(literal)
-    return found
+            texts[field.name] = str(literal)
+    return texts
 
 
 def missing_defaults(schema: pa.Schema, here: Container[str]) -> dict[str, Any]:
@@ -477,17 +479,17 @@ def read_literal(text: str, kind: pa.DataType) -> Any:
     >>> read_literal("1.50BD", pa.decimal128(10, 2)), read_literal("NULL", pa.string())
     (<pyarrow.Decimal128Scalar: Decimal('1.50')>, None)
     """
-    found = _LITERAL.fullmatch(text)
+    match = _LITERAL.fullmatch(text)
     try:
-        if found is not None and can_be_default(kind):
-            if (inner := found["cast"]) is not None:
+        if match is not None and can_be_default(kind):
+            if (inner := match["cast"]) is not None:
                 # The column may be wider by now than its default was.
-                is_float = found["type"].strip().upper() == "FLOAT" and kind == pa.float64()
+                is_float = match["type"].strip().upper() == "FLOAT" and kind == pa.float64()
                 value = read_literal(inner, pa.float32() if is_float else kind)
                 return value.cast(kind) if is_float and value is not None else value
-            if (found["word"] or "").lower() == "null":
+            if (match["word"] or "").lower() == "null":
                 return None
-            return pa.array([_python(found, kind)], kind)[0]
+            return pa.array([_python(match, kind)], kind)[0]
     except (pa.ArrowException, ValueError, ArithmeticError):
         pass
     raise SchemaError(
@@ -496,17 +498,17 @@ def read_literal(text: str, kind: pa.DataType) -> Any:
     )
 
 
-def _python(found: re.Match[str], kind: Any) -> Any:
+def _python(match: re.Match[str], kind: Any) -> Any:
     types = pa.types
-    if found["bytes"] is not None:
-        return bytes.fromhex(found["bytes"])
-    if found["moment"] is not None:
+    if match["bytes"] is not None:
+        return bytes.fromhex(match["bytes"])
+    if match["moment"] is not None:
         unit: Any = "D" if types.is_date(kind) else "us"
-        moment = np.datetime64(found["moment"].strip().removesuffix("Z").replace(" ", "T"), unit)
+        moment = np.datetime64(match["moment"].strip().removesuffix("Z").replace(" ", "T"), unit)
         return int(moment.astype(np.int64))
-    plain = found["word"] or found["number"]
+    plain = match["word"] or match["number"]
     if plain is None:
-        plain = _ESCAPED.sub(_unescaped, found["text"])
+        plain = _ESCAPED.sub(_unescaped, match["text"])
     if types.is_boolean(kind):
         return {"true": True, "false": False}[plain.lower()]
     if types.is_integer(kind):
@@ -516,7 +518,7 @@ def _python(found: re.Match[str], kind: Any) -> Any:
     return Decimal(plain) if types.is_decimal(kind) else plain
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    if found[1] is not None:
-        return chr(int(found[1], 16))
-    return "'" if found[2] is None else _ESCAPES.get(found[2], found[2])
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return chr(int(match[1], 16))
+    return "'" if match[2] is None else _ESCAPES.get(match[2], match[2])

@@ -360,17 +360,17 @@ def _rows(table: Table, request: SearchRequest, where: str | None, columns: list
     if not request.limit:
         return table.schema.empty_table().select([])
     if not request.query:
-        found = table.scan(columns=named, where=where, limit=until, timezone=request.timezone)
-        return found.slice(request.offset)
-    found = table.search(
+        rows = table.scan(columns=named, where=where, limit=until, timezone=request.timezone)
+        return rows.slice(request.offset)
+    rows = table.search(
         request.query, columns=named, where=where, limit=until, timezone=request.timezone
     ).slice(request.offset)
     view, predicate = table.matching(request.query)
     texts = [c for c in text_columns(table) if c in columns] if request.snippets else []
     if not texts:
-        return found
+        return rows
     parsed = next(iter(searches(view.names.shown_predicate(predicate))))
-    return _with_snippets(found, parsed, texts, view)
+    return _with_snippets(rows, parsed, texts, view)
 
 
 def _with_snippets(rows: pa.Table, parsed: Search, texts: list[str], view: TableView) -> pa.Table:
@@ -455,10 +455,10 @@ def _histogram(
         interval = fitting_interval(table, view, predicate, column)
     parts: list[dict[str, Any]] = []
     if interval is not None:
-        found = table.histogram(
+        counts = table.histogram(
             request.query, column=column, interval=interval, where=where, timezone=request.timezone
         )
-        starts = zip(*column_values(found), strict=True)
+        starts = zip(*column_values(counts), strict=True)
         parts = [{"start": start, "count": count} for start, count in starts]
     return {"column": column, "interval": interval, "parts": parts}
 
@@ -495,11 +495,11 @@ def column_stats(
     view: TableView, predicate: Predicate, column: str, functions: Sequence[Any]
 ) -> dict[str, Any]:
     """Aggregates of a column, by its stored name, over the rows that meet a condition."""
-    wanted = Aggregation((), tuple(Aggregate(function, column) for function in functions))
+    aggregation = Aggregation((), tuple(Aggregate(function, column) for function in functions))
     rows = run_scan(plan_scan(view, predicate=predicate, columns=(column,)))
-    found = wanted.compute(rows)
+    statistics = aggregation.compute(rows)
     return {
-        function: found.column(at)[0].as_py() if found.num_rows else None
+        function: statistics.column(at)[0].as_py() if statistics.num_rows else None
         for at, function in enumerate(functions)
     }
 
@@ -515,8 +515,8 @@ def why(table: Table, query: str, split: str, row: int) -> dict[str, Any]:
     parsed = next(iter(searches(predicate)))
     if len(view.mapping.searchable) * sum(1 for _ in walk(parsed.query)) > _MOST_PARTS:
         raise RequestError("The query has too many words to say what each of them adds.")
-    found = table.explain_score(query, (split, row))
-    return {"score": round(found.score, 6), "parts": list(_records(found.parts))}
+    explanation = table.explain_score(query, (split, row))
+    return {"score": round(explanation.score, 6), "parts": list(_records(explanation.parts))}
 
 
 # --- words for type-ahead ------------------------------------------------------------------------

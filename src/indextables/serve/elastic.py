@@ -154,11 +154,11 @@ def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table
         return rows
     if not isinstance(after, list) or len(after) != len(keys):
         raise UnsupportedError(f"search_after has {len(keys)} value(s), as the sort has keys")
-    wanted: Any = pa.array([False] * rows.num_rows, pa.bool_())
+    beyond: Any = pa.array([False] * rows.num_rows, pa.bool_())
     equal: Any = pa.array([True] * rows.num_rows, pa.bool_())
     for (key, direction), value in zip(keys, after, strict=True):
         if key == DOC:
-            wanted = pc.or_(wanted, pc.and_(equal, _past(rows, value, direction)))
+            beyond = pc.or_(beyond, pc.and_(equal, _past(rows, value, direction)))
             break
         column: Any = rows[key]
         if pa.types.is_floating(column.type):  # NaN comes last too, and JSON has none
@@ -171,9 +171,9 @@ def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table
             compare = pc.greater if direction == "ascending" else pc.less
             later = pc.or_kleene(compare(column, limit), pc.is_null(column))
             same = pc.fill_null(pc.equal(column, limit), False)
-        wanted = pc.or_(wanted, pc.and_(equal, later))
+        beyond = pc.or_(beyond, pc.and_(equal, later))
         equal = pc.and_(equal, same)
-    return rows.filter(wanted)
+    return rows.filter(beyond)
 
 
 def _past(rows: pa.Table, value: Any, direction: str) -> Any:
@@ -390,9 +390,9 @@ def failure(error: Exception) -> dict[str, Any]:
             kind = "search_phase_execution_exception"
         case _:
             kind = "exception"
-    known = isinstance(error, IndexTablesError)
+    is_ours = isinstance(error, IndexTablesError)
     unknown = "This should not have happened; the server's terminal says more."
-    reason = str(error) if known else unknown
+    reason = str(error) if is_ours else unknown
     cause = {"type": kind, "reason": reason}
     return {"error": {"root_cause": [cause], **cause}, "status": status_of(error)}
 
@@ -438,8 +438,8 @@ class Elastic:
                     error = UnsupportedError("the request is nested too deeply")
                 elif not isinstance(raised, IndexTablesError):
                     logger.exception("%s %s failed", request.method, request.url.path)
-                found = failure(error)
-                return Answer(found, status_code=found["status"])
+                answer = failure(error)
+                return Answer(answer, status_code=answer["status"])
 
         return run
 
@@ -549,12 +549,12 @@ class Elastic:
                 if any(fnmatch.fnmatchcase(name, one) for one in patterns)]  # fmt: skip
 
     def _types(self, given: str) -> dict[str, dict[str, str]]:
-        found = {}
+        types = {}
         for name in self._named(given):
             table = self.tables.get(name)
             mapping = table.mapping
-            found[name] = {f.name: _type(f.type, mapping.get(f.name)) for f in table.schema}
-        return found
+            types[name] = {f.name: _type(f.type, mapping.get(f.name)) for f in table.schema}
+        return types
 
     def _only(self, given: str) -> str:
         """The one table that is meant."""
@@ -614,9 +614,9 @@ class Elastic:
                 "hits": hits,
             },
         }
-        wanted = body.get("aggs", body.get("aggregations"))
-        if wanted:
-            answer["aggregations"] = aggregations(wanted, question)
+        aggs = body.get("aggs", body.get("aggregations"))
+        if aggs:
+            answer["aggregations"] = aggregations(aggs, question)
         return {**answer, "took": _milliseconds(begun)}
 
 
@@ -626,12 +626,12 @@ def _milliseconds(begun: float) -> int:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        found = orjson.loads(text) if text.strip() else {}
+        parsed = orjson.loads(text) if text.strip() else {}
     except orjson.JSONDecodeError as error:
         raise UnsupportedError(f"the request is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise UnsupportedError("a request is an object of JSON")
-    return found
+    return parsed
 
 
 _WITHOUT_EFFECT = frozenset((

@@ -57,9 +57,9 @@ _METRICS: dict[str, frozenset[str]] = {
 _PERCENTS = (1, 5, 25, 50, 75, 95, 99)
 
 
-def aggregations(wanted: Any, question: Question) -> dict[str, Any]:
+def aggregations(aggs: Any, question: Question) -> dict[str, Any]:
     """Results by the names of aggregations."""
-    root = _Level.root(wanted, question)
+    root = _Level.root(aggs, question)
     view = question.table.view
     named = {view.names.stored_name(column): column for column in root.columns()}
     levels = list(root.all())
@@ -109,10 +109,10 @@ class _Metric:
                 "min": has_ends, "max": has_ends}.get(kind, is_number)  # fmt: skip
         if not fits:
             raise UnsupportedError(f"Field [{column}] of {type_} is not supported for [{kind}]")
-        found = cls(name, kind, column, options)
-        found.percents()
-        found.sigma()
-        return found
+        metric = cls(name, kind, column, options)
+        metric.percents()
+        metric.sigma()
+        return metric
 
     def percents(self) -> list[float]:
         """The percentiles that are asked for."""
@@ -129,12 +129,12 @@ class _Metric:
         """How many standard deviations bounds are away."""
         given = self.options.get("sigma", 2)
         try:
-            found = float(given)
+            factor = float(given)
         except (TypeError, ValueError):
-            found = -1.0
-        if not 0 <= found < math.inf:
+            factor = -1.0
+        if not 0 <= factor < math.inf:
             raise UnsupportedError(f"[sigma] of [{self.name}] is a number of 0 or more")
-        return found
+        return factor
 
     @property
     def of_values(self) -> bool:
@@ -324,26 +324,26 @@ class _Level:
         self._values: dict[str, RunningAggregation] = {}
 
     @classmethod
-    def root(cls, wanted: Any, question: Question) -> _Level:
+    def root(cls, aggs: Any, question: Question) -> _Level:
         root = cls(())
-        root._read(wanted, question.table.schema)
+        root._read(aggs, question.table.schema)
         return root
 
-    def _read(self, wanted: Any, schema: pa.Schema) -> None:
-        if not isinstance(wanted, dict):
+    def _read(self, aggs: Any, schema: pa.Schema) -> None:
+        if not isinstance(aggs, dict):
             raise UnsupportedError("[aggs] is an object")
         if len(self.path) > _MOST_DEEP:
             raise UnsupportedError(f"[aggs] are nested more than {_MOST_DEEP} deep")
-        for name, one in wanted.items():
+        for name, one in aggs.items():
             if not isinstance(one, dict):
                 raise UnsupportedError(f"aggregation [{name}] is an object")
             inner = one.get("aggs", one.get("aggregations"))
             kinds = [key for key in one if key not in ("aggs", "aggregations", "meta")]
-            known = [*_METRICS, "terms", "date_histogram", "histogram"]
-            if len(kinds) != 1 or kinds[0] not in known:
+            supported = [*_METRICS, "terms", "date_histogram", "histogram"]
+            if len(kinds) != 1 or kinds[0] not in supported:
                 raise UnsupportedError(
                     f"Unknown aggregation type {kinds} of [{name}]; there are: "
-                    f"{', '.join(sorted(known))}"
+                    f"{', '.join(sorted(supported))}"
                 )
             kind, options = kinds[0], one[kinds[0]]
             if kind in _METRICS:
@@ -416,8 +416,8 @@ class _Level:
         return _by_keys(found, len(self.path), self._functions()), rows
 
     def _functions(self) -> list[tuple[str, str]]:
-        found = list(dict.fromkeys(f for m in self.metrics for f in _functions(m)))
-        return [("count_rows", ""), *found]
+        functions = list(dict.fromkeys(f for m in self.metrics for f in _functions(m)))
+        return [("count_rows", ""), *functions]
 
     def values(self, metric: _Metric) -> dict[tuple[Any, ...], list[tuple[Any, int]]]:
         """The different values of each group and how often each occurs."""
@@ -471,17 +471,17 @@ def _inputs(metric: _Metric, values: Any) -> dict[str, Any]:
     """The columns that a figure is made of: values, as floats, and their squares."""
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    found = {f"v:{metric.column}": values}
+    inputs = {f"v:{metric.column}": values}
     if metric.kind in ("sum", "avg", "stats", "extended_stats"):
         floats: Any = (
             as_floats(values)
             if pa.types.is_decimal(values.type)
             else values.cast(pa.float64(), safe=False)
         )
-        found[f"f:{metric.column}"] = floats
+        inputs[f"f:{metric.column}"] = floats
         if metric.kind == "extended_stats":
-            found[f"q:{metric.column}"] = pc.multiply(floats, floats)
-    return found
+            inputs[f"q:{metric.column}"] = pc.multiply(floats, floats)
+    return inputs
 
 
 # --- what is answered ----------------------------------------------------------------------------
@@ -554,8 +554,8 @@ class _Answer:
 
         def value(key: Any) -> float:
             group = (*above, key)
-            found = self._figure(level, chosen, group, self._of(level)[group])
-            number = _ordering_value(found, part)
+            figure = self._figure(level, chosen, group, self._of(level)[group])
+            number = _ordering_value(figure, part)
             if number is None:  # comes last
                 return math.inf
             return -number if descending else number
@@ -591,19 +591,19 @@ def _figure(metric: _Metric, figures: Figures) -> dict[str, Any]:
             return {"value": average}
         case "min" | "max":
             return {"value": low if metric.kind == "min" else high}
-    found = {"count": count, "min": low, "max": high, "avg": average, "sum": total or 0.0}
+    statistics = {"count": count, "min": low, "max": high, "avg": average, "sum": total or 0.0}
     if metric.kind == "stats":
-        return found
+        return statistics
     squares = figures.get(("sum", f"q:{column}"))
     if average is None or squares is None:
-        return {**found, "sum_of_squares": None, "variance": None, "std_deviation": None,
+        return {**statistics, "sum_of_squares": None, "variance": None, "std_deviation": None,
                 "std_deviation_bounds": {"upper": None, "lower": None}}  # fmt: skip
     variance = max(squares / count - average * average, 0.0)
     deviation = math.sqrt(variance)
     away = deviation * metric.sigma()
     bounds = {"upper": average + away, "lower": average - away}
-    return {**found, "sum_of_squares": squares, "variance": variance, "std_deviation": deviation,
-            "std_deviation_bounds": bounds}  # fmt: skip
+    return {**statistics, "sum_of_squares": squares, "variance": variance,
+            "std_deviation": deviation, "std_deviation_bounds": bounds}  # fmt: skip
 
 
 def _percentiles(values: list[tuple[Any, int]], percents: list[float]) -> dict[str, Any]:
@@ -613,12 +613,12 @@ def _percentiles(values: list[tuple[Any, int]], percents: list[float]) -> dict[s
     ordered = sorted((float(value), count) for value, count in values)
     numbers = np.array([value for value, _ in ordered])
     last = np.cumsum([count for _, count in ordered]) - 1
-    found = {}
+    percentiles = {}
     for percent in percents:
         rank = percent / 100 * last[-1]
         low, high = numbers[np.searchsorted(last, [math.floor(rank), math.ceil(rank)])]
-        found[str(percent)] = float(low + (high - low) * (rank - math.floor(rank)))
-    return found
+        percentiles[str(percent)] = float(low + (high - low) * (rank - math.floor(rank)))
+    return percentiles
 
 
 def _metric_of_order(name: str) -> tuple[str, str]:
@@ -627,8 +627,8 @@ def _metric_of_order(name: str) -> tuple[str, str]:
     return metric, part.removesuffix("]")
 
 
-def _ordering_value(found: Mapping[str, Any], part: str) -> float | None:
-    values = {**found, **found.get("values", {}), **(found.get("std_deviation_bounds") or {})}
+def _ordering_value(figure: Mapping[str, Any], part: str) -> float | None:
+    values = {**figure, **figure.get("values", {}), **(figure.get("std_deviation_bounds") or {})}
     short = part.removeprefix("std_deviation_bounds_")
     given = values.get(short or "value", values.get(f"{short}.0"))
     if not isinstance(given, int | float | None):

@@ -159,8 +159,8 @@ class ServerStatement:
             if statement is not None:
                 rows = execute(statement, session)
             else:  # what a MERGE asks before and after
-                asked = json.loads(text)
-                rows = Table.open(asked["path"], config=config).history(limit=asked["limit"])
+                history = json.loads(text)
+                rows = Table.open(history["path"], config=config).history(limit=history["limit"])
         except IndexTablesError as error:
             rows = pa.table({_FAILED: [str(error)]})
         yield (_stream(rows),)
@@ -267,18 +267,20 @@ class _ServerTable:
     spark: SparkSession
     path: str
 
-    def merged(self, asked: MergeInto | merge.MergeBuilder, source: DataFrame) -> merge.MergedTable:
+    def merged(
+        self, statement: MergeInto | merge.MergeBuilder, source: DataFrame
+    ) -> merge.MergedTable:
         """The newest version, and its columns as a MERGE leaves them."""
         version = self._history(1)[0]["version"]
         reader = self.spark.read.format(NAME).option("versionAsOf", version)
         shown = table_schema(reader.load(self.path).schema, declared=True)
         identity_of(self.path, shown)
-        columns = evolve(shown, table_schema(source.schema)) if _evolves(asked) else shown
+        columns = evolve(shown, table_schema(source.schema)) if _evolves(statement) else shown
         return merge.MergedTable((NAME, self.path), version, shown, columns, is_checked=True)
 
     def write(
         self,
-        asked: MergeInto | merge.MergeBuilder,
+        statement: MergeInto | merge.MergeBuilder,
         table: merge.MergedTable,
         flat: DataFrame,
         clauses: Sequence[merge.PlannedClause],
@@ -288,7 +290,7 @@ class _ServerTable:
     ) -> Written:
         """Store the rows of a join that says which clause applies to each; what was done."""
         spark, version = self.spark, table.version
-        checks = merge.checks_matches(asked.clauses)
+        checks = merge.checks_matches(statement.clauses)
         policy = str(spark.conf.get("spark.sql.storeAssignmentPolicy"))
         can_store = can_store_by_ansi if policy.upper() == "ANSI" else lambda *_: True
         rows = merge.rows_to_write(flat, clauses, table, checks=checks, can_store=can_store)
@@ -298,7 +300,7 @@ class _ServerTable:
         }  # fmt: skip
         writer = rows.write.format(NAME).mode("append").option("rowChange", json.dumps(change))
         try:
-            writer.option("mergeSchema", str(_evolves(asked)).lower()).save(self.path)
+            writer.option("mergeSchema", str(_evolves(statement)).lower()).save(self.path)
         except Exception as error:
             raise _told(error) from None
         metrics, splits_removed = dict[str, str](), 0
@@ -315,20 +317,20 @@ class _ServerTable:
         )  # fmt: skip
 
     def _history(self, limit: int) -> list[dict[str, Any]]:
-        asked = json.dumps({"path": self.path, "limit": limit})
-        return _from_server(self.original, self.spark, asked).to_pylist()
+        arguments = json.dumps({"path": self.path, "limit": limit})
+        return _from_server(self.original, self.spark, arguments).to_pylist()
 
 
-def _evolves(asked: MergeInto | merge.MergeBuilder) -> bool:
-    return asked.evolves and any(clause.assignments is None for clause in asked.clauses)
+def _evolves(statement: MergeInto | merge.MergeBuilder) -> bool:
+    return statement.evolves and any(clause.assignments is None for clause in statement.clauses)
 
 
 def _told(error: Exception) -> Exception:
     """An error of a worker of the server as the sentence that it ends with."""
-    found = re.findall(r"^indextables\.errors\.(\w+): (.*)$", str(error), re.MULTILINE)
-    if not found:
+    errors = re.findall(r"^indextables\.errors\.(\w+): (.*)$", str(error), re.MULTILINE)
+    if not errors:
         return error
-    name, sentence = found[-1]
+    name, sentence = errors[-1]
     if name == "MatchedTwiceError":
         from pyspark.errors.exceptions.connect import SparkRuntimeException
 

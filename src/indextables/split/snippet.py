@@ -52,8 +52,8 @@ def snippets(
     found = []
     for start in range(0, len(texts), _AT_ONCE):
         read = [_words(text, field) for text in texts[start : start + _AT_ONCE]]
-        wanted = _wanted(query, field, sorted({word.text for _, words in read for word in words}))
-        found += [_shown(text, [w for w in words if w.text in wanted], length)
+        matching = _wanted(query, field, sorted({word.text for _, words in read for word in words}))
+        found += [_shown(text, [w for w in words if w.text in matching], length)
                   for text, words in read]  # fmt: skip
     return found
 

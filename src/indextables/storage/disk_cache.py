@@ -193,17 +193,17 @@ class DiskCache:
         local = store.local_path(path)
         if local is not None:
             return local
-        wanted = Download(store, path, size, etag, checksum)
+        download = Download(store, path, size, etag, checksum)
         for attempt in range(_ATTEMPTS):
             folder = self.folder
             try:
-                return self._fetch(wanted)
+                return self._fetch(download)
             except StorageError:  # an OSError as well
                 raise
             except OSError as error:
                 # Another thread may have given the folder up meanwhile: then try the new one.
                 if self.folder == folder or attempt == _ATTEMPTS - 1:
-                    self._recover(error, wanted, attempt)
+                    self._recover(error, download, attempt)
         raise AssertionError("unreachable")
 
     def open(
@@ -228,24 +228,24 @@ class DiskCache:
     def sparse(
         self, store: Store, path: str, size: int, *, block: int, checksums: Sequence[int]
     ) -> SparseCopy:
-        """A file of an object's size that holds as many of its blocks as were wanted so far."""
-        wanted = Download(store, path, size, None, None)
+        """A file of an object's size that holds the blocks of it that were fetched so far."""
+        download = Download(store, path, size, None, None)
         for attempt in range(_ATTEMPTS):
             folder = self.folder
             try:
                 return SparseCopy(
-                    self._sparse_file(wanted),
-                    shown=wanted.shown,
+                    self._sparse_file(download),
+                    shown=download.shown,
                     block=block,
                     checksums=checksums,
-                    recover=functools.partial(self._writable, wanted),
+                    recover=functools.partial(self._writable, download),
                     filled=self._filled,
                 )
             except StorageError:
                 raise
             except OSError as error:
                 if self.folder == folder or attempt == _ATTEMPTS - 1:
-                    self._recover(error, wanted, attempt)
+                    self._recover(error, download, attempt)
         raise AssertionError("unreachable")
 
     @property
@@ -291,15 +291,15 @@ class DiskCache:
 
     # --- one object --------------------------------------------------------------------------
 
-    def _fetch(self, wanted: Download) -> Path:
+    def _fetch(self, download: Download) -> Path:
         self._prepare()
-        key = wanted.key()
+        key = download.key()
         entry = self._generation() / key
-        if self._usable(entry, wanted):
+        if self._usable(entry, download):
             self._count(hits=1)
             return entry
         with self._locked(f"lock-{key[:2]}"):
-            if self._usable(entry, wanted):  # another process was faster
+            if self._usable(entry, download):  # another process was faster
                 self._count(hits=1)
                 return entry
             entry.parent.mkdir(exist_ok=True, mode=0o700)
@@ -307,37 +307,37 @@ class DiskCache:
             try:
                 with temporary.open("x+b") as file:
                     fcntl.flock(file, fcntl.LOCK_SH)
-                    wanted.copy_to(file)
-                    wanted.check(file)
+                    download.copy_to(file)
+                    download.check(file)
                     # Nobody writes to it again: cutting off a mapped file ends the process.
                     os.fchmod(file.fileno(), stat.S_IRUSR)
-                    if wanted.checksum is None:
+                    if download.checksum is None:
                         os.fsync(file.fileno())  # otherwise a torn copy is found at its next use
                     temporary.replace(entry)
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise
-        self._count(misses=1, bytes_fetched=wanted.size)
-        self._make_room(entry, wanted.size)
+        self._count(misses=1, bytes_fetched=download.size)
+        self._make_room(entry, download.size)
         return entry
 
-    def _sparse_file(self, wanted: Download) -> Path:
+    def _sparse_file(self, download: Download) -> Path:
         """The file of a sparse copy, made with nothing in it if there is none."""
         self._prepare()
-        key = wanted.key()
+        key = download.key()
         entry = self._generation() / f"{key}{_SPARSE}"
         with contextlib.suppress(FileNotFoundError):
-            if entry.stat().st_size == wanted.size:
+            if entry.stat().st_size == download.size:
                 os.utime(entry)
                 return entry
         with self._locked(f"lock-{key[:2]}"):
-            if not entry.exists() or entry.stat().st_size != wanted.size:
+            if not entry.exists() or entry.stat().st_size != download.size:
                 entry.parent.mkdir(exist_ok=True, mode=0o700)
                 temporary = self.folder / f"tmp-{uuid.uuid4().hex}"
                 with temporary.open("x+b") as file:
                     fcntl.flock(file, fcntl.LOCK_SH)
                     os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
-                    file.truncate(wanted.size)
+                    file.truncate(download.size)
                     temporary.replace(entry)
         return entry
 
@@ -373,10 +373,10 @@ class DiskCache:
         self._count(misses=1, bytes_fetched=size)
         self._make_room(entry, size)
 
-    def _writable(self, wanted: Download, error: OSError, attempt: int) -> bool:
+    def _writable(self, download: Download, error: OSError, attempt: int) -> bool:
         """After a sparse copy could not be written: make room, or use another folder."""
         folder = self.folder
-        self._recover(error, wanted, attempt)
+        self._recover(error, download, attempt)
         return not attempt and self.folder == folder
 
     def _make_room(self, entry: Path, size: int) -> None:
@@ -388,26 +388,26 @@ class DiskCache:
             self._looked, self._unseen = True, 0
         self._evict(keep=entry, limit=self.max_bytes)
 
-    def _usable(self, entry: Path, wanted: Download) -> bool:
+    def _usable(self, entry: Path, download: Download) -> bool:
         try:
             status = entry.stat()
-            if status.st_size != wanted.size:
+            if status.st_size != download.size:
                 return False
             if time.time() - status.st_mtime > _SAME_USE_S:
                 os.utime(entry)  # the order of eviction
-            if wanted.checksum is None:
+            if download.checksum is None:
                 return True
-            mark = (f"{entry}\0{wanted.checksum}", entry.stat().st_ino)
+            mark = (f"{entry}\0{download.checksum}", entry.stat().st_ino)
             if mark not in self._verified:
                 with entry.open("rb") as file:
-                    if checksum_like(file, wanted.checksum) != wanted.checksum:
+                    if checksum_like(file, download.checksum) != download.checksum:
                         return False
                 self._verified.add(mark)
             return True
         except FileNotFoundError:
             return False
 
-    def _recover(self, error: OSError, wanted: Download, attempt: int) -> None:
+    def _recover(self, error: OSError, download: Download, attempt: int) -> None:
         """Make the next attempt possible, or give up."""
         last = attempt == _ATTEMPTS - 1
         if isinstance(error, FileNotFoundError) and not last:
@@ -418,9 +418,9 @@ class DiskCache:
             return
         if error.errno not in _UNUSABLE or self._private or last:
             raise StorageError(
-                f"Cannot keep a copy of {wanted.shown} in {self.folder}: {error.strerror}. Choose "
-                "another spark.indextables.cache.disk.path.",
-                path=wanted.shown,
+                f"Cannot keep a copy of {download.shown} in {self.folder}: {error.strerror}. "
+                "Choose another spark.indextables.cache.disk.path.",
+                path=download.shown,
             ) from error
         self._fall_back(error)
 

@@ -299,7 +299,7 @@ def word_fields(view: TableView, fields: Sequence[str] | None) -> dict[str, floa
         if not listed:
             raise SchemaError(f"'{view.uri}' has no column that is cut into words.")
         return dict.fromkeys(listed, 1.0)
-    found = {}
+    columns = {}
     for field, weight in weights.items():
         name, path = resolve_field(field, view.schema) or (field, ())
         if path:
@@ -307,34 +307,34 @@ def word_fields(view: TableView, fields: Sequence[str] | None) -> dict[str, floa
                 f"'{field}' is a path into '{name}', whose words are indexed together. Name the "
                 "column."
             )
-        found[name] = weight
-    return found
+        columns[name] = weight
+    return columns
 
 
 def _fields_of(view: TableView) -> dict[str, float]:
     """The fields that a table is searched by; none if it does not say."""
     names = [name.strip() for name in view.config[keys.SEARCH_FIELDS].split(",")]
     try:
-        found = _weighted_fields([name for name in names if name], view.schema)
+        weights = _weighted_fields([name for name in names if name], view.schema)
     except UnknownColumnError as error:
         raise SchemaError(
             f"{keys.SEARCH_FIELDS.name} names '{error.column}', which is not a column of "
             f"'{view.uri}': there are {', '.join(view.schema.names)}. Change the property of the "
             "table anew, or pass fields=…."
         ) from None
-    for field in found:
+    for field in weights:
         name, _ = resolve_field(field, view.schema) or (field, ())
         if not view.mapping.by_name[name].indexed:
             raise SchemaError(
                 f"{keys.SEARCH_FIELDS.name} names '{name}', which is not indexed in '{view.uri}'. "
                 "Change the property of the table anew, or pass fields=…."
             )
-    return found
+    return weights
 
 
 def _weighted_fields(names: Sequence[str], schema: pa.Schema) -> dict[str, float]:
     """Search fields with their weights, of `title^3` and the like."""
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for name in names:
         # A column may have such a name itself.
         column, sign, weight = (name, "", "") if name in schema.names else name.rpartition("^")
@@ -342,15 +342,15 @@ def _weighted_fields(names: Sequence[str], schema: pa.Schema) -> dict[str, float
             column = name
         field = _search_field(column, schema)
         try:
-            found[field] = float(weight) if sign else 1.0
+            weights[field] = float(weight) if sign else 1.0
         except ValueError:
-            found[field] = math.nan
-        if not 0 < found[field] <= MAX_BOOST:
+            weights[field] = math.nan
+        if not 0 < weights[field] <= MAX_BOOST:
             raise SchemaError(
                 f"The weight of '{name}' is a number above 0 and up to {MAX_BOOST:g}: write "
                 f"'{column}^3'."
             )
-    return found
+    return weights
 
 
 def fits(leaf: FieldNode, view: TableView) -> bool:
@@ -422,22 +422,22 @@ def columns_of(expression: pc.Expression, schema: pa.Schema) -> list[str]:
     >>> sorted(columns_of((pc.field("b") > 1) & pc.field("a").is_valid(), schema))
     ['a', 'b']
     """
-    known: list[str] = []
+    names: list[str] = []
     while True:
         try:
-            pa.schema([schema.field(name) for name in known]).empty_table().filter(expression)
+            pa.schema([schema.field(name) for name in names]).empty_table().filter(expression)
         except pa.ArrowInvalid as error:
-            found = _UNKNOWN.search(str(error))
-            name = found and found["name"]
+            match = _UNKNOWN.search(str(error))
+            name = match and match["name"]
             if name is None:
                 raise UnsupportedPredicateError(str(expression), str(error)) from None
-            if name not in schema.names or name in known:
+            if name not in schema.names or name in names:
                 raise UnknownColumnError(name, available=schema.names) from None
-            known.append(name)
+            names.append(name)
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UnsupportedPredicateError(str(expression), str(error)) from None
         else:
-            return known
+            return names
 
 
 def filtered(
@@ -478,13 +478,13 @@ def rank_values(
     import indextables
 
     shown = repr(expression if len(expression) <= 200 else f"{expression[:200]}…")
-    hit, taken = _HIT, {name.lower() for name in view.names.shown.names}
-    while hit in taken:
+    hit, used = _HIT, {name.lower() for name in view.names.shown.names}
+    while hit in used:
         hit += "_"
     select = f"SELECT `{hit}`, (\n{expression}\n) AS `{_VALUE}` FROM hits"
     rows = _HitRows(view, hits, read, hit)
     try:
-        found: Any = indextables.sql(select, hits=rows)
+        result: Any = indextables.sql(select, hits=rows)
     except EmbeddedQueryError as error:
         if rows.failures:  # of which the engine has the first words
             raise rows.failures[0] from None
@@ -492,19 +492,19 @@ def rank_values(
         if hit in reason:  # which is in no group
             reason = "it is an aggregate. Write one with OVER (…), or (SELECT max(…) FROM hits)."
         raise EmbeddedQueryError(f"rank_by={shown} cannot be computed: {reason}") from None
-    if found.num_columns != 2 or found.num_rows != len(hits):
+    if result.num_columns != 2 or result.num_rows != len(hits):
         raise EmbeddedQueryError(
             f"rank_by={shown} is not one expression that has a value for each row."
         )
-    kind = found.schema.types[1]
+    kind = result.schema.types[1]
     if not any(is_kind(kind) for is_kind in _RANKED):
         raise EmbeddedQueryError(
             f"rank_by={shown} is {kind}, not a number. Write an expression that is one, "
             "such as unix_timestamp(at) or length(name)."
         )
     values = np.full(len(hits), np.nan)
-    numbers = found[1].cast(pa.float64()).to_numpy()  # a null is NaN
-    values[found[0].to_numpy()] = numbers
+    numbers = result[1].cast(pa.float64()).to_numpy()  # a null is NaN
+    values[result[0].to_numpy()] = numbers
     return values
 
 

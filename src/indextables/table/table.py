@@ -624,11 +624,11 @@ class Table:
         """
         import polars
 
-        found = polars.from_arrow(
+        frame = polars.from_arrow(
             self.scan(columns=columns, where=where, limit=limit, timezone=timezone)
         )
-        assert isinstance(found, polars.DataFrame)
-        return found
+        assert isinstance(frame, polars.DataFrame)
+        return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """All rows by Arrow's C interface, so that DuckDB, Polars and others read the table."""
@@ -807,11 +807,11 @@ class Table:
         self, row: Mapping[str, Any] | tuple[str, int] | str, timezone: str
     ) -> tuple[str, int]:
         if isinstance(row, str):
-            found = self.scan(columns=[SPLIT, ROW], where=row, limit=2, timezone=timezone)
-            if found.num_rows != 1:
-                count = "No row meets" if not found.num_rows else "More than one row meets"
+            rows = self.scan(columns=[SPLIT, ROW], where=row, limit=2, timezone=timezone)
+            if rows.num_rows != 1:
+                count = "No row meets" if not rows.num_rows else "More than one row meets"
                 raise QueryError(f"{count} the condition {row!r}. Name one row.")
-            row = found.to_pylist()[0]
+            row = rows.to_pylist()[0]
         named: Any = (row.get(SPLIT), row.get(ROW)) if isinstance(row, Mapping) else row
         if not isinstance(named, tuple) or list(map(type, named)) != [str, int]:
             raise QueryError(
@@ -1234,8 +1234,8 @@ class Table:
             self.view if last == self.version else self._view.at(self._log.snapshot(version=last))
         )
         predicate = self._predicate(where, past, timezone=timezone)
-        found = table_changes(self._log, past, first=from_version, predicate=predicate)
-        return pa.concat_tables([changes_schema(past).empty_table(), *found])
+        parts = table_changes(self._log, past, first=from_version, predicate=predicate)
+        return pa.concat_tables([changes_schema(past).empty_table(), *parts])
 
     def matching(
         self,
@@ -2017,7 +2017,7 @@ class Table:
         predicate = None
         if where is not None:
             predicate = self._predicate(where, self.refresh().view, timezone=timezone)
-        found = index_crossreferences(
+        done = index_crossreferences(
             self._log,
             settings=self._view.settings,
             where=predicate,
@@ -2026,7 +2026,7 @@ class Table:
             runner=runner,
         )
         self.refresh()
-        return indexed_rows(found, table_path=self.uri, where=None if where is None else str(where))
+        return indexed_rows(done, table_path=self.uri, where=None if where is None else str(where))
 
     def drop_crossreferences(self) -> int:
         """Remove all XRefs; their files stay until a purge.
