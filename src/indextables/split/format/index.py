@@ -20,7 +20,7 @@ import struct
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -540,55 +540,71 @@ def open_index(
     if schema is not None:
         description["schema"] = schema
     fields = [{f["name"]: n for n, f in enumerate(meta["schema"])} for meta in metas]
-    copies = MappedCopies()
-
-    def attempts() -> tuple[list[RangedSplit], tantivy.Index]:
-        for attempt in range(_ATTEMPTS):
-            with temporary_folder("index", _links_parent()) as place:
-                try:
-                    splits = linked(place)
-                except (FileNotFoundError, SparseCopyError):
-                    if attempt == _ATTEMPTS - 1:
-                        raise
-                    continue  # evicted as well
-                (place / META).write_bytes(orjson.dumps(description))
-                try:
-                    with tantivy_errors(folders[0].path):
-                        index = mapping.register(tantivy.Index.open(str(place)))
-                        index.config_reader("manual")
-                        index.searcher()
-                    links = (link for link in place.iterdir() if link.is_symlink())
-                    copies.map(str(link.readlink()) for link in links)
-                except DamagedIndexError:
-                    # Another process may have evicted a copy between the link and the mapping.
-                    gone = any(not link.exists() for link in place.iterdir())
-                    if not gone or attempt == _ATTEMPTS - 1:
-                        raise
-                    continue
-            # One that was evicted may have been made again meanwhile, and be mapped instead.
-            if all(split.is_current for split in splits) or attempt == _ATTEMPTS - 1:
-                return splits, index
-        raise AssertionError("unreachable")
-
-    def linked(place: Path) -> list[RangedSplit]:
-        pairs = list(zip(folders, fields, strict=True))
-        return side_by_side(lambda pair: pair[0].link(place, pair[1]), pairs)
-
-    def reopened() -> tuple[list[RangedSplit], tantivy.Searcher]:
-        splits, index = attempts()
-        return splits, index.searcher()
-
-    splits, index = attempts()
+    opening = _Opening(folders, fields, mapping, description)
+    splits, index = opening.attempts()
     ranges: Ranges | None = None
     if any(split.segments for split in splits):
-        ranges = Ranges(splits, reopened)
+        ranges = Ranges(splits, opening.searcher)
         ranges.searcher = index.searcher()
         if all(f.store.local_path(f.path) is not None for f in folders):
             ranges.provide_all()
             ranges = None
     searcher = IndexSearcher(folders[0].path, index.searcher(), ranges)
     sizes = [s.size for folder in folders for s in folder.info.index_sections()]
-    return OpenIndex(index.schema, searcher, len(sizes), sum(sizes), copies)
+    return OpenIndex(index.schema, searcher, len(sizes), sum(sizes), opening.copies)
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """Opens the copies of an index as often as one of them is evicted meanwhile."""
+
+    folders: Sequence[IndexFolder]
+    fields: Sequence[dict[str, int]]
+    mapping: TableMapping
+    description: Mapping[str, Any]
+    copies: MappedCopies = field(default_factory=MappedCopies)
+
+    def searcher(self) -> tuple[list[RangedSplit], tantivy.Searcher]:
+        """Open it again."""
+        splits, index = self.attempts()
+        return splits, index.searcher()
+
+    def attempts(self) -> tuple[list[RangedSplit], tantivy.Index]:
+        for attempt in range(_ATTEMPTS):
+            is_last = attempt == _ATTEMPTS - 1
+            with temporary_folder("index", _links_parent()) as place:
+                try:
+                    splits = self._linked(place)
+                except (FileNotFoundError, SparseCopyError):
+                    if is_last:
+                        raise
+                    continue  # evicted as well
+                try:
+                    index = self._opened(place)
+                except DamagedIndexError:
+                    # Another process may have evicted a copy between the link and the mapping.
+                    gone = any(not link.exists() for link in place.iterdir())
+                    if not gone or is_last:
+                        raise
+                    continue
+            # One that was evicted may have been made again meanwhile, and be mapped instead.
+            if all(split.is_current for split in splits) or is_last:
+                return splits, index
+        raise AssertionError("unreachable")
+
+    def _linked(self, place: Path) -> list[RangedSplit]:
+        pairs = list(zip(self.folders, self.fields, strict=True))
+        return side_by_side(lambda pair: pair[0].link(place, pair[1]), pairs)
+
+    def _opened(self, place: Path) -> tantivy.Index:
+        (place / META).write_bytes(orjson.dumps(self.description))
+        with tantivy_errors(self.folders[0].path):
+            index = self.mapping.register(tantivy.Index.open(str(place)))
+            index.config_reader("manual")
+            index.searcher()
+        links = (link for link in place.iterdir() if link.is_symlink())
+        self.copies.map(str(link.readlink()) for link in links)
+        return index
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -50,6 +50,8 @@ from indextables.split.format.container import (
     HASHES,
     INFO_KEY,
     ROWS_ELSEWHERE,
+    IndexFiles,
+    Section,
     Segment,
     SplitInfo,
     Statistics,
@@ -476,15 +478,9 @@ class SplitWriter:
                 data = b"".join(self._hashes)
                 sections.append(write_bytes_section(self._sink, data, kind=HASHES, name=HASHES))
             indexed, opening = write_index(self._sink, index.files)
-            sections += indexed
             opening_end = self._sink.tell()
-            counts: dict[str, int] = {}
-            with _collector_paused():
-                for name, terms in word_lists(self._mapping, index):
-                    counts[name] = len(terms)
-                    sections.append(write_terms(self._sink, terms, kind=WORD_LIST, name=name))
-            for kind, name, listed in lists:
-                sections.append(write_terms(self._sink, listed, kind=kind, name=name))
+            listed, counts = self._write_lists(index, lists)
+            sections += [*indexed, *listed]
             info = SplitInfo(
                 rows=self._rows,
                 mapping=self._mapping,
@@ -521,6 +517,18 @@ class SplitWriter:
             mapping=self._mapping,
             partition_values=self._partition_values,
         )
+
+    def _write_lists(self, index: IndexFiles, lists: Lists) -> tuple[list[Section], dict[str, int]]:
+        """Write the lists for XRefs; return their sections, and how many words each field has."""
+        sections = []
+        counts: dict[str, int] = {}
+        with _collector_paused():
+            for name, terms in word_lists(self._mapping, index):
+                counts[name] = len(terms)
+                sections.append(write_terms(self._sink, terms, kind=WORD_LIST, name=name))
+        for kind, name, listed in lists:
+            sections.append(write_terms(self._sink, listed, kind=kind, name=name))
+        return sections, counts
 
     def _lists(self) -> Lists:
         values = ((VALUE_LIST, name, found) for name, found in self._values.lists())
