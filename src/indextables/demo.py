@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def say_goodbye() -> None:
-    """What is left, and how to look at it in this very environment."""
+    """What the demo leaves, and how to open it in this environment."""
     program = os.path.relpath(Path(sys.executable).with_name("indextables"))
     heading("Search it in a browser", f"{program} serve {PLACE / 'code'}")
     say("prints an address; --open opens it. docs/images/demo.png shows the page.")

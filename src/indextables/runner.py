@@ -34,7 +34,7 @@ class Runner(Protocol):
         timeout_s: float | None = None,
         ended: Callable[[int], None] | None = None,
     ) -> list[Result]:
-        """The results in the order of the tasks; `ended` hears the place of each that is done."""
+        """The results in the order of the tasks; `ended` gets the place of each that is done."""
         ...
 
 

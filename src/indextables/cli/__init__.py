@@ -16,7 +16,7 @@ from pathlib import Path
 
 def main() -> None:
     """Run the command line."""
-    for name in ("stdout", "stderr"):  # closed by whoever started the command
+    for name in ("stdout", "stderr"):  # closed by the program that started the command
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
     try:

@@ -1,4 +1,4 @@
-"""Commands that look: at rows (search, facets, sql), at words, at a table, at plans and scores."""
+"""Commands that read: rows (search, facets, sql), words, a table, plans and scores."""
 
 from __future__ import annotations
 

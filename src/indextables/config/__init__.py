@@ -67,7 +67,7 @@ def settled(given: Mapping[str, object]) -> dict[str, object]:
     """Settings under the names they have here; a name of ours beats one of the Scala product.
 
     A key of that product that has no effect is left out with one warning. One that cannot be left
-    out is refused, and so is a key that nobody has.
+    out is refused, and so is an unknown key.
 
     >>> settled({"spark.indextables.transaction.cache.expirationSeconds": "60"})
     {'spark.indextables.transaction.cache.ttl.ms': '60s'}

@@ -236,7 +236,7 @@ def undone_on_error(
     work: Callable[[], Any],
     marks: RowMarks | None = None,
 ) -> Any:
-    """Do the rest of a write; if it surely failed, delete the splits that nobody will name."""
+    """Do the rest of a write; if it surely failed, delete the splits that it stored."""
     try:
         return work()
     except CommitStateUnknownError:
@@ -307,7 +307,7 @@ class RowMarks:
         files = with_paths(newest.entries, self._numbers)
         state = frozenset(contents_of(files))
         gone = sorted(self._numbers.keys() - {path for path, _ in state})
-        if gone:  # rewritten or merged: nobody can say where the rows are now
+        if gone:  # rewritten or merged: where the rows are now is unknown
             raise ConcurrentDeleteDeleteError(uri=newest.uri, version=newest.version, paths=gone)
         if state not in self._made:
             self._made[state] = self._marked(newest, adds_from_files(files))

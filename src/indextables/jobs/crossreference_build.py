@@ -11,7 +11,7 @@ XRefs that are *linked*, whose documents are taken over without looking at their
 - C: no XRef has room: the uncovered splits get one of their own.
 - D: sources of an XRef are gone: it is replaced by one over what is left and what is uncovered.
 
-`plan_automatic` is what a write does by the way. Replacing a growing XRef at every append, as in B,
+`plan_automatic` is what a write does. Replacing a growing XRef at every append, as in B,
 would be n² work for n appends. So XRefs form *tiers*: when `FAN_OUT` of about the same size are
 there, they become one, which is that many times larger. Every split is read once and linked once
 for each tier, which is n log n. A stale XRef is replaced when a quarter of it is gone: until then
@@ -198,7 +198,7 @@ def _forced(
     return CrossReferencePlan(tuple(Replacement((build,)) for build in builds))
 
 
-# --- by the way --------------------------------------------------------------------------------
+# --- as a part of a write ----------------------------------------------------------------------
 
 
 def plan_automatic(

@@ -319,7 +319,7 @@ def _clean_log(log: TransactionLog, expired: CleanupPlan, config: Config) -> int
     policy = config[keys.CLEANUP_FAILURE_POLICY]
     deleted = apply_cleanup(log.store, expired, failure_policy=policy, config=config)
     if deleted:
-        log.invalidate()  # nobody here may read versions that are gone
+        log.invalidate()  # no reader of this process may see versions that are gone
     return deleted
 
 

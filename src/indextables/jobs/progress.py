@@ -49,7 +49,7 @@ class Job:
     process: int
 
     def remaining_s(self, now: float | None = None) -> float | None:
-        """The seconds that are left if it goes on as it did; None if nobody knows.
+        """The seconds that are left at the present speed; None if unknown.
 
         >>> Job("Merging", "t", 1, 4, "splits", 0, None, 100.0, 1).remaining_s(110.0)
         30.0
@@ -68,7 +68,7 @@ def remaining(job: Job, elapsed_s: float) -> float | None:
 
 
 class Advance(Protocol):
-    """Is told what was done since its last call: how many, and how many bytes."""
+    """Called with what was done since the last call: how many, and how many bytes."""
 
     def __call__(self, done: int, size: int = 0, /) -> None: ...
 
@@ -93,7 +93,7 @@ def progress(
     size: int | None = None,
     bar: bool = True,
 ) -> Iterator[Advance]:
-    """Yields a function that is told how much was done since its last call, from any thread.
+    """Yields a function to call, from any thread, with what was done since its last call.
 
     The terminal shows what was done, and with a total also its share and the time that remains; so
     does `indextables top`.
@@ -223,7 +223,7 @@ def _folder() -> Path | None:
 
 
 class Note:
-    """What `indextables top` hears of a job. It raises nothing."""
+    """What `indextables top` reads about a job. It raises nothing."""
 
     def __init__(self) -> None:
         self._path: Path | None = None

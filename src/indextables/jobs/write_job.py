@@ -1,6 +1,6 @@
 """Writing rows to a table: planned once, stored by tasks, committed once.
 
-The job is planned before any row is looked at: a schema that does not fit is refused there. Plain
+The job is planned before any row is read: a schema that does not fit is refused there. Plain
 Python stores all rows in one task of this process; Spark pickles the job to many. Each task writes
 splits under names of its own and reports them. Until the commit nobody sees them, so a task that
 fails or runs twice does no harm. What the commit removes depends on the kind: nothing, all there is

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 SPLITS_FOLDER = "splits"
 
-# A batch may be of any size; after so many rows the size of the split is looked at.
+# A batch may be of any size; after so many rows the size of the split is checked.
 _PIECE = 65_536
 
 _WAITING_BYTES = 64 << 20

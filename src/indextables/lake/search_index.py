@@ -479,7 +479,7 @@ class SearchIndex:
         """Refresh again and again, for as long as the results are taken.
 
         Args:
-            every: How many seconds lie between two looks at the source.
+            every: How many seconds lie between two checks of the source.
             runner: Where files are indexed; in threads of this process by default.
 
         Yields:

@@ -236,7 +236,7 @@ class ParquetFolder:
 
 
 def first_snapshot(source: Source) -> SourceSnapshot:
-    """The newest snapshot of a source that nobody has used before.
+    """The newest snapshot of a source that was not used before.
 
     Raises:
         SourceMissingError: It is not there; Parquet files at its place are pointed out.

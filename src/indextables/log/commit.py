@@ -365,9 +365,9 @@ class Committer:
             raise SplitsPurgedError(self.store.uri, gone)
 
     def _stands(self, snapshot: Snapshot, mine: VersionActions, config: Config) -> bool:
-        """Whether a version that was written is one of the log; False if nobody can tell.
+        """Whether a version that was written is in the log; False if that is unknown.
 
-        A truncation between the last look and the writing leaves it behind the log's back.
+        A truncation between the last check and the write leaves it outside of the log.
         """
         for attempt in range(1, config[keys.TRANSACTION_RETRY_ATTEMPTS] + 1):
             try:
@@ -391,7 +391,7 @@ class Committer:
         return contents_of(mine_marked) <= contents_of(now.entries)
 
     def _is_mine(self, version: int, transaction_id: str) -> bool | None:
-        """Whether the version file is of this transaction; None if nobody can tell now."""
+        """Whether the version file is of this transaction; None if that is unknown now."""
         try:
             info = self.reader.read_version(version).commit_info
         except (StorageError, LogError):  # not there, or not to be read

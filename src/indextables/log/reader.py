@@ -151,7 +151,7 @@ class LogReader:
 
         Its newest version file stays as long as the log does. Where it is gone, later ones may be
         gone as well: the history was truncated, or the table was dropped. Where it is another one,
-        so is the table. Then nobody may build on the snapshot, neither read nor commit.
+        so is the table. Then the snapshot may be used neither to read nor to commit.
         """
         version = snapshot.version
         try:
@@ -171,7 +171,7 @@ class LogReader:
                 self.is_there(snapshot)
 
     def forget(self) -> None:
-        """Forget what was read of a log that is another one by now."""
+        """Forget what was read of a log that was replaced."""
         self._cache.forget_versions()
 
     def load(self, version: int | None, *, keep_manifest: KeepManifest | None = None) -> Snapshot:

@@ -298,7 +298,7 @@ def plan_manifests(
     config: Config,
     named: Callable[[], set[str] | None],
 ) -> tuple[ExpiredFile, ...]:
-    """Manifests that nobody names. `named` returns those that states name; None: not known."""
+    """Manifests that no state names. `named` returns those that states name; None: not known."""
     hours = config[keys.STATE_GC_MIN_MANIFEST_AGE_HOURS]
     old = [m for m in manifests if now_ms - m.modified_ms > hours * _HOUR_MS]
     in_use = named() if old else None
@@ -348,7 +348,7 @@ def apply_cleanup(
         return deleted
     manifests = [file.path for file in plan.manifests]
     if manifests:
-        # A state that was written since the plan may name a manifest that nobody named then.
+        # A state that was written since the plan may name a manifest that no state named then.
         new = set(list_states(store)) - plan.known_states
         named = _named_manifests(store, new, config=config or Config())
         if named is None:

@@ -106,7 +106,7 @@ class Snapshot:
 
     @property
     def partial(self) -> bool:
-        """Whether files are missing here, because nobody asked for their partitions."""
+        """Whether files are missing here, because their partitions were not needed."""
         return self.unread is not None
 
     @functools.cached_property

@@ -117,7 +117,7 @@ class TransactionLog:
     """One table's log. Safe to share between threads.
 
     `cache` may be shared by several logs of the same table; `runner` reads many version files;
-    `observer` is told the phases of a commit.
+    `observer` is called with the phases of a commit.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class TransactionLog:
         `keep_manifest` decides by the partition bounds of a manifest whether its files can matter;
         the snapshot may then lack others (`partial`). Such a snapshot answers the question that it
         was made for and nothing else: it is neither kept nor committed on. `completed` reads the
-        rest of it, without another look at the log.
+        rest of it, without reading the log again.
         """
         if timestamp_ms is not None:
             version = version_at(self.store, self._reader, timestamp_ms, now_ms=self.now_ms())

@@ -94,7 +94,7 @@ def _beginning(column: Column, text: str, searcher: SplitSearcher) -> tantivy.Qu
             Leaf(field, Wildcard(None, (text, Placeholder.MANY)))
         )
     except TooManyExpansionsError:
-        return None  # nobody asked for an expansion: comparing the rows is fine
+        return None  # no expansion was asked for: comparing the rows is fine
 
 
 def _field(column: Column, searcher: SplitSearcher) -> FieldMapping | None:

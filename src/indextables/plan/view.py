@@ -111,7 +111,7 @@ class TableView:
         return replace(self, settings=settings)
 
     def for_tasks(self) -> TableView:
-        """The same without its files and cross-references: tasks are told what to read."""
+        """The same without its files and cross-references: tasks get what to read."""
         bare = replace(
             self.snapshot, base_files=empty_files(), changes={}, xrefs={}, skips={}, txns={}
         )
@@ -200,7 +200,7 @@ class TableView:
         return Router(self.store, self.snapshot.xrefs, self.config, lambda: self.context)
 
     def condition(self, where: str | Predicate, *, timezone: str = "UTC") -> Predicate:
-        """A condition on the columns that users see, for the stored ones; what is wrong is told."""
+        """A condition on the columns that users see, for the stored ones; raises what is wrong."""
         predicate = where
         if isinstance(predicate, str):
             predicate = parse_predicate(

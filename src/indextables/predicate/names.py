@@ -63,7 +63,7 @@ def resolve_field(field: str, schema: pa.Schema) -> tuple[str, tuple[str, ...]] 
     """The column that a search field names and the path below it, or `None`.
 
     The longest column name wins, so a column called `a.b` is found although `a` exists too. Below
-    a struct the path must exist; inside text, which may be JSON, and below maps nobody can tell
+    a struct the path must exist; inside text, which may be JSON, and below maps it is unknown
     before looking; numbers and the like have nothing below.
 
     >>> resolve_field("Meta.user.id", pa.schema([("meta", pa.string())]))

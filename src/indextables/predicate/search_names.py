@@ -87,7 +87,7 @@ _MENTIONED = re.compile(
 
 
 def mentions_search(sql: str) -> bool:
-    """Whether SQL text may hold a search; a cheap look before it is cut into tokens."""
+    """Whether SQL text may hold a search; a cheap test before it is cut into tokens."""
     return _MENTIONED.search(sql) is not None
 
 

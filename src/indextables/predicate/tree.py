@@ -375,7 +375,7 @@ def negate(node: Predicate) -> Predicate:
 
 
 def normalise(node: Predicate) -> Predicate:
-    """An equal predicate, flat, with NOT only on leaves: what a planner likes to look at."""
+    """An equal predicate, flat, with NOT only on leaves: the form for planners."""
     match node:
         case And(children=children):
             return conjunction(*map(normalise, children))

@@ -209,7 +209,7 @@ def run_query(sql: str, opener: Opener) -> pa.RecordBatchReader:
 
     rows = batches()
     stream = pa.RecordBatchReader.from_batches(reader.schema, rows)
-    # A stream that nobody reads to its end is closed with the program at the latest.
+    # A stream that is not read to its end is closed with the program at the latest.
     weakref.finalize(stream, rows.close)
     return stream
 

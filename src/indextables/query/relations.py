@@ -240,7 +240,7 @@ def about(condition: Any, sources: Sources) -> Relation | None:
 
 
 def _comparable(column: Any, values: list[Any], sources: Sources) -> Relation | None:
-    """The owner of a column, if comparing it with these literals is the same for everybody."""
+    """The owner of a column, if every engine compares it with these literals in the same way."""
     relation = sources.owner(column)
     if relation is None:
         return None

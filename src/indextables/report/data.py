@@ -358,7 +358,7 @@ def advise(report: Report) -> Iterator[Advice]:
 
 
 def _unused_files(report: Report, table: str) -> Iterator[Advice]:
-    """Files that nobody reads any more, if they take much room."""
+    """Files that no version needs any more, if they take much room."""
     if report.unused is None:
         return
     files, count = report.unused

@@ -282,7 +282,7 @@ MOST_BYTES = 64 << 20
 _SHOWN_LENGTH = 1_000
 """Characters of a value that the page shows."""
 _PARTS = 60
-"""Parts of a histogram whose interval nobody chose, at the most."""
+"""The most parts of a histogram whose interval was not chosen."""
 
 
 def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:

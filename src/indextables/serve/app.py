@@ -186,7 +186,7 @@ class _ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             return
         cycle = self.cycle
         answered = cycle is None or cycle.response_complete
-        if answered and cycle is self._seen:  # nothing since the last look
+        if answered and cycle is self._seen:  # nothing since the last check
             self.transport.close()
             return
         self._seen = cycle if answered else self

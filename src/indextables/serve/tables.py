@@ -133,7 +133,7 @@ class Suggested:
 
 
 def _suggest(table: Table) -> Suggested:
-    """Columns with few short values, by a look at some rows, and the first column of times."""
+    """Columns with few short values, from a sample of rows, and the first column of times."""
     schema = table.schema
     times = [f.name for f in schema if pa.types.is_timestamp(f.type)]
     times += [f.name for f in schema if pa.types.is_date(f.type)]

@@ -155,7 +155,7 @@ class _Places:
 
 @contextlib.contextmanager
 def _watched(done: Any, ended: Callable[[int], None]) -> Iterator[None]:
-    """Pass on which tasks have ended while they run. A task that is run twice is told once."""
+    """Pass on which tasks have ended while they run. A task that runs twice is reported once."""
     told: set[int] = set()
     over = threading.Event()
 

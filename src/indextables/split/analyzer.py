@@ -449,7 +449,7 @@ def _described(step: Step) -> str:
 
 
 def _words(chain: Chain, token_length: int, text: str, *, query: bool = False) -> list[Word]:
-    if chain.html and not query:  # nobody writes a search in HTML
+    if chain.html and not query:  # searches are not HTML
         plain = strip_html(text)
         found = _words(replace(chain, html=False), token_length, plain.text)
         return [Word(w.text, w.position, *plain.source(w.start, w.end)) for w in found]

@@ -318,7 +318,7 @@ def _field_from_document(entry: Mapping[str, Any]) -> FieldMapping:
 
 
 def _known_tokenizer(name: str, tokenizer: str, entry: Mapping[str, Any]) -> str:
-    """The tokenizer of a field of words. Names of other products that are none of ours mean the
+    """The tokenizer of a field of words. Names of other products that this one lacks mean the
     default; a chain that this version does not have must not be searched by other words."""
     try:
         parse_chain(tokenizer)
@@ -340,7 +340,7 @@ def _checked(field: str) -> str:
 
 
 def natural_kind(kind: pa.DataType) -> Kind:
-    """How a column of a type is searched when nobody chooses.
+    """How a column of a type is searched by default.
 
     >>> natural_kind(pa.list_(pa.int32())), natural_kind(pa.map_(pa.string(), pa.string()))
     ('i64', 'json')

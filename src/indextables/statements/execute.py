@@ -309,7 +309,7 @@ def _describe_disk(_: s.DescribeDiskCache, session: Session) -> pa.Table:
 
 
 def _describe_storage(_: s.DescribeStorageStats, session: Session) -> pa.Table:
-    """What was read of object stores; null where nobody answered."""
+    """What was read of object stores; null where no host answered."""
     answers = session.hosts.run(_fetched)
     rows = [(a.executor_id, a.host, *(a.result or (None, None))) for a in answers]
     return table_of(rows, STORAGE_STATS)

@@ -186,7 +186,7 @@ _SEGMENTS = (
 )  # fmt: skip
 
 
-# --- what nobody needs any more ------------------------------------------------------------------
+# --- what is no longer needed --------------------------------------------------------------------
 
 
 def purge(statement: s.Purge, session: Session) -> pa.Table:

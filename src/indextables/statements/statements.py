@@ -393,7 +393,7 @@ def _ctes(sql: str, words: list[Word]) -> tuple[str, list[Word]]:
 
 
 def parse(sql: str) -> Statement | None:
-    """The statement, or None if it is none of ours and Spark should read it.
+    """The statement, or None if it is not one of IndexTables and Spark should read it.
 
     >>> parse("invalidate tantivy4spark transaction log cache for db.`my docs`;")
     InvalidateLogCache(table=Target(path=None, name=('db', 'my docs')))

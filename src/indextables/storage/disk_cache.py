@@ -448,7 +448,7 @@ class DiskCache:
 
     def _name_generation(self) -> str:
         name = uuid.uuid4().hex
-        temporary = self.folder / f"stamp-{name}"  # not a tmp-: nobody sweeps it
+        temporary = self.folder / f"stamp-{name}"  # not a tmp-: it is not swept
         temporary.write_text(name, "ascii")
         temporary.replace(self.folder / "generation")
         return name
@@ -490,7 +490,7 @@ class DiskCache:
         return copies
 
     def _sweep(self) -> None:
-        """Delete downloads that nobody locks: their process is dead."""
+        """Delete downloads without a lock: their process is dead."""
         for temporary in self.folder.glob("tmp-*"):
             if not stat.S_ISREG(temporary.lstat().st_mode):  # no download of ours
                 continue

@@ -86,7 +86,7 @@ class SparseCopy:
 
 @dataclass(frozen=True, slots=True)
 class OpenSparseCopy:
-    """A sparse copy that nobody else writes to."""
+    """A sparse copy that no other process writes to."""
 
     copy: SparseCopy
     _file: int

@@ -315,7 +315,7 @@ def typed_texts(text: Any, data_type: pa.DataType) -> Any:
         return _not_early(text.cast(data_type))
     if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
         _check_form(text, _TIMES)
-        # Arrow refuses 24:00:00, seconds of 60 and days that are none; a time without a zone is
+        # Arrow refuses 24:00:00, seconds of 60 and impossible days; a time without a zone is
         # one of UTC when it gets one.
         return _not_early(text.cast(TIMESTAMP_NTZ)).cast(data_type)
     raise ValueError(f"Values of the type {data_type} are not read here.")

@@ -56,7 +56,7 @@ class PartitionBounds:
 class ManifestInfo:
     """A manifest as a state names it. `path` is relative to the log directory.
 
-    A column without bounds may hold anything. `live_entry_count` is -1 where nobody counted.
+    A column without bounds may hold anything. `live_entry_count` is -1 where it is unknown.
     """
 
     path: str

@@ -437,7 +437,7 @@ class Ranges:
     def _attempt(self, work: Callable[[], None]) -> None:
         """Work, and once more in new copies if those that are open cannot be written.
 
-        Nobody sees the new index, or hears that all is there, before that is so.
+        Nobody sees the new index, or that it is complete, before that is so.
         """
         try:
             work()

@@ -324,7 +324,7 @@ class MappedCopies:
         self.map(paths)
 
     def map(self, paths: Iterable[str]) -> None:
-        """Look at these copies from now on, which were mapped a moment ago."""
+        """Check these copies from now on, which were mapped a moment ago."""
         self._copies: list[tuple[str, int, int]] = []
         self._next_check = 0.0
         for path in paths:

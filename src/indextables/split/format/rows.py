@@ -291,7 +291,7 @@ class RowReader:
     ) -> Iterator[Any]:
         """The file, of which these chunks and pages may be read.
 
-        The headers of the chunks' pages are checked; whoever reads a page alone checks its own.
+        The headers of the chunks' pages are checked; a reader of single pages checks those.
         """
         try:
             with self._open(chunks, pages) as source:

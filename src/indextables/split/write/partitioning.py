@@ -88,7 +88,7 @@ def split_by_partition(
 
 
 def _check_years(name: str, column: Any) -> None:
-    """Refuse moments that nobody could read back from their text."""
+    """Refuse moments that cannot be read back from their text."""
     if pa.types.is_date(column.type):
         limits = _YEARS
         found: Any = pc.min_max(column.cast(pa.int32()))

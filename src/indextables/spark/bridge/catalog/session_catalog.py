@@ -305,7 +305,7 @@ class SessionCatalog(Comparable):
             return None  # no such table; the next caller raises the error
 
     def place(self, identifier: JavaObject) -> TableAccess | None:
-        """Where an index table is; None for tables that are none of ours."""
+        """Where an index table is; None for other tables."""
         entry = self._entry(identifier)
         if entry is None:
             return self._forgotten(identifier)
