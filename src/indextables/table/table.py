@@ -1059,7 +1059,7 @@ class Table:
             The corrected query; None if nothing is to be corrected, or it finds no row either.
 
         Raises:
-            QuerySyntaxError: The query cannot be read; the message says where.
+            QueryError: The query is not one that `search` takes; the message says why.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -1069,13 +1069,16 @@ class Table:
         'machine AND learning'
         """
         view = self.view
+        search_of(view.shown, query, check_names(fields, "fields"))
         try:
-            columns = word_fields(view.shown, check_names(fields, "fields"))
-        except SchemaError:
-            if fields is None:  # no column has words
-                return None
-            raise
-        better = corrected(view, query, list(columns))
+            columns = word_fields(view.shown, fields)
+        except SchemaError:  # none of them has words of its own
+            return None
+
+        def finds_rows(word: str) -> bool:
+            return count_rows(*self.matching(word, fields=fields)) > 0
+
+        better = corrected(view, query, list(columns), finds_rows=finds_rows)
         if better is None:
             return None
         asked = self.matching(better, fields=fields, where=where, timezone=timezone)
