@@ -54,7 +54,7 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import All, Boolean, Boost, SearchNode, over_fields
 from indextables.runner import check_stop
-from indextables.schema import ROW, SCORE, column_field, dimension_of
+from indextables.schema import ROW, ROW_IDENTITY, SCORE, column_field, dimension_of
 from indextables.split.open_split import SplitSearcher
 from indextables.split.row_numbers import RowNumbers
 from indextables.split.scoring import (
@@ -360,8 +360,9 @@ def with_snippets(
     """The rows with a column `_snippet_<name>` for each of these columns."""
     for name in columns:
         texts = table.column(name)
-        if not pa.types.is_string(texts.type):
-            raise QueryError(f"A snippet shows text; the column '{name}' is {texts.type}.")
+        if name in ROW_IDENTITY or not pa.types.is_string(texts.type):
+            what = "hidden" if name in ROW_IDENTITY else texts.type
+            raise QueryError(f"A snippet shows text; the column '{name}' is {what}.")
         marked = snippets(
             texts.to_pylist(),
             search,

@@ -88,9 +88,9 @@ def check_text(text: object, what: str) -> None:
         raise ConfigError(f"{what} has half of a surrogate pair, which is not a character.")
 
 
-def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
+def names_of(names: str | Sequence[str], what: str) -> tuple[str, ...]:
     """Names of columns, or the name of one."""
-    return (names,) if isinstance(names, str) else tuple(names)
+    return (names,) if isinstance(names, str) else tuple(check_names(names, what) or ())
 
 
 def check_where(where: object) -> None:
@@ -130,6 +130,8 @@ def check_assignments(assignments: str | Mapping[str, object]) -> None:
         return
     if not assignments:
         raise ConfigError("assignments is empty. Name a column and its new value.")
+    if not isinstance(assignments, Mapping):
+        raise ConfigError(f"assignments are expressions by column, not {assignments!r}.")
     for column, value in assignments.items():
         if not isinstance(value, str):
             raise ConfigError(

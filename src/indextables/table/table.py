@@ -199,7 +199,7 @@ class Table:
             columns,
             data,
             settings=Config(types, config),
-            partition_by=names_of(partition_by),
+            partition_by=names_of(partition_by, "partition_by"),
             properties=properties or {},
             name=name,
             description=description,
@@ -432,7 +432,7 @@ class Table:
         >>> table.history()["operation"].to_pylist()
         ['DELETE', 'CREATE TABLE']
         """
-        return history_rows(self._log.history(limit=limit))
+        return history_rows(self._log.history(limit=check_limit(limit)))
 
     def cache_stats(self) -> dict[str, CacheStats]:
         """Hits and misses of the log's caches.
@@ -1491,7 +1491,7 @@ class Table:
             self._log,
             self.refresh().view,
             data,
-            on=[on] if isinstance(on, str) else list(on),
+            on=list(dict.fromkeys(names_of(on, "on"))),
             when_matched=when_matched,
             when_not_matched=when_not_matched,
             merge_schema=merge_schema,
@@ -1643,7 +1643,9 @@ class Table:
         ['n']
         """
         self._check_writable()
-        version = drop_columns(self._log, names_of(columns), settings=self._view.settings)
+        version = drop_columns(
+            self._log, names_of(columns, "columns"), settings=self._view.settings
+        )
         self._move_to(version)
         return version
 
@@ -2242,7 +2244,7 @@ def write_table(
         data,
         settings=Config(types, config),
         kind="overwrite" if mode == "overwrite" else "append",
-        partition_by=None if partition_by is None else names_of(partition_by),
+        partition_by=None if partition_by is None else names_of(partition_by, "partition_by"),
         merge_schema=merge_schema,
         exclusive=exclusive,
     )
