@@ -56,6 +56,7 @@ RANKED = [
                                                       "format": "epoch_millis"}}}]),
      "body:fox", "ts >= '2024-01-02T00:00:00Z'"),
     ({"match": {"body": {"query": "fox", "boost": 2}}}, "body:fox^2", None),
+    (bool_query(must=[FOX], filter=WARN, boost=3), "body:fox^3", "level = 'warn'"),
     ({"prefix": {"body": "word1"}}, "body:word1*", None),
     ({"wildcard": {"body": {"value": "w?rd1*"}}}, "body:w?rd1*", None),
     ({"regexp": {"body": "wor[a-d]1."}}, "body:/wor[a-d]1./", None),

@@ -12,8 +12,9 @@ import pytest
 from elasticsearch import Elasticsearch
 from serving import running
 
+from indextables.cells import to_json
 from indextables.serve.elastic import hits_of
-from indextables.serve.elastic_query import Question, translated
+from indextables.serve.elastic_query import Question, UnsupportedError, translated
 from indextables.serve.tables import search_field
 from indextables.table import Table
 
@@ -165,6 +166,35 @@ def test_pages_come_to_rows_that_are_no_number(order):
     first = list(hits_of("t", question, body))
     rest = list(hits_of("t", question, body | {"search_after": first[-1]["sort"]}))
     assert [h["_source"]["id"] for h in rest] == [0, 1]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.float64(), [math.nan, None, math.inf, -math.inf, 1.5, math.nan, None, math.inf]),
+        (pa.float32(), [0.1, math.nan, None, math.nan, 0.1, None, 3.3, math.nan]),
+        (pa.decimal128(38, 10), [*map(decimal.Decimal, ("1.5", f"{10**27}.1", "-0.1")), None] * 2),
+        (pa.binary(), [b"", b"a", None, b"\xff", b"a", None, b"", b"0x"]),
+        (pa.int64(), [2**53, 2**53 + 1, -(2**63), None] * 2),
+    ],
+)
+def test_pages_have_every_row_once(kind, values, order):
+    rows = pa.table({"id": range(len(values)), "v": pa.array(values, kind)})
+    table = Table.create(f"memory://pages-{kind}-{order}", data=rows)
+    question, body = Question.of(table, {}), {"sort": [{"v": order}, {"id": "desc"}]}
+    every = list(hits_of("t", question, body))
+    assert sorted(hit["_source"]["id"] for hit in every) == list(range(len(values)))
+    pages = [json.loads(to_json(hit)) for hit in hits_of("t", question, body | {"size": 1})]
+    while len(pages) <= len(every):
+        after = {"size": 1, "search_after": pages[-1]["sort"]}
+        page = list(hits_of("t", question, body | after))
+        if not page:
+            break
+        pages += [json.loads(to_json(hit)) for hit in page]
+    assert [hit["_id"] for hit in pages] == [hit["_id"] for hit in every]
+    with pytest.raises(UnsupportedError, match="is not a value of"):
+        list(hits_of("t", question, body | {"search_after": [[], 1]}))
 
 
 def test_names_that_answers_have_themselves(tmp_path):

@@ -122,6 +122,30 @@ READS = {
     ),
     "unknown key": (lambda t: t.append(ROWS, config={"spark.indextables.write.maxSplitSiz": 1}),
         UnknownKeyError, "maxSplitSize"),
+    "a number as a zone": (
+        lambda t: t.scan(where="day > '2024-01-01 10:00'", timezone=5), QueryError, "time zone"
+    ),
+    "no zone": (
+        lambda t: t.histogram(column="day", interval="1d", timezone=None), QueryError, "time zone"
+    ),
+    "a snippet of a split": (lambda t: t.search("fox", snippets=["_split"]), QueryError, "hidden"),
+    "a number to merge on": (lambda t: t.merge(ROWS, on=5), SchemaError, "on is a list"),
+    "nothing to merge on": (lambda t: t.merge(ROWS, on=[None]), SchemaError, "on is a list"),
+    "a number to drop": (lambda t: t.drop_columns([1]), SchemaError, "columns is a list"),
+    "a number of assignments": (lambda t: t.update(5), ConfigError, "by column, not 5"),
+    "a share of a version": (lambda t: t.history(limit=1.5), ConfigError, "1.5"),
+    "a share of a group": (lambda t: t.merge_splits(max_groups=1.5), ConfigError, "1.5"),
+    "a text of hours": (lambda t: t.purge(older_than_hours="3"), ConfigError, "'3'"),
+    "no number of hours": (
+        lambda t: t.purge(older_than_hours=float("nan")), ConfigError, "number of hours"
+    ),
+    "for ever": (
+        lambda t: t.purge(older_than_hours=float("inf")), ConfigError, "number of hours"
+    ),
+    "a number for a table": (lambda _: Table.open(5), StorageError, "No store for '5'"),
+    "a text of configuration": (
+        lambda t: t.append(ROWS, config="x"), ConfigError, "by key, not str"
+    ),
     "wrong value": (lambda t: t.append(ROWS, config={"spark.indextables.write.maxSplitSize": "x"}),
         InvalidValueError, "maxSplitSize"),
 }  # fmt: skip

@@ -231,6 +231,9 @@ def test_numbers_and_times_at_their_ends():
     assert low.to_pydict() == {"n": [least], "count": [1]}
     with pytest.raises(IntervalError, match="18 digits"):
         table.histogram(column="n", interval=10, where="n < -5")
+    prices = Table.create("memory://facet-wide", data=pa.table({"p": [Decimal("1.5000000001")]}))
+    with pytest.raises(IntervalError, match="18 digits"):
+        prices.histogram(column="p", interval=10**18)
     for number in (most, least, 0, -1):
         for zone in ("UTC", "Europe/Berlin", "Z", "+05:30"):
             where = f"n = {number}" if number != least else "n < -5"

@@ -403,6 +403,16 @@ def test_nothing_comes_after_minus_infinity():
     assert found == [1.0, 1.0, -math.inf, -math.inf, None, None]
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(38, 1)])
+def test_rows_are_ranked_by_numbers_that_no_double_holds(kind):
+    numbers = [2**63 - 3, None, 2**63 - 1, -(2**63), 2**53 + 1, 2**63 - 2, 2**53]
+    rows = pa.table({"n": pa.array(numbers, kind), "body": ["fox"] * len(numbers)})
+    table = Table.create(f"memory://ranked-by-{kind}", data=rows)
+    best = table.search("fox", rank_by="n", columns=["n"], limit=None)
+    assert best["n"].to_pylist() == [*sorted(filter(None, numbers), reverse=True), None]
+    assert best["_rank_by"].to_pylist()[-3:] == [2.0**53, -(2.0**63), None]
+
+
 @pytest.mark.parametrize("order", ["_score * exp(-Age / 7.0)", "_score - id", "-_score"])
 def test_the_order_of_sql_is_complete(dated, order):
     """A top-N over an expression of the score is one over all rows."""

@@ -19,6 +19,7 @@ from indextables.errors import (
     QueryError,
     QuerySyntaxError,
     SchemaError,
+    SearchValueError,
     TooManyExpansionsError,
     UnknownColumnError,
 )
@@ -187,6 +188,42 @@ def test_a_query_is_corrected_if_that_finds_rows(tables):
         table.correct_query("(spakr")
     numbers = Table.create("memory://correct-numbers", data=pa.table({"n": [1]}))
     assert numbers.correct_query("spakr") is None
+
+
+def test_only_words_that_find_no_row_are_corrected():
+    rows = pa.table(
+        {
+            "id": ["spark", "b"],
+            "Body": ["1235 sparc red fox", "machine"],
+            "n": [1234, 7],
+            "titel": ["title", "foo(bar"],
+            "doc": ['{"k": "doctor"}', None],
+        }
+    )
+    rules = "canine => fox; machinery, machine"
+    table = Table.create(
+        "memory://correct-found",
+        data=rows,
+        mapping={"id": "string", "doc": "json"},
+        properties={
+            "spark.indextables.search.synonyms": rules,
+            "spark.indextables.indexing.tokenizer.titel": "whitespace",
+        },
+    )
+    for query in ("1234", "spark", "canine", "machinery", "doc.k:doctor"):
+        assert table.count(where=f"_indexall indexquery '{query}'") == 1
+        assert table.correct_query(query) is None, query
+        assert table.correct_query(f"{query} AND fxo AND red") in (None, f"{query} AND fox AND red")
+    assert table.correct_query("1234 AND sparcc") == "1234 AND sparc"
+    assert table.correct_query("body:fxo") == "body:fox", "names in any case"
+    assert table.correct_query("titel:titel") == "titel:title", "a name is no word"
+    assert table.correct_query("foobar") == '"foo(bar"', "words may have syntax in them"
+    assert table.correct_query("fx\\o OR fxoo") == "fx\\o OR fox"
+    assert table.correct_query("doctro", fields=["doc.k"]) is None
+    with pytest.raises(SearchValueError):
+        table.correct_query("n:abc OR fxo")
+    with pytest.raises(ConfigError):
+        table.correct_query(None)
 
 
 def telling(rows: list[dict], words: list[str], most: int, least: int) -> list[str]:

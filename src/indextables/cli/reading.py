@@ -13,7 +13,7 @@ import typer
 from indextables.cells import size
 from indextables.cli import settings as o
 from indextables.cli.settings import Settings, command, pairs
-from indextables.errors import ConfigError, QuerySyntaxError
+from indextables.errors import ConfigError, QueryError
 
 if TYPE_CHECKING:
     from indextables.table.arguments import SearchMode
@@ -94,7 +94,7 @@ def _search(
         styles[name] = highlighted
     empty = "nothing found"
     if not hits.num_rows:
-        with contextlib.suppress(QuerySyntaxError):  # text that --lenient took
+        with contextlib.suppress(QueryError):  # text that --lenient took
             better = opened.correct_query(query, fields=field, where=where)
             empty += "" if better is None else f". Did you mean: {better}"
     order = ["_score", *columns]

@@ -72,6 +72,8 @@ def settled(given: Mapping[str, object]) -> dict[str, object]:
     >>> settled({"spark.indextables.transaction.cache.expirationSeconds": "60"})
     {'spark.indextables.transaction.cache.ttl.ms': '60s'}
     """
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"A configuration is values by key, not {type(given).__name__}.")
     found: dict[str, object] = {}
     renamed: dict[str, object] = {}
     for name, value in given.items():

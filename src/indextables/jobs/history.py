@@ -18,6 +18,7 @@ files went is refused.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -287,6 +288,8 @@ def purge(
 
 
 def _check_hours(hours: float, config: Config) -> None:
+    if isinstance(hours, bool) or not isinstance(hours, int | float) or not math.isfinite(hours):
+        raise ConfigError(f"A retention is a number of hours, not {hours!r}.")
     if hours < 0:
         raise ConfigError(f"A retention of {hours} hours is negative.")
     if hours < SAFE_HOURS and config[keys.PURGE_RETENTION_CHECK]:

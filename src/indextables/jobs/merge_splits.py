@@ -98,10 +98,10 @@ class MergeLimits:
             size = parse_size(target_size, name="target size")
         if size < MIN_TARGET_SIZE:
             raise ConfigError(f"Target size must be at least 1MB: {target_size}")
-        if max_groups is not None and max_groups < 1:
-            raise ConfigError(f"MAX GROUPS is a number of groups, at least 1, not {max_groups}.")
-        if max_sources is not None and max_sources < 2:
-            raise ConfigError(f"It takes at least 2 splits to merge them, not {max_sources}.")
+        if max_groups is not None and not (isinstance(max_groups, int) and max_groups >= 1):
+            raise ConfigError(f"MAX GROUPS is a number of groups, at least 1, not {max_groups!r}.")
+        if max_sources is not None and not (isinstance(max_sources, int) and max_sources >= 2):
+            raise ConfigError(f"It takes at least 2 splits to merge them, not {max_sources!r}.")
         return cls(
             target_size=size,
             max_groups=max_groups,

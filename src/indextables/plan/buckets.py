@@ -69,9 +69,10 @@ class NumberBuckets:
             return pc.add(pc.if_else(pc.is_finite(starts), starts, None), 0.0)
         scale = max(getattr(values.type, "scale", 0), -int(self.width.as_tuple().exponent), 0)
         try:
-            if scale > _MOST_DIGITS:
+            step = int(self.width.scaleb(scale))
+            if scale > _MOST_DIGITS or step > _LARGEST:
                 raise pa.ArrowInvalid("more digits than 64 bits hold")
-            starts = _multiples(_unscaled(values, scale), int(self.width.scaleb(scale)))
+            starts = _multiples(_unscaled(values, scale), step)
         except pa.ArrowInvalid:
             raise IntervalError(
                 str(self.width), f"its parts have more than {_MOST_DIGITS} digits"

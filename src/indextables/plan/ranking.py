@@ -54,7 +54,7 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import All, Boolean, Boost, SearchNode, over_fields
 from indextables.runner import check_stop
-from indextables.schema import ROW, SCORE, column_field, dimension_of
+from indextables.schema import ROW, ROW_IDENTITY, SCORE, column_field, dimension_of
 from indextables.split.open_split import SplitSearcher
 from indextables.split.row_numbers import RowNumbers
 from indextables.split.scoring import (
@@ -75,8 +75,8 @@ RANKED_BY = "_rank_by"
 """What rows are ranked by if that is not their score."""
 
 
-Rank = Callable[[Hits, Read], npt.NDArray[np.float64]]
-"""What hits are ranked by instead of their scores; higher is better, and NaN is the worst."""
+Rank = Callable[[Hits, Read], Any]
+"""What hits are ranked by instead of their scores: an array of numbers, higher is better."""
 
 
 def top_rows(
@@ -126,14 +126,16 @@ def top_rows(
         table = read(columns, hits.splits, hits.rows)
         return table.append_column(SCORE, pa.array(hits.scores, pa.float32()))
     values = rank(found, read)
-    lowest = np.maximum(values, np.finfo(np.float64).min)  # null comes after minus infinity
-    by_value = replace(found, scores=np.where(np.isnan(values), -np.inf, lowest))
+    # Doubles would lose the order of large whole numbers and decimals. Nulls come last.
+    ranks: Any = pc.rank(values, sort_keys="descending", tiebreaker="dense")
+    by_value = replace(found, scores=-ranks.to_numpy().astype(np.float64))
     best = best_of(by_value, wanted)
     hits = break_ties(best, wanted, read, view.schema, hashed=view.mapping.hashed)
     places = _places(found, hits)
     table = read(columns, hits.splits, hits.rows)
     table = table.append_column(SCORE, pa.array(found.scores[places], pa.float32()))
-    return table.append_column(RANKED_BY, pa.array(values[places], pa.float64(), from_pandas=True))
+    shown = pc.cast(values.take(pa.array(places)), pa.float64(), safe=False)
+    return table.append_column(RANKED_BY, shown)
 
 
 def _places(hits: Hits, some: Hits) -> npt.NDArray[np.intp]:
@@ -358,8 +360,9 @@ def with_snippets(
     """The rows with a column `_snippet_<name>` for each of these columns."""
     for name in columns:
         texts = table.column(name)
-        if not pa.types.is_string(texts.type):
-            raise QueryError(f"A snippet shows text; the column '{name}' is {texts.type}.")
+        if name in ROW_IDENTITY or not pa.types.is_string(texts.type):
+            what = "hidden" if name in ROW_IDENTITY else texts.type
+            raise QueryError(f"A snippet shows text; the column '{name}' is {what}.")
         marked = snippets(
             texts.to_pylist(),
             search,

@@ -25,7 +25,7 @@ from indextables.plan.scan import plan_scan, split_tasks
 from indextables.plan.split_rows import Mask, row_mask
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Boolean, Boost, Predicate, Search, Term
-from indextables.predicate.names import escaped_field
+from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import walk as search_nodes
 from indextables.predicate.search_syntax import parse_search
 from indextables.runner import check_stop
@@ -203,20 +203,32 @@ def suggestions(
     return _ranked_words(found)
 
 
-def corrected(view: TableView, query: str, columns: Sequence[str]) -> str | None:
+def corrected(
+    view: TableView, query: str, columns: Sequence[str], *, finds_rows: Callable[[str], bool]
+) -> str | None:
     """The query with words that no row has replaced by the nearest ones that some have.
 
-    Only plain words are replaced, and only a few of them; None if none is.
+    Only plain words are replaced, and only a few of them; None if none is. `finds_rows` answers
+    whether a query does: a number or a synonym that is in no dictionary may find some.
     """
     changes: dict[int, tuple[str, str]] = {}
     terms = [node for node in search_nodes(parse_search(query)) if isinstance(node, Term)]
     for term in terms[:_CORRECTED]:
-        at = query.find(term.text, term.at)
-        if at < 0 or not term.text.isalnum() or not 3 <= len(term.text) <= 64:
+        prefix = "" if term.field is None else f"{term.field}:"
+        at = term.at + len(prefix) * query.startswith(prefix, term.at)
+        is_plain = term.text.isalnum() and query.startswith(term.text, at)
+        if not is_plain or not 3 <= len(term.text) <= 64:
             continue
+        named = columns[:_CORRECTED]
         found = []
-        for column in columns[:_CORRECTED] if term.field is None else [term.field]:
-            # A column may be cut into pieces, or the word be one that it leaves out.
+        # A column may be cut into pieces, or the word be one that it leaves out.
+        with contextlib.suppress(QueryError, SchemaError):
+            if finds_rows(f"{prefix}{term.text}"):
+                continue
+            if term.field is not None:
+                name, path = resolve_field(term.field, view.shown.schema) or (term.field, ())
+                named = [] if path else [name]
+        for column in named:
             with contextlib.suppress(QueryError, SchemaError):
                 check_stop()
                 found += suggestions(
@@ -224,11 +236,21 @@ def corrected(view: TableView, query: str, columns: Sequence[str]) -> str | None
                 ).to_pylist()
         best = min(found, key=lambda one: (one["distance"], -one["count"]), default=None)
         if best is not None and best["distance"]:
-            changes[at] = term.text, best["word"]
+            changes[at] = term.text, _written(best["word"])
     for at in sorted(changes, reverse=True):
         old, new = changes[at]
         query = query[:at] + new + query[at + len(old) :]
     return query if changes else None
+
+
+def _written(word: str) -> str:
+    """A word as a query has it, in quotes if it would be read as syntax."""
+    with contextlib.suppress(QueryError):
+        node = parse_search(word)
+        if isinstance(node, Term) and node.field is None and node.text == word:
+            return word
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _ranked_words(ranks: Sequence[_Rank]) -> pa.Table:

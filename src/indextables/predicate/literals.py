@@ -45,6 +45,8 @@ def time_zone(name: str) -> datetime.tzinfo:
     >>> time_zone("+05:30").utcoffset(None)
     datetime.timedelta(seconds=19800)
     """
+    if not isinstance(name, str):
+        raise QueryError(f"A time zone is a text such as 'Europe/Berlin', not {name!r}.")
     if name.upper() in ("Z", "UTC", "GMT", "ETC/UTC"):
         return datetime.UTC
     if (offset := _OFFSET.fullmatch(name)) is not None:

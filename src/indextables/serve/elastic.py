@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import decimal
 import fnmatch
 import html
 import itertools
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -86,8 +88,7 @@ def hits_of(name: str, question: Question, body: Mapping[str, Any]) -> Iterator[
             hit["fields"] = {c: _listed_value(row[c], fields[c]) for c in fields
                              if row[c] is not None}  # fmt: skip
         if keys:
-            hit["sort"] = [hit["_id"] if key == DOC else spelled_value(row[key])
-                           for key, _ in keys]  # fmt: skip
+            hit["sort"] = [hit["_id"] if key == DOC else _sort_value(row[key]) for key, _ in keys]
         texts = {column: row.get(f"_snippet_{column}") for column in marked}
         shown = {c: [_tagged(text, marked[c])] for c, text in texts.items() if text}
         yield {**hit, "highlight": shown} if shown else hit
@@ -112,7 +113,7 @@ def _rows(
     order: Any = [*((k, d) for k, d in keys if k != DOC), (SPLIT, ends), (ROW, ends)]
     waiting: list[pa.Table] = []
     for rows in _sortable(question, named, by_score=by_score):
-        waiting.append(_beyond(rows, keys, after))
+        waiting.append(_beyond(_without_nan(rows, keys), keys, after))
         if sum(part.num_rows for part in waiting) >= count + _AT_ONCE:
             waiting = [_first(waiting, order, count)]
     best, view = _first(waiting, order, count), table.view
@@ -148,6 +149,16 @@ def _first(parts: list[pa.Table], order: Any, count: int) -> pa.Table:
     return rows.take(pc.sort_indices(rows, sort_keys=order)[:count])
 
 
+def _without_nan(rows: pa.Table, keys: list[tuple[str, str]]) -> pa.Table:
+    """NaN in columns that rows are sorted by becomes null, which it is in JSON."""
+    for at, (name, kind) in enumerate(zip(rows.column_names, rows.schema.types, strict=True)):
+        if pa.types.is_floating(kind) and name in dict(keys):
+            values: Any = rows[name]
+            numbers = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
+            rows = rows.set_column(at, name, numbers)
+    return rows
+
+
 def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table:
     """The rows whose values come after some; null comes last."""
     if after is None:
@@ -161,8 +172,6 @@ def _beyond(rows: pa.Table, keys: list[tuple[str, str]], after: Any) -> pa.Table
             beyond = pc.or_(beyond, pc.and_(equal, _past(rows, value, direction)))
             break
         column: Any = rows[key]
-        if pa.types.is_floating(column.type):  # NaN comes last too, and JSON has none
-            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         if value is None:
             same = pc.is_null(column)
             later: Any = pa.array([False] * rows.num_rows, pa.bool_())
@@ -186,10 +195,23 @@ def _past(rows: pa.Table, value: Any, direction: str) -> Any:
     return pc.or_(compare(rows[SPLIT], split), here)
 
 
+def _sort_value(value: Any) -> Any:
+    """A value that rows are sorted by, in JSON; `_scalar` reads it again."""
+    is_infinite = isinstance(value, float) and math.isinf(value)
+    return str(value) if is_infinite else spelled_value(value)
+
+
 def _scalar(value: Any, kind: pa.DataType, key: str) -> Any:
+    value = moment_of(value, kind, "search_after")
     try:
-        return pa.scalar(moment_of(value, kind, "search_after"), kind)
-    except (pa.ArrowException, ValueError, TypeError):
+        if pa.types.is_floating(kind):
+            value = float(value)
+        elif pa.types.is_decimal(kind):
+            value = decimal.Decimal(str(value))
+        elif pa.types.is_binary(kind):
+            value = bytes.fromhex(value.removeprefix("0x"))
+        return pa.scalar(value, kind)
+    except (pa.ArrowException, ArithmeticError, AttributeError, ValueError, TypeError):
         raise UnsupportedError(f"[{value}] is not a value of [{key}]") from None
 
 

@@ -78,7 +78,7 @@ def translated(
             return Translated(None, every, score=0.0 if every else 1.0)
         # Beside a filter, alternatives are optional.
         optional = "must" not in rest and not rest.get("minimum_should_match")
-        return Translated(language.bool_(rest, all_rows=optional), filters)
+        return Translated(_boosted(language.bool_(rest, all_rows=optional), rest), filters)
     return Translated(language.text(query))
 
 
@@ -107,6 +107,15 @@ def _allow(given: Mapping[str, Any], names: set[str], what: str) -> None:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _boosted(text: str, options: Mapping[str, Any]) -> str:
+    boost = options.get("boost")
+    if boost is None:
+        return text
+    if isinstance(boost, bool) or not isinstance(boost, int | float):
+        raise UnsupportedError(f"[boost] is a number, not [{boost}]")
+    return f"{text}^{boost:f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +149,11 @@ class _Language:
             raise UnsupportedError(f"unknown query [{name}]; there are: {', '.join(handlers)}")
         if not isinstance(value, dict):
             raise UnsupportedError(f"[{name}] query malformed, no start_object after query name")
-        text = handlers[name](value)
-        boost = value.get("boost")
-        inner = next(iter(value.values()), None) if name in _OF_ONE_FIELD else None
-        if name in _OF_ONE_FIELD and len(value) == 1:  # which may be called so itself
-            boost = inner.get("boost") if isinstance(inner, dict) else None
-        if boost is None:
-            return text
-        if isinstance(boost, bool) or not isinstance(boost, int | float):
-            raise UnsupportedError(f"[boost] is a number, not [{boost}]")
-        return f"{text}^{boost:f}"
+        text, options = handlers[name](value), value
+        if name in _OF_ONE_FIELD and len(value) == 1:  # which may be called "boost" itself
+            (inner,) = value.values()
+            options = inner if isinstance(inner, dict) else {}
+        return _boosted(text, options)
 
     def field(self, name: str) -> str:
         """A column as our syntax writes it; `level.keyword` is the column `level`."""

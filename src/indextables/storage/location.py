@@ -73,6 +73,8 @@ def canonical_uri(uri: str | os.PathLike[str]) -> str:
 
 def parse_location(uri: str | os.PathLike[str]) -> Location:
     """Take a URI or a local path apart. `UnsupportedUriError` if no store serves it."""
+    if not isinstance(uri, str | os.PathLike):
+        raise UnsupportedUriError(repr(uri), supported=sorted(_SCHEMES))
     text = os.fspath(uri)
     match = _SCHEME.match(text)
     if match is None:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -89,9 +88,9 @@ def check_text(text: object, what: str) -> None:
         raise ConfigError(f"{what} has half of a surrogate pair, which is not a character.")
 
 
-def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
+def names_of(names: str | Sequence[str], what: str) -> tuple[str, ...]:
     """Names of columns, or the name of one."""
-    return (names,) if isinstance(names, str) else tuple(names)
+    return (names,) if isinstance(names, str) else tuple(check_names(names, what) or ())
 
 
 def check_where(where: object) -> None:
@@ -131,6 +130,8 @@ def check_assignments(assignments: str | Mapping[str, object]) -> None:
         return
     if not assignments:
         raise ConfigError("assignments is empty. Name a column and its new value.")
+    if not isinstance(assignments, Mapping):
+        raise ConfigError(f"assignments are expressions by column, not {assignments!r}.")
     for column, value in assignments.items():
         if not isinstance(value, str):
             raise ConfigError(
@@ -467,10 +468,8 @@ _RANKED = (
 _ROWS_AT_ONCE = 65_536
 
 
-def rank_values(
-    expression: str, view: TableView, hits: Hits, read: Read
-) -> npt.NDArray[np.float64]:
-    """The value of an expression of SQL for each hit, NaN where it is null.
+def rank_values(expression: str, view: TableView, hits: Hits, read: Read) -> Any:
+    """The number that an expression of SQL is for each hit, null where it is null or NaN.
 
     The engine of `indextables.sql` computes it. Of the hits, columns that it reads are in memory
     for some at a time.
@@ -502,10 +501,11 @@ def rank_values(
             f"rank_by={shown} is {kind}, not a number. Write an expression that is one, "
             "such as unix_timestamp(at) or length(name)."
         )
-    values = np.full(len(hits), np.nan)
-    numbers = result[1].cast(pa.float64()).to_numpy()  # a null is NaN
-    values[result[0].to_numpy()] = numbers
-    return values
+    values = result[1].take(pc.sort_indices(result[0])).combine_chunks()
+    if not (pa.types.is_floating(kind) or pa.types.is_null(kind)):
+        return values
+    numbers = values.to_numpy(zero_copy_only=False)
+    return pa.array(numbers, pa.float64(), from_pandas=True)
 
 
 class _HitRows(ds.Dataset):

@@ -199,7 +199,7 @@ class Table:
             columns,
             data,
             settings=Config(types, config),
-            partition_by=names_of(partition_by),
+            partition_by=names_of(partition_by, "partition_by"),
             properties=properties or {},
             name=name,
             description=description,
@@ -432,7 +432,7 @@ class Table:
         >>> table.history()["operation"].to_pylist()
         ['DELETE', 'CREATE TABLE']
         """
-        return history_rows(self._log.history(limit=limit))
+        return history_rows(self._log.history(limit=check_limit(limit)))
 
     def cache_stats(self) -> dict[str, CacheStats]:
         """Hits and misses of the log's caches.
@@ -1059,7 +1059,7 @@ class Table:
             The corrected query; None if nothing is to be corrected, or it finds no row either.
 
         Raises:
-            QuerySyntaxError: The query cannot be read; the message says where.
+            QueryError: The query is not one that `search` takes; the message says why.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -1069,13 +1069,16 @@ class Table:
         'machine AND learning'
         """
         view = self.view
+        search_of(view.shown, query, check_names(fields, "fields"))
         try:
-            columns = word_fields(view.shown, check_names(fields, "fields"))
-        except SchemaError:
-            if fields is None:  # no column has words
-                return None
-            raise
-        better = corrected(view, query, list(columns))
+            columns = word_fields(view.shown, fields)
+        except SchemaError:  # none of them has words of its own
+            return None
+
+        def finds_rows(word: str) -> bool:
+            return count_rows(*self.matching(word, fields=fields)) > 0
+
+        better = corrected(view, query, list(columns), finds_rows=finds_rows)
         if better is None:
             return None
         asked = self.matching(better, fields=fields, where=where, timezone=timezone)
@@ -1484,7 +1487,7 @@ class Table:
             self._log,
             self.refresh().view,
             data,
-            on=[on] if isinstance(on, str) else list(on),
+            on=list(dict.fromkeys(names_of(on, "on"))),
             when_matched=when_matched,
             when_not_matched=when_not_matched,
             merge_schema=merge_schema,
@@ -1636,7 +1639,9 @@ class Table:
         ['n']
         """
         self._check_writable()
-        version = drop_columns(self._log, names_of(columns), settings=self._view.settings)
+        version = drop_columns(
+            self._log, names_of(columns, "columns"), settings=self._view.settings
+        )
         self._move_to(version)
         return version
 
@@ -2231,7 +2236,7 @@ def write_table(
         data,
         settings=Config(types, config),
         kind="overwrite" if mode == "overwrite" else "append",
-        partition_by=None if partition_by is None else names_of(partition_by),
+        partition_by=None if partition_by is None else names_of(partition_by, "partition_by"),
         merge_schema=merge_schema,
         exclusive=exclusive,
     )
