@@ -345,6 +345,8 @@ def test_columns_and_the_server_are_described(elastic, client):
     {"aggs": {"a": {"date_histogram": {"field": "ts", "fixed_interval": "1ms"}}}},
     {"aggs": {"a": {"date_histogram": {"field": "ts", "fixed_interval": "1d", "extended_bounds": {
         "min": "x"}}}}},
+    {"aggs": {"a": {"date_histogram": {"field": "ts", "fixed_interval": "1d", "extended_bounds": {
+        "min": True}}}}},
     {"aggs": {"a": {"percentiles": {"field": "id", "percents": [101]}}}},
     {"aggs": {"a": {"avg": {"field": "level"}}}},
     {"sort": ["nope"]}, {"size": 10_001}, {"size": -1}, {"search_after": [1]},

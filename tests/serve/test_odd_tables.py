@@ -197,6 +197,15 @@ def test_pages_have_every_row_once(kind, values, order):
         list(hits_of("t", question, body | {"search_after": [[], 1]}))
 
 
+def test_a_histogram_with_an_open_bound(odd):
+    client, _ = odd
+    for bounds, keys in (({"min": None, "max": 2}, [-1, 0, 1, 2]), ({"min": None}, [-1, 0, 1])):
+        inner = {"field": "small", "interval": 1, "extended_bounds": bounds, "min_doc_count": 0}
+        answer = client.post("/odd/_search", {"size": 0, "aggs": {"a": {"histogram": inner}}})
+        assert answer.status_code == 200, answer.text
+        assert [b["key"] for b in answer.json()["aggregations"]["a"]["buckets"]] == keys
+
+
 def test_names_that_answers_have_themselves(tmp_path):
     rows = pa.table({"count": [1, 2, 2], "tags": [["a"], [], None]})
     Table.create(tmp_path / "t", data=rows)

@@ -278,17 +278,18 @@ class _Parts:
 def _bounds(given: Any, type_: Any, buckets: NumberBuckets | TimeBuckets) -> Any:
     if not isinstance(given, dict) or set(given) - {"min", "max"}:
         raise UnsupportedError("[extended_bounds] has [min] and [max]")
-    ends = [
-        moment_of(given[end], type_, "extended_bounds") for end in ("min", "max") if end in given
-    ]
+    named = [given[end] for end in ("min", "max") if given.get(end) is not None]
+    ends = [moment_of(end, type_, "extended_bounds") for end in named]
     try:
         starts = buckets.starts(pa.array(ends, type_))
     except (pa.ArrowException, OverflowError):
         raise UnsupportedError(f"[extended_bounds] of [{given}] are not values") from None
     found = starts.combine_chunks() if isinstance(starts, pa.ChunkedArray) else starts
+    if found.null_count:
+        raise UnsupportedError(f"[extended_bounds] of [{given}] are not values")
     if len(found) == 2 and found[0].as_py() > found[1].as_py():
         raise UnsupportedError(f"[extended_bounds] of [{given}] end before they begin")
-    return found
+    return found if len(found) else None
 
 
 # --- what is counted -----------------------------------------------------------------------------

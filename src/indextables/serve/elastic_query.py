@@ -502,10 +502,11 @@ def moment_of(value: Any, kind: Any, what: str) -> Any:
     if not pa.types.is_temporal(kind):
         return value
     try:
-        moment = value
         if isinstance(value, str) and not _is_whole(value):
             moment = datetime.datetime.fromisoformat(value)
-        elif not isinstance(value, bool):
+        elif isinstance(value, bool):
+            raise ValueError(value)
+        else:
             moment = _EPOCH + datetime.timedelta(milliseconds=float(value))
     except (ValueError, TypeError, OverflowError):
         raise UnsupportedError(f"[{what}] has [{value}], which is not a time") from None
