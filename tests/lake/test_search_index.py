@@ -384,6 +384,21 @@ def test_a_searched_column_of_another_kind_is_not_null(tmp_path, kind, three):
         index.refresh()
 
 
+def test_a_search_for_all_rows_of_files_that_are_not_indexed(tmp_path):
+    put(tmp_path, "a.parquet", ROWS)
+    index = over_folder(tmp_path)
+    put(tmp_path, "b.parquet", ROWS)
+    for where in ("body indexquery '*'", "_indexall indexquery '*'"):
+        assert index.count(where=where) == 8
+        assert index.scan(where=where).num_rows == 8
+        assert index.count(where=f"{where} AND id < 3") == 4
+        assert index.count(where=f"NOT {where}") == 0
+    assert index.facets("*", by=["id"])["id"]["count"].to_pylist() == [2] * 4
+    assert (
+        index.sql("SELECT count(*) AS n FROM this WHERE body indexquery '*'")["n"][0].as_py() == 8
+    )
+
+
 @pytest.mark.parametrize("merged", [False, True])
 def test_columns_that_are_stored_only(tmp_path, merged):
     for name in ("a", "b"):

@@ -333,9 +333,12 @@ def search_rows(
     schema = schema or rows.schema
     query = in_memory(resolve(search, mapping, schema), mapping)
     table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
+    starts = range(0, table.num_rows, BATCH_ROWS)
+    # A table without columns, which `*` asks for, would be as long as the slice.
+    counts = (min(BATCH_ROWS, table.num_rows - start) for start in starts)
     masks = [
-        _search(query, table.slice(start, BATCH_ROWS), schema, zone, max_expansions)
-        for start in range(0, table.num_rows, BATCH_ROWS)
+        _search(query, table.slice(start, count), schema, zone, max_expansions)
+        for start, count in zip(starts, counts, strict=True)
     ]
     return np.concatenate(masks) if masks else np.zeros(0, dtype=np.bool_)
 
