@@ -33,9 +33,9 @@ option beats the session, the session beats a table property, a property beats t
 that is not listed here is refused with the nearest one that is; set for a whole Spark session, it
 has no effect, and a warning says so once.
 
-Keys marked *process* are not taken from a table's properties: they name places of the machine,
-bound its memory, threads or requests, or switch off a check, and whoever can write to a table does
-not decide about those of its readers. *table* marks keys that a property may set.
+Keys marked *process* are not read from the properties of a table: they name places of the machine,
+limit its memory, threads or requests, or switch off a check. A writer of a table must not decide
+about these for its readers. *table* marks keys that a property may set.
 
 Sizes are bytes, or a number with K, M, G or T (powers of 1,024): `100M`, `1.5G`. Durations are
 milliseconds, or a number with a unit: `5s`, `2 hours`, `30 days`.
@@ -75,21 +75,21 @@ _CONFLICTS = """# Concurrent commits
 
 Generated from `src/indextables/log/transaction.py` by `make docs`; do not edit.
 
-A commit writes the next version file if it is absent. Who loses that race reads what won, asks
-this table whether its own commit can still be true after the winner's, and tries the next version
-or raises a named error. Rows are the operation that wants to commit, columns what the winner
-changed.
+A commit writes the next version file if it is absent. A writer that loses this race reads the
+commit that won. This table says whether its own commit is still valid after that one: if so, the
+writer tries the next version, and otherwise it raises a named error. Rows are the operation that
+commits, columns what the winner changed.
 
 An operation whose actions are computed again from the newest snapshot on every attempt (a
-*transform*, as `Table.overwrite` without a condition) follows whatever was committed and needs no
+*transform*, such as `Table.overwrite` without a condition) is valid after every commit and needs no
 check. The table is for operations that were planned on a version.
 
-Rows that an operation marks as deleted are marked in the newest version again on every attempt: two
-writers that mark different rows of one split both succeed. Of a row that both mark, a deletion has
+On every attempt an operation marks its deleted rows again in the newest version, so two writers
+that mark different rows of one split both succeed. If both mark the same row, a deletion has
 nothing left to do; an UPDATE or MERGE INTO, which writes another row in its place, raises
-`ConcurrentRowChangeError`. Marks of rows of a split that was merged or rewritten meanwhile are a
-conflict. A DELETE, UPDATE or MERGE, which the history names so, is checked as REPLACE WHERE if it
-writes rows, and as REWRITE ROWS otherwise.
+`ConcurrentRowChangeError`. Marks in a split that was merged or rewritten in between are a conflict.
+A DELETE, UPDATE or MERGE is checked as REPLACE WHERE if it writes rows, and as REWRITE ROWS
+otherwise.
 
 """
 
@@ -169,11 +169,11 @@ _STATEMENTS = """# Statements
 
 Generated from `src/indextables/statements/statements.py` by `make docs`; do not edit.
 
-Statements of our own, for `spark.sql(…)` and `indextables sql`. Keywords are case-insensitive, and
-`TANTIVY4SPARK` may stand for `INDEXTABLES`. A table is a quoted path (`'s3://bucket/docs'`) or a
-name. Square brackets are optional parts. What fits no form goes to Spark unchanged. The `WHERE` of
-a maintenance statement is about partition columns; those of DELETE and UPDATE are any condition,
-searches included.
+Statements that IndexTables adds, for `spark.sql(…)` and `indextables sql`. Keywords are
+case-insensitive, and `TANTIVY4SPARK` may stand for `INDEXTABLES`. A table is a quoted path
+(`'s3://bucket/docs'`) or a name. Square brackets are optional parts. Other statements go to Spark
+unchanged. The `WHERE` of a maintenance statement is about partition columns; those of DELETE and
+UPDATE are any condition, searches included.
 """
 
 
