@@ -216,6 +216,26 @@ def test_texts_are_replaced_as_in_spark(call, text):
     assert it.sql(f"SELECT {call} AS x")["x"].to_pylist() == [text]
 
 
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("at > '2024'", [3]),
+        ("'2024-1' <= at", [3]),
+        ("at BETWEEN '1970' AND '2023-12'", [1, 2]),
+        ("day IN ('1970', '2022-01-08')", [1, 2]),
+        ("day <=> '1970'", [1]),
+        ("at < CAST('2024' AS TIMESTAMP)", [1, 2]),
+    ],
+)
+def test_a_year_or_a_month_is_its_first_day(condition, ids):
+    times = pa.array([0, 1_700_000_000_000_000, 1_800_000_000_000_000], pa.timestamp("us", "UTC"))
+    days = pa.array([0, 19_000, 21_000], pa.date32())
+    rows = pa.table({"id": [1, 2, 3], "at": times, "day": days})
+    assert (
+        it.sql(f"SELECT id FROM t WHERE {condition} ORDER BY id", t=rows)["id"].to_pylist() == ids
+    )
+
+
 def test_a_replacement_by_columns():
     rows = pa.table({"a": ["xay", "xby", None], "p": ["a", "(b)", "c"], "r": ["1", "$1$1", "2"]})
     found = it.sql("SELECT regexp_replace(a, p, r) AS x, replace(a, 'y', r) AS y FROM t", t=rows)

@@ -473,9 +473,29 @@ _QUOTED = re.compile(r"'([^']*)'")
 _UNITS = {"MM": "month", "MON": "month", "YY": "year", "YYYY": "year", "DD": "day"}
 
 
+_TIMES = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
+_PART_OF_DATE = re.compile(r"\s*(\d{4})(?:-(\d\d?))?\s*")
+
+
+def _whole_dates(sides: list[Any]) -> None:
+    """Texts for times: `'2024'` and `'2024-06'` are the first days of a year and a month."""
+    for side in sides:
+        if side.is_string and (part := _PART_OF_DATE.fullmatch(side.name)):
+            side.set("this", f"{part[1]}-{part[2] or 1:0>2}-01")
+
+
 def translated_time(node: Any) -> Any:
     """A node about dates and times as the engine reads it; any other node as it is."""
     match node:
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.NullSafeEQ(
+        ) | exp.Between() | exp.In():  # fmt: skip
+            sides = list(node.iter_expressions())
+            if any(is_a(side, *_TIMES) for side in sides):
+                _whole_dates(sides)
+            return node
+        case exp.Cast() | exp.TryCast() if node.to.this in _TIMES:
+            _whole_dates([node.this])
+            return node
         case exp.Add() | exp.Sub() if _is_date_with_days(node):
             return exp.cast(exp.paren(node.copy()), "date")
         case exp.TsOrDsAdd() | exp.AddMonths():
