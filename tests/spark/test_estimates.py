@@ -87,6 +87,26 @@ def test_equality_uses_the_index_only_where_it_narrows(spark, table, where, way)
     assert not re.search("Py4J", plan_of(frame))
 
 
+def test_of_frequent_values_one_split_is_asked(spark, table, monkeypatch):
+    asked = []
+    counted = builder.count_proposed
+
+    def count(condition, searcher):
+        asked.append(searcher.split.path)
+        return counted(condition, searcher)
+
+    monkeypatch.setattr(builder, "count_proposed", count)
+    plain = spark.read.format("indextables").load(table)
+    frame = plain.where("mode = 'frequent'").select("n")
+    assert "ParquetScan" in plan_of(frame)
+    assert len(asked) == 1
+    asked.clear()
+    rare = plain.where("key IN ('key77', 'key29999')").select("n")
+    assert "LocalTableScan" in plan_of(rare)
+    assert len(asked) == len(set(asked)) == 2  # every split, and once
+    assert {row.n for row in rare.collect()} == {77, 29_999}
+
+
 @pytest.mark.parametrize(("key", "waits"), [("n", True), ("day", False)])
 def test_a_scan_waits_for_keys_only_where_they_tell_splits_apart(
     spark, table, tmp_path, key, waits

@@ -152,17 +152,39 @@ class OnDriver:
         """How many rows match at most; None where that is too many, or too much work to count."""
         if not self._may_open:
             return None
-        if self.is_small:
-            return self.plan.tasks.num_records
+        return self.plan.tasks.num_records if self.is_small else self._counted(self._most_hits)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether the indexes leave so few rows that finding them is faster than reading all.
+
+        Spark's own reader takes all rows of a column in the time that Python takes for a fraction.
+        Where the driver may not open indexes to see, they are trusted to help.
+        """
+        if not self._may_open:
+            return True
+        rows = self.plan.tasks.num_records
+        if rows is None or self.is_small:
+            return rows is None and self.hits is not None
+        # Of frequent values the first split has too many, and the others are not asked.
+        return self._counted(min(self._most_hits, (rows - 1) // _NARROWED)) is not None
+
+    @property
+    def _most_hits(self) -> int:
+        return max(self.config[keys.DRIVER_MAX_ROWS], self.config[keys.DRIVER_MAX_AGGREGATED_ROWS])
+
+    def _counted(self, most: int) -> int | None:
+        """How many rows the indexes propose; None where these are more than so many."""
         asked = _asked(self.plan.predicate)
         if not asked:
             return None
-        most = max(self.config[keys.DRIVER_MAX_ROWS], self.config[keys.DRIVER_MAX_AGGREGATED_ROWS])
-        environment = Environment.of(self.plan.view)
+        environment, known = Environment.of(self.plan.view), self._counts
 
         def fewest(task: SplitTask) -> int:
-            searcher = environment.searcher(task)
-            return min(_most_matching(condition, searcher) for condition in asked)
+            if task.path not in known:
+                searcher = environment.searcher(task)
+                known[task.path] = min(_most_matching(one, searcher) for one in asked)
+            return known[task.path]
 
         first, *rest = self.plan.tasks
         # Values that are frequent are so in the first split already.
@@ -175,17 +197,10 @@ class OnDriver:
                 return None
         return found
 
-    @property
-    def narrows(self) -> bool:
-        """Whether the indexes leave so few rows that finding them is faster than reading all.
-
-        Spark's own reader takes all rows of a column in the time that Python takes for a fraction.
-        Where the driver may not open indexes to see, they are trusted to help.
-        """
-        if not self._may_open:
-            return True
-        rows = self.plan.tasks.num_records
-        return self.hits is not None and (rows is None or self.hits * _NARROWED < rows)
+    @functools.cached_property
+    def _counts(self) -> dict[str, int]:
+        """How many rows of each split match at most, by the splits' paths."""
+        return {}
 
     @functools.cached_property
     def _may_open(self) -> bool:
@@ -479,7 +494,7 @@ class ScanBuilder(Unique):
 
     @property
     def _fits_the_driver(self) -> bool:
-        return self._here.has_few_rows and self._native is None
+        return self._native is None and self._here.has_few_rows
 
     @property
     def _kept_by(self) -> Hashable | None:
