@@ -97,7 +97,29 @@ def test_splits_with_many_matches_are_asked_alone(table: Table, monkeypatch, mos
     monkeypatch.setattr(index, "_FEW_HITS", 8)
     monkeypatch.setattr(execute, "_MANY_MATCHES", most)
     assert _answers(table) == together
-    assert (max(collected) >= 8) == bool(most)
+    assert (max(collected, default=0) >= 8) == bool(most)
+
+
+@pytest.mark.parametrize("most", [0, 20, 1 << 20])
+def test_one_word_is_counted_by_the_dictionary(table: Table, monkeypatch, most):
+    """The dictionary says of one word what the postings say, and nothing of anything else."""
+    monkeypatch.setattr(execute, "_MANY_MATCHES", most)
+    texts = [*WORDS, "absent", "FOX", "spark fox", '"fox dog"', "fo*", "fox^2", "n:4", "kind:a"]
+    wheres = [f"_indexall indexquery 'body:{text}'" for text in texts[:-2]]
+    wheres += [f"_indexall indexquery '{text}'" for text in ("kind:a", "n:4", "kind:a OR body:fox")]
+
+    def answers() -> list[object]:
+        return [(table.count(where=w), table.scan(where=w).sort_by("id")) for w in wheres]
+
+    counted = []
+    ask = linked.LinkedSplits._counted
+    monkeypatch.setattr(
+        linked.LinkedSplits, "_counted", lambda *a: counted.append(ask(*a)) or counted[-1]
+    )
+    found = answers()
+    assert {0, None} < set(counted) and max(filter(None, counted)) > 20
+    monkeypatch.setattr(linked.LinkedSplits, "_counted", lambda *_: None)
+    assert answers() == found
 
 
 def test_a_damaged_split_is_scanned_and_the_others_answer(tmp_path: Path, monkeypatch):

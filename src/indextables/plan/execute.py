@@ -33,12 +33,11 @@ from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, Search, conjuncts, searches
 from indextables.runner import check_stop
 from indextables.schema import column_field
-from indextables.split.linked import LinkedSplits, link_splits
+from indextables.split.linked import LinkedSplits, Question, link_splits
 from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
 from indextables.split.row_numbers import RowNumbers
-from indextables.split.search import SearchContext, resolve
+from indextables.split.search import SearchContext
 from indextables.split.search.engine import FEW_LEVELS
-from indextables.split.search.query import levels
 from indextables.storage import Store
 from indextables.xref.open_xref import close_xrefs
 
@@ -89,25 +88,23 @@ class SplitGroup:
 
     def matching(self, search: Search) -> Mapping[int, RowNumbers] | None:
         """The rows of each split that has some; None if the splits must be asked one by one."""
-        found = self._compiled(search)
-        if found is None:
+        linked, question = self.asked(search)
+        if question is None:
             return None
-        linked, query = found
-        return linked.matching_if_few(query, _MANY_MATCHES * len(self.searchers))
+        return linked.matching_if_few(question, _MANY_MATCHES * len(self.searchers))
 
     def count(self, search: Search) -> int | None:
         """How many rows match; None if the splits must be asked one by one."""
-        found = self._compiled(search)
-        return None if found is None else found[0].index.searcher.count(found[1])
+        linked, question = self.asked(search)
+        return None if question is None else linked.count(question)
 
-    def _compiled(self, search: Search) -> tuple[LinkedSplits, Any] | None:
-        context = self.searchers[0].context
-        query = resolve(search, context.mapping, context.schema)
+    def asked(self, search: Search) -> tuple[LinkedSplits, Question | None]:
+        """The index of all splits, and the search as it is asked of it, if that can be."""
         linked = link_splits(self.searchers, key=self.key)
-        if levels(query) > FEW_LEVELS or not linked.can_answer(query, self.searchers):
-            return None
-        compiled = linked.compiler(self.searchers[0]).compile(query)
-        return None if compiled is None else (linked, compiled)
+        query = self.searchers[0].context.resolved(search)
+        question = linked.question(query, self.searchers)
+        can_answer = question.can_answer and question.levels <= FEW_LEVELS
+        return linked, question if can_answer else None
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,6 @@ from indextables.split.search.query import (
     SearchContext,
     columns_of,
     levels,
-    resolve,
     with_fields,
 )
 from indextables.storage.disk_cache import DiskCache
@@ -481,7 +480,7 @@ class SplitSearcher:
     def _search(self, search: Search) -> RowNumbers:
         if search in self.answers:
             return self.answers[search]
-        query = resolve(search, self.context.mapping, self.context.schema)
+        query = self.context.resolved(search)
         if self.can_use_index(query):
             try:
                 return matching(self.bound(query), self.source())
@@ -493,7 +492,7 @@ class SplitSearcher:
         """How many rows match."""
         if search in self.answers:
             return len(self.search(search))
-        query = resolve(search, self.context.mapping, self.context.schema)
+        query = self.context.resolved(search)
         if self.vector is None and self.can_use_index(query):
             bound = self.bound(query)
             with contextlib.suppress(DamagedIndexError):

@@ -37,7 +37,7 @@ from indextables.errors import DamagedIndexError
 from indextables.predicate import Search
 from indextables.runner import check_stop
 from indextables.split.format.index import Hit, is_beginning, schema_document
-from indextables.split.linked import LinkedSplits, can_be_linked, link_splits
+from indextables.split.linked import LinkedSplits, Question, can_be_linked, link_splits
 from indextables.split.mapping import LEVEL_FIELD, FieldMapping
 from indextables.split.open_split import SplitFile, SplitSearcher
 from indextables.split.row_hash import LEVELS, row_hashes
@@ -52,8 +52,6 @@ from indextables.split.search.query import (
     Every,
     Leaf,
     Query,
-    levels,
-    resolve,
 )
 from indextables.split.write.writer import SplitWriter
 from indextables.storage.local import LocalStore
@@ -179,7 +177,7 @@ class CombinedSearcher:
             return
         context = splits[0].context
         if isinstance(search, Search):
-            search = resolve(search, context.mapping, context.schema)
+            search = context.resolved(search)
         self._query = search
         self._linked = self._link(key)
 
@@ -187,7 +185,7 @@ class CombinedSearcher:
         if all(split.split.has_index for split in self.splits):
             try:
                 linked = link_splits(self.splits, key=key)
-                if linked.can_answer(self._query, self.splits):
+                if linked.question(self._query, self.splits, scored=True).can_answer:
                     return linked
             except DamagedIndexError:
                 pass  # one of them, which is found out one by one
@@ -266,7 +264,7 @@ class CombinedSearcher:
         return self.splits[0].context.mapping.by_name[column]
 
     def _answered(self, ask: Callable[[], Answer]) -> Answer:
-        search = functools.partial(with_stack, levels(self._query), ask)
+        search = functools.partial(with_stack, self._question.levels, ask)
         try:
             return search()
         except DamagedIndexError as error:
@@ -276,7 +274,7 @@ class CombinedSearcher:
             return search()
 
     def _top(self, k: int, within: Sequence[Mask] | None) -> Hits:
-        compiled = self._compiler().compile(self._query)
+        compiled = self._question.compiled
         if compiled is None:
             hits = _kept(self._live(self._mixed(self._query)), within)
         else:
@@ -287,7 +285,7 @@ class CombinedSearcher:
         searcher, compiler = self.splits[split], self._compiler()
         if row in searcher.dead:
             return None
-        query, index = compiler.compile(self._query), self._linked.index.searcher
+        query, index = self._question.compiled, self._linked.index.searcher
         if query is None:
             if row not in matching(searcher.bound(self._query), searcher.source()):
                 return None
@@ -307,6 +305,10 @@ class CombinedSearcher:
             score = float(np.float32(_score(explanation, self._bm25)))
         is_sum = np.isclose(sum(term.score for term in terms), score, rtol=1e-3)
         return ExplainedRow(score, terms if is_sum else ())
+
+    @property
+    def _question(self) -> Question:
+        return self._linked.question(self._query, self.splits, scored=True)
 
     def _compiler(self) -> Compiler:
         return self._linked.pairwise_compiler(self.splits[0])

@@ -290,9 +290,9 @@ class IndexSearcher:
         hits = self.hits(query, few, **_IN_ORDER)
         return hits if len(hits) < few else None
 
-    def all_by_row(self, query: tantivy.Query) -> list[Hit]:
-        """The same, however many they are."""
-        return self.hits(query, self.num_docs, **_IN_ORDER)
+    def all_by_row(self, query: tantivy.Query, counted: int | None = None) -> list[Hit]:
+        """The same, however many they are; `counted` is how many, where that is known."""
+        return self.hits(query, self.num_docs if counted is None else counted, **_IN_ORDER)
 
 
 def check_rows(rows: RowNumbers, total: int, *, path: str) -> None:

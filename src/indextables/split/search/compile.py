@@ -350,14 +350,26 @@ class Compiler(WordCompiler):
             groups += [(occur, child) for _, child in known]
         return deepest + 1, self.build.combined(groups)
 
+    def word(self, query: Query) -> tuple[str, str] | None:
+        """The field of the index and the word, if a query asks for one word and nothing else."""
+        if not isinstance(query, Leaf) or query.field.kind not in ("text", "string"):
+            return None
+        if type(query.node) is not Term or query.path or not query.field.field:
+            return None
+        words = query.field.analyzer.query_words(query.node.text)
+        return (query.field.field, words[0].text) if len(words) == 1 else None
+
     def leaf(self, leaf: Leaf) -> tantivy.Query | None:
         """The Tantivy query of one leaf."""
+        # What most leaves are.
+        if type(leaf.node) is Term and leaf.field.kind == "text" and leaf.field.field:
+            if leaf.path:
+                return None
+            return self._sequence(leaf.field, leaf.field.analyzer.query_words(leaf.node.text))
         if self._asks_nothing(leaf):
             return self.build.nothing()
         if leaf.path or not leaf.field.field:
             return None
-        if type(leaf.node) is Term and leaf.field.kind == "text":  # what most leaves are
-            return self._sequence(leaf.field, leaf.field.analyzer.query_words(leaf.node.text))
         if isinstance(leaf.node, Exists):
             # NaN and text that is not an address have a value, but none in the index.
             fast = leaf.field.fast and leaf.field.kind not in ("f64", "ip")
