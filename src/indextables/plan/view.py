@@ -40,7 +40,7 @@ INTERNAL_PROPERTIES = (
 )  # fmt: skip
 """Properties that no user sets or sees begin like this."""
 
-_PREPARED = 65_536
+_PREPARED = 262_144
 """Letters of searches that are kept prepared, times the columns that they may be asked of."""
 
 

@@ -15,7 +15,6 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import tantivy
 
@@ -48,24 +47,24 @@ from indextables.split.search.query import (
     levels,
 )
 
-_KEPT_CLAUSES = 4_096
-"""So many clauses of queries are kept compiled for an index."""
+_KEPT_CLAUSES = 16_384
+"""So many clauses of queries are kept compiled for an index, some hundreds of bytes each."""
 _KEPT_QUESTION = 16
 """A query takes as much room as so many clauses, however few it has."""
 
 
-def can_be_linked(split: SplitSearcher, query: Query) -> bool:
-    """Whether a split's index answers a query in the fields that the table's mapping names.
+def can_be_linked(split: SplitSearcher, columns: Sequence[str]) -> bool:
+    """Whether a split's index answers for columns in the fields that the table's mapping names.
 
     A column that became a fast field since is in the rows of older splits, not in their indexes.
     One that was added with a default is in neither.
     """
     here, wanted = split.split.info.mapping.by_name, split.context.mapping.by_name
-    return split.can_use_index(query) and all(
+    return split.can_use_index(columns) and all(
         here[name].field == wanted[name].field
         if name in here
         else name not in split.constants or not wanted[name].field
-        for name in columns_of(query)
+        for name in columns
     )
 
 
@@ -182,16 +181,20 @@ class LinkedSplits:
         context = splits[0].context
 
         def make() -> tuple[Question, int]:
-            can_answer = all(can_be_linked(splits[ordinal], query) for ordinal in self.alike)
+            columns = columns_of(query)
+            can_answer = all(can_be_linked(splits[ordinal], columns) for ordinal in self.alike)
             compiler = (self.pairwise_compiler if scored else self.compiler)(splits[0])
             made = Question(query, context, compiler, can_answer, levels(query))
-            # To an index that is not whole it is said each time what a query reads.
-            ranges = self.index.searcher.ranges
-            whole = ranges is None or ranges.is_whole
-            clauses = sum(map(_clauses, leaves_of(query))) if whole else sys.maxsize
+            clauses = sum(map(_clauses, leaves_of(query))) if self._is_whole else sys.maxsize
             return made, _KEPT_QUESTION + clauses
 
         return self._questions.get((id(query), id(context), scored), make)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all of the index is there; if not, it is said each time what a query reads."""
+        ranges = self.index.searcher.ranges
+        return ranges is None or ranges.is_whole
 
     @functools.cached_property
     def _questions(self) -> Kept[Question]:
@@ -215,6 +218,8 @@ class LinkedSplits:
         kept: tuple[SearchContext, Compiler] | None = self.__dict__.get("_compiler")
         if kept is None or kept[0] is not like.context:
             made = SplitSource(like, self.index, self.term_counts).compiler
+            if self._is_whole:
+                made = replace(made, asked={})
             kept = self.__dict__["_compiler"] = like.context, made
         return kept[1]
 
@@ -241,9 +246,15 @@ class LinkedSplits:
         return before / max(before, int(self.rows.sum()))
 
     def locate(
-        self, segments: npt.NDArray[np.int64], numbers: RowNumbers
+        self, addresses: Sequence[tantivy.DocAddress], numbers: RowNumbers
     ) -> tuple[RowNumbers, RowNumbers]:
-        """The split and the row of documents, given their segments and the numbers they carry."""
+        """The split and the row of documents, given where they are and the numbers they carry."""
+        if len(self.rows) == len(self._tags) == 1:  # as below, of one split with one tag
+            rows = numbers + (int(self._firsts[0]) - numbered_from(int(self._tags[0]), 0))
+            if len(rows) and (rows.min() < self._firsts[0] or rows.max() >= self.rows[0]):
+                raise DamagedIndexError(self.path, "its index names rows that it does not have")
+            return np.zeros(len(rows), np.int64), rows
+        segments = np.fromiter(map(attrgetter("segment_ord"), addresses), np.int64, len(numbers))
         splits = self._split_of_segment[segments]
         wanted = splits << TAG_BITS | tags_of(numbers)
         place = np.minimum(np.searchsorted(self._tags, wanted), len(self._tags) - 1)
@@ -283,10 +294,8 @@ class LinkedSplits:
         return None if word is None else self.index.searcher.term_counts(word[0], [word[1]])[0]
 
     def _by_split(self, hits: Sequence[Hit]) -> dict[int, RowNumbers]:
-        addresses = map(itemgetter(1), hits)
         numbers = np.fromiter(map(itemgetter(0), hits), np.int64, len(hits))
-        segments = np.fromiter(map(attrgetter("segment_ord"), addresses), np.int64, len(hits))
-        splits, rows = self.locate(segments, numbers)
+        splits, rows = self.locate([address for _, address in hits], numbers)
         # Hits come in the order of their numbers: of a split with one tag, in that of its rows.
         order = np.argsort(splits, kind="stable")
         if not _ascend(splits[order], rows[order]):

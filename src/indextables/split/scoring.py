@@ -52,6 +52,7 @@ from indextables.split.search.query import (
     Every,
     Leaf,
     Query,
+    columns_of,
 )
 from indextables.split.write.writer import SplitWriter
 from indextables.storage.local import LocalStore
@@ -440,9 +441,8 @@ class CombinedSearcher:
         if not found:
             return no_hits()
         scores, addresses = zip(*found, strict=True)
-        segments = np.array([address.segment_ord for address in addresses], dtype=np.int64)
         numbers = self._linked.index.searcher.numbers(addresses)
-        splits, rows = self._linked.locate(segments, numbers)
+        splits, rows = self._linked.locate(addresses, numbers)
         return Hits(splits, rows, np.array(scores, np.float32), self._hashes(splits, rows))
 
     def _hashes(self, splits: RowNumbers, rows: RowNumbers) -> RowNumbers | None:
@@ -538,7 +538,7 @@ class CombinedSearcher:
 
 def _fits(searcher: SplitSearcher, query: Query) -> bool:
     """Whether a split's own index can be one of many, and can be opened."""
-    if not can_be_linked(searcher, query):
+    if not can_be_linked(searcher, columns_of(query)):
         return False
     try:
         folder = searcher.pool.folder(searcher.split)
@@ -678,6 +678,9 @@ def break_ties(
     next two, four and so on, because a table may have thousands. Rows equal in everything are
     interchangeable.
     """
+    falls = hits.scores[1:] < hits.scores[:-1]
+    if falls.all():
+        return hits if len(hits) <= k else hits.take(np.arange(k))  # sorted, and none of them ties
     hits = hits.take(np.argsort(-hits.scores, kind="stable"))
     if (hits.scores[1 : k + 1] != hits.scores[:-1][:k]).all():
         return hits.take(np.arange(min(k, len(hits))))  # none of them ties

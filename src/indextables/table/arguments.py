@@ -47,7 +47,7 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import half_character, over_fields
 from indextables.predicate.search_names import lenient_query, words_query
-from indextables.predicate.search_syntax import MAX_BOOST, parse_search
+from indextables.predicate.search_syntax import MAX_BOOST, parse_search, plain_words
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import check_stop
 from indextables.schema import SCORE
@@ -304,13 +304,18 @@ def _shown_search(
         view.check_searches(Search(None, spread(node), text))
         return node
 
-    if mode == "query" or len(query) > longest:  # which is refused
+    plain = None
+    if mode == "query" and len(query) <= longest and list(weights.values()) == [1.0]:
+        plain = plain_words(query, next(iter(weights)))
+    if plain is not None:
+        node = plain
+    elif mode == "query" or len(query) > longest:  # which is refused
         node = parse(query)
     elif mode == "lenient":
         node = lenient_query(query, None if only_words else read)
     else:
         node = words_query(query, mode, max_length=longest, max_depth=deepest)
-    search = Search(None, spread(node), query)
+    search = Search(None, node if node is plain else spread(node), query)
     view.check_searches(search)
     return search
 

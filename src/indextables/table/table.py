@@ -755,7 +755,10 @@ class Table:
         )
         if search is not None:
             found = with_snippets(found, search, names.stored_names(snippets), view.context)
-        return names.shown_rows(found).rename_columns([*needed, *made]).select(result)
+        found = names.shown_rows(found)
+        if found.column_names == result:
+            return found
+        return found.rename_columns([*needed, *made]).select(result)
 
     def explain_score(
         self,

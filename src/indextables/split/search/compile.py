@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_EXPANSIONS = 100_000
 
+_KEPT_WORDS = 8_192
+
 _Occur = tantivy.Occur
 _ANY = r"(?s:.)"
 
@@ -306,6 +308,8 @@ class Compiler(WordCompiler):
 
     types: Callable[[str], pa.DataType]
     zone: ZoneInfo = UTC
+    asked: dict[tuple[str, str], tantivy.Query] | None = None
+    """Queries for words by field and text, of an index to which they need not be named again."""
 
     def compile(self, query: Query) -> tantivy.Query | None:
         """The Tantivy query for exactly the same rows, or `None` if the rows must be asked."""
@@ -361,11 +365,8 @@ class Compiler(WordCompiler):
 
     def leaf(self, leaf: Leaf) -> tantivy.Query | None:
         """The Tantivy query of one leaf."""
-        # What most leaves are.
         if type(leaf.node) is Term and leaf.field.kind == "text" and leaf.field.field:
-            if leaf.path:
-                return None
-            return self._sequence(leaf.field, leaf.field.analyzer.query_words(leaf.node.text))
+            return None if leaf.path else self._word(leaf.field, leaf.node.text)
         if self._asks_nothing(leaf):
             return self.build.nothing()
         if leaf.path or not leaf.field.field:
@@ -379,6 +380,19 @@ class Compiler(WordCompiler):
         if leaf.field.has_words:
             return self.words(leaf.field, leaf.node)
         return self._ip(leaf) if leaf.field.kind == "ip" else self._typed(leaf)
+
+    def _word(self, target: FieldMapping, text: str) -> tantivy.Query | None:
+        """What most leaves are. Most words of a query were asked for by another one."""
+        known = None if self.asked is None else self.asked.get((target.field, text))
+        if known is not None:
+            return known
+        words = target.analyzer.query_words(text)
+        made = self._sequence(target, words)
+        if self.asked is not None and made is not None and len(words) == 1:
+            if len(self.asked) >= _KEPT_WORDS:
+                self.asked.clear()
+            self.asked[target.field, text] = made
+        return made
 
     def _scored(self, query: tantivy.Query) -> tantivy.Query:
         """A query that may match all documents of a segment, with the score 1.

@@ -55,8 +55,9 @@ from indextables.split.search.engine import balanced
 from indextables.split.search.typed import UTC, could_be_value, is_value
 
 Item = TypeVar("Item")
-_KEPT_CLAUSES = 8_192
+_KEPT_CLAUSES = 16_384
 """So many clauses of queries are kept bound, some hundreds of bytes each."""
+_REMEMBERED_KEYS = 4_096
 _KEPT_QUERY = 8
 """A query takes as much room as so many clauses, however few it has."""
 
@@ -64,31 +65,46 @@ _KEPT_QUERY = 8
 class Kept(Generic[Item]):
     """What was made for some keys, until newer ones fill its place. Safe between threads.
 
-    It has things that anybody may share and nobody changes. A copy is empty, because a key may say
-    which object something was made of.
+    It has things that anybody may share and nobody changes. What is made once is only there until
+    the next is asked for: most searches are not asked again, and to hold them takes longer than to
+    drop them. A copy is empty, because a key may say which object something was made of.
     """
 
     def __init__(self, most: int) -> None:
         """`most` bounds the sizes of everything together; one thing may take an eighth of it."""
         self._most = most
         self._size = 0
+        self._last: tuple[Hashable, Item] | None = None
         self._items: dict[Hashable, tuple[Item, int]] = {}
+        self._made: set[int] = set()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], tuple[Item, int]]) -> Item:
         """What a key stands for, made now or before; `make` says how large it is, too."""
+        last = self._last
+        if last is not None and last[0] == key:
+            return last[1]
         found = self._items.get(key)
         if found is not None:
             return found[0]
         # Two threads may make the same; each is right.
         item, size = make()
+        self._last = key, item
         if size <= self._most // 8:
             with self._lock:
-                self._size += size - self._items.pop(key, (None, 0))[1]
-                self._items[key] = item, size
-                while self._size > self._most:
-                    self._size -= self._items.pop(next(iter(self._items)))[1]
+                self._keep(key, item, size)
         return item
+
+    def _keep(self, key: Hashable, item: Item, size: int) -> None:
+        if hash(key) not in self._made:
+            if len(self._made) >= _REMEMBERED_KEYS:
+                self._made.clear()
+            self._made.add(hash(key))
+            return
+        self._size += size - self._items.pop(key, (None, 0))[1]
+        self._items[key] = item, size
+        while self._size > self._most:
+            self._size -= self._items.pop(next(iter(self._items)))[1]
 
     def __len__(self) -> int:
         return len(self._items)
@@ -124,10 +140,9 @@ class SearchContext:
         return Kept(_KEPT_CLAUSES)
 
     def _resolve(self, search: Search) -> tuple[tuple[Search, Query], int]:
-        resolver = _Resolver(search, self.mapping, self.schema)
-        query = resolver.resolve()
+        query, clauses = _Resolver(search, self.mapping, self.schema).resolve()
         # With the search, so that its id stays its own.
-        return (search, query), _KEPT_QUERY + resolver.clauses
+        return (search, query), _KEPT_QUERY + clauses
 
 
 def check_values(
@@ -248,7 +263,7 @@ LEAF_LEVELS = 16
 
 def resolve(search: Search, mapping: TableMapping, schema: pa.Schema) -> Query:
     """Bind a search to the fields of a mapping; an unknown field or too many are an error."""
-    return _Resolver(search, mapping, schema).resolve()
+    return _Resolver(search, mapping, schema).resolve()[0]
 
 
 def check_kind(name: str, field: FieldMapping, kind: ColumnKind) -> None:
@@ -285,15 +300,16 @@ class _Resolver:
             for field, _ in self.targets[: len(asked)]:
                 check_kind(field.name, field, search.kind)
 
-    def resolve(self) -> Query:
-        if self.clauses > MAX_CLAUSES:
+    def resolve(self) -> tuple[Query, int]:
+        """The query, and how many clauses it has."""
+        clauses = self._clauses()
+        if clauses > MAX_CLAUSES:
             raise TooManyClausesError(
-                self.search.text, found=self.clauses, fields=len(self.targets), limit=MAX_CLAUSES
+                self.search.text, found=clauses, fields=len(self.targets), limit=MAX_CLAUSES
             )
-        return self.bind(self.search.query)
+        return self.bind(self.search.query), clauses
 
-    @functools.cached_property
-    def clauses(self) -> int:
+    def _clauses(self) -> int:
         """How many words the query asks of how many fields, before any clause is made."""
         total, everywhere = 0, len(self.targets)
         left = [self.search.query]
@@ -315,7 +331,9 @@ class _Resolver:
 
     def bind(self, node: SearchNode) -> Query:
         if type(node) is Term and (fields := self.plain.get(node.field)):  # what most are
-            return any_of([Leaf(field, node) for field in fields])
+            if len(fields) == 1:
+                return Leaf(fields[0], node)
+            return Combined(should=tuple([Leaf(field, node) for field in fields]))
         match node:
             case All():
                 return Every()
@@ -367,7 +385,7 @@ class _Resolver:
                 return False
 
     def _bind_all(self, nodes: Sequence[SearchNode]) -> tuple[Query, ...]:
-        return tuple(self.bind(node) for node in nodes)
+        return tuple(map(self.bind, nodes))
 
     def _check(self, leaf: Leaf) -> Leaf:
         if leaf.field.has_words and not leaf.path:
@@ -452,13 +470,15 @@ def _word_count(node: FieldNode) -> int:
 
 def levels(query: Query) -> int:
     """How deeply Tantivy's query of a search is nested at most: what its stack must hold."""
+    if type(query) is Leaf:
+        return LEAF_LEVELS
     match query:
         case Leaf() | Every():
             return LEAF_LEVELS
         case Boosted(child=child):
             return 1 + levels(child)
         case Combined(must=must, should=should, must_not=must_not):
-            groups = [[levels(child) for child in part] for part in (must, should)]
+            groups = [list(map(levels, part)) for part in (must, should)]
             sums = [sum_levels(part) for part in groups]
             return 1 + max([LEAF_LEVELS, *sums, *map(levels, must_not)])
 
@@ -498,7 +518,7 @@ def leaves_of(query: Query) -> Iterator[Leaf]:
     left = [query]
     while left:
         node = left.pop()
-        if isinstance(node, Leaf):
+        if type(node) is Leaf:
             yield node
         elif isinstance(node, Combined):
             left += (*node.must, *node.should, *node.must_not)[::-1]
