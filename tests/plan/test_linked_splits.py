@@ -122,6 +122,29 @@ def test_one_word_is_counted_by_the_dictionary(table: Table, monkeypatch, most):
     assert answers() == found
 
 
+@pytest.mark.parametrize("most", [0, 40, 1 << 20], ids=["none", "few", "all"])
+def test_numbers_of_documents_that_are_kept_are_those_that_they_carry(
+    table: Table, monkeypatch, most
+):
+    queries = ["fox", "dog data", "spark fox", "kind:a", "body:learning", "-fox *"]
+
+    def answers() -> list[object]:
+        return [table.search(query, limit=k, columns=["id"]) for query in queries for k in (1, 9)]
+
+    found = answers()
+    monkeypatch.setattr(index, "_MANY_SEGMENTS", 2)
+    monkeypatch.setattr(index, "_KEPT_NUMBERS", most)
+    read: list[int] = []
+    ask = index.IndexSearcher._read_numbers
+    monkeypatch.setattr(
+        index.IndexSearcher, "_read_numbers", lambda s, some: read.append(len(some)) or ask(s, some)
+    )
+    assert answers() == found
+    before = len(read)
+    assert answers() == found
+    assert (len(read) == before) == (most == 1 << 20)
+
+
 def test_a_damaged_split_is_scanned_and_the_others_answer(tmp_path: Path, monkeypatch):
     made = Table.create(
         tmp_path / "t",
