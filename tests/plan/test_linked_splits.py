@@ -10,6 +10,8 @@ import pytest
 
 from indextables import Table
 from indextables.plan import execute
+from indextables.plan.scan import split_tasks
+from indextables.predicate import TRUE
 from indextables.split import linked
 from indextables.split.format import index
 
@@ -120,6 +122,39 @@ def test_one_word_is_counted_by_the_dictionary(table: Table, monkeypatch, most):
     assert {0, None} < set(counted) and max(filter(None, counted)) > 20
     monkeypatch.setattr(linked.LinkedSplits, "_counted", lambda *_: None)
     assert answers() == found
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_tasks_are_made_of_splits_that_have_rows(tmp_path: Path, monkeypatch, vectors):
+    made = Table.create(
+        tmp_path / "t",
+        pa.schema([("id", pa.int64()), ("body", pa.string())]),
+        config={
+            "spark.indextables.cache.disk.path": str(tmp_path / "cache"),
+            "spark.indextables.deletionVectors.mode": "vector" if vectors else "rewrite",
+        },
+    )
+    for split in range(12):
+        made.append(pa.table({"id": [split, -1], "body": [f"fox w{split}", "fox"]}))
+    made.delete(where="id = 7")
+    with_vector = split_tasks(made.view.snapshot, made.view.snapshot.entries, TRUE).has_vectors
+    assert with_vector == vectors
+    tasks: list[str] = []
+    searcher = execute.Environment.searcher
+    monkeypatch.setattr(
+        execute.Environment,
+        "searcher",
+        lambda self, task: tasks.append(task.path) or searcher(self, task),
+    )
+    for where, ids in (("w3 OR w5", [3, 5]), ("w9", [9]), ("w7", []), ("nothing", [])):
+        rows = made.scan(where=f"body indexquery '{where}'")
+        assert made.count(where=f"body indexquery '{where}'") == len(ids)
+        tasks.clear()
+        assert made.scan(where=f"body indexquery '{where}'") == rows
+        assert rows["id"].to_pylist() == ids
+        assert len(tasks) == len(ids) + (vectors and where == "w7")  # whose row is deleted
+    assert made.count(where="body indexquery 'fox'") == 23
+    assert made.scan(where="body indexquery 'w3' AND id > 2")["id"].to_pylist() == [3]
 
 
 @pytest.mark.parametrize("most", [0, 40, 1 << 20], ids=["none", "few", "all"])
