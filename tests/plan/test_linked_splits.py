@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from indextables import Table
-from indextables.plan import execute
-from indextables.plan.scan import split_tasks
+from indextables.plan import execute, scan
 from indextables.predicate import TRUE
 from indextables.split import linked
 from indextables.split.format import index
@@ -137,15 +136,11 @@ def test_tasks_are_made_of_splits_that_have_rows(tmp_path: Path, monkeypatch, ve
     for split in range(12):
         made.append(pa.table({"id": [split, -1], "body": [f"fox w{split}", "fox"]}))
     made.delete(where="id = 7")
-    with_vector = split_tasks(made.view.snapshot, made.view.snapshot.entries, TRUE).has_vectors
+    with_vector = scan.split_tasks(made.view.snapshot, made.view.snapshot.entries, TRUE).has_vectors
     assert with_vector == vectors
     tasks: list[str] = []
-    searcher = execute.Environment.searcher
-    monkeypatch.setattr(
-        execute.Environment,
-        "searcher",
-        lambda self, task: tasks.append(task.path) or searcher(self, task),
-    )
+    make = scan.SplitTask
+    monkeypatch.setattr(scan, "SplitTask", lambda *a: tasks.append(a[0]) or make(*a))
     for where, ids in (("w3 OR w5", [3, 5]), ("w9", [9]), ("w7", []), ("nothing", [])):
         rows = made.scan(where=f"body indexquery '{where}'")
         assert made.count(where=f"body indexquery '{where}'") == len(ids)
