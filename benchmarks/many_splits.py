@@ -20,7 +20,7 @@ from indextables import Table
 from indextables.jobs.write_job import plan_write
 from indextables.plan.execute import Environment
 from indextables.plan.scan import split_tasks
-from indextables.predicate import TRUE
+from indextables.predicate import TRUE, Search
 from indextables.predicate.sql_text import parse_predicate
 
 ROWS = 100_000
@@ -60,10 +60,11 @@ def _bare_count(table: Table) -> Callable[[], object]:
     view = table.view
     environment = Environment.of(view)
     group = environment.group(split_tasks(view.snapshot, view.snapshot.entries, TRUE))
-    found = group._compiled(parse_predicate(WHERE, view.schema))
-    assert found is not None
-    linked, query = found
-    return partial(linked.index.searcher.count, query)
+    search = parse_predicate(WHERE, view.schema)
+    assert isinstance(search, Search)
+    linked, question = group.asked(search)
+    assert question is not None and question.compiled is not None
+    return partial(linked.index.searcher.count, question.compiled)
 
 
 def _opened(table: Table, *, routed: bool) -> Table:

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from indextables import Table
-from indextables.plan import execute
+from indextables.plan import execute, scan
+from indextables.predicate import TRUE
 from indextables.split import linked
 from indextables.split.format import index
 
@@ -97,7 +98,81 @@ def test_splits_with_many_matches_are_asked_alone(table: Table, monkeypatch, mos
     monkeypatch.setattr(index, "_FEW_HITS", 8)
     monkeypatch.setattr(execute, "_MANY_MATCHES", most)
     assert _answers(table) == together
-    assert (max(collected) >= 8) == bool(most)
+    assert (max(collected, default=0) >= 8) == bool(most)
+
+
+@pytest.mark.parametrize("most", [0, 20, 1 << 20])
+def test_one_word_is_counted_by_the_dictionary(table: Table, monkeypatch, most):
+    """The dictionary says of one word what the postings say, and nothing of anything else."""
+    monkeypatch.setattr(execute, "_MANY_MATCHES", most)
+    texts = [*WORDS, "absent", "FOX", "spark fox", '"fox dog"', "fo*", "fox^2", "n:4", "kind:a"]
+    wheres = [f"_indexall indexquery 'body:{text}'" for text in texts[:-2]]
+    wheres += [f"_indexall indexquery '{text}'" for text in ("kind:a", "n:4", "kind:a OR body:fox")]
+
+    def answers() -> list[object]:
+        return [(table.count(where=w), table.scan(where=w).sort_by("id")) for w in wheres]
+
+    counted = []
+    ask = linked.LinkedSplits._counted
+    monkeypatch.setattr(
+        linked.LinkedSplits, "_counted", lambda *a: counted.append(ask(*a)) or counted[-1]
+    )
+    found = answers()
+    assert {0, None} < set(counted) and max(filter(None, counted)) > 20
+    monkeypatch.setattr(linked.LinkedSplits, "_counted", lambda *_: None)
+    assert answers() == found
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_tasks_are_made_of_splits_that_have_rows(tmp_path: Path, monkeypatch, vectors):
+    made = Table.create(
+        tmp_path / "t",
+        pa.schema([("id", pa.int64()), ("body", pa.string())]),
+        config={
+            "spark.indextables.cache.disk.path": str(tmp_path / "cache"),
+            "spark.indextables.deletionVectors.mode": "vector" if vectors else "rewrite",
+        },
+    )
+    for split in range(12):
+        made.append(pa.table({"id": [split, -1], "body": [f"fox w{split}", "fox"]}))
+    made.delete(where="id = 7")
+    with_vector = scan.split_tasks(made.view.snapshot, made.view.snapshot.entries, TRUE).has_vectors
+    assert with_vector == vectors
+    tasks: list[str] = []
+    make = scan.SplitTask
+    monkeypatch.setattr(scan, "SplitTask", lambda *a: tasks.append(a[0]) or make(*a))
+    for where, ids in (("w3 OR w5", [3, 5]), ("w9", [9]), ("w7", []), ("nothing", [])):
+        rows = made.scan(where=f"body indexquery '{where}'")
+        assert made.count(where=f"body indexquery '{where}'") == len(ids)
+        tasks.clear()
+        assert made.scan(where=f"body indexquery '{where}'") == rows
+        assert rows["id"].to_pylist() == ids
+        assert len(tasks) == len(ids) + (vectors and where == "w7")  # whose row is deleted
+    assert made.count(where="body indexquery 'fox'") == 23
+    assert made.scan(where="body indexquery 'w3' AND id > 2")["id"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize("most", [0, 40, 1 << 20], ids=["none", "few", "all"])
+def test_numbers_of_documents_that_are_kept_are_those_that_they_carry(
+    table: Table, monkeypatch, most
+):
+    queries = ["fox", "dog data", "spark fox", "kind:a", "body:learning", "-fox *"]
+
+    def answers() -> list[object]:
+        return [table.search(query, limit=k, columns=["id"]) for query in queries for k in (1, 9)]
+
+    found = answers()
+    monkeypatch.setattr(index, "_MANY_SEGMENTS", 2)
+    monkeypatch.setattr(index, "_KEPT_NUMBERS", most)
+    read: list[int] = []
+    ask = index.IndexSearcher._read_numbers
+    monkeypatch.setattr(
+        index.IndexSearcher, "_read_numbers", lambda s, some: read.append(len(some)) or ask(s, some)
+    )
+    assert answers() == found
+    before = len(read)
+    assert answers() == found
+    assert (len(read) == before) == (most == 1 << 20)
 
 
 def test_a_damaged_split_is_scanned_and_the_others_answer(tmp_path: Path, monkeypatch):

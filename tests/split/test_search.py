@@ -20,7 +20,7 @@ from indextables.errors import (
 from indextables.predicate import Column, Regex, Search
 from indextables.split.open_split import SplitSearcher
 from indextables.split.search.evaluate import search_rows
-from indextables.split.search.query import SearchContext
+from indextables.split.search.query import SearchContext, columns_of
 
 TABLE = pa.table(
     {
@@ -321,7 +321,7 @@ def test_another_analyzer_makes_the_rows_be_scanned(make):
     assert stemmed.search(search).tolist() == [2]
     assert plain.search(search).tolist() == []
     by_stem = SplitSearcher(plain.split, plain.pool, stemmed.context)
-    assert not by_stem.can_use_index(_resolved(search, stemmed))
+    assert not by_stem.can_use_index(columns_of(_resolved(search, stemmed)))
     assert by_stem.search(search).tolist() == [2]
 
 

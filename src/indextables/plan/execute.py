@@ -33,12 +33,11 @@ from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate, Search, conjuncts, searches
 from indextables.runner import check_stop
 from indextables.schema import column_field
-from indextables.split.linked import LinkedSplits, link_splits
+from indextables.split.linked import LinkedSplits, Question, link_splits
 from indextables.split.open_split import IndexPool, SplitFile, SplitSearcher
 from indextables.split.row_numbers import RowNumbers
-from indextables.split.search import SearchContext, resolve
+from indextables.split.search import SearchContext
 from indextables.split.search.engine import FEW_LEVELS
-from indextables.split.search.query import levels
 from indextables.storage import Store
 from indextables.xref.open_xref import close_xrefs
 
@@ -89,25 +88,23 @@ class SplitGroup:
 
     def matching(self, search: Search) -> Mapping[int, RowNumbers] | None:
         """The rows of each split that has some; None if the splits must be asked one by one."""
-        found = self._compiled(search)
-        if found is None:
+        linked, question = self.asked(search)
+        if question is None:
             return None
-        linked, query = found
-        return linked.matching_if_few(query, _MANY_MATCHES * len(self.searchers))
+        return linked.matching_if_few(question, _MANY_MATCHES * len(self.searchers))
 
     def count(self, search: Search) -> int | None:
         """How many rows match; None if the splits must be asked one by one."""
-        found = self._compiled(search)
-        return None if found is None else found[0].index.searcher.count(found[1])
+        linked, question = self.asked(search)
+        return None if question is None else linked.count(question)
 
-    def _compiled(self, search: Search) -> tuple[LinkedSplits, Any] | None:
-        context = self.searchers[0].context
-        query = resolve(search, context.mapping, context.schema)
+    def asked(self, search: Search) -> tuple[LinkedSplits, Question | None]:
+        """The index of all splits, and the search as it is asked of it, if that can be."""
         linked = link_splits(self.searchers, key=self.key)
-        if levels(query) > FEW_LEVELS or not linked.can_answer(query, self.searchers):
-            return None
-        compiled = linked.compiler(self.searchers[0]).compile(query)
-        return None if compiled is None else (linked, compiled)
+        query = self.searchers[0].context.resolved(search)
+        question = linked.question(query, self.searchers)
+        can_answer = question.can_answer and question.levels <= FEW_LEVELS
+        return linked, question if can_answer else None
 
 
 @dataclass(frozen=True)
@@ -213,6 +210,9 @@ class Environment:
 
     def searched(self, tasks: Sequence[SplitTask]) -> list[tuple[SplitTask, Answers]]:
         """The tasks that can have rows, with what linked indexes said to their searches."""
+        together = self._searched_together(tasks)
+        if together is not None:
+            return together
         tasks = list(tasks)
         asked = {id(task.predicate): task.predicate for task in tasks}
         wanted = dict.fromkeys(search for p in asked.values() for search in searches(p))
@@ -245,23 +245,48 @@ class Environment:
             if all(len(rows.get(task.path, _SOME_ROWS)) for rows in needed[id(task.predicate)])
         ]
 
-    def _counted_together(self, tasks: SplitTasks) -> int | None:
-        """How many rows match, if all splits are small and one index can count them.
+    def _only_search(self, tasks: Sequence[SplitTask]) -> tuple[SplitTasks, Search] | None:
+        """Splits that are all small, if one index can answer for all of them.
 
-        No task is made: of a thousand splits they take longer than the count.
+        Then tasks are made of those only that have rows: a thousand take longer than the search.
         """
-        predicates = tasks.used
         if (
-            len(predicates) != 1
+            not isinstance(tasks, SplitTasks)
+            or len(predicates := tasks.used) != 1
             or not isinstance(search := predicates[0], Search)
             or not _LINKED_FROM <= len(tasks) <= self.pool.max_files // _LINKED_SHARE
-            or tasks.has_vectors  # an index counts the rows that are deleted, too
             or pc.max(tasks.files["size"]).as_py() > _LINKED_SIZE
             or self._unlinked
         ):
             return None
+        return tasks, search
+
+    def _searched_together(
+        self, tasks: Sequence[SplitTask]
+    ) -> list[tuple[SplitTask, Answers]] | None:
+        only = self._only_search(tasks)
+        if only is None:
+            return None
+        try:
+            found = self.group(only[0]).matching(only[1])
+        except TooManyExpansionsError:
+            return None  # each of them may match fewer words
+        except DamagedIndexError as error:
+            self._unlinked.add(error.path)
+            return None
+        if found is None:
+            return [(task, {}) for task in tasks]
+        ordinals = sorted(found)
+        some = only[0].chosen(np.array(ordinals, dtype=np.intp))
+        return [(task, {only[1]: found[at]}) for at, task in zip(ordinals, some, strict=True)]
+
+    def _counted_together(self, tasks: SplitTasks) -> int | None:
+        """How many rows match, if one index can count them."""
+        only = self._only_search(tasks)
+        if only is None or tasks.has_vectors:  # an index counts the rows that are deleted, too
+            return None
         with contextlib.suppress(TooManyExpansionsError, DamagedIndexError):
-            return self.group(tasks).count(search)
+            return self.group(tasks).count(only[1])
         return None
 
     def count(self, tasks: Sequence[SplitTask]) -> int:

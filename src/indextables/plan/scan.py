@@ -104,9 +104,9 @@ class SplitTasks(Sequence[SplitTask]):
     def __getitem__(self, index: slice) -> SplitTasks: ...
     def __getitem__(self, index: int | slice) -> SplitTask | SplitTasks:
         if isinstance(index, slice):
-            return self._chosen(np.arange(len(self))[index])
+            return self.chosen(np.arange(len(self))[index])
         at = range(len(self))[index]
-        return next(iter(self._chosen(np.array([at]))))
+        return next(iter(self.chosen(np.array([at]))))
 
     def __iter__(self) -> Iterator[SplitTask]:
         for start in range(0, len(self), _ROWS_AT_ONCE):
@@ -157,9 +157,10 @@ class SplitTasks(Sequence[SplitTask]):
     def with_paths_of(self, others: SplitTasks) -> SplitTasks:
         """Those of these splits that are among the others, too."""
         mask = pc.is_in(self.files["path"], value_set=others.files["path"].combine_chunks())
-        return self._chosen(np.flatnonzero(np.asarray(mask)))
+        return self.chosen(np.flatnonzero(np.asarray(mask)))
 
-    def _chosen(self, rows: np.ndarray[Any, np.dtype[np.intp]]) -> SplitTasks:
+    def chosen(self, rows: np.ndarray[Any, np.dtype[np.intp]]) -> SplitTasks:
+        """Some of the splits, by their places."""
         files = self.files.take(pa.array(rows))
         return SplitTasks(files, self.partition_schema, self.predicates, self.choices[rows])
 

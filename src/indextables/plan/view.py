@@ -28,8 +28,8 @@ from indextables.predicate import Expression, Predicate, Search, searches, walk
 from indextables.predicate.sql_text import parse_predicate
 from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
 from indextables.split.row_filter import evaluate
-from indextables.split.search import SearchContext, resolve
-from indextables.split.search.query import Query
+from indextables.split.search import SearchContext
+from indextables.split.search.query import Kept, Query
 from indextables.storage import Store
 from indextables.xref.route import Router
 
@@ -39,6 +39,9 @@ INTERNAL_PROPERTIES = (
     MAPPING_PROPERTY, REGISTRY_PREFIX, CONSTRAINT_PREFIX, SEARCH_INDEX_PROPERTY,
 )  # fmt: skip
 """Properties that no user sets or sees begin like this."""
+
+_PREPARED = 262_144
+"""Letters of searches that are kept prepared, times the columns that they may be asked of."""
 
 
 class RowsElsewhere(Protocol):
@@ -195,6 +198,12 @@ class TableView:
         return {}
 
     @functools.cached_property
+    def prepared(self) -> Kept[Search]:
+        """Searches as they were written, parsed and checked: by all that they depend on beside
+        this version and its configuration."""
+        return Kept(_PREPARED)
+
+    @functools.cached_property
     def router(self) -> Router:
         """What asks the cross-references."""
         return Router(self.store, self.snapshot.xrefs, self.config, lambda: self.context)
@@ -224,11 +233,8 @@ class TableView:
             self.resolved(search)
 
     def resolved(self, search: Search) -> Query:
-        """A search bound to the fields of the mapping; the last one is not bound again."""
-        last: tuple[Search, Query] | None = self.kept.get(resolve)
-        if last is None or last[0] is not search:
-            last = self.kept[resolve] = search, resolve(search, self.mapping, self.schema)
-        return last[1]
+        """A search bound to the fields of the mapping; the same one is not bound again soon."""
+        return self.context.resolved(search)
 
     def __getstate__(self) -> dict[str, object]:
         kept = ("store", "snapshot", "settings", "elsewhere")

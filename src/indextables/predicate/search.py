@@ -214,30 +214,29 @@ def over_fields(
     >>> print(over_fields(Term(None, "a"), ["x", "y"]))
     Boolean(must=(), should=(Term(field='x', text='a'), Term(field='y', text='a')), must_not=())
     """
-    match query:
-        case All():
-            return query
-        case Boost(child=child, factor=factor):
-            return Boost(over_fields(child, names, fits=fits), factor)
-        case Boolean(must=must, should=should, must_not=must_not):
-            return Boolean(
-                tuple(over_fields(child, names, fits=fits) for child in must),
-                tuple(over_fields(child, names, fits=fits) for child in should),
-                tuple(over_fields(child, names, fits=fits) for child in must_not),
-            )
-        case _ if query.field is not None:
-            return query
-        case _:
-            every = tuple(_asked_of(query, name) for name in names)
-            each = every if len(every) == 1 else tuple(filter(fits, every)) or every
-            parts = tuple(_weighted(node, names) for node in each)
-            return parts[0] if len(parts) == 1 else Boolean(should=parts)
+    only = next(iter(names)) if len(names) == 1 else None
+    if isinstance(names, Mapping) and only is not None and names[only] != 1:
+        only = None
 
+    def spread(node: SearchNode) -> SearchNode:
+        if type(node) is Term and node.field is None and only is not None:  # what most are
+            return Term(only, node.text, at=node.at)
+        match node:
+            case All():
+                return node
+            case Boost(child=child, factor=factor):
+                return Boost(spread(child), factor)
+            case Boolean(must=must, should=should, must_not=must_not):
+                return Boolean(*(tuple(map(spread, part)) for part in (must, should, must_not)))
+            case _ if node.field is not None:
+                return node
+            case _:
+                every = tuple(replace(node, field=name) for name in names)
+                each = every if len(every) == 1 else tuple(filter(fits, every)) or every
+                parts = tuple(_weighted(one, names) for one in each)
+                return parts[0] if len(parts) == 1 else Boolean(should=parts)
 
-def _asked_of(node: FieldNode, name: str) -> FieldNode:
-    if type(node) is Term:  # what most are; `replace` takes ten times as long
-        return Term(name, node.text, at=node.at)
-    return replace(node, field=name)
+    return spread(query)
 
 
 def _weighted(node: FieldNode, names: Sequence[str] | Mapping[str, float]) -> SearchNode:

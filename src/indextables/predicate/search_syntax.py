@@ -156,7 +156,7 @@ def parse_search(
     if (at := half_character(text)) is not None:
         reason = f"{text[at]!r} is not a character, write the query in UTF-8,"
         raise QuerySyntaxError(text, reason, position=at, field=field)
-    if (words := _plain_words(text)) is not None:
+    if (words := plain_words(text)) is not None:
         return words
     parser = _Parser(text, field, schema, max_depth)
     query = parser.parse()
@@ -165,8 +165,15 @@ def parse_search(
     return query
 
 
-def _plain_words(text: str) -> SearchNode | None:
-    """What the parser makes of words without any sign, as most queries are; else `None`."""
+def plain_words(text: str, field: str | None = None) -> SearchNode | None:
+    """What a query of words without any sign means, as most are, asked of a field; else `None`.
+
+    >>> plain_words("spark fox", "body")
+    Boolean(must=(), should=(Term(field='body', text='spark'), Term(field='body', text='fox')), \
+must_not=())
+    >>> plain_words("spark AND fox") is plain_words("spark*") is None
+    True
+    """
     if _PLAIN_WORDS.fullmatch(text) is None:
         return None
     words: dict[str, Term] = {}
@@ -175,7 +182,7 @@ def _plain_words(text: str) -> SearchNode | None:
         if word in _RESERVED:
             return None
         if word not in words:  # one that is said twice counts once
-            words[word] = Term(None, word, at=found.start())
+            words[word] = Term(field, word, at=found.start())
     terms = tuple(words.values())
     return terms[0] if len(terms) == 1 else Boolean(should=terms)
 

@@ -7,17 +7,19 @@ row.
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import tantivy
 
 from indextables.errors import DamagedIndexError
+from indextables.predicate import Exists, Phrase, Term, TermSet
 from indextables.split.format.index import (
     Hit,
     OpenIndex,
@@ -35,21 +37,34 @@ from indextables.split.row_numbers import (
     tags_of,
 )
 from indextables.split.search.compile import Compiler
-from indextables.split.search.query import Query, SearchContext, columns_of
+from indextables.split.search.query import (
+    Kept,
+    Leaf,
+    Query,
+    SearchContext,
+    columns_of,
+    leaves_of,
+    levels,
+)
+
+_KEPT_CLAUSES = 16_384
+"""So many clauses of queries are kept compiled for an index, some hundreds of bytes each."""
+_KEPT_QUESTION = 16
+"""A query takes as much room as so many clauses, however few it has."""
 
 
-def can_be_linked(split: SplitSearcher, query: Query) -> bool:
-    """Whether a split's index answers a query in the fields that the table's mapping names.
+def can_be_linked(split: SplitSearcher, columns: Sequence[str]) -> bool:
+    """Whether a split's index answers for columns in the fields that the table's mapping names.
 
     A column that became a fast field since is in the rows of older splits, not in their indexes.
     One that was added with a default is in neither.
     """
     here, wanted = split.split.info.mapping.by_name, split.context.mapping.by_name
-    return split.can_use_index(query) and all(
+    return split.can_use_index(columns) and all(
         here[name].field == wanted[name].field
         if name in here
         else name not in split.constants or not wanted[name].field
-        for name in columns_of(query)
+        for name in columns
     )
 
 
@@ -70,6 +85,44 @@ def link_splits(splits: Sequence[SplitSearcher], *, key: Hashable | None = None)
         return index, LinkedSplits.of(files, index)
 
     return (link() if key is None else pool.opened(key, link))[1]
+
+
+def _clauses(leaf: Leaf) -> int:
+    """How many words a leaf stands for; more than is ever kept where the index has to say."""
+    match leaf.node:
+        case Term() | Exists() | Phrase(prefix=False):
+            return 1
+        case TermSet(values=values):
+            return len(values)
+        case _:
+            return sys.maxsize
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A query for the splits of one index, with what follows from it.
+
+    It holds the query and the context, by which it is found again.
+    """
+
+    query: Query
+    context: SearchContext
+    compiler: Compiler
+    can_answer: bool
+    """Whether the indexes of all splits hold the words that it asks for."""
+    levels: int
+    """How deeply Tantivy's query is nested at most."""
+
+    @property
+    def compiled(self) -> tantivy.Query | None:
+        """Tantivy's query, if the index answers it without the rows."""
+        if "compiled" not in self._made:  # two threads may make the same
+            self._made["compiled"] = self.compiler.compile(self.query)
+        return self._made["compiled"]
+
+    @functools.cached_property
+    def _made(self) -> dict[str, tantivy.Query | None]:
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +171,34 @@ class LinkedSplits:
             firsts,
         )
 
-    def can_answer(self, query: Query, splits: Sequence[SplitSearcher]) -> bool:
-        """Whether the indexes of all splits hold the words that a query asks for."""
-        return all(can_be_linked(splits[ordinal], query) for ordinal in self.alike)
+    def question(
+        self, query: Query, splits: Sequence[SplitSearcher], *, scored: bool = False
+    ) -> Question:
+        """A query as it is asked of these splits; the same one again is the same object.
+
+        One that is `scored` adds scores two at a time.
+        """
+        context = splits[0].context
+
+        def make() -> tuple[Question, int]:
+            columns = columns_of(query)
+            can_answer = all(can_be_linked(splits[ordinal], columns) for ordinal in self.alike)
+            compiler = (self.pairwise_compiler if scored else self.compiler)(splits[0])
+            made = Question(query, context, compiler, can_answer, levels(query))
+            clauses = sum(map(_clauses, leaves_of(query))) if self._is_whole else sys.maxsize
+            return made, _KEPT_QUESTION + clauses
+
+        return self._questions.get((id(query), id(context), scored), make)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all of the index is there; if not, it is said each time what a query reads."""
+        ranges = self.index.searcher.ranges
+        return ranges is None or ranges.is_whole
+
+    @functools.cached_property
+    def _questions(self) -> Kept[Question]:
+        return Kept(_KEPT_CLAUSES)
 
     def hashes_hold(self, splits: Sequence[SplitSearcher], schema: pa.Schema) -> bool:
         """Whether the hashes of all rows are those of their values in the table's schema."""
@@ -140,6 +218,8 @@ class LinkedSplits:
         kept: tuple[SearchContext, Compiler] | None = self.__dict__.get("_compiler")
         if kept is None or kept[0] is not like.context:
             made = SplitSource(like, self.index, self.term_counts).compiler
+            if self._is_whole:
+                made = replace(made, asked={})
             kept = self.__dict__["_compiler"] = like.context, made
         return kept[1]
 
@@ -166,9 +246,15 @@ class LinkedSplits:
         return before / max(before, int(self.rows.sum()))
 
     def locate(
-        self, segments: npt.NDArray[np.int64], numbers: RowNumbers
+        self, addresses: Sequence[tantivy.DocAddress], numbers: RowNumbers
     ) -> tuple[RowNumbers, RowNumbers]:
-        """The split and the row of documents, given their segments and the numbers they carry."""
+        """The split and the row of documents, given where they are and the numbers they carry."""
+        if len(self.rows) == len(self._tags) == 1:  # as below, of one split with one tag
+            rows = numbers + (int(self._firsts[0]) - numbered_from(int(self._tags[0]), 0))
+            if len(rows) and (rows.min() < self._firsts[0] or rows.max() >= self.rows[0]):
+                raise DamagedIndexError(self.path, "its index names rows that it does not have")
+            return np.zeros(len(rows), np.int64), rows
+        segments = np.fromiter(map(attrgetter("segment_ord"), addresses), np.int64, len(numbers))
         splits = self._split_of_segment[segments]
         wanted = splits << TAG_BITS | tags_of(numbers)
         place = np.minimum(np.searchsorted(self._tags, wanted), len(self._tags) - 1)
@@ -181,19 +267,35 @@ class LinkedSplits:
         """The rows that match in each split that has some, in ascending order."""
         return self._by_split(self.index.searcher.by_row(query, len(self._split_of_segment)))
 
-    def matching_if_few(self, query: tantivy.Query, most: int) -> dict[int, RowNumbers] | None:
-        """The same, or None if more than `most` match."""
-        searcher = self.index.searcher
+    def count(self, question: Question) -> int | None:
+        """How many rows match, deleted ones included, if the index can count them."""
+        counted = self._counted(question)
+        if counted is None and question.compiled is not None:
+            counted = self.index.searcher.count(question.compiled)
+        return counted
+
+    def matching_if_few(self, question: Question, most: int) -> dict[int, RowNumbers] | None:
+        """The rows that match as `matching` has them; None if more than `most`, or not known."""
+        searcher, counted = self.index.searcher, self._counted(question)
+        if counted == 0:
+            return {}
+        if (counted is not None and counted > most) or (query := question.compiled) is None:
+            return None
+        if counted is not None:
+            return self._by_split(searcher.all_by_row(query, counted))
         hits = searcher.few_by_row(query, len(self._split_of_segment))
         if hits is None and searcher.count(query) > most:
             return None
         return self._by_split(searcher.all_by_row(query) if hits is None else hits)
 
+    def _counted(self, question: Question) -> int | None:
+        """How many documents match, if the dictionary says: it has that number of each word."""
+        word = question.compiler.word(question.query)
+        return None if word is None else self.index.searcher.term_counts(word[0], [word[1]])[0]
+
     def _by_split(self, hits: Sequence[Hit]) -> dict[int, RowNumbers]:
-        addresses = map(itemgetter(1), hits)
         numbers = np.fromiter(map(itemgetter(0), hits), np.int64, len(hits))
-        segments = np.fromiter(map(attrgetter("segment_ord"), addresses), np.int64, len(hits))
-        splits, rows = self.locate(segments, numbers)
+        splits, rows = self.locate([address for _, address in hits], numbers)
         # Hits come in the order of their numbers: of a split with one tag, in that of its rows.
         order = np.argsort(splits, kind="stable")
         if not _ascend(splits[order], rows[order]):

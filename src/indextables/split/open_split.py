@@ -53,7 +53,6 @@ from indextables.split.search.query import (
     SearchContext,
     columns_of,
     levels,
-    resolve,
     with_fields,
 )
 from indextables.storage.disk_cache import DiskCache
@@ -481,8 +480,8 @@ class SplitSearcher:
     def _search(self, search: Search) -> RowNumbers:
         if search in self.answers:
             return self.answers[search]
-        query = resolve(search, self.context.mapping, self.context.schema)
-        if self.can_use_index(query):
+        query = self.context.resolved(search)
+        if self.can_use_index(columns_of(query)):
             try:
                 return matching(self.bound(query), self.source())
             except DamagedIndexError as error:
@@ -493,8 +492,8 @@ class SplitSearcher:
         """How many rows match."""
         if search in self.answers:
             return len(self.search(search))
-        query = resolve(search, self.context.mapping, self.context.schema)
-        if self.vector is None and self.can_use_index(query):
+        query = self.context.resolved(search)
+        if self.vector is None and self.can_use_index(columns_of(query)):
             bound = self.bound(query)
             with contextlib.suppress(DamagedIndexError):
                 counted = with_stack(levels(bound), lambda: self.source().count(bound))
@@ -502,8 +501,8 @@ class SplitSearcher:
                     return counted
         return len(self.search(search))
 
-    def can_use_index(self, query: Query) -> bool:
-        """Whether the split's index holds the words that the table's mapping wants.
+    def can_use_index(self, columns: Sequence[str]) -> bool:
+        """Whether the split's index holds the words of columns that the table's mapping wants.
 
         What the index does not hold, typed columns and partition values, needs no agreement, and a
         column that the split does not have is the same in all rows.
@@ -512,7 +511,7 @@ class SplitSearcher:
             return False
         self.split.prepare_search(self.pool.cache)
         here, wanted = self.split.info.mapping, self.context.mapping
-        names = [n for n in columns_of(query) if n in here.by_name]
+        names = [n for n in columns if n in here.by_name]
         words = [n for n in names if wanted.by_name[n].kind in WORDS | {"ip"}]
         return compatible(here, wanted, words) and not any(map(self._is_rescaled, names))
 

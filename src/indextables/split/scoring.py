@@ -37,7 +37,7 @@ from indextables.errors import DamagedIndexError
 from indextables.predicate import Search
 from indextables.runner import check_stop
 from indextables.split.format.index import Hit, is_beginning, schema_document
-from indextables.split.linked import LinkedSplits, can_be_linked, link_splits
+from indextables.split.linked import LinkedSplits, Question, can_be_linked, link_splits
 from indextables.split.mapping import LEVEL_FIELD, FieldMapping
 from indextables.split.open_split import SplitFile, SplitSearcher
 from indextables.split.row_hash import LEVELS, row_hashes
@@ -52,8 +52,7 @@ from indextables.split.search.query import (
     Every,
     Leaf,
     Query,
-    levels,
-    resolve,
+    columns_of,
 )
 from indextables.split.write.writer import SplitWriter
 from indextables.storage.local import LocalStore
@@ -179,7 +178,7 @@ class CombinedSearcher:
             return
         context = splits[0].context
         if isinstance(search, Search):
-            search = resolve(search, context.mapping, context.schema)
+            search = context.resolved(search)
         self._query = search
         self._linked = self._link(key)
 
@@ -187,7 +186,7 @@ class CombinedSearcher:
         if all(split.split.has_index for split in self.splits):
             try:
                 linked = link_splits(self.splits, key=key)
-                if linked.can_answer(self._query, self.splits):
+                if linked.question(self._query, self.splits, scored=True).can_answer:
                     return linked
             except DamagedIndexError:
                 pass  # one of them, which is found out one by one
@@ -266,7 +265,7 @@ class CombinedSearcher:
         return self.splits[0].context.mapping.by_name[column]
 
     def _answered(self, ask: Callable[[], Answer]) -> Answer:
-        search = functools.partial(with_stack, levels(self._query), ask)
+        search = functools.partial(with_stack, self._question.levels, ask)
         try:
             return search()
         except DamagedIndexError as error:
@@ -276,7 +275,7 @@ class CombinedSearcher:
             return search()
 
     def _top(self, k: int, within: Sequence[Mask] | None) -> Hits:
-        compiled = self._compiler().compile(self._query)
+        compiled = self._question.compiled
         if compiled is None:
             hits = _kept(self._live(self._mixed(self._query)), within)
         else:
@@ -287,7 +286,7 @@ class CombinedSearcher:
         searcher, compiler = self.splits[split], self._compiler()
         if row in searcher.dead:
             return None
-        query, index = compiler.compile(self._query), self._linked.index.searcher
+        query, index = self._question.compiled, self._linked.index.searcher
         if query is None:
             if row not in matching(searcher.bound(self._query), searcher.source()):
                 return None
@@ -307,6 +306,10 @@ class CombinedSearcher:
             score = float(np.float32(_score(explanation, self._bm25)))
         is_sum = np.isclose(sum(term.score for term in terms), score, rtol=1e-3)
         return ExplainedRow(score, terms if is_sum else ())
+
+    @property
+    def _question(self) -> Question:
+        return self._linked.question(self._query, self.splits, scored=True)
 
     def _compiler(self) -> Compiler:
         return self._linked.pairwise_compiler(self.splits[0])
@@ -438,9 +441,8 @@ class CombinedSearcher:
         if not found:
             return no_hits()
         scores, addresses = zip(*found, strict=True)
-        segments = np.array([address.segment_ord for address in addresses], dtype=np.int64)
         numbers = self._linked.index.searcher.numbers(addresses)
-        splits, rows = self._linked.locate(segments, numbers)
+        splits, rows = self._linked.locate(addresses, numbers)
         return Hits(splits, rows, np.array(scores, np.float32), self._hashes(splits, rows))
 
     def _hashes(self, splits: RowNumbers, rows: RowNumbers) -> RowNumbers | None:
@@ -536,7 +538,7 @@ class CombinedSearcher:
 
 def _fits(searcher: SplitSearcher, query: Query) -> bool:
     """Whether a split's own index can be one of many, and can be opened."""
-    if not can_be_linked(searcher, query):
+    if not can_be_linked(searcher, columns_of(query)):
         return False
     try:
         folder = searcher.pool.folder(searcher.split)
@@ -676,6 +678,9 @@ def break_ties(
     next two, four and so on, because a table may have thousands. Rows equal in everything are
     interchangeable.
     """
+    falls = hits.scores[1:] < hits.scores[:-1]
+    if falls.all():
+        return hits if len(hits) <= k else hits.take(np.arange(k))  # sorted, and none of them ties
     hits = hits.take(np.argsort(-hits.scores, kind="stable"))
     if (hits.scores[1 : k + 1] != hits.scores[:-1][:k]).all():
         return hits.take(np.arange(min(k, len(hits))))  # none of them ties

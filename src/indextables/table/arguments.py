@@ -47,11 +47,14 @@ from indextables.predicate import (
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import half_character, over_fields
 from indextables.predicate.search_names import lenient_query, words_query
-from indextables.predicate.search_syntax import MAX_BOOST, parse_search
+from indextables.predicate.search_syntax import MAX_BOOST, parse_search, plain_words
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import check_stop
 from indextables.schema import SCORE
 from indextables.split.scoring import Hits, Read
+
+_KEPT_QUERY = 64
+"""A search that is kept takes as much room as so many letters, however short it is."""
 
 Timestamp = datetime.datetime | str | int
 Where = str | pc.Expression | Predicate
@@ -257,13 +260,35 @@ def search_of(
 ) -> Search:
     """A search for the best rows, in some fields, in those of the table or in all.
 
-    With `only_words` a lenient one has no syntax at all.
+    Its fields have their stored names. With `only_words` a lenient one has no syntax at all. It is
+    the same object when the same is asked again soon.
     """
     check_mode(mode)
     if not isinstance(query, str):
         raise ConfigError(f"A query is a text, not {query!r}.")
     if fields is not None and not fields:
         raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
+
+    def make() -> tuple[Search, int]:
+        seen = view.shown
+        search = _shown_search(seen, query, fields, mode, only_words=only_words)
+        # No more than a clause for every other letter in every column.
+        return view.names.stored_search(search), (_KEPT_QUERY + len(query)) * len(
+            seen.mapping.fields
+        )
+
+    key = query, mode, only_words, None if fields is None else tuple(fields)
+    return view.prepared.get(key, make)
+
+
+def _shown_search(
+    view: TableView,
+    query: str,
+    fields: Sequence[str] | None,
+    mode: SearchMode,
+    *,
+    only_words: bool,
+) -> Search:
     weights = _fields_of(view) if fields is None else _weighted_fields(fields, view.schema)
     longest = view.config[keys.INDEXQUERY_MAX_LENGTH]
     deepest = view.config[keys.INDEXQUERY_MAX_DEPTH]
@@ -279,13 +304,18 @@ def search_of(
         view.check_searches(Search(None, spread(node), text))
         return node
 
-    if mode == "query" or len(query) > longest:  # which is refused
+    plain = None
+    if mode == "query" and len(query) <= longest and list(weights.values()) == [1.0]:
+        plain = plain_words(query, next(iter(weights)))
+    if plain is not None:
+        node = plain
+    elif mode == "query" or len(query) > longest:  # which is refused
         node = parse(query)
     elif mode == "lenient":
         node = lenient_query(query, None if only_words else read)
     else:
         node = words_query(query, mode, max_length=longest, max_depth=deepest)
-    search = Search(None, spread(node), query)
+    search = Search(None, node if node is plain else spread(node), query)
     view.check_searches(search)
     return search
 

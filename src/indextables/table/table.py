@@ -730,8 +730,7 @@ class Table:
         names, seen = view.names, view.shown
         search = None
         if query is not None:
-            parsed = search_of(seen, query, fields, mode, only_words=only_words)
-            search = names.stored_search(parsed)
+            search = search_of(view, query, fields, mode, only_words=only_words)
         chosen = checked_columns(seen.snapshot, check_names(columns, "columns"))
         snippets = check_names(snippets, "snippets") or ()
         marked_ones = checked_columns(seen.snapshot, snippets) if snippets else ()
@@ -756,7 +755,10 @@ class Table:
         )
         if search is not None:
             found = with_snippets(found, search, names.stored_names(snippets), view.context)
-        return names.shown_rows(found).rename_columns([*needed, *made]).select(result)
+        found = names.shown_rows(found)
+        if found.column_names == result:
+            return found
+        return found.rename_columns([*needed, *made]).select(result)
 
     def explain_score(
         self,
@@ -796,10 +798,10 @@ class Table:
         view = self.view
 
         def ask(*, only_words: bool = False) -> ScoreExplanation:
-            parsed = search_of(
-                view.shown, query, check_names(fields, "fields"), mode, only_words=only_words
+            search = search_of(
+                view, query, check_names(fields, "fields"), mode, only_words=only_words
             )
-            return explain_score(view, view.names.stored_search(parsed), split=split, row=number)
+            return explain_score(view, search, split=split, row=number)
 
         return _leniently(ask, mode)
 
@@ -2130,8 +2132,8 @@ class Table:
         if query is None:
             return predicate
         named = check_names(fields, "fields")
-        search = search_of(view.shown, query, named, mode, only_words=only_words)
-        return conjunction(view.names.stored_search(search), predicate)
+        search = search_of(view, query, named, mode, only_words=only_words)
+        return conjunction(search, predicate)
 
     def _settings(self, config: Mapping[str, object] | None) -> Config:
         return Config(config).over(self._view.settings)

@@ -52,7 +52,6 @@ from indextables.split.search import (
     clip,
     intervals,
     may_propose,
-    resolve,
     wildcard_pattern,
 )
 from indextables.xref.fields import TermField, pair_field, pairs, path_field, term_field
@@ -262,7 +261,7 @@ class _Asker:
 
     def search(self, search: Search) -> Question:
         try:
-            query = resolve(search, self.context.mapping, self.context.schema)
+            query = self.context.resolved(search)
         except QueryError:
             return EVERYTHING  # the reader of the rows raises the error
         return self.query(query)

@@ -65,6 +65,7 @@ _MANY_SEGMENTS = 64
 _IN_ORDER: dict[str, Any] = {"order_by_field": ROW_FIELD, "order": tantivy.Order.Asc}
 _KEPT_VOCABULARY = 64 << 20
 _KEPT_COUNTS = 256
+_KEPT_NUMBERS = 16_384
 _FOOTER = struct.Struct("<II")
 _FOOTER_MAGIC = 1337
 LONGEST_FOOTER = 1_024
@@ -172,6 +173,7 @@ class IndexSearcher:
     ranges: Ranges | None = None
     """What of the index was fetched, if it is not whole."""
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, compare=False, repr=False)
+    _numbers: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def searcher(self) -> tantivy.Searcher:
@@ -212,12 +214,28 @@ class IndexSearcher:
             found: Any = self.searcher.search(query, 1, count=True)
             return int(found.count)
 
-    def numbers(
-        self, addresses: Sequence[tantivy.DocAddress], field: str = ROW_FIELD
-    ) -> RowNumbers:
-        """The numbers that documents carry."""
+    def numbers(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers:
+        """The numbers that documents carry.
+
+        To say them Tantivy opens a column in every segment, whichever are asked. So of an index
+        of many segments those that were asked for are kept.
+        """
+        if self.searcher.num_segments < _MANY_SEGMENTS:
+            return self._read_numbers(addresses)
+        places = [(address.segment_ord, address.doc) for address in addresses]
+        found = list(map(self._numbers.get, places))
+        if None in found:
+            read = self._read_numbers(addresses)
+            if len(self._numbers) + len(places) > _KEPT_NUMBERS:
+                self._numbers.clear()
+            if len(places) <= _KEPT_NUMBERS // 8:
+                self._numbers.update(zip(places, read.tolist(), strict=True))
+            return read
+        return np.array(found, dtype=np.int64)
+
+    def _read_numbers(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers:
         with tantivy_errors(self.path):
-            values = self.searcher.fast_field_values(field, list(addresses))
+            values = self.searcher.fast_field_values(ROW_FIELD, list(addresses))
             return np.array(values, dtype=np.int64)
 
     def terms(self, field: str, prefix: str = "") -> list[str]:
@@ -290,9 +308,9 @@ class IndexSearcher:
         hits = self.hits(query, few, **_IN_ORDER)
         return hits if len(hits) < few else None
 
-    def all_by_row(self, query: tantivy.Query) -> list[Hit]:
-        """The same, however many they are."""
-        return self.hits(query, self.num_docs, **_IN_ORDER)
+    def all_by_row(self, query: tantivy.Query, counted: int | None = None) -> list[Hit]:
+        """The same, however many they are; `counted` is how many, where that is known."""
+        return self.hits(query, self.num_docs if counted is None else counted, **_IN_ORDER)
 
 
 def check_rows(rows: RowNumbers, total: int, *, path: str) -> None:

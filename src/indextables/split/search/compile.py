@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_EXPANSIONS = 100_000
 
+_KEPT_WORDS = 8_192
+
 _Occur = tantivy.Occur
 _ANY = r"(?s:.)"
 
@@ -306,6 +308,8 @@ class Compiler(WordCompiler):
 
     types: Callable[[str], pa.DataType]
     zone: ZoneInfo = UTC
+    asked: dict[tuple[str, str], tantivy.Query] | None = None
+    """Queries for words by field and text, of an index to which they need not be named again."""
 
     def compile(self, query: Query) -> tantivy.Query | None:
         """The Tantivy query for exactly the same rows, or `None` if the rows must be asked."""
@@ -350,14 +354,23 @@ class Compiler(WordCompiler):
             groups += [(occur, child) for _, child in known]
         return deepest + 1, self.build.combined(groups)
 
+    def word(self, query: Query) -> tuple[str, str] | None:
+        """The field of the index and the word, if a query asks for one word and nothing else."""
+        if not isinstance(query, Leaf) or query.field.kind not in ("text", "string"):
+            return None
+        if type(query.node) is not Term or query.path or not query.field.field:
+            return None
+        words = query.field.analyzer.query_words(query.node.text)
+        return (query.field.field, words[0].text) if len(words) == 1 else None
+
     def leaf(self, leaf: Leaf) -> tantivy.Query | None:
         """The Tantivy query of one leaf."""
+        if type(leaf.node) is Term and leaf.field.kind == "text" and leaf.field.field:
+            return None if leaf.path else self._word(leaf.field, leaf.node.text)
         if self._asks_nothing(leaf):
             return self.build.nothing()
         if leaf.path or not leaf.field.field:
             return None
-        if type(leaf.node) is Term and leaf.field.kind == "text":  # what most leaves are
-            return self._sequence(leaf.field, leaf.field.analyzer.query_words(leaf.node.text))
         if isinstance(leaf.node, Exists):
             # NaN and text that is not an address have a value, but none in the index.
             fast = leaf.field.fast and leaf.field.kind not in ("f64", "ip")
@@ -367,6 +380,19 @@ class Compiler(WordCompiler):
         if leaf.field.has_words:
             return self.words(leaf.field, leaf.node)
         return self._ip(leaf) if leaf.field.kind == "ip" else self._typed(leaf)
+
+    def _word(self, target: FieldMapping, text: str) -> tantivy.Query | None:
+        """What most leaves are. Most words of a query were asked for by another one."""
+        known = None if self.asked is None else self.asked.get((target.field, text))
+        if known is not None:
+            return known
+        words = target.analyzer.query_words(text)
+        made = self._sequence(target, words)
+        if self.asked is not None and made is not None and len(words) == 1:
+            if len(self.asked) >= _KEPT_WORDS:
+                self.asked.clear()
+            self.asked[target.field, text] = made
+        return made
 
     def _scored(self, query: tantivy.Query) -> tantivy.Query:
         """A query that may match all documents of a segment, with the score 1.

@@ -14,9 +14,10 @@ a word is asked of the fields that it fits.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -44,7 +45,6 @@ from indextables.predicate import (
     Wildcard,
 )
 from indextables.predicate.names import escaped_field, resolve_field
-from indextables.predicate.search import walk
 from indextables.predicate.tree import ColumnKind
 from indextables.schema.conformity import default_texts
 from indextables.split.analyzer import Analyzer
@@ -53,6 +53,64 @@ from indextables.split.leaves import Path
 from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.search.engine import balanced
 from indextables.split.search.typed import UTC, could_be_value, is_value
+
+Item = TypeVar("Item")
+_KEPT_CLAUSES = 16_384
+"""So many clauses of queries are kept bound, some hundreds of bytes each."""
+_REMEMBERED_KEYS = 4_096
+_KEPT_QUERY = 8
+"""A query takes as much room as so many clauses, however few it has."""
+
+
+class Kept(Generic[Item]):
+    """What was made for some keys, until newer ones fill its place. Safe between threads.
+
+    It has things that anybody may share and nobody changes. What is made once is only there until
+    the next is asked for: most searches are not asked again, and to hold them takes longer than to
+    drop them. A copy is empty, because a key may say which object something was made of.
+    """
+
+    def __init__(self, most: int) -> None:
+        """`most` bounds the sizes of everything together; one thing may take an eighth of it."""
+        self._most = most
+        self._size = 0
+        self._last: tuple[Hashable, Item] | None = None
+        self._items: dict[Hashable, tuple[Item, int]] = {}
+        self._made: set[int] = set()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], tuple[Item, int]]) -> Item:
+        """What a key stands for, made now or before; `make` says how large it is, too."""
+        last = self._last
+        if last is not None and last[0] == key:
+            return last[1]
+        found = self._items.get(key)
+        if found is not None:
+            return found[0]
+        # Two threads may make the same; each is right.
+        item, size = make()
+        self._last = key, item
+        if size <= self._most // 8:
+            with self._lock:
+                self._keep(key, item, size)
+        return item
+
+    def _keep(self, key: Hashable, item: Item, size: int) -> None:
+        if hash(key) not in self._made:
+            if len(self._made) >= _REMEMBERED_KEYS:
+                self._made.clear()
+            self._made.add(hash(key))
+            return
+        self._size += size - self._items.pop(key, (None, 0))[1]
+        self._items[key] = item, size
+        while self._size > self._most:
+            self._size -= self._items.pop(next(iter(self._items)))[1]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __reduce__(self) -> tuple[type[Kept[Item]], tuple[int]]:
+        return Kept, (self._most,)
 
 
 @dataclass(frozen=True)
@@ -68,6 +126,23 @@ class SearchContext:
     def defaults(self) -> Mapping[str, str]:
         """The columns in which rows may have a value that their split does not have."""
         return default_texts(self.schema)
+
+    def resolved(self, search: Search) -> Query:
+        """A search bound to the fields of the mapping; the same one is not bound again soon.
+
+        The same is the same object: to compare two takes longer than to bind one.
+        """
+        made = self._resolved.get(id(search), lambda: self._resolve(search))
+        return made[1]
+
+    @functools.cached_property
+    def _resolved(self) -> Kept[tuple[Search, Query]]:
+        return Kept(_KEPT_CLAUSES)
+
+    def _resolve(self, search: Search) -> tuple[tuple[Search, Query], int]:
+        query, clauses = _Resolver(search, self.mapping, self.schema).resolve()
+        # With the search, so that its id stays its own.
+        return (search, query), _KEPT_QUERY + clauses
 
 
 def check_values(
@@ -188,13 +263,7 @@ LEAF_LEVELS = 16
 
 def resolve(search: Search, mapping: TableMapping, schema: pa.Schema) -> Query:
     """Bind a search to the fields of a mapping; an unknown field or too many are an error."""
-    resolver = _Resolver(search, mapping, schema)
-    clauses = resolver.clauses()
-    if clauses > MAX_CLAUSES:
-        raise TooManyClausesError(
-            search.text, found=clauses, fields=len(resolver.targets), limit=MAX_CLAUSES
-        )
-    return resolver.bind(search.query)
+    return _Resolver(search, mapping, schema).resolve()[0]
 
 
 def check_kind(name: str, field: FieldMapping, kind: ColumnKind) -> None:
@@ -220,21 +289,39 @@ class _Resolver:
         self.mapping = mapping
         self.schema = schema
         self.named: dict[str, tuple[FieldMapping, Path]] = {}
+        self.plain: dict[str | None, list[FieldMapping]] = {}
+        """The fields by a name, if a word is asked of them as it is."""
         asked = search.columns if search.column is None else (search.column,)
         self.targets: Sequence[tuple[FieldMapping, Path]] = [
             (self._field(column.root, column.path[1:]), column.path[1:]) for column in asked
         ] or [(field, ()) for field in mapping.searchable]
+        self._note_plain(None, self.targets)
         if search.kind is not None:
             for field, _ in self.targets[: len(asked)]:
                 check_kind(field.name, field, search.kind)
 
-    def clauses(self) -> int:
+    def resolve(self) -> tuple[Query, int]:
+        """The query, and how many clauses it has."""
+        clauses = self._clauses()
+        if clauses > MAX_CLAUSES:
+            raise TooManyClausesError(
+                self.search.text, found=clauses, fields=len(self.targets), limit=MAX_CLAUSES
+            )
+        return self.bind(self.search.query), clauses
+
+    def _clauses(self) -> int:
         """How many words the query asks of how many fields, before any clause is made."""
         total, everywhere = 0, len(self.targets)
-        for node in walk(self.search.query):
-            if isinstance(node, _NO_FIELD):
+        left = [self.search.query]
+        while left:
+            node = left.pop()
+            if type(node) is Boolean:
+                left += (*node.must, *node.should, *node.must_not)
+            elif type(node) is Boost:
+                left.append(node.child)
+            elif isinstance(node, _NO_FIELD):
                 continue
-            if self.mapping.has_synonyms and isinstance(node, (Term, Phrase)):
+            elif self.mapping.has_synonyms and isinstance(node, (Term, Phrase)):
                 fields = self.targets if node.field is None else [self._named(node)[::2]]
                 asked = (Leaf(field, node, path) for field, path in fields)
                 total += sum(_word_count(one.node) for leaf in asked for one in with_synonyms(leaf))
@@ -243,6 +330,10 @@ class _Resolver:
         return total
 
     def bind(self, node: SearchNode) -> Query:
+        if type(node) is Term and (fields := self.plain.get(node.field)):  # what most are
+            if len(fields) == 1:
+                return Leaf(fields[0], node)
+            return Combined(should=tuple([Leaf(field, node) for field in fields]))
         match node:
             case All():
                 return Every()
@@ -294,7 +385,7 @@ class _Resolver:
                 return False
 
     def _bind_all(self, nodes: Sequence[SearchNode]) -> tuple[Query, ...]:
-        return tuple(self.bind(node) for node in nodes)
+        return tuple(map(self.bind, nodes))
 
     def _check(self, leaf: Leaf) -> Leaf:
         if leaf.field.has_words and not leaf.path:
@@ -311,7 +402,12 @@ class _Resolver:
             if found is None:
                 raise UnknownFieldError(wanted, available=self.schema.names, query=self.search.text)
             known = self.named[wanted] = self._field(*found), found[1]
+            self._note_plain(wanted, [known])
         return known[0], node, known[1]
+
+    def _note_plain(self, name: str | None, fields: Sequence[tuple[FieldMapping, Path]]) -> None:
+        if all(field.has_words and not path and not field.synonyms for field, path in fields):
+            self.plain[name] = [field for field, _ in fields]
 
     def _field(self, name: str, path: Sequence[str] = ()) -> FieldMapping:
         field = self.mapping.by_name.get(name)
@@ -374,13 +470,15 @@ def _word_count(node: FieldNode) -> int:
 
 def levels(query: Query) -> int:
     """How deeply Tantivy's query of a search is nested at most: what its stack must hold."""
+    if type(query) is Leaf:
+        return LEAF_LEVELS
     match query:
         case Leaf() | Every():
             return LEAF_LEVELS
         case Boosted(child=child):
             return 1 + levels(child)
         case Combined(must=must, should=should, must_not=must_not):
-            groups = [[levels(child) for child in part] for part in (must, should)]
+            groups = [list(map(levels, part)) for part in (must, should)]
             sums = [sum_levels(part) for part in groups]
             return 1 + max([LEAF_LEVELS, *sums, *map(levels, must_not)])
 
@@ -420,7 +518,7 @@ def leaves_of(query: Query) -> Iterator[Leaf]:
     left = [query]
     while left:
         node = left.pop()
-        if isinstance(node, Leaf):
+        if type(node) is Leaf:
             yield node
         elif isinstance(node, Combined):
             left += (*node.must, *node.should, *node.must_not)[::-1]
