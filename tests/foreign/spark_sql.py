@@ -5,6 +5,9 @@ The files are not part of this project. `SPARK_SQL_TESTS` names the folder that 
 
     SPARK_SQL_TESTS=… python tests/foreign/spark_sql.py --output differences.md [FILE …]
 
+With `--store-views`, temporary views are stored as tables (those whose types Parquet can store), so
+that the files which know only views of VALUES say something about stored rows as well.
+
 Every statement runs once where tables are Parquet and once where they are index tables. Two
 outcomes are the same if the schema and the rows are, in any order, or if both were refused with the
 same error condition. Made alike before that: text that names the format and the place, the last
@@ -35,6 +38,13 @@ ENVIRONMENT = "SPARK_SQL_TESTS"
 DATABASE = "foreign_suite"
 FORMATS = ("parquet", "indextables")
 _CREATES = re.compile(r"\bcreate\s+(or\s+replace\s+)?(external\s+)?table\b", re.IGNORECASE)
+_TEMPORARY = r"(?:global\s+)?temp(?:orary)?\s+view"
+_VIEW = re.compile(
+    rf"create\s+(?P<replace>or\s+replace\s+)?{_TEMPORARY}\s+(?P<name>[\w`]+)\s*"
+    r"(?P<columns>\([^)]*\))?\s*(?:comment\s*(?:'[^']*'|\"[^\"]*\")\s*)?as\b(?P<query>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_DROPS_VIEW = re.compile(r"drop\s+view\s+(?:if\s+exists\s+)?(?P<name>[\w`]+)", re.IGNORECASE)
 _BUILT_IN = ("testdata", "arraydata", "mapdata", "aggtest", "onek", "tenk1")
 _USING = re.compile(r"\busing\s+(parquet|orc|csv|json|delta|text)\b", re.IGNORECASE)
 _ONEK = (
@@ -91,8 +101,11 @@ def inputs_folder() -> Path | None:
     return nested if nested.is_dir() else folder
 
 
-def files_with_tables(resources: Path) -> list[Path]:
-    """Return the input files whose statements touch a stored table, in a fixed order."""
+def files_with_tables(resources: Path, views: bool = False) -> list[Path]:
+    """Return the input files whose statements touch a stored table, in a fixed order.
+
+    With `views`, return those that make temporary views as well.
+    """
     inputs = resources / "sql-tests/inputs"
     built_in = re.compile(rf"\b({'|'.join(_BUILT_IN)})\b", re.IGNORECASE)
     chosen = []
@@ -100,7 +113,8 @@ def files_with_tables(resources: Path) -> list[Path]:
         if path.relative_to(inputs).parts[0] in ("udf", "udaf", "udtf"):
             continue  # they want functions that only Spark's own test jar has
         text = path.read_text()
-        if _CREATES.search(text) or built_in.search(text):
+        touches = _CREATES.search(text) or built_in.search(text)
+        if touches or (views and re.search(_TEMPORARY, text, re.IGNORECASE)):
             chosen.append(path)
     return chosen
 
@@ -153,7 +167,9 @@ def _split(text: str) -> Iterator[str]:
         yield "".join(current).strip()
 
 
-def run_file(spark: SparkSession, path: Path, file_format: str, resources: Path) -> list[Outcome]:
+def run_file(
+    spark: SparkSession, path: Path, file_format: str, resources: Path, views: bool = False
+) -> list[Outcome]:
     """Run all statements of a file in a session and a database of its own."""
     settings, texts = statements(path)
     session = spark.newSession()
@@ -167,8 +183,11 @@ def run_file(spark: SparkSession, path: Path, file_format: str, resources: Path)
     place = _fresh_database(session)
     wanted = [name for name in _BUILT_IN if re.search(rf"\b{name}\b", path.read_text(), re.I)]
     _make_tables(session, wanted, file_format, resources)
+    texts = [_USING.sub(f"USING {file_format}", text) for text in texts]
     try:
-        return [_outcome(session, _USING.sub(f"USING {file_format}", text)) for text in texts]
+        if views:
+            return [_stored_view(session, text) or _outcome(session, text) for text in texts]
+        return [_outcome(session, text) for text in texts]
     finally:
         _fresh_database(session)
         session.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
@@ -217,6 +236,26 @@ def _make_tables(
         frame.coalesce(1).write.format(file_format).saveAsTable(name)
 
 
+def _stored_view(session: SparkSession, text: str) -> Outcome | None:
+    """Store a temporary view as a table; None for other statements, and where it cannot be."""
+    if dropped := _DROPS_VIEW.match(text.lstrip()):
+        try:
+            session.sql(f"DROP TABLE {dropped['name']}")
+        except Exception:
+            return None
+        return Outcome()
+    if not (made := _VIEW.match(text.lstrip())):
+        return None
+    if made["replace"]:
+        session.sql(f"DROP TABLE IF EXISTS {made['name']}")
+    try:
+        names = f"AS stored{made['columns']}" if made["columns"] else ""
+        session.sql(f"CREATE TABLE {made['name']} AS SELECT * FROM ({made['query']}) {names}")
+    except Exception:
+        return None  # types that Parquet cannot store, names that are taken
+    return Outcome()
+
+
 def _outcome(session: SparkSession, text: str) -> Outcome:
     try:
         frame = session.sql(text)
@@ -249,10 +288,12 @@ def _alike(text: str) -> str:
     return text
 
 
-def compare(spark: SparkSession, path: Path, resources: Path) -> tuple[int, list[Difference]]:
+def compare(
+    spark: SparkSession, path: Path, resources: Path, views: bool = False
+) -> tuple[int, list[Difference]]:
     """Run a file on both formats; return how many statements it has and which differ."""
     _, texts = statements(path)
-    parquet, indexed = (run_file(spark, path, one, resources) for one in FORMATS)
+    parquet, indexed = (run_file(spark, path, one, resources, views) for one in FORMATS)
     name = path.relative_to(resources / "sql-tests/inputs").as_posix()
     differences = [
         Difference(name, text, left, right)
@@ -266,6 +307,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="*", help="names or parts of names; all without")
     parser.add_argument("--output", type=Path, default=Path("spark-sql-differences.md"))
+    parser.add_argument("--store-views", action="store_true", help="make temporary views tables")
     arguments = parser.parse_args()
     resources = inputs_folder()
     if resources is None:
@@ -294,10 +336,10 @@ def main() -> None:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # refusals are expected
     total = same = 0
     with arguments.output.open("w") as report:
-        for path in files_with_tables(resources):
+        for path in files_with_tables(resources, arguments.store_views):
             if arguments.files and not any(part in path.as_posix() for part in arguments.files):
                 continue
-            count, differences = compare(spark, path, resources)
+            count, differences = compare(spark, path, resources, arguments.store_views)
             total, same = total + count, same + count - len(differences)
             print(f"{path.name:60} {count - len(differences):5} of {count:5}", flush=True)
             for one in differences:

@@ -47,3 +47,18 @@ def test_statements_are_cut_at_their_semicolons(tmp_path, text, expected):
     settings, found = suite.statements(file)
     assert found == expected
     assert settings == {"spark.sql.a": "1", "spark.sql.b": "2"}
+
+
+def test_temporary_views_can_be_stored_as_tables(spark, tmp_path):
+    file = tmp_path / "inputs" / "one.sql"
+    file.parent.mkdir()
+    file.write_text(
+        "CREATE OR REPLACE TEMP VIEW stored_view (a, b) AS VALUES (1, 'x');\n"
+        "SHOW TABLES LIKE 'stored_view';\nSELECT * FROM stored_view;\n"
+        "DROP VIEW stored_view;\nSELECT * FROM stored_view;"
+    )
+    for format_ in suite.FORMATS:
+        done = suite.run_file(spark, file, format_, tmp_path, views=True)
+        assert done[1].rows == ("('foreign_suite', 'stored_view', False)",)
+        assert done[2].rows == ("(1, 'x')",)
+        assert [one.error for one in done[3:]] == ["", "TABLE_OR_VIEW_NOT_FOUND"]

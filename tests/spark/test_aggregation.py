@@ -103,18 +103,48 @@ def _plan(frame):
     return frame._jdf.queryExecution().toString()
 
 
-def test_a_sum_too_large_is_an_error_as_in_spark(spark, place):
+def test_what_becomes_of_a_sum_too_large_is_for_spark(spark, place):
     from pyspark.errors import PySparkException
 
-    query = f"SELECT sum(n) FROM indextables.`{place}` WHERE part = 'a'"
-    with pytest.raises(PySparkException, match=r"ARITHMETIC_OVERFLOW.*DECIMAL"):
-        spark.sql(query).collect()
+    table = f"indextables.`{place}` WHERE part = 'a'"
+    for query in (f"SELECT sum(n) FROM {table}", f"SELECT part, sum(n) FROM {table} GROUP BY part"):
+        with pytest.raises(PySparkException) as refused:
+            spark.sql(query).collect()
+        assert refused.value.getCondition() == "ARITHMETIC_OVERFLOW"
+    assert spark.sql(f"SELECT try_sum(n), try_sum(small) > 0 FROM {table}").collect() == [
+        (None, True)
+    ]
+    assert spark.sql(f"SELECT part, try_sum(n) FROM {table} GROUP BY part").collect() == [
+        ("a", None)
+    ]
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
         rows = Table.open(place).scan(columns=["n"], where="part = 'a'")
         total = sum(n for n in rows["n"].to_pylist() if n is not None)
-        ((found,),) = spark.sql(query).collect()
+        ((found,),) = spark.sql(f"SELECT sum(n) FROM {table}").collect()
         assert (found - total) % 2**64 == 0
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_sums_that_surely_fit_are_of_the_scan(spark, tmp_path, ansi):
+    path = str(tmp_path / "t")
+    rows = pa.table(
+        {
+            "year": pa.array([2024, 2025, 2025], pa.int64()),
+            "n": pa.array([5, None, -9], pa.int64()),
+            "none": pa.array([None] * 3, pa.int64()),
+        }
+    )
+    table = Table.create(path, rows.schema, partition_by=["year"])
+    table.append(rows)
+    table.append(rows.slice(1, 1))  # a split in which n is null
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        found = spark.sql(f"SELECT sum(n), sum(none), sum(year) FROM indextables.`{path}`")
+        assert found.collect() == [(-4, None, 2024 + 3 * 2025)]
+        assert "HashAggregate" not in _plan(found).split("== Physical Plan ==")[1]
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
 

@@ -148,7 +148,7 @@ def test_whether_a_table_exists(spark, name):
     ("rest", "sentence"),
     [
         ("USING indextables", "has no columns"),
-        ("(id bigint) USING indextables CLUSTER BY (id)", "have no clustering; use PARTITIONED BY"),
+        ("(id bigint) USING indextables CLUSTER BY (id)", "have no clustering.*Use PARTITIONED BY"),
         ("(_score float) USING indextables", "a hidden column that every index table has"),
     ],
 )
@@ -285,6 +285,16 @@ def test_a_table_that_was_given_its_place_in_the_warehouse_keeps_its_files(spark
     spark.sql("DROP TABLE placed")
     assert Table.open(path).count() == 0
     spark.sql("DROP TABLE placed")  # found in the warehouse, and so Spark's to keep
+
+
+def test_the_place_of_a_table_is_spelled_as_spark_does(spark, tmp_path):
+    spark.sql(f"CREATE TABLE spelled (id int) USING indextables LOCATION '{tmp_path}/a b'")
+    created = spark.sql("SHOW CREATE TABLE spelled").first()[0]
+    assert f"LOCATION 'file:{tmp_path}/a b'" in created
+    spark.sql("DROP TABLE spelled")
+    spark.sql(created)  # and is understood
+    assert spark.table("spelled").columns == ["id"]
+    spark.sql("DROP TABLE spelled")
 
 
 @one_of_both

@@ -212,6 +212,15 @@ def test_the_public_data_source_has_the_new_names(spark, path):
     assert one(spark, f"SELECT count(DISTINCT b) FROM {TABLE} WHERE a LIKE 'tag%'") == 10
 
 
+def test_the_new_name_may_be_an_identifier_clause(spark, path):
+    spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN IDENTIFIER('a') TO IDENTIFIER('given name')")
+    spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN b TO IDENTIFIER(:new)", args={"new": "tag"})
+    assert spark.table(TABLE).columns[:3] == ["id", "given name", "tag"]
+    with pytest.raises(PySparkException, match="Duplicate column names"):
+        spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN tag TO IDENTIFIER('n')")
+    assert one(spark, f"SELECT count(*) FROM {TABLE} WHERE `given name` indexquery 'word4'") == 600
+
+
 def test_small_changes(spark, path):
     with pytest.raises(PySparkException, match="FIELD_ALREADY_EXISTS"):  # Spark, of any table
         spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN a TO A")

@@ -44,6 +44,7 @@ _STORED_NAME = "indextables.storedName"
 """Spark keeps the metadata of a field through its changes, and so the name that it is stored by."""
 _BY_NAME = {"RenameColumn": "renamed", "DeleteColumn": "dropped"}
 _UNSUPPORTED = {"ClusterBy": "has no clustering"}
+_IDENTIFIER = re.compile(r"IDENTIFIER\((['\"])([^'\"\\]+)\1\)", re.IGNORECASE)
 _CHAR = re.compile(r"\"char\((\d+)\)\"")
 
 
@@ -154,7 +155,7 @@ def _changed_columns(
         # Defaults are allowed for a list of formats; a table keeps ours as it does Parquet's.
         new = java.find(V2 + "catalog.CatalogV2Util").applySchemaChanges(
             java.declared_struct(marked.json()),
-            java.seq(list(changes)),
+            java.seq([_as_meant(change, java) for change in changes]),
             java.some("parquet"),
             "ALTER TABLE",
         )
@@ -169,6 +170,16 @@ def _changed_columns(
         if change.getClass().getSimpleName() == "AddColumn" and len(change.fieldNames()) == 1:
             schema = _added(change, schema, snapshot)
     return schema, stored_names
+
+
+def _as_meant(change: JavaObject, java: Jvm) -> JavaObject:
+    """Read `RENAME COLUMN … TO IDENTIFIER('name')`, which Spark hands on as it is written."""
+    if change.getClass().getSimpleName() != "RenameColumn":
+        return change
+    written = _IDENTIFIER.fullmatch(change.newName())
+    if written is None:
+        return change
+    return java.find(V2 + "catalog.TableChange").renameColumn(change.fieldNames(), written[2])
 
 
 def _taken_marks(schema: StructType) -> dict[str, str]:

@@ -316,7 +316,10 @@ class BridgedTable(PartitionManagement, Comparable):
 
     def properties(self) -> JavaObject:
         metadata = self.snapshot.metadata
-        shown = self.view.properties | {"provider": "indextables", "location": self.access.uri}
+        uri = self.access.uri
+        # As Spark spells local places. With "file:" in front, "%" would begin an escaped character.
+        place = f"file:{uri}" if uri.startswith("/") and "%" not in uri else uri
+        shown = self.view.properties | {"provider": "indextables", "location": place}
         if metadata.description:
             shown["comment"] = metadata.description
         if self._is_managed():  # asked here: few statements want to know

@@ -37,6 +37,7 @@ from indextables.plan.statistics import decode, lookup
 from indextables.schema import is_collated
 from indextables.spark.bridge.jvm.groups import WRAPPER
 from indextables.spark.bridge.jvm.handles import JavaObject
+from indextables.spark.bridge.scan.description import null_counts
 
 _FUNCTIONS: dict[str, Function] = {
     "CountStar": "count_rows",
@@ -47,14 +48,8 @@ _FUNCTIONS: dict[str, Function] = {
 }
 
 
-def parse_aggregation(
-    aggregation: JavaObject, schema: pa.Schema, conf: JavaObject
-) -> Aggregation | None:
-    """What an aggregation of the JVM asks; None if something in it is not ours to answer.
-
-    A sum that is too large is an error here. Without Spark's ANSI mode it would wrap around, and
-    then only Spark knows where.
-    """
+def parse_aggregation(aggregation: JavaObject, schema: pa.Schema) -> Aggregation | None:
+    """What an aggregation of the JVM asks; None if something in it is not ours to answer."""
     groups = [_group(one, schema) for one in aggregation.groupByExpressions()]
     if not groups and not len(aggregation.aggregateExpressions()):
         return None  # one row without a column, which no rows of a scan can say
@@ -66,9 +61,6 @@ def parse_aggregation(
         if one is None:
             return None
         aggregates.append(one)
-    sums = [one.column for one in aggregates if one.function == "sum" and one.column is not None]
-    if any(pa.types.is_integer(schema.field(n).type) for n in sums) and not conf.ansiEnabled():
-        return None
     return Aggregation(tuple(group for group in groups if group), tuple(aggregates))
 
 
@@ -116,34 +108,64 @@ def averages_too_much(aggregation: JavaObject, snapshot: Snapshot) -> bool:
     return False
 
 
+def whole_sums_fit(aggregation: Aggregation, snapshot: Snapshot) -> bool:
+    """Whether sums of whole numbers surely have 64 bits.
+
+    What a larger one becomes is for Spark: an error, null (`try_sum`) or, without the ANSI mode, a
+    number that wraps around. It does not tell a source which.
+    """
+    return all(
+        _sum_is_below(2**63, name, snapshot)
+        for name, column_type in _sums(aggregation, snapshot)
+        if pa.types.is_integer(column_type)
+    )
+
+
 def sums_fit_their_columns(aggregation: Aggregation, snapshot: Snapshot) -> bool:
     """Whether sums of decimals have no more digits than their columns.
 
     Spark combines sums of parts, and first brings each to the column's own type.
     """
+    return all(
+        _sum_is_below(10 ** (column_type.precision - column_type.scale), name, snapshot)
+        for name, column_type in _sums(aggregation, snapshot)
+        if pa.types.is_decimal(column_type)
+    )
+
+
+def _sums(aggregation: Aggregation, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
     for one in aggregation.aggregates:
         if one.function == "sum" and one.column is not None:
-            column_type: Any = snapshot.schema.field(one.column).type
-            if pa.types.is_decimal(column_type) and not _sum_is_below(
-                10 ** (column_type.precision - column_type.scale), one.column, snapshot
-            ):
-                return False
-    return True
+            yield one.column, snapshot.schema.field(one.column).type
 
 
 def _sum_is_below(limit: int, name: str, snapshot: Snapshot) -> bool:
     """Whether all values of a column together are surely smaller than this, in either direction."""
     files, column_type = snapshot.entries, snapshot.schema.field(name).type
     rows = files["numRecords"]
+    if rows.null_count:
+        return False
     largest: Any = 0
-    for bounds in ("minValues", "maxValues"):
+    is_partition = name in snapshot.partition_columns
+    for bounds in ("partitionValues",) if is_partition else ("minValues", "maxValues"):
         decoded = decode(lookup(files, bounds, name), column_type)
-        if not decoded.is_known.all():  # a partition column has none either
-            return False
+        if not decoded.is_known.all():
+            if pa.types.is_integer(column_type) and column_type.bit_width < 64:
+                largest = 2 ** (column_type.bit_width - 1)
+                break
+            if not _are_null(files.filter(pa.array(~decoded.is_known)), name):
+                return False
         largest = max(
             [largest, *(abs(one) for one in decoded.values.to_pylist() if one is not None)]
         )
-    return rows.null_count == 0 and bool(largest * (pc.sum(rows).as_py() or 0) < limit)
+    return bool(largest * (pc.sum(rows).as_py() or 0) < limit)
+
+
+def _are_null(files: pa.Table, name: str) -> bool:
+    """Whether some splits surely have only nulls in a column."""
+    rows: list[Any] = files["numRecords"].to_pylist()
+    counted = zip(null_counts(files), rows, strict=True)
+    return all((nulls or {}).get(name, -1) >= count for nulls, count in counted)
 
 
 def _aggregate(function: JavaObject, schema: pa.Schema) -> Aggregate | None:

@@ -60,6 +60,7 @@ from indextables.spark.bridge.scan.aggregates import (
     is_ordered,
     parse_aggregation,
     sums_fit_their_columns,
+    whole_sums_fit,
 )
 from indextables.spark.bridge.scan.description import Described, describe_count, describe_scan
 from indextables.spark.bridge.scan.filters import Translator
@@ -348,9 +349,10 @@ class ScanBuilder(Unique):
     def _parsed(self, aggregation: JavaObject) -> Aggregation | None:
         """What an aggregation asks. Spark offers the same one twice."""
         if self._offered is None or not aggregation.equals(self._offered[0]):
-            asked = parse_aggregation(aggregation, self._names.shown, self.java.conf)
+            asked = parse_aggregation(aggregation, self._names.shown)
             if asked is not None:
                 asked = asked.renamed(self._names.stored_name)
+                asked = asked if whole_sums_fit(asked, self._snapshot) else None
             # An average is none of ours; Spark then offers the sum and the count that make it up.
             if asked is None and not self._averages:
                 self._averages = averages_too_much(aggregation, self._snapshot)

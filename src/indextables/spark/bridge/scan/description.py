@@ -172,7 +172,7 @@ class ColumnBounds:
 def column_bounds(snapshot: Snapshot, columns: Collection[str]) -> dict[str, ColumnBounds]:
     """Return what the log says of some columns of all live splits."""
     files = snapshot.entries
-    null_counts = _null_counts(files)
+    counted = null_counts(files)
     by_column = {}
     for name in columns:
         if name not in snapshot.schema.names or name in snapshot.partition_columns:
@@ -184,7 +184,7 @@ def column_bounds(snapshot: Snapshot, columns: Collection[str]) -> dict[str, Col
             _bound(files, where, name, field.type, pick)
             for where, pick in (("minValues", pc.min), ("maxValues", pc.max))
         )
-        counts = [one.get(name) if one is not None else None for one in null_counts]
+        counts = [one.get(name) if one is not None else None for one in counted]
         nulls = None if None in counts else sum(n for n in counts if n is not None)
         if least is not None or nulls is not None:
             by_column[name] = ColumnBounds(least, greatest, nulls)
@@ -211,7 +211,9 @@ def _bound(
     return bound
 
 
-def _null_counts(files: pa.Table) -> list[dict[str, int] | None]:
+def null_counts(files: pa.Table) -> list[dict[str, int] | None]:
+    """How many nulls each column of each split has; None where the log does not say."""
+
     def counts(text: str | None) -> dict[str, int] | None:
         try:
             null_count = orjson.loads(text or "").get("nullCount")
