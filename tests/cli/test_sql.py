@@ -186,7 +186,7 @@ def test_what_can_be_pushed_is_pushed(table):
         "a.day = '2024-01-01' AND b.title indexquery 'spark' AND a.Id = '3' AND a.price > 1"
     )
     left, right = rewrite(query, lambda *_: table).relations
-    assert left.searches == [PushedSearch("fox", ("body",))]
+    assert left.searches == [PushedSearch("fox", (("body",),))]
     assert left.conditions == ["day = '2024-01-01'", "price > 1"]
     assert right.searches == [] and list(right.masks.values()) == ["INDEXQUERY(title, 'spark')"]
 

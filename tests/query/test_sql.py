@@ -274,6 +274,41 @@ def test_a_recursion_ends(docs):
         assert it.sql(tree, docs=table)["depth"].to_pylist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("doc.k indexquery 'fox'", [1]),
+        ("t.doc.k indexquery 'fox'", [1]),
+        ("doc.u.name indexquery 'ann'", [2]),
+        ("NOT doc.k indexquery 'fox' AND id > 1", [2, 3]),
+        ("doc.k indexquery 'fox' OR t.doc.u.name indexquery 'ann' OR id + 1 = 4", [1, 2, 3]),
+        ("indexquerycolumns((doc.k, doc.u.name), 'fox OR ann')", [1, 2]),
+        ("doc.n indexquery '>4'", [1]),
+        ("st.a indexquery 'fox'", [1]),
+        ("other.id = 2 AND doc.k indexquery 'dog'", [2]),
+    ],
+)
+@pytest.mark.parametrize("alias", ["t", "doc"])
+def test_a_path_into_json_is_searched(condition, ids, alias):
+    rows = pa.table(
+        {
+            "id": [1, 2, 3],
+            "doc": ['{"k": "red fox", "n": 5}', '{"k": "dog", "u": {"name": "ann"}}', '{"z": 1}'],
+            "st": [{"a": "red fox"}, {"a": "dog"}, None],
+        }
+    )
+    table = it.write_table("memory://paths-in-sql", rows, mode="overwrite", mapping={"doc": "json"})
+    condition = condition.replace("t.doc", f"{alias}.doc")
+    query = f"SELECT {alias}.id FROM t {alias} LEFT JOIN other ON other.id = {alias}.id WHERE "
+    condition = condition if "other" in condition else condition.replace("id >", f"{alias}.id >")
+    condition = condition.replace("OR id +", f"OR {alias}.id +")
+    found = it.sql(f"{query}{condition} ORDER BY 1", t=table, other=rows.select(["id"]))
+    assert found["id"].to_pylist() == ids
+    if "other" not in condition:
+        where = condition.replace(f"{alias}.doc", "doc").replace(f"{alias}.id", "id")
+        assert sorted(table.scan(where=where)["id"].to_pylist()) == ids
+
+
 def test_what_is_no_table_and_what_is_no_query(docs):
     with pytest.raises(EmbeddedQueryError, match="'o' is not a table: int"):
         it.sql("SELECT 1 FROM o", o=3)

@@ -42,6 +42,7 @@ from indextables.errors import (
 )
 from indextables.jobs.assignments import lower_case, upper_case
 from indextables.predicate import Column, Search
+from indextables.predicate.names import escaped_field
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
 from indextables.query.dialect import (
@@ -466,7 +467,7 @@ class _Scan:
         search = relation.searches[0]
         rows = table.search(
             search.query,
-            fields=[_exact(column, table.schema) for column in search.columns] or None,
+            fields=[_field(names, table.schema) for names in search.columns] or None,
             where=" AND ".join(f"({c})" for c in relation.conditions) or None,
             columns=read,
             limit=relation.limit,
@@ -519,6 +520,10 @@ def _parsed(text: str, schema: pa.Schema) -> Search:
     if not isinstance(search, Search):
         raise EmbeddedQueryError(f"{text} is not a search.")
     return search
+
+
+def _field(names: tuple[str, ...], schema: pa.Schema) -> str:
+    return _exact(names[0], schema) if len(names) == 1 else escaped_field(names)
 
 
 def _exact(column: str, schema: pa.Schema) -> str:

@@ -46,16 +46,17 @@ class PushedSearch:
     """A search as a table understands it; without columns it is one of all."""
 
     query: str
-    columns: tuple[str, ...] = ()
+    columns: tuple[tuple[str, ...], ...] = ()
+    """The names of each: of the column, and of the fields that lead into JSON."""
 
     def condition(self) -> str:
         """The search as a condition.
 
-        >>> PushedSearch("it's", ("a b",)).condition()
-        "`a b` indexquery 'it\\\\'s'"
+        >>> PushedSearch("it's", (("a b", "c"),)).condition()
+        "`a b`.`c` indexquery 'it\\\\'s'"
         """
         quoted = "'" + self.query.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        match [quoted_name(column) for column in self.columns]:
+        match [".".join(map(quoted_name, names)) for names in self.columns]:
             case []:
                 return f"indexqueryall({quoted})"
             case [column]:
@@ -106,7 +107,9 @@ class Relation:
     def from_json(cls, text: str, table: Table) -> Relation:
         """What `to_json` wrote, of a table."""
         asked = json.loads(text)
-        asked["searches"] = [PushedSearch(q, tuple(columns)) for q, columns in asked["searches"]]
+        asked["searches"] = [
+            PushedSearch(query, tuple(map(tuple, columns))) for query, columns in asked["searches"]
+        ]
         return cls(table=table, **asked)
 
     @property
@@ -133,6 +136,7 @@ class Sources:
 
     def owner(self, column: Any) -> Relation | None:
         """The relation that a column belongs to; None if that is unknown."""
+        column = root_column(column)
         if not isinstance(column, exp.Column) or column.args.get("db"):
             return None
         if column.table:
@@ -144,6 +148,23 @@ class Sources:
                  and _exact(column.name, r)]  # fmt: skip
         return found[0] if len(found) == 1 else None
 
+    def with_path(self, column: Any) -> Any:
+        """A field in a column, `doc.user` or `t.doc.user`, apart from the table before it.
+
+        The parser takes the first name for the table's. What is no such field is returned as it is.
+        """
+        if not isinstance(column, exp.Column | exp.Dot) or self.owner(column) is not None:
+            return column
+        first, *rest = column.parts
+        readings: list[tuple[Any, list[Any]]] = [(None, [first, *rest])]
+        if first.name.lower() in self.relations:
+            readings.insert(0, (first, rest))
+        for table, (name, *path) in readings:
+            root = exp.Column(this=name.copy(), table=table and table.copy())
+            if path and self.owner(root) is not None:
+                return exp.Dot.build([root, *(part.copy() for part in path)])
+        return column
+
     def only(self, alias: str) -> Relation | None:
         """The relation of an alias, or the only one there is."""
         if alias:
@@ -153,6 +174,11 @@ class Sources:
 
     def is_padded(self, relation: Relation) -> bool:
         return any(r is relation and alias in self.padded for alias, r in self.relations.items())
+
+
+def root_column(column: Any) -> Any:
+    """The column that a field is in; a column itself."""
+    return root_column(column.this) if isinstance(column, exp.Dot) else column
 
 
 def is_search(node: Any) -> bool:
@@ -183,8 +209,12 @@ def is_of_all_fields(columns: list[Any]) -> bool:
 
 def search_parts(call: Any) -> PushedSearch:
     columns = searched_columns(call)
-    names = () if is_of_all_fields(columns) else tuple(column.name for column in columns)
+    names = () if is_of_all_fields(columns) else tuple(map(_names, columns))
     return PushedSearch(call.expressions[-1].name, names)
+
+
+def _names(column: Any) -> tuple[str, ...]:
+    return (*_names(column.this), column.name) if isinstance(column, exp.Dot) else (column.name,)
 
 
 def snippet_parts(call: Any, searches: list[PushedSearch]) -> tuple[Any, str]:
@@ -198,7 +228,7 @@ def snippet_parts(call: Any, searches: list[PushedSearch]) -> tuple[Any, str]:
     queries = {
         search.query
         for search in searches
-        if not search.columns or column in map(str.lower, search.columns)
+        if not search.columns or column in [".".join(names).lower() for names in search.columns]
     }
     if len(queries) != 1:
         raise SearchCallError(
@@ -288,6 +318,7 @@ def _exact(name: str, relation: Relation) -> str | None:
 
 def mapping_of(column: Any, relation: Relation | None) -> FieldMapping:
     """How a column is searched; one of no relation as a column of a new table would be."""
+    column = root_column(column)
     if relation is None:
         schema = pa.schema([pa.field(column.name, pa.string())])
         return build_mapping(schema, Config()).fields[0]

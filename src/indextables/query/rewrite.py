@@ -228,6 +228,11 @@ class _Rewriter:
         for node in [n for n in scope.find_all(exp.Anonymous) if is_search_name(n)]:
             shown = node.sql("spark", normalize_functions=False)
             replace(node, self.named_search(search_call(node), sources), shown)
+        for call in [n for n in scope.find_all(exp.Anonymous) if is_search(n)]:
+            for column in searched_columns(call):
+                path = sources.with_path(column)
+                if path is not column:
+                    replace(column, path, column.sql("spark"))
 
     def named_search(self, call: SearchCall, sources: Sources) -> Any:
         columns, text = call.columns, exp.Literal.string(call.text)
@@ -236,6 +241,7 @@ class _Rewriter:
             of = [exp.column(ALL_FIELDS, table=table.copy())] if table else []
             name = SEARCH_FUNCTION if of else f"{SEARCH_FUNCTION}all"
             return exp.Anonymous(this=name, expressions=[*of, text])
+        columns = [sources.with_path(column) for column in columns]
         owners = [sources.owner(column) for column in columns]
         for column, owner in zip(columns, owners, strict=True):
             if call.kind is not None and column.name.lower() != ALL_FIELDS:
@@ -297,7 +303,7 @@ class _Rewriter:
             call.set("this", SNIPPET)
             call.set("expressions", [column, exp.Literal.string(query)])
             return
-        search = PushedSearch(query, (column.name,)).condition()
+        search = PushedSearch(query, ((column.name,),)).condition()
         name = self.hidden_column(relation.snippets, (column.name, search))
         shown = call.sql("spark", normalize_functions=False)
         found = exp.Coalesce(this=exp.column(name, quoted=True),
