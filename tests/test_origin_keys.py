@@ -85,7 +85,7 @@ def test_credentials_reach_the_store_and_no_message():
 
 def test_a_table_sets_no_credentials(tmp_path):
     name = "spark.indextables.aws.accessKey"
-    with pytest.raises(ConfigError, match="for a store") as caught:
+    with pytest.raises(ConfigError, match="configures a store") as caught:
         Table.create(tmp_path / "t", pa.schema([("a", pa.string())]), config={name: "AKIA"})
     assert "AKIA" not in str(caught.value)
     assert config.known_keys({name: "AKIA"}) == {}
