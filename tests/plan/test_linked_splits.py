@@ -251,3 +251,32 @@ def test_a_column_that_became_a_fast_field_is_searched_in_older_splits_too(tmp_p
     where = "_indexall indexquery 'fox AND n:1'"
     assert sorted(made.scan(where=where)["id"].to_pylist()) == odd
     assert made.count(where=where) == 5
+
+
+def test_an_open_index_of_all_splits_counts_before_cross_references_do(tmp_path: Path, monkeypatch):
+    config = {
+        "spark.indextables.cache.disk.path": str(tmp_path / "cache"),
+        "spark.indextables.xref.query.minSplitsForXRef": 2,
+        "spark.indextables.deletionVectors.mode": "vector",
+    }
+    made = Table.create(tmp_path / "t", pa.schema([("body", pa.string())]), config=config)
+    for split in range(12):
+        made.append(pa.table({"body": [f"w{split} fox", f"w{split % 3} dog"]}))
+    made.index_crossreferences()
+    asked = []
+    route = execute.route_files
+    monkeypatch.setattr(execute, "route_files", lambda *a: asked.append(a[1]) or route(*a))
+    counts = {"w3": 1, "w1": 5, "w2 AND dog": 4, '"w1 fox"': 1, "absent": 0, "NOT w1": 19}
+    conditions = {f"body indexquery '{query}'": count for query, count in counts.items()}
+    for where, count in conditions.items():
+        assert made.count(where=where) == count
+    assert len(asked) == len(conditions), "no index of all splits was open"
+    made.search("fox")
+    for where, count in conditions.items():
+        assert made.count(where=where) == count
+    assert len(asked) == len(conditions), "it was open"
+    # Rows that are only marked as deleted are in the index still.
+    made.delete(where="body indexquery 'w1 AND dog'")
+    made.search("fox")
+    assert made.count(where="body indexquery 'w1'") == 1
+    assert made.count(where="body indexquery 'w2'") == 5

@@ -289,6 +289,13 @@ class Environment:
             return self.group(tasks).count(only[1])
         return None
 
+    def counted_by_open_index(self, tasks: SplitTasks) -> int | None:
+        """How many rows match, if one index of all the splits is open; XRefs would take longer."""
+        group = self.kept.get(SplitGroup, {}).get(tasks.paths)
+        if group is None or not self.pool.is_at_hand(group.key):
+            return None
+        return self._counted_together(tasks)
+
     def count(self, tasks: Sequence[SplitTask]) -> int:
         """How many rows of the tasks match."""
         if isinstance(tasks, SplitTasks):
@@ -438,9 +445,14 @@ def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Ta
 def count_rows(view: TableView, predicate: Predicate) -> int:
     """How many rows of a table match. Indexes are opened if the log and XRefs leave a doubt."""
     known, doubtful = count_from_log(view.snapshot, predicate)
-    if doubtful.num_rows:
-        doubtful, _ = route_files(view.router, predicate, doubtful)
     tasks = split_tasks(view.snapshot, doubtful, predicate)
+    if tasks and view.snapshot.xrefs:
+        counted = Environment.of(view).counted_by_open_index(tasks)
+        if counted is not None:
+            return known + counted
+        routed, _ = route_files(view.router, predicate, doubtful)
+        if routed is not doubtful:
+            tasks = split_tasks(view.snapshot, routed, predicate)
     if not tasks:
         return known
     return known + Environment.of(view).count(tasks)

@@ -361,6 +361,13 @@ class IndexPool:
                 self._drop(self._open.popitem(last=False)[1])
         return opened
 
+    def is_at_hand(self, key: Hashable) -> bool:
+        """Whether an index is open, and nothing of it has to be fetched."""
+        with self._lock:
+            opened = self._open.get(key)
+        ranges = None if opened is None else opened[0].searcher.ranges
+        return opened is not None and (ranges is None or ranges.is_whole)
+
     def _drop(self, opened: tuple[OpenIndex, Any] | None) -> None:
         if opened is not None:
             self._files -= opened[0].files
