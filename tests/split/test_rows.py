@@ -284,6 +284,21 @@ def test_many_groups_are_read_on_all_cores(make, monkeypatch):
     )
 
 
+def test_sizes_of_row_groups_are_worked_out_once_a_column(remote, monkeypatch):
+    monkeypatch.setattr(rows_module, "BYTES_AT_ONCE", 0)
+    rows, footer = remote.split.rows, remote.split.footer
+    names = ["id", "body", "a.b", "a", "list"]
+    chunks = footer.chunks(range(footer.parquet.num_row_groups), names)
+    first = rows.group_sizes(names)
+    encoded = np.zeros_like(first)
+    for chunk in chunks:
+        encoded[chunk.group] += chunk.parquet.total_uncompressed_size
+    assert (first >= encoded).all()
+    assert (rows.group_sizes(["id"]) == footer.encoded_sizes("id")).all()
+    monkeypatch.setattr(type(footer), "chunks", None)  # asked no more
+    assert (rows.group_sizes(names) == first).all()
+
+
 @pytest.mark.long
 def test_one_long_text_of_one_letter_comes_back(make):
     """It compresses by tens of thousands, and was written all the same."""

@@ -306,6 +306,21 @@ class Footer:
             self._column_pages[name] = found
         return self._column_pages[name]
 
+    @functools.cached_property
+    def _encoded_sizes(self) -> dict[str, npt.NDArray[np.int64]]:
+        return {}
+
+    def encoded_sizes(self, name: str) -> npt.NDArray[np.int64]:
+        """How many bytes a column takes in each row group before compression."""
+        sizes = self._encoded_sizes.get(name)
+        if sizes is None:
+            count = self.parquet.num_row_groups
+            sizes = np.zeros(count, dtype=np.int64)
+            for chunk in self.chunks(range(count), [name]):
+                sizes[chunk.group] += chunk.parquet.total_uncompressed_size
+            self._encoded_sizes[name] = sizes
+        return sizes
+
     def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
         """The column chunks that hold columns of row groups, in the order of the file."""
         # A dot may be part of a column's name or separate it from a nested field.

@@ -142,10 +142,8 @@ class RowReader:
             # Parquet says how large values are that are encoded: those that repeat, only once.
             sizes += total // max(1, count)
         if kinds and total > BYTES_AT_ONCE:
-            encoded = np.zeros_like(sizes)
-            for chunk in self.footer.chunks(range(count), columns):
-                encoded[chunk.group] += chunk.parquet.total_uncompressed_size
-            np.maximum(sizes, encoded, out=sizes)
+            encoded = [self.footer.encoded_sizes(name) for name in columns]
+            np.maximum(sizes, np.sum(encoded, axis=0), out=sizes)
         return sizes
 
     def is_small(self, group: int, column: str) -> bool:
