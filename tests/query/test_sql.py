@@ -248,6 +248,20 @@ def test_a_replacement_by_columns():
             it.sql(query, t=rows)
 
 
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("WITH Big AS (SELECT n FROM T WHERE n < 3) SELECT big.n FROM BIG WHERE Big.n > 1", [(2,)]),
+        ("WITH A AS (SELECT 1 x), b AS (SELECT a.x FROM a) SELECT B.x, z.x FROM b, A z", [(1, 1)]),
+        ("SELECT * FROM (WITH Q AS (SELECT 5 v) SELECT v FROM q) t", [(5,)]),
+        ("WITH T AS (SELECT 7 AS n) SELECT n FROM t", [(7,)]),
+    ],
+)
+def test_names_of_with_mean_the_same_in_any_case(query, rows):
+    found = it.sql(query, t=pa.table({"n": range(5)}))
+    assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == rows
+
+
 def test_a_recursion_ends(docs):
     rows = pa.table({"id": [1, 2, 3], "up": [None, 1, 2], "body": ["a fox", "a dog", "fox, dog"]})
     steps = (
@@ -263,6 +277,14 @@ def test_a_recursion_ends(docs):
     ):
         found = it.sql(steps.format(union=union, step=step))
         assert found.to_pylist() == [{"c": last, "m": last}]
+    # A plain union beside a recursion has any number of rows.
+    many = pa.table({"n": range(600_000)})
+    union = "WITH RECURSIVE u AS (SELECT n FROM many UNION ALL (SELECT n FROM many UNION ALL "
+    union += "SELECT n FROM many)), R AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) "
+    found = it.sql(
+        union + "SELECT (SELECT count(*) FROM u) + (SELECT count(*) FROM r) AS c", many=many
+    )
+    assert found["c"].to_pylist() == [1_800_003]
     # Every query counts anew, and a recursion may search.
     tree = (
         "WITH RECURSIVE t AS (SELECT id, 0 AS depth FROM docs WHERE up IS NULL UNION ALL "

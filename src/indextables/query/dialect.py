@@ -694,6 +694,8 @@ def _recursive(node: Any) -> Any:
     """Each row that a step of a recursion returns is counted: the engine itself has no limit."""
     if isinstance(node.this, exp.SetOperation):
         step = node.this.expression
+        if not any(table.name == node.alias for table in step.find_all(exp.Table)):
+            return node  # a plain union beside a recursion
         rows = (step if isinstance(step, exp.Query) else exp.select("*").from_(step)).copy()
         counted = exp.Anonymous(this=BOUNDED_STEPS, expressions=[exp.Literal.number(0)])
         step.replace(exp.select("*").from_(rows.subquery("step")).where(counted))

@@ -107,7 +107,24 @@ def relations_of(
     return tree, tuple(work.relations)
 
 
+def _spell_alike(tree: Any) -> None:
+    """Names of WITH mean the same in any case, which sqlglot compares letter by letter."""
+    for with_ in tree.find_all(exp.With):
+        names = {cte.alias.lower(): cte.alias for cte in with_.expressions}
+        for table in with_.parent.find_all(exp.Table):
+            name = names.get(table.name.lower())
+            if not isinstance(table.this, exp.Identifier) or table.db:
+                continue
+            if name is not None and name != table.name:
+                if not table.alias:
+                    table.set("alias", exp.TableAlias(this=table.this.copy()))
+                table.set(
+                    "this", exp.to_identifier(name, quoted=bool(table.this.args.get("quoted")))
+                )
+
+
 def _taken_apart(tree: Any, sql: str, opener: Opener) -> _Rewriter:
+    _spell_alike(tree)
     name_columns(tree, sql)
     work = _Rewriter(opener)
     scopes = [s for s in traverse_scope(tree) if isinstance(s.expression, exp.Select)]
