@@ -205,6 +205,9 @@ def test_no_function_takes_all_memory(docs, made):
         ("regexp_replace('abcb', 'b', 'x', 3)", "abcx"),
         ("regexp_replace('äbc', 'x*', '-')", "-ä-b-c-"),
         ("regexp_replace(null, 'b', 'x')", None),
+        ("regexp_replace(15, 5, 6)", "16"),
+        ("regexp_replace(CAST(1e10 AS DOUBLE), 'E', 'e')", "1.0e10"),
+        ("replace(151, 5, '66')", "1661"),
         ("replace('aba', 'b', 'xyz')", "axyza"),
         ("replace('aba', 'b')", "aa"),
         ("replace('aba', '', 'xyz')", "aba"),
@@ -234,6 +237,11 @@ def test_a_year_or_a_month_is_its_first_day(condition, ids):
     assert (
         it.sql(f"SELECT id FROM t WHERE {condition} ORDER BY id", t=rows)["id"].to_pylist() == ids
     )
+
+
+def test_a_replacement_that_is_missing_is_said():
+    with pytest.raises(EmbeddedQueryError, match="takes a text, a pattern and a replacement"):
+        it.sql("SELECT regexp_replace('a', 'b')")
 
 
 def test_a_replacement_by_columns():

@@ -374,6 +374,13 @@ def _bytes_of(text: Any) -> Any:
     return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), "varchar")])
 
 
+def _as_text(value: Any) -> Any:
+    """A value where a function takes a text: numbers are written as Spark writes them."""
+    if value.is_string:
+        return value.copy()
+    return number_text(value) if is_a(value, *FLOATS) else exp.cast(value.copy(), "varchar")
+
+
 def _is_short(text: Any) -> bool:
     return isinstance(text, exp.Literal) and len(text.name) <= _SHORT
 
@@ -385,18 +392,22 @@ def _replaced(node: Any) -> Any:
     is_literal = isinstance(old, exp.Literal) and isinstance(new, exp.Literal)
     if is_literal and len(new.name.encode()) <= len(old.name.encode()):
         return node
-    return exp.Anonymous(this=REPLACE, expressions=[node.this.copy(), old.copy(), new.copy()])
+    return exp.Anonymous(
+        this=REPLACE, expressions=[_as_text(part) for part in (node.this, old, new)]
+    )
 
 
 def _regexp_replaced(node: Any) -> Any:
     """All matches, by a replacement in which `$1` is the first group."""
-    text, start = node.this, node.args.get("position")
-    parts = [node.expression.copy(), node.args["replacement"].copy()]
+    replacement, start = node.args.get("replacement"), node.args.get("position")
+    if replacement is None:
+        raise EmbeddedQueryError("regexp_replace takes a text, a pattern and a replacement.")
+    text, *parts = (_as_text(part) for part in (node.this, node.expression, replacement))
     if start is None:
-        return exp.Anonymous(this=REGEXP_REPLACE, expressions=[text.copy(), *parts])
+        return exp.Anonymous(this=REGEXP_REPLACE, expressions=[text, *parts])
     one = exp.Literal.number(1)
     length = exp.Sub(this=exp.paren(start.copy()), expression=one.copy())
-    before = exp.Substring(this=text.copy(), start=one, length=length)
+    before = exp.Substring(this=text, start=one, length=length)
     behind = exp.Substring(this=text.copy(), start=start.copy())
     replaced = exp.Anonymous(this=REGEXP_REPLACE, expressions=[behind, *parts])
     return exp.paren(exp.DPipe(this=before, expression=replaced))
