@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from servers import Server
 
-from indextables.errors import StorageError, StorageOptionError
+from indextables.errors import ConfigError, StorageError, StorageOptionError
 from indextables.storage import open_store
 from indextables.storage.location import client_settings, scrub, secrets
 
@@ -154,3 +154,10 @@ def test_secret_values_are_known_by_their_keys() -> None:
 def test_scrub_hides_values_queries_and_debug_prints() -> None:
     message = "GET https://a.b/c?sv=1&sig=zzz failed for hunter2\n\nDebug source:\nzzz"
     assert scrub(message, {"secret": "hunter2"}) == "GET https://a.b/c?… failed for ***"
+
+
+@pytest.mark.parametrize("options", [5, "key=secret", [("key", "secret")]])
+def test_options_that_are_no_mapping_are_refused_without_their_values(options):
+    with pytest.raises(ConfigError, match="must be a mapping of names to values") as caught:
+        open_store("memory://options", options)
+    assert "secret" not in str(caught.value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from indextables.errors import StorageOptionError
+from indextables.errors import ConfigError, StorageOptionError
 from indextables.storage.location import canonical_uri, own_names, parse_location
 from indextables.storage.store import ObjectMeta, Store
 
@@ -27,6 +27,11 @@ def open_store(
     An option that is None counts as not given.
     """
     location = parse_location(uri)
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise ConfigError(  # whose text has no value, which may be a secret
+            "storage_options must be a mapping of names to values, not a "
+            f"{type(storage_options).__name__}."
+        )
     given = {k: v for k, v in (storage_options or {}).items() if v is not None}
     options = own_names(given, location.scheme)
     if location.scheme == "file":
