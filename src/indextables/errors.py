@@ -569,8 +569,9 @@ class UnknownFieldError(QueryError, KeyError):
         within = f"{at} in the search query {query[:100]!r}" if query else at
         why = f": {reason}" if reason else ""
         super().__init__(
-            f"There is no field '{field}'{within}{why}. Fields: {', '.join(available) or 'none'}. "
-            "If the text before the colon is not a field, quote it or write \\: for the colon."
+            f"There is no field '{field}'{within}{why}. Fields: {', '.join(available) or 'none'}; "
+            "a path inside one begins with its name. If the text before the colon is not a field, "
+            "quote it or write \\: for the colon."
         )
 
 

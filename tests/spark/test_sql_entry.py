@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.functions import expr
@@ -491,3 +491,18 @@ def test_statements_that_cannot_be_carried_out(spark, plain_rows, sql, error, me
 def test_a_schedule_notices_a_missing_path(spark, tmp_path, statement):
     with pytest.raises(errors.NotATableError, match="not an index table"):
         spark.sql(f"{statement} '{tmp_path}/nothing'")
+
+
+def test_a_field_is_a_column_never_a_function_without_parentheses_or_a_variable(spark):
+    """Spark resolves `user` or `current_date` to a function where no column has that name."""
+    me = spark.sql("SELECT user").first()[0]
+    spark.sql("DECLARE OR REPLACE VARIABLE field_of_nobody STRING DEFAULT 'spark'")
+    for field, word in (("user", me), ("current_date", "2*"), ("field_of_nobody", "spark")):
+        with pytest.raises(IllegalArgumentException, match=f"'{field}'.*is not a column"):
+            spark.sql(f"SELECT id FROM documents WHERE content indexquery '{field}:{word}'")
+    spark.sql("SELECT id, title AS user FROM documents").createOrReplaceTempView("with_user")
+    found = spark.sql("SELECT id FROM with_user WHERE user indexquery 'user:apache'")
+    assert ids(found) == [3]
+    inner = "SELECT 1 FROM orders o WHERE o.id = d.id AND d.content indexquery 'title:data'"
+    found = spark.sql(f"SELECT id FROM documents d WHERE EXISTS ({inner})")
+    assert ids(found) == [1]  # a column of the outer query has no references in the inner one

@@ -49,7 +49,9 @@ class SearchBuilder:
 
     def apply(self, arguments: JavaObject) -> JavaObject:
         columns = [arguments.apply(number) for number in range(arguments.size()) if number != 1]
-        if columns and columns[0].nodeName() == "CreateNamedStruct":
+        for fields in columns[1:]:
+            _check_columns(fields)
+        if columns and _is_row(columns[0]):
             columns[0] = self._without_repeated_names(columns[0])
             arguments = arguments.updated(0, columns[0])
         searched = self.searched(columns)
@@ -167,6 +169,26 @@ class NameBuilder:
 
 def _is_row(expression: JavaObject) -> bool:
     return bool(expression.nodeName() == "CreateNamedStruct")
+
+
+def _check_columns(fields: JavaObject) -> None:
+    """Refuse what a search names as a field and no column has as its name.
+
+    Where there is no such column Spark takes `user` or `current_date` as a function without
+    parentheses, and any name as a variable of the session. A search of that value would be silent.
+    """
+    if not _is_row(fields):
+        return
+    children = fields.children()
+    for at in range(0, children.size(), 2):
+        value = children.apply(at + 1)
+        if value.references().isEmpty() and value.nodeName() != "OuterReference":
+            raise SearchCallError(
+                ONE_COLUMN[0],
+                f"has a query that names the field '{children.apply(at)}', which is not a column "
+                f"here: in SQL it is {value.sql()}. If the text before the colon is not a field, "
+                "quote it or write \\: for the colon.",
+            )
 
 
 def _is_all_fields(expression: JavaObject) -> bool:
