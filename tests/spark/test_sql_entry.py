@@ -506,3 +506,20 @@ def test_a_field_is_a_column_never_a_function_without_parentheses_or_a_variable(
     inner = "SELECT 1 FROM orders o WHERE o.id = d.id AND d.content indexquery 'title:data'"
     found = spark.sql(f"SELECT id FROM documents d WHERE EXISTS ({inner})")
     assert ids(found) == [1]  # a column of the outer query has no references in the inner one
+
+
+@pytest.mark.parametrize(
+    "expression, reason",
+    [
+        ("hour indexquery 'abc'", "The field 'hour' cannot be 'abc' .* Write a number"),
+        ("content indexquery 'hour:abc'", "The field 'hour' cannot be 'abc'"),
+        ("content indexquery 'content.x:abc'", "no field 'content.x'"),
+        ("coalesce(hour, 1) indexquery 'abc'", r"The field '\(the searched column\)' cannot be"),
+        ("indexqueryall('hour:abc')", "The field 'hour' cannot be 'abc'"),
+        ("search((content, hour), 'hour:abc', mode => 'query')", "The field 'hour' cannot be"),
+        ("snippet(hour, 'abc')", "shows words of a text, not of int32"),
+    ],
+)
+def test_what_no_row_can_answer_is_refused_on_the_driver_in_one_sentence(spark, expression, reason):
+    with pytest.raises(IllegalArgumentException, match=reason):
+        spark.sql(f"SELECT id, {expression} FROM documents")  # without an action

@@ -11,9 +11,10 @@ without a session. PySpark reads their annotations to see what they are.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,22 +115,10 @@ def indexquery(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     arguments, searched = _mapped(arguments)
     if len(arguments) not in (2, 3):
         raise SearchCallError("indexquery", "requires exactly 2 arguments: a column and a query.")
-    column, query, *more = arguments
+    column, query, *fields = arguments
     if not len(column):
         return pa.array([], pa.bool_())
-    text = _literal("indexquery", query)
-    others = _fields(more[0]) if more else {}
-    named = [name for name in search_fields(_parsed(text)) if name]
-    if named and not more:
-        raise SearchCallError(
-            "indexquery",
-            f"cannot look at the field '{named[0]}' here: only the searched column is known. "
-            "Search that column with an indexquery of its own.",
-        )
-    for name in reversed(searched.path):
-        column = pa.StructArray.from_arrays([column], [name])
-    rows = pa.table({_OPERAND: column, **others})
-    return _mask(rows, text, Column((_OPERAND, *searched.path)), searched)
+    return _search_column([column, *fields], _literal("indexquery", query), searched)
 
 
 def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
@@ -142,19 +131,52 @@ def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     row, query = arguments
     if not len(row):
         return pa.array([], pa.bool_())
-    text = _literal("indexqueryall", query)
+    return _search_row([row], _literal("indexqueryall", query), searched)
+
+
+def indexquerycolumns(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """Which rows match a query in some of the columns of a struct."""
+    arguments, searched = _mapped(arguments)
+    row, query = arguments
+    if not len(row):
+        return pa.array([], pa.bool_())
+    return _search_columns([row], _literal(SEVERAL_COLUMNS, query), searched)
+
+
+def _search_column(
+    columns: Sequence[Any], text: str, searched: Searched, name: str = _OPERAND
+) -> pa.Array[Any]:
+    column, *more = columns
+    others = _fields(more[0]) if more else {}
+    named = [field for field in search_fields(_parsed(text)) if field]
+    if named and not more:
+        raise SearchCallError(
+            "indexquery",
+            f"cannot look at the field '{named[0]}' here: only the searched column is known. "
+            "Search that column with an indexquery of its own.",
+        )
+    for part in reversed(searched.path):
+        column = pa.StructArray.from_arrays([column], [part])
+    rows = pa.table({name: column, **others})
+    return _mask(rows, text, Column((name, *searched.path)), searched)
+
+
+def _search_row(columns: Sequence[Any], text: str, searched: Searched) -> pa.Array[Any]:
+    (row,) = columns
     if pa.types.is_struct(row.type):
         # As in a table: without columns that are not indexed, or are those of its partitions.
         left_out = {n for n, f in searched.fields.items() if f.partition or not f.indexed}
-        columns = {
+        searchable = {
             name: column
             for name, column in _fields(row).items()
             if name not in left_out and _can_be_searched(name, column)
         }
-        rows = pa.table(columns)
-        mask = _mask(rows, text, None, searched) if columns else pa.repeat(False, len(row))
+        if not searchable:
+            return pa.repeat(False, len(row))
+        mask = _mask(pa.table(searchable), text, None, searched)
         # An outer join leaves a null row where there is none; it matches nothing.
-        return pc.and_(mask, row.is_valid())
+        matching: pa.Array[Any] = pc.and_(mask, row.is_valid())
+        return matching
     if pa.types.is_string(row.type) or pa.types.is_large_string(row.type):
         from indextables.plan.split_reader import search_documents
 
@@ -164,14 +186,32 @@ def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     )
 
 
-def indexquerycolumns(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-    """Which rows match a query in some of the columns of a struct."""
-    arguments, searched = _mapped(arguments)
-    row, query = arguments
-    if not len(row):
-        return pa.array([], pa.bool_())
-    rows = pa.table(_fields(row))
-    return _mask(rows, _literal(SEVERAL_COLUMNS, query), None, searched)
+def _search_columns(columns: Sequence[Any], text: str, searched: Searched) -> pa.Array[Any]:
+    return _mask(pa.table(_fields(columns[0])), text, None, searched)
+
+
+def check_search(
+    function: str, types: Sequence[pa.DataType], text: str, searched: Searched, *, operand: str
+) -> None:
+    """Refuse on the driver what every task would refuse, before any row is read.
+
+    `types` are those of the arguments without the query; `operand` is the name of the searched
+    column, if it has one.
+    """
+    columns = [pa.array([], kind) for kind in types]
+    with contextlib.suppress(SchemaError):  # a type that is only known where its values are
+        if function == "indexquery" and all(map(pa.types.is_struct, types[1:])):
+            others = {name for column in columns[1:] for name in _fields(column)}
+            if not others and any(search_fields(_parsed(text))):
+                return  # an index may know the fields
+            name = _OPERAND if operand in others or searched.path else operand or _OPERAND
+            _search_column(columns, text, searched, name)
+        elif function == "indexqueryall" and pa.types.is_struct(types[0]):
+            _search_row(columns, text, searched)
+        elif function == SEVERAL_COLUMNS:
+            _search_columns(columns, text, searched)
+        elif function == "snippet":
+            _snippet(columns, text, searched)
 
 
 # The names of SQL where no builder turns them into the functions above: on Spark Connect.
@@ -236,7 +276,11 @@ def snippet(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     column, query = arguments
     if not len(column):
         return pa.array([], pa.string())
-    text = _literal("snippet", query)
+    return _snippet([column], _literal("snippet", query), searched)
+
+
+def _snippet(columns: Sequence[Any], text: str, searched: Searched) -> pa.Array[Any]:
+    (column,) = columns
     table = _conformed(pa.table({_OPERAND: column}))
     mapping = searched.mapping(table.schema, _OPERAND)
     if not mapping.by_name[_OPERAND].has_words or not pa.types.is_string(
@@ -344,6 +388,6 @@ def _mask(
 ) -> pa.Array[Any]:
     table = _conformed(rows)
     query = _in_all_tables(_parsed(text, table.schema), table.schema)
-    mapping = searched.mapping(table.schema, _OPERAND)
+    mapping = searched.mapping(table.schema, _OPERAND if column is None else column.root)
     found = search_rows(Search(column, query, text, kind=kind), table, mapping)
     return pa.array(found, pa.bool_())

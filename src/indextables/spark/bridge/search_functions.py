@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
+
 from indextables.config import Config
-from indextables.errors import SearchCallError
+from indextables.errors import SchemaError, SearchCallError
 from indextables.predicate.search_names import (
     SEARCH_NAMES,
     SEVERAL_COLUMNS,
@@ -29,7 +31,7 @@ from indextables.split.mapping import FieldMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import check_kind
 from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN
-from indextables.statements.search_functions import Searched, unique_names
+from indextables.statements.search_functions import Searched, check_search, unique_names
 
 _DESCRIPTION = "A search of indextables."
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
@@ -43,8 +45,9 @@ Fields = dict[str, FieldMapping]
 class SearchBuilder:
     """Makes the call of a search from its resolved arguments."""
 
-    def __init__(self, java: Jvm, original: JavaObject) -> None:
+    def __init__(self, java: Jvm, name: str, original: JavaObject) -> None:
         self.java = java
+        self._name = name
         self._original = original
 
     def apply(self, arguments: JavaObject) -> JavaObject:
@@ -54,17 +57,25 @@ class SearchBuilder:
         if columns and _is_row(columns[0]):
             columns[0] = self._without_repeated_names(columns[0])
             arguments = arguments.updated(0, columns[0])
-        searched = self.searched(columns)
+        searched = searched_columns(self.java, columns)
+        if len(columns) < arguments.size():
+            self._check(columns, arguments.apply(1), searched or Searched())
         if searched is not None:
             arguments = arguments.appended(self._literal(searched.to_json()))
         return self._original.apply(arguments)
 
-    def searched(self, columns: list[JavaObject]) -> Searched | None:
-        """The mappings that columns of a call carry; None where none does."""
-        mappings = {k: v for column in columns for k, v in self._mappings(column).items()}
-        if not mappings:
-            return None
-        return _searched([parse_tree(column.toJSON()) for column in columns], mappings)
+    def _check(self, columns: list[JavaObject], query: JavaObject, searched: Searched) -> None:
+        """Refuse a search that every task would refuse."""
+        if query.nodeName() != "Literal" or query.dataType().typeName() != "string":
+            return
+        try:
+            types = [field.type for field in _schema(self.java, columns)]
+        except SchemaError:
+            return  # as of a null without a type
+        shown = columns[0].name() if columns[0].nodeName() == "AttributeReference" else ""
+        text = str(query.value().toString())
+        function = self._name.removeprefix("tantivy4spark_").removeprefix("indextables_")
+        check_search(function, types, text, searched, operand=str(shown))
 
     def _literal(self, text: str) -> JavaObject:
         return self.java.module(_EXPRESSIONS + "Literal").apply(text)
@@ -80,25 +91,6 @@ class SearchBuilder:
         for number, name in enumerate(unique):
             parts += [self._literal(name), children.apply(2 * number + 1)]
         return self.java.find(_EXPRESSIONS + "CreateNamedStruct")(self.java.seq(parts))
-
-    def _mappings(self, expression: JavaObject) -> dict[int, Fields]:
-        """The mappings that the columns of an expression carry, by the columns' ids.
-
-        Those of a column that is a row are those of its fields; its own has no name.
-        """
-        columns = expression.references().toSeq()
-        # The JSON of an expression leaves metadata out; that of a schema is one call for all.
-        schema = self.java.module(_TYPES).fromAttributes(columns).json()
-        if KEY not in schema:
-            return {}
-        by_column = {}
-        for number, column in enumerate(json.loads(schema)["fields"]):
-            inner = column["type"]["fields"] if _is_struct(column["type"]) else ()
-            every = {"": column, **{field["name"]: field for field in inner}}
-            carried = {name: mapping_in(field["metadata"]) for name, field in every.items()}
-            id_ = columns.apply(number).exprId().id()
-            by_column[id_] = {name: mapping for name, mapping in carried.items() if mapping}
-        return by_column
 
 
 @implements("scala.Function1")
@@ -147,10 +139,9 @@ class NameBuilder:
         return self.java.find(_EXPRESSIONS + "CreateNamedStruct")(self.java.seq(parts))
 
     def _check_kind(self, target: JavaObject, kind: ColumnKind) -> None:
-        searched = SearchBuilder(self.java, None).searched([target])
+        searched = searched_columns(self.java, [target])
         shown = str(target.sql())
-        schema = from_json(self.java.find(_STRUCT)().add("column", target.dataType()).json())
-        default = build_mapping(schema, Config()).fields[0]
+        default = build_mapping(_schema(self.java, [target]), Config()).fields[0]
         mapping = searched.operand if searched is not None else None
         check_kind(shown, mapping or default, kind)
 
@@ -199,6 +190,42 @@ def _is_struct(column_type: object) -> bool:
     return isinstance(column_type, dict) and column_type.get("type") == "struct"
 
 
+def searched_columns(java: Jvm, columns: list[JavaObject]) -> Searched | None:
+    """The mappings that columns of a call carry; None where none does."""
+    mappings = {k: v for column in columns for k, v in _mappings(java, column).items()}
+    if not mappings:
+        return None
+    return _searched([parse_tree(column.toJSON()) for column in columns], mappings)
+
+
+def _mappings(java: Jvm, expression: JavaObject) -> dict[int, Fields]:
+    """The mappings that the columns of an expression carry, by the columns' ids.
+
+    Those of a column that is a row are those of its fields; its own has no name.
+    """
+    columns = expression.references().toSeq()
+    # The JSON of an expression leaves metadata out; that of a schema is one call for all.
+    schema = java.module(_TYPES).fromAttributes(columns).json()
+    if KEY not in schema:
+        return {}
+    by_column = {}
+    for number, column in enumerate(json.loads(schema)["fields"]):
+        inner = column["type"]["fields"] if _is_struct(column["type"]) else ()
+        every = {"": column, **{field["name"]: field for field in inner}}
+        carried = {name: mapping_in(field["metadata"]) for name, field in every.items()}
+        id_ = columns.apply(number).exprId().id()
+        by_column[id_] = {name: mapping for name, mapping in carried.items() if mapping}
+    return by_column
+
+
+def _schema(java: Jvm, expressions: list[JavaObject]) -> pa.Schema:
+    """The types of expressions, in one call for the JSON of all."""
+    schema = java.find(_STRUCT)()
+    for number, expression in enumerate(expressions):
+        schema = schema.add(f"column{number}", expression.dataType())
+    return from_json(schema.json())
+
+
 def _searched(arguments: list[Node], mappings: dict[int, Fields]) -> Searched:
     """The mappings of a call, by what its arguments are; those without its query."""
     operand: FieldMapping | None = None
@@ -239,7 +266,7 @@ def install_search(java: Jvm, name: str, *, everywhere: bool) -> None:
     if name in SEARCH_NAMES and name != SEVERAL_COLUMNS:
         builder = NameBuilder(java, name)
     else:
-        builder = SearchBuilder(java, registry.lookupFunctionBuilder(temporary).get())
+        builder = SearchBuilder(java, name, registry.lookupFunctionBuilder(temporary).get())
     information = catalyst.expressions.ExpressionInfo("indextables", None, name, _DESCRIPTION, "")
     if not everywhere:
         registry.registerFunction(temporary, information, builder)
