@@ -111,17 +111,17 @@ def add_columns(
         if not len(new):
             return []
         names = names_of(newest)
-        known = list(names.shown)
+        fields = list(names.shown)
         for field in new:
-            _check_new(field.name, [f.name for f in known])
+            _check_new(field.name, [f.name for f in fields])
             if not field.nullable and newest.num_files and field.name not in filled:
                 raise SchemaError(
                     f"The new column '{field.name}' is null in existing rows: make it "
                     "nullable, or give it a default."
                 )
-            known.append(field)
+            fields.append(field)
         stored = {name: names.stored_name(name) for name in names.shown.names}
-        return actions_for(TableView(log.store, newest, settings), pa.schema(known), stored)
+        return actions_for(TableView(log.store, newest, settings), pa.schema(fields), stored)
 
     return log.commit(Transaction(operation=Operation.METADATA, transform=plan)).version
 
@@ -183,8 +183,8 @@ def with_properties(metadata: Metadata, properties: Mapping[str, str | None]) ->
         if value is not None and is_own_key(name):
             Config({name: value})  # what does not parse is refused now
     kept = {k: v for k, v in metadata.configuration.items() if k not in properties}
-    given = {name: str(value) for name, value in properties.items() if value is not None}
-    return _analysed_anew(replace(metadata, configuration={**kept, **given}), properties)
+    values = {name: str(value) for name, value in properties.items() if value is not None}
+    return _analysed_anew(replace(metadata, configuration={**kept, **values}), properties)
 
 
 def _analysed_anew(metadata: Metadata, properties: Mapping[str, str | None]) -> Metadata:
@@ -267,13 +267,13 @@ def _known(name: str, snapshot: Snapshot) -> str:
     return resolve_column([name], names_of(snapshot).shown)[0].root
 
 
-def _check_new(name: str, others: Iterable[str]) -> None:
+def _check_new(name: str, existing: Iterable[str]) -> None:
     refuse_hidden([name])
     if not name:
         raise SchemaError("A column needs a name.")
-    taken = [other for other in others if other.lower() == name.lower()]
-    if taken:
-        raise SchemaError(f"There is a column '{taken[0]}' already. Choose another name.")
+    clashes = [other for other in existing if other.lower() == name.lower()]
+    if clashes:
+        raise SchemaError(f"There is a column '{clashes[0]}' already. Choose another name.")
 
 
 def _check_dropped(dropped: Sequence[str], schema: pa.Schema, snapshot: Snapshot) -> None:
@@ -309,21 +309,21 @@ def _followed(
     changed = {old.lower(): new for old, new in new_names.items() if old != new}
     if not changed:
         return dict(configuration)
-    found = {}
+    followed = {}
     for key, value in configuration.items():
         name = canonical(key)
         prefix = next((p for p in _PREFIXES if name.startswith(p.lower())), None)
         if prefix is not None and _root(name[len(prefix) :], new_names) is not None:
             field = _followed_name(name[len(prefix) :], changed)
             if field is not None:
-                found[key if field == name[len(prefix) :] else prefix + field] = value
+                followed[key if field == name[len(prefix) :] else prefix + field] = value
         elif prefix == keys.TYPE_MAP.name or name in map(str.lower, _LISTS):
             listed = [_followed_name(one.strip(), changed) for one in value.split(",")]
             if any(listed):
-                found[key] = ",".join(one for one in listed if one)
+                followed[key] = ",".join(one for one in listed if one)
         else:
-            found[key] = value
-    return found
+            followed[key] = value
+    return followed
 
 
 def _root(field: str, columns: Iterable[str]) -> str | None:

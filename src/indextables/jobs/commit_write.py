@@ -318,13 +318,13 @@ class RowMarks:
         vectors: dict[str, RowNumbers] = {}
         left: dict[str, int | None] = {}
         for add in adds:
-            wanted = self._numbers[add.path]
+            newly_dead = self._numbers[add.path]
             dead = np.zeros(0, dtype=np.int64)
             if add.deletion_vector is not None:
                 descriptor = DeletionVector.from_json(add.deletion_vector, path=add.path)
                 dead = StoredVector(store, descriptor, add.path).read()
-            every = np.union1d(dead, wanted)
-            if self._exclusive and len(every) < len(dead) + len(wanted):
+            every = np.union1d(dead, newly_dead)
+            if self._exclusive and len(every) < len(dead) + len(newly_dead):
                 raise ConcurrentRowChangeError(
                     uri=newest.uri, version=newest.version, paths=[add.path]
                 )

@@ -161,23 +161,23 @@ def plan_index(
     if spare:
         runs[0].replaces += spare
     replacements = [_replacement(cover, run, max_splits) for run in runs]
-    whole = len(left) - len(left) % max_splits
+    in_full_builds = len(left) - len(left) % max_splits
     replacements += [
         Replacement((Build(read=_splits(cover, piece)),))
-        for piece in _pieces(left[:whole], max_splits)
+        for piece in _pieces(left[:in_full_builds], max_splits)
     ]
-    if rest := left[whole:]:
+    if remaining := left[in_full_builds:]:
         host = next(
             (
                 x
                 for x in np.argsort(-sources, kind="stable").tolist()
                 if x not in stale
                 and cover.live[x] == sources[x]
-                and sources[x] + len(rest) <= max_splits
+                and sources[x] + len(remaining) <= max_splits
             ),
             None,
         )
-        run = _Run(read=rest)
+        run = _Run(read=remaining)
         if host is not None:
             run.link(cover, host)
             stale.add(host)
@@ -384,9 +384,9 @@ def tasks_for(
 ) -> list[BuildTask]:
     """Builds with what the log knows of their splits."""
     builds = list(builds)
-    wanted = set(chain.from_iterable(build.splits for build in builds))
+    paths = set(chain.from_iterable(build.splits for build in builds))
     columns = ["path", "size", "numRecords", "footerStartOffset", "footerEndOffset"]
-    entries = with_paths(snapshot.entries, wanted).select(columns)
+    entries = with_paths(snapshot.entries, paths).select(columns)
     sources = {
         path: XRefSource(path, size, records or 0, start, end)
         for path, size, records, start, end in zip(
@@ -439,8 +439,8 @@ class Made:
         sources = set(chain.from_iterable(x.source_split_paths for x in self.xrefs))
         if self.xrefs and not after.contains(sources):
             return None
-        others = (x for path, x in after.xrefs.items() if path not in self.known)
-        if any(not sources.isdisjoint(x.source_split_paths) for x in others):
+        new_xrefs = (x for path, x in after.xrefs.items() if path not in self.known)
+        if any(not sources.isdisjoint(x.source_split_paths) for x in new_xrefs):
             return None
         gone = removals(removes, reason=self.replacement.reason, timestamp=timestamp)
         return [*gone, *self.xrefs]
@@ -490,7 +490,7 @@ def made_from(
     made: list[Made] = []
     errors: list[Exception] = []
     left = iter(results)
-    known = frozenset(snapshot.xrefs)
+    known_xrefs = frozenset(snapshot.xrefs)
     for replacement in plan.replacements:
         mine = [next(left) for _ in replacement.builds]
         built = [one for one in mine if isinstance(one, BuiltXRef)]
@@ -499,7 +499,7 @@ def made_from(
             errors += [one for one in mine if isinstance(one, Exception)]
             continue
         xrefs = tuple(add_xref(one, created_ms=created_ms, config=config) for one in built)
-        made.append(Made(replacement, xrefs, known))
+        made.append(Made(replacement, xrefs, known_xrefs))
     return made, errors
 
 
@@ -528,17 +528,17 @@ def commit_indexed(
     actions_of = _actions_of(transaction)
 
     def with_xrefs(newest: Snapshot) -> Sequence[Action]:
-        wanted = actions_of(newest)
-        if not _changes_files(wanted):
-            return wanted  # nothing is left to do, and an XRef alone is not committed
-        after = _after(newest, wanted, log.now_ms())
+        due_actions = actions_of(newest)
+        if not _changes_files(due_actions):
+            return due_actions  # nothing is left to do, and an XRef alone is not committed
+        after = _after(newest, due_actions, log.now_ms())
         added: list[Action] = []
         for one in made:
             actions = one.actions_on(after, timestamp=log.now_ms())
             if actions is not None:
                 after = _after(after, actions, log.now_ms())
                 added += actions
-        return [*wanted, *added]
+        return [*due_actions, *added]
 
     try:
         committed = log.commit(replace(transaction, transform=with_xrefs))
@@ -559,10 +559,10 @@ def _made(
     try:
         first = transaction.operation is Operation.CREATE
         newest = empty_snapshot(log.store.uri) if first else log.snapshot()
-        wanted = _actions_of(transaction)(newest)
-        if not _changes_files(wanted):
+        actions = _actions_of(transaction)(newest)
+        if not _changes_files(actions):
             return []
-        after = _after(newest, wanted, log.now_ms())
+        after = _after(newest, actions, log.now_ms())
         config = settings.over_properties(after.metadata.configuration)
         if not (config[keys.XREF_AUTO_INDEX] and may_index(newest, config)):
             return []
@@ -589,8 +589,8 @@ def _built_in_time(
     """The replacements that are ready in time. A build that would be late covers what it has read
     after a share of the time, so every commit makes some progress.
     """
-    known = frozenset(after.xrefs)
-    removals = [Made(one, (), known) for one in plan.replacements if not one.builds]
+    known_xrefs = frozenset(after.xrefs)
+    removals = [Made(one, (), known_xrefs) for one in plan.replacements if not one.builds]
     due = [one for one in plan.replacements if one.builds]
     if not due:
         return removals
@@ -645,13 +645,13 @@ def _report_late(
     late: Sequence[Future[Made | None]],
     config: Config,
 ) -> None:
-    wanted = sum(len(build.splits) for one in due for build in one.builds)
+    due_splits = sum(len(build.splits) for one in due for build in one.builds)
     covered = sum(xref.source_split_count for made in ready for xref in made.xrefs)
-    if covered < wanted and (late or covered):
+    if covered < due_splits and (late or covered):
         logger.warning(
             "%s is committed with XRefs for %d of %d splits: the others took more than %d ms. The "
             "next write continues; or raise %s, or run INDEX CROSSREFERENCES.",
-            log.store.uri, covered, wanted, config[keys.XREF_AUTO_INDEX_TIMEOUT],
+            log.store.uri, covered, due_splits, config[keys.XREF_AUTO_INDEX_TIMEOUT],
             keys.XREF_AUTO_INDEX_TIMEOUT.name,
         )  # fmt: skip
 

@@ -142,9 +142,9 @@ def _bar(job: Job) -> Iterator[Callable[[Job, float], None]]:
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
-    whole = job.bytes_total or job.total
+    total = job.bytes_total or job.total
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar: Any = bars.add_task(job.title, total=whole, state=state(job))
+        bar: Any = bars.add_task(job.title, total=total, state=state(job))
 
         def draw(now: Job, elapsed_s: float) -> None:
             done = now.bytes if job.bytes_total else now.done
@@ -179,9 +179,9 @@ def clock(seconds: float) -> str:
     >>> clock(75.4), clock(3_725)
     ('1:15', '1:02:05')
     """
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, seconds_left = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
 def byte_size(count: float) -> str:
@@ -217,9 +217,9 @@ def _folder() -> Path | None:
         folder = Path(tempfile.gettempdir(), f"indextables-jobs-{os.getuid()}")
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
-    return folder if private and found.st_uid == os.geteuid() else None
+    status = folder.lstat()
+    private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+    return folder if private and status.st_uid == os.geteuid() else None
 
 
 class Note:
@@ -271,8 +271,8 @@ def _notes(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 def _read(path: Path) -> Job | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        given: Any = json.loads(path.read_bytes()[: 2 * _MOST_BYTES])
-        job = Job(**{field.name: given[field.name] for field in fields(Job)})
+        note: Any = json.loads(path.read_bytes()[: 2 * _MOST_BYTES])
+        job = Job(**{field.name: note[field.name] for field in fields(Job)})
         # What cannot be counted with is not shown.
         if job.done + job.bytes + (job.total or 0) + (job.bytes_total or 0) >= 0:
             return job

@@ -176,11 +176,11 @@ def is_doubled(parts: Sequence[Mapping[str, RowNumbers]]) -> bool:
 
 def combined(parts: Iterable[Mapping[str, RowNumbers]]) -> dict[str, RowNumbers]:
     """Numbers of rows from several sources: in ascending order, each once."""
-    found: dict[str, list[RowNumbers]] = {}
+    numbers_of: dict[str, list[RowNumbers]] = {}
     for part in parts:
         for path, numbers in part.items():
-            found.setdefault(path, []).append(numbers)
-    return {path: np.unique(np.concatenate(some)) for path, some in found.items()}
+            numbers_of.setdefault(path, []).append(numbers)
+    return {path: np.unique(np.concatenate(some)) for path, some in numbers_of.items()}
 
 
 def _write_others(rows: SplitRows, matching: RowNumbers, sink: SplitSink) -> None:
@@ -350,9 +350,9 @@ def merge_batches(
     """
     _check_keys(on, source.schema, view)
     environment = Environment.of(view)
-    found = list(_matches(view, target, source, on, environment))
+    matches = list(_matches(view, target, source, on, environment))
     if when_matched != "ignore":
-        for task, numbers, at in found:
+        for task, numbers, at in matches:
             for start in range(0, len(numbers), _PIECE):
                 some = slice(start, start + _PIECE)
                 rows = source.take(at[some])
@@ -361,7 +361,7 @@ def merge_batches(
                     rows = _completed(rows, target, view, searcher, numbers[some])
                 yield from _named(rows, target, when_matched, task.path, numbers[some])
     if when_not_matched == "insert":
-        matched = [at for _, _, at in found]
+        matched = [at for _, _, at in matches]
         new = np.setdiff1d(np.arange(source.num_rows), np.concatenate(matched or [_NO_ROWS]))
         yield from _named(source.take(new), target, "insert")
 
@@ -376,8 +376,8 @@ def _matches(
     """Rows of each split and the rows of the source that match them, pair by pair."""
     stored = dict(zip(target.shown.names, target.schema.names, strict=True))
     names = [stored[name] for name in on]
-    wanted = pa.schema([target.shown.field(name).with_nullable(True) for name in on])
-    keys = conform(source.select(list(on)), wanted).rename_columns(names)
+    key_schema = pa.schema([target.shown.field(name).with_nullable(True) for name in on])
+    keys = conform(source.select(list(on)), key_schema).rename_columns(names)
     keyed = _comparable(keys).append_column(_AT, pa.array(np.arange(source.num_rows), pa.int64()))
     predicate = conjunction(*(_among(name, keys[name]) for name in names))
     for task in plan_scan(view, predicate=predicate).tasks:
@@ -444,7 +444,7 @@ def _completed(
 def _named(
     rows: pa.Table,
     target: Target,
-    what: str,
+    change: str,
     path: str | None = None,
     numbers: RowNumbers | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -453,6 +453,6 @@ def _named(
     full = conform(rows, pa.schema([f.with_nullable(True) for f in target.shown]))
     identity: Any = pa.repeat(pa.scalar(path, pa.string()), count)
     places: Any = pa.nulls(count, pa.int64()) if numbers is None else pa.array(numbers)
-    action: Any = pa.repeat("delete" if what == "delete" else "write", count)
+    action: Any = pa.repeat("delete" if change == "delete" else "write", count)
     full = full.append_column(SPLIT, identity).append_column(ROW, places)
     yield from full.append_column(ROW_ACTION, action).to_batches(max_chunksize=_PIECE)

@@ -87,11 +87,11 @@ class SplitSink:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is not None:
+        if error_type is not None:
             self.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -153,10 +153,10 @@ class SplitSink:
         Splits of several partitions share what one may have. Each takes half of what is left: rows
         that come sorted keep one split open, and a small heap would cost it a merge of segments.
         """
-        whole = self._config[keys.WRITER_HEAP_SIZE]
+        total = self._config[keys.WRITER_HEAP_SIZE]
         if not self._partition_columns:
-            return whole
-        return max((whole - sum(self._heaps.values())) // 2, MIN_HEAP)
+            return total
+        return max((total - sum(self._heaps.values())) // 2, MIN_HEAP)
 
     def _finish(self, key: PartitionKey) -> None:
         writer = self._open[key]

@@ -92,12 +92,12 @@ def _no_search(search: Search) -> Any:
 
 def constraints_of(metadata: Metadata) -> tuple[CheckConstraint, ...]:
     """The constraints of a table, by name."""
-    found = (
+    constraints = (
         CheckConstraint(key.removeprefix(CONSTRAINT_PREFIX), sql)
         for key, sql in sorted(metadata.configuration.items())
         if key.startswith(CONSTRAINT_PREFIX)
     )
-    return tuple(found)
+    return tuple(constraints)
 
 
 def names_columns(sql: str, columns: Iterable[str]) -> list[str]:
@@ -106,12 +106,12 @@ def names_columns(sql: str, columns: Iterable[str]) -> list[str]:
     return [column for column in columns if column.lower() in words]
 
 
-def refuse_named_columns(metadata: Metadata, columns: Sequence[str], what: str) -> None:
+def refuse_named_columns(metadata: Metadata, columns: Sequence[str], change: str) -> None:
     """Refuse to take columns away that a constraint is about."""
     for constraint in constraints_of(metadata):
         for column in names_columns(constraint.sql, columns):
             raise SchemaError(
-                f"'{column}' cannot be {what}: the {constraint} names it. Drop the constraint "
+                f"'{column}' cannot be {change}: the {constraint} names it. Drop the constraint "
                 f"first: ALTER TABLE … DROP CONSTRAINT {constraint.name}."
             )
 
@@ -120,8 +120,8 @@ def add_constraint(
     snapshot: Snapshot, constraint: CheckConstraint, *, config: Config
 ) -> list[Action]:
     """What adds a constraint to a table whose rows meet it."""
-    known = {one.name.lower() for one in constraints_of(snapshot.metadata)}
-    if constraint.name.lower() in known:
+    existing = {one.name.lower() for one in constraints_of(snapshot.metadata)}
+    if constraint.name.lower() in existing:
         raise SchemaError(
             f"'{snapshot.uri}' has a constraint {constraint.name} already. Drop it first, or "
             "choose another name."
@@ -135,10 +135,10 @@ def add_constraint(
 def drop_constraint(snapshot: Snapshot, name: str, *, if_exists: bool) -> list[Action]:
     """What takes a constraint away."""
     metadata = snapshot.metadata
-    found = [one.name for one in constraints_of(metadata) if one.name.lower() == name.lower()]
-    if not found and not if_exists:
+    dropped = [one.name for one in constraints_of(metadata) if one.name.lower() == name.lower()]
+    if not dropped and not if_exists:
         raise SchemaError(f"'{snapshot.uri}' has no constraint {name}.")
-    gone = {CONSTRAINT_PREFIX + one for one in found}
+    gone = {CONSTRAINT_PREFIX + one for one in dropped}
     left = {key: value for key, value in metadata.configuration.items() if key not in gone}
     return [replace(metadata, configuration=left)]
 
@@ -374,13 +374,13 @@ def _is_of_columns(key: str) -> bool:
     return is_own_key(key) and ".indexing." in key.lower()
 
 
-def _refuse_other_mapping(table: TableMapping, wanted: TableMapping) -> None:
+def _refuse_other_mapping(table: TableMapping, requested: TableMapping) -> None:
     """One column is searched one way in the whole table."""
     problems = [
         f"Field '{name}' type mismatch: existing table has {_shown(old)} field, cannot append with "
         f"{_shown(new)} configuration"
         for name, old in table.by_name.items()
-        if (new := wanted.by_name.get(name)) is not None and new.fingerprint != old.fingerprint
+        if (new := requested.by_name.get(name)) is not None and new.fingerprint != old.fingerprint
     ]
     if problems:
         raise SchemaError(

@@ -108,14 +108,14 @@ class _Manifests(CountedCache[str, pa.Table]):
 
     def __getitem__(self, key: str) -> pa.Table:
         with self._lock, _decoded_lock:
-            found = self._entries.get(key)
-            if found is None and self._entries.maxsize:
-                found = _decoded.get(key)
-            if found is None:
+            manifest = self._entries.get(key)
+            if manifest is None and self._entries.maxsize:
+                manifest = _decoded.get(key)
+            if manifest is None:
                 self._misses += 1
                 raise KeyError(key)
             self._hits += 1
-            return found
+            return manifest
 
     def __setitem__(self, key: str, value: pa.Table) -> None:
         super().__setitem__(key, value)
@@ -158,8 +158,8 @@ class LogCache:
 
     def remember_latest(self, snapshot: Snapshot) -> None:
         """Keep the snapshot as the newest, unless a newer one is known."""
-        known = self._latest.peek("latest")
-        if known is None or known[0].version <= snapshot.version:
+        latest = self._latest.peek("latest")
+        if latest is None or latest[0].version <= snapshot.version:
             self._latest["latest"] = (snapshot, self._timer())
             self.snapshots[snapshot.version] = snapshot
 
@@ -207,11 +207,11 @@ def tracked(cache: LogCache, identity: str) -> LogCache:
 
 def caches_by_store() -> dict[str, list[LogCache]]:
     """The caches of logs that are alive in this process, by the identity of their store."""
-    found: dict[str, list[LogCache]] = {}
+    caches: dict[str, list[LogCache]] = {}
     with _live_lock:
         for cache, identity in _live.items():
-            found.setdefault(identity, []).append(cache)
-    return found
+            caches.setdefault(identity, []).append(cache)
+    return caches
 
 
 def total_stats(caches: Iterable[LogCache]) -> CacheStats:

@@ -146,10 +146,10 @@ def list_newest(store: Store) -> DeltaListing:
     """The files from the newest checkpoint on, however long the `_delta_log` is."""
     try:
         hint = orjson.loads(store.get(LAST_CHECKPOINT))["version"]
-        found = list_delta(store, start_after=f"{DELTA_LOG}/{int(hint):020d}.")
+        listing = list_delta(store, start_after=f"{DELTA_LOG}/{int(hint):020d}.")
     except (ObjectNotFoundError, ValueError, TypeError, KeyError):
         return list_delta(store)
-    return found if hint in found.checkpoints else list_delta(store)
+    return listing if hint in listing.checkpoints else list_delta(store)
 
 
 def list_delta(store: Store, *, start_after: str | None = None) -> DeltaListing:
@@ -214,8 +214,8 @@ class DeltaState:
         parts = []
         for name, values in rows.items():
             columns = {
-                other: values if other == name else pa.nulls(len(values), kind)
-                for other, kind in _SCHEMA.items()
+                other: values if other == name else pa.nulls(len(values), data_type)
+                for other, data_type in _SCHEMA.items()
             }
             parts.append(pa.table(columns, schema=pa.schema(list(_SCHEMA.items()))))
         sink = pa.BufferOutputStream()
@@ -246,12 +246,12 @@ def read_state(store: Store, *, version: int | None = None) -> DeltaState:
         listing = list_delta(store)
     last = listing.latest if version is None else version
     base = max((v for v in listing.checkpoints if v <= last), default=-1)
-    wanted = range(base + 1, last + 1)
-    missing = next((number for number in wanted if number not in listing.versions), None)
+    following = range(base + 1, last + 1)
+    missing = next((number for number in following if number not in listing.versions), None)
     if missing is not None:
         raise DeltaMirrorError(store.uri, f"its version {missing} is missing")
     begun = beside(lambda: _from_checkpoint(store, base)) if base >= 0 else None
-    versions = LocalRunner(_AT_ONCE).map(lambda number: read_version(store, number), wanted)
+    versions = LocalRunner(_AT_ONCE).map(lambda number: read_version(store, number), following)
     return _replayed(store, begun() if begun else None, versions, last)
 
 
@@ -260,8 +260,8 @@ def _from_checkpoint(store: Store, version: int) -> DeltaState:
     try:
         table = pq.read_table(pa.BufferReader(store.get(checkpoint_path(version))))
         columns: dict[str, Any] = {
-            name: table[name].combine_chunks().drop_null().cast(kind)
-            for name, kind in _SCHEMA.items()
+            name: table[name].combine_chunks().drop_null().cast(data_type)
+            for name, data_type in _SCHEMA.items()
         }
         protocol, metadata = (
             columns[name].to_pylist(maps_as_pydicts="strict")[0]
@@ -288,17 +288,17 @@ def _replayed(
     removes: list[Document] = []
     for version in versions:
         for action in version:
-            ((kind, body),) = action.items()
-            if kind == "add":
+            ((action_name, body),) = action.items()
+            if action_name == "add":
                 changes[body["path"]] = {**body, "dataChange": False}
-            elif kind == "remove":
+            elif action_name == "remove":
                 changes[body["path"]] = None
                 removes.append({**body, "dataChange": False})
-            elif kind == "protocol":
+            elif action_name == "protocol":
                 protocol = body
-            elif kind == "metaData":
+            elif action_name == "metaData":
                 metadata = body
-            elif kind == "txn":
+            elif action_name == "txn":
                 txns[body["appId"]] = body
     if not protocol or not metadata:
         raise CorruptLogError(f"{store.uri}/{DELTA_LOG}", "no version has a protocol and metadata")
@@ -369,10 +369,10 @@ class Mirror:
         What is returned says whether the version is still free, to be called before it is put; a
         distant store is asked meanwhile.
         """
-        asked = next((a for a in actions if isinstance(a, Metadata)), snapshot.metadata)
-        if not is_mirrored(asked):
+        metadata = next((a for a in actions if isinstance(a, Metadata)), snapshot.metadata)
+        if not is_mirrored(metadata):
             return _nothing
-        self._check(snapshot, actions, asked)
+        self._check(snapshot, actions, metadata)
         version = snapshot.version + 1
         if version == 0 and list_newest(self.store).versions:
             raise DeltaMirrorError(
@@ -394,8 +394,8 @@ class Mirror:
             return lambda: self._refuse_foreign(version)
         return beside(lambda: self._refuse_foreign(version))
 
-    def _check(self, snapshot: Snapshot, actions: Sequence[Action], asked: Metadata) -> None:
-        if any(map(has_variant, from_json(asked.schema_string))):
+    def _check(self, snapshot: Snapshot, actions: Sequence[Action], metadata: Metadata) -> None:
+        if any(map(has_variant, from_json(metadata.schema_string))):
             raise DeltaMirrorError(
                 self.store.uri, "it has a VARIANT column, which many of Delta's readers do not know"
             )
@@ -479,7 +479,7 @@ class Mirror:
 
     def _compare(self, made: VersionActions) -> None:
         try:
-            found = self._marker(made.version)
+            marker = self._marker(made.version)
         except ObjectNotFoundError:
             raise DeltaMirrorError(
                 self.store.uri,
@@ -487,7 +487,7 @@ class Mirror:
                 f"Delete the folder {DELTA_LOG}, and the next commit writes a new one",
             ) from None
         info = made.commit_info
-        if found is None or found.get("txnId") != (info.txn_id if info else None):
+        if marker is None or marker.get("txnId") != (info.txn_id if info else None):
             raise ForeignDeltaCommitError(self.store.uri, made.version, self._writer(made.version))
 
     def _refuse_foreign(self, version: int) -> None:
@@ -501,9 +501,9 @@ class Mirror:
 
     def _marker(self, version: int) -> Document | None:
         for action in read_version(self.store, version):
-            found = (action.get("commitInfo") or {}).get(WRITER_FEATURE)
-            if isinstance(found, dict):
-                return found
+            marker = (action.get("commitInfo") or {}).get(WRITER_FEATURE)
+            if isinstance(marker, dict):
+                return marker
         return None
 
     def _writer(self, version: int) -> str:
@@ -584,14 +584,14 @@ class Mirror:
         if not set(protocol["writerFeatures"]) <= set(state.protocol.get("writerFeatures") or ()):
             problems.append("its protocol lacks features that the table needs")
         columns = columns_of(snapshot.metadata)
-        ours = {
+        expected = {
             (b := add_body(add, columns))["path"]: b for add in adds_from_files(snapshot.entries)
         }
-        theirs = {body["path"]: body for body in state.adds.to_pylist(maps_as_pydicts="strict")}
-        for path in sorted(ours.keys() | theirs.keys()):
-            if path not in theirs or path not in ours:
-                problems.append(f"{path} is only in {'the log' if path in ours else DELTA_LOG}")
-            elif _comparable(ours[path], columns) != _comparable(theirs[path], columns):
+        mirrored = {body["path"]: body for body in state.adds.to_pylist(maps_as_pydicts="strict")}
+        for path in sorted(expected.keys() | mirrored.keys()):
+            if path not in mirrored or path not in expected:
+                problems.append(f"{path} is only in {'the log' if path in expected else DELTA_LOG}")
+            elif _comparable(expected[path], columns) != _comparable(mirrored[path], columns):
                 problems.append(f"{path} has other rows, values or statistics in {DELTA_LOG}")
         return problems
 

@@ -279,9 +279,9 @@ class LogReader:
         try:
             return self._cache.versions[version]
         except KeyError:
-            found = self._task(version)()
-        self._cache.versions[version] = found
-        return found
+            version_actions = self._task(version)()
+        self._cache.versions[version] = version_actions
+        return version_actions
 
     def read_versions(self, first: int, last: int) -> list[VersionActions]:
         """Versions first to last, each one there, in order; those not cached in parallel."""
@@ -293,12 +293,12 @@ class LogReader:
 
     def _read_some(self, versions: range, *, last: int) -> list[VersionActions]:
         cached = ((v, self._cache.versions.get(v)) for v in versions)
-        known = {version: found for version, found in cached if found is not None}
+        known = {version: actions for version, actions in cached if actions is not None}
         missing = [v for v in versions if v not in known]
         try:
-            for found in self._read([self._task(v) for v in missing]):
-                self._cache.versions[found.version] = found
-                known[found.version] = found
+            for actions in self._read([self._task(v) for v in missing]):
+                self._cache.versions[actions.version] = actions
+                known[actions.version] = actions
         except ObjectNotFoundError as error:
             lost = next(v for v in missing if error.path.endswith(version_path(v)))
             raise VersionGapError(self._store.uri, missing=lost, found=last) from error
@@ -426,13 +426,13 @@ def version_at(store: Store, reader: LogReader, timestamp_ms: int, *, now_ms: in
         later = ahead + passed if passed else later
     moment = f"{timestamp_ms} (milliseconds since 1970)"
     problem = None if later else f"version as old as {moment}"
-    found = there[later - 1]
-    in_gap = 0 < later < len(there) and there[later] > found + 1
-    if in_gap and stamp(found) < timestamp_ms:
+    newest = there[later - 1]
+    in_gap = 0 < later < len(there) and there[later] > newest + 1
+    if in_gap and stamp(newest) < timestamp_ms:
         problem = f"version of {moment} any more"
     if problem:
         raise VersionNotFoundError(store.uri, problem, earliest=earliest, latest=listing.latest)
-    return found
+    return newest
 
 
 def _stored_ms(listing: LogListing, version: int) -> int:

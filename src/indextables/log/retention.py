@@ -131,13 +131,13 @@ def _checkpoints(listing: LogListing, *, now_ms: int, config: Config) -> list[_C
     state_ms = config[keys.STATE_RETENTION_HOURS] * _HOUR_MS
     json_ms = config[keys.CHECKPOINT_RETENTION]
     newest_states = sorted(listing.states)[-config[keys.STATE_RETENTION_VERSIONS] :]
-    found = [(CheckpointRef(v, "json"), m) for v, m in listing.checkpoints.items()]
-    found += [(CheckpointRef(v, "avro"), m) for v, m in listing.states.items()]
+    candidates = [(CheckpointRef(v, "json"), m) for v, m in listing.checkpoints.items()]
+    candidates += [(CheckpointRef(v, "avro"), m) for v, m in listing.states.items()]
     # Of two formats of one version the later one counts as the newer: it was asked for.
-    found.sort(key=lambda item: (item[0].version, item[1].modified_ms, item[0].kind == "avro"))
+    candidates.sort(key=lambda item: (item[0].version, item[1].modified_ms, item[0].kind == "avro"))
     checkpoints: list[_Checkpoint] = []
     superseded: int | None = None
-    for ref, meta in reversed(found):
+    for ref, meta in reversed(candidates):
         limit = state_ms if ref.kind == "avro" else json_ms
         expiry = None
         if (
@@ -160,7 +160,7 @@ def _kept_checkpoints(
     step_ms: int,
 ) -> list[_Checkpoint]:
     """Those that stay: by their own gates, or because retained versions are rebuilt from them."""
-    wanted = sorted(retained)
+    retained_versions = sorted(retained)
     kept: list[_Checkpoint] = []
     # A replay that does without the checkpoint at hand starts there and gets as far as `reach`:
     # before version 0 at first, then at the last checkpoint that stays.
@@ -171,10 +171,10 @@ def _kept_checkpoints(
         version = checkpoint.ref.version
         while reach + 1 in listing.versions:
             reach += 1
-        end = len(wanted)
+        end = len(retained_versions)
         if following is not None:
-            end = bisect.bisect_left(wanted, following.ref.version)
-        serves = bisect.bisect_left(wanted, version) < end
+            end = bisect.bisect_left(retained_versions, following.ref.version)
+        serves = bisect.bisect_left(retained_versions, version) < end
         near = checkpoint.meta.modified_ms - started_ms < max(step_ms, 1)
         needed = serves and not (reach >= version and near)
         passed_newest = passed_newest or checkpoint == newest

@@ -293,24 +293,24 @@ def _least_size(schema: Any, depth: int, inside: tuple[str, ...] = ()) -> int:
         return 1 if schema in _ONE_BYTE_AT_LEAST else 0
     if not isinstance(schema, dict):
         raise DamageError("its schema has an unknown type")
-    kind = schema.get("type")
-    if kind == "record":
+    type_name = schema.get("type")
+    if type_name == "record":
         fields = schema.get("fields")
         if not isinstance(fields, list) or not all(isinstance(f, dict) for f in fields):
             raise DamageError("its schema has a record without fields")
         inside = (*inside, str(schema.get("name", "")).rpartition(".")[2])
         return sum(_least_size(f.get("type"), depth + 1, inside) for f in fields)
-    if kind == "array":
+    if type_name == "array":
         if _least_size(schema.get("items"), depth + 1, inside) == 0:
             raise DamageError("its schema has an array of empty values")
         return 1
-    if kind == "map":
+    if type_name == "map":
         _least_size(schema.get("values"), depth + 1, inside)
         return 1
-    if kind == "fixed":
+    if type_name == "fixed":
         size = schema.get("size")
         return size if isinstance(size, int) else 0
-    return _least_size(kind, depth + 1, inside)
+    return _least_size(type_name, depth + 1, inside)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -353,12 +353,12 @@ def write_container(
 
 
 def _encode_long(value: int) -> bytes:
-    rest = (value << 1) ^ (value >> 63)
+    remaining = (value << 1) ^ (value >> 63)
     encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
+    while remaining > 0x7F:
+        encoded.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    encoded.append(remaining)
     return bytes(encoded)
 
 

@@ -365,21 +365,21 @@ def load_manifests(
 
     Entries with inline mappings keep them in a further column, `docMappingJson`.
     """
-    known: dict[str, pa.Table] = {}
+    tables: dict[str, pa.Table] = {}
     if cache is not None:
-        known = {i.path: table for i in infos if (table := cache.get(i.path)) is not None}
+        tables = {i.path: table for i in infos if (table := cache.get(i.path)) is not None}
     limit = config[keys.TRANSACTION_MAX_FILE_SIZE]
-    tasks = [ReadManifest(store, info, limit) for info in infos if info.path not in known]
+    tasks = [ReadManifest(store, info, limit) for info in infos if info.path not in tables]
     entries = sum(task.info.num_entries for task in tasks)
     if store.local_path(LOG_DIRECTORY) is not None and entries < _WORTH_THREADS:
         decoded = [task() for task in tasks]  # done before threads have started
     else:
         decoded = runner.map(_run, tasks)
     for task, table in zip(tasks, tables_of(decoded), strict=True):
-        known[task.info.path] = table
+        tables[task.info.path] = table
         if cache is not None:
             cache[task.info.path] = table
-    return [known[info.path] for info in infos]
+    return [tables[info.path] for info in infos]
 
 
 def _verify_digest(data: bytes, info: ManifestInfo, *, where: str) -> None:
