@@ -45,7 +45,7 @@ def create_table(
     _check_place(uri)
     files = [] if like is None else find_sources([like], open_folder=_opener(settings, uri))
     fields = list(schema_of(files, {})) if files else []
-    fields += [pa.field(column, column_type(kind)) for column, kind in columns]
+    fields += [pa.field(column, column_type(type_text)) for column, type_text in columns]
     if not fields:
         raise SchemaError("A table needs columns: write name:type …, or --like FILE.")
     settings = _of_table(settings, uri, files)
@@ -67,7 +67,7 @@ def import_files(
     uri: str,
     patterns: Sequence[str],
     *,
-    kind: Format | None,
+    file_format: Format | None,
     delimiter: str | None,
     types: Mapping[str, str],
     partition_by: Sequence[str],
@@ -83,14 +83,14 @@ def import_files(
     """
     _check_place(uri)
     sources = find_sources(
-        patterns, kind=kind, delimiter=delimiter, open_folder=_opener(settings, uri)
+        patterns, file_format=file_format, delimiter=delimiter, open_folder=_opener(settings, uri)
     )
     settings = _of_table(settings, uri, sources)
-    known = {name: column_type(text) for name, text in types.items()}
-    sources = [replace(source, casts=known) for source in sources]
+    casts = {name: column_type(text) for name, text in types.items()}
+    sources = [replace(source, casts=casts) for source in sources]
     rejects = Rejects(rejects_file) if skip else None
     with contextlib.closing(rejects) if rejects else contextlib.nullcontext():
-        return _imported(settings, uri, sources, known, rejects,
+        return _imported(settings, uri, sources, casts, rejects,
                          partition_by=partition_by, mapping=mapping, overwrite=overwrite,
                          merge_schema=merge_schema)  # fmt: skip
 
@@ -204,7 +204,7 @@ def _create(
     mapping: Mapping[str, str],
 ) -> Written:
     """A missing table and its rows are one commit, so a file that cannot be read leaves nothing."""
-    kinds = {f"{TYPE_MAP.name}{column}": kind for column, kind in mapping.items()}
+    kinds = {f"{TYPE_MAP.name}{column}": field_type for column, field_type in mapping.items()}
     log = TransactionLog(open_store(uri, settings.storage_options), config=Config(settings.config))
     return write_job.create_table(
         log,
@@ -253,8 +253,8 @@ def column_type(text: str) -> pa.DataType:
         parsed = parse_one(text, into=exp.DataType, dialect="spark")
     except SqlglotError:
         raise _unknown(text) from None
-    kind: pa.DataType = _arrow(parsed, text)
-    return kind
+    data_type: pa.DataType = _arrow(parsed, text)
+    return data_type
 
 
 def _arrow(node: Any, text: str) -> Any:

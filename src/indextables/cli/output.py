@@ -127,7 +127,7 @@ def _short(column: Any) -> list[Any]:
 
 def _numeric(schema: pa.Schema) -> list[bool]:
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    return [any(kind(field.type) for kind in kinds) for field in schema]
+    return [any(is_number(field.type) for is_number in kinds) for field in schema]
 
 
 # --- the terminal ----------------------------------------------------------------------------

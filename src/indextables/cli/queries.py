@@ -54,12 +54,12 @@ def run_sql(text: str, settings: Settings, tables: Tables) -> None:
         run_statement(statement, settings, tables=tables)
         return
     plain = text.strip().rstrip(";").rstrip()
-    if found := _EXPLAIN.fullmatch(plain):
-        _explain(found["query"], settings, tables)
-    elif found := _DESCRIBE.fullmatch(plain):
-        _show_columns(_named(found["name"], tables), settings)
-    elif found := _SHOW.fullmatch(plain):
-        _show(found["what"].upper(), found["name"], settings, tables)
+    if match := _EXPLAIN.fullmatch(plain):
+        _explain(match["query"], settings, tables)
+    elif match := _DESCRIBE.fullmatch(plain):
+        _show_columns(_named(match["name"], tables), settings)
+    elif match := _SHOW.fullmatch(plain):
+        _show(match["what"].upper(), match["name"], settings, tables)
     else:
         rows = run_query(text, tables.open)
         names = rows.schema.names
@@ -102,20 +102,20 @@ def _show_columns(table: Any, settings: Settings) -> None:
     show_records(names, ([c[n] for n in names] for c in columns), json=settings.json)
 
 
-def _show(what: str, name: str | None, settings: Settings, tables: Tables) -> None:
-    if what == "TABLES":
+def _show(listing: str, name: str | None, settings: Settings, tables: Tables) -> None:
+    if listing == "TABLES":
         folder = Path("." if name is None else name.strip("'`"))
-        found = dict(tables.names) if name is None else {}
-        found |= {p.parent.name: str(p.parent) for p in folder.glob("*/_transaction_log")}
-        show_records(["table", "place"], sorted(found.items()), json=settings.json,
+        places = dict(tables.names) if name is None else {}
+        places |= {p.parent.name: str(p.parent) for p in folder.glob("*/_transaction_log")}
+        show_records(["table", "place"], sorted(places.items()), json=settings.json,
                      empty="no tables in this folder")  # fmt: skip
         return
     if name is None:
-        raise EmbeddedQueryError(f"SHOW {what} needs a table: SHOW {what} IN docs.")
+        raise EmbeddedQueryError(f"SHOW {listing} needs a table: SHOW {listing} IN docs.")
     table = _named(name, tables)
-    if what == "COLUMNS" or not isinstance(table, Table):
+    if listing == "COLUMNS" or not isinstance(table, Table):
         _show_columns(table, settings)
-    elif what == "TBLPROPERTIES":
+    elif listing == "TBLPROPERTIES":
         properties = sorted(redacted(table.view.shown.snapshot.metadata.configuration).items())
         show_records(["key", "value"], properties, json=settings.json, empty="no properties")
     else:
@@ -364,6 +364,6 @@ def _check(rows: pa.Table) -> None:
     if failed:
         row = failed[0]
         reason = row.get("message") or str(row["status"]).partition(":")[2].strip()
-        what = f"{row['check']}: " if row.get("check") else ""
+        check = f"{row['check']}: " if row.get("check") else ""
         more = f" ({len(failed) - 1:,} more checks failed)" if len(failed) > 1 else ""
-        fail(f"{what}{reason or row['status']}{more}")
+        fail(f"{check}{reason or row['status']}{more}")

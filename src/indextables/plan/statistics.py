@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from indextables.predicate import Compare, In, IsNull, Like, Predicate, StartsWith, Value
 from indextables.predicate.literals import as_instant, as_local, parse_moment
 from indextables.predicate.tree import pattern_parts
+from indextables.schema import is_text
 
 Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 """One yes or no for each file."""
@@ -55,7 +56,7 @@ def decode(texts: _Array, kind: Any, *, zone: datetime.tzinfo | None = None) -> 
     """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if is_text(kind):
         return Decoded(texts, flags(pc.is_valid(texts)))
     readable = _readable(kind)
     if readable is None:

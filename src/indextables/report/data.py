@@ -281,9 +281,9 @@ def _fields(
     shared: dict[str, int] = {}
     names = ["component_type", "field_name", "size_bytes"]
     for row in rows.select(names).to_pylist():
-        kind, owner = row["component_type"], row["field_name"]
+        component, owner = row["component_type"], row["field_name"]
         target: dict[str, int] = shared if owner is None else by_field.setdefault(owner, {})
-        target[kind] = target.get(kind, 0) + row["size_bytes"]
+        target[component] = target.get(component, 0) + row["size_bytes"]
     own = MAPPING_PROPERTY in snapshot.metadata.configuration
     mapping: Any = seen.mapping.by_name if own else {}
     types = {f.name: type_name(f.type) for f in seen.schema}

@@ -327,8 +327,8 @@ def _log_counters() -> dict[str, CacheStats]:
 
 
 def _invalidate_here(identity: str | None) -> tuple[int, int]:
-    known = caches_by_store()
-    caches = [c for of, some in known.items() if identity in (None, of) for c in some]
+    caches_of = caches_by_store()
+    caches = [c for of, some in caches_of.items() if identity in (None, of) for c in some]
     before = total_stats(caches)
     for cache in caches:
         cache.invalidate()
@@ -522,8 +522,8 @@ def _convert(statement: s.ConvertTable, session: Session) -> pa.Table:
     place, target = session.open_store(uri), session.open_store(statement.location)
     source: Source = ParquetFolder(place)
     if format_.lower() != "parquet":
-        kind = DeltaSource if format_.lower() == "delta" else IcebergSource
-        source = kind(uri, place.options)
+        source_type = DeltaSource if format_.lower() == "delta" else IcebergSource
+        source = source_type(uri, place.options)
     log = TransactionLog(target, config=session.config)
     written = convert(source, log, settings=session.config, runner=session.runner)
     row = {

@@ -41,7 +41,7 @@ from indextables.predicate.search_names import (
 )
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.tree import ColumnKind
-from indextables.schema import conform, normalize
+from indextables.schema import conform, is_text, normalize
 from indextables.split.mapping import FieldMapping, TableMapping, numbered
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import search_rows
@@ -83,9 +83,9 @@ class Searched:
 
     def mapping(self, schema: pa.Schema, operand: str) -> TableMapping:
         """How the columns of a search are searched; `operand` is the name of the searched one."""
-        given = {**self.fields, **({operand: self.operand} if self.operand else {})}
+        columns = {**self.fields, **({operand: self.operand} if self.operand else {})}
         return numbered(
-            replace(given.get(f.name, f), name=f.name, partition=False, field="")
+            replace(columns.get(f.name, f), name=f.name, partition=False, field="")
             for f in build_mapping(schema, Config()).fields
         )
 
@@ -118,7 +118,7 @@ def indexquery(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     if not len(column):
         return pa.array([], pa.bool_())
     text = _literal("indexquery", query)
-    others = _fields(more[0]) if more else {}
+    fields = _fields(more[0]) if more else {}
     named = [name for name in search_fields(_parsed(text)) if name]
     if named and not more:
         raise SearchCallError(
@@ -128,7 +128,7 @@ def indexquery(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
         )
     for name in reversed(searched.path):
         column = pa.StructArray.from_arrays([column], [name])
-    rows = pa.table({_OPERAND: column, **others})
+    rows = pa.table({_OPERAND: column, **fields})
     return _mask(rows, text, Column((_OPERAND, *searched.path)), searched)
 
 
@@ -155,7 +155,7 @@ def indexqueryall(*arguments: pa.Array) -> pa.Array:  # type: ignore[type-arg]
         mask = _mask(rows, text, None, searched) if columns else pa.repeat(False, len(row))
         # An outer join leaves a null row where there is none; it matches nothing.
         return pc.and_(mask, row.is_valid())
-    if pa.types.is_string(row.type) or pa.types.is_large_string(row.type):
+    if is_text(row.type):
         from indextables.plan.split_reader import search_documents
 
         return search_documents(row, text)
@@ -255,10 +255,10 @@ def _mapped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Searched]:
 
     They are a text behind the query, as a search has no other text there.
     """
-    *rest, last = arguments
-    if len(rest) < 2 or not (pa.types.is_string(last.type) or pa.types.is_large_string(last.type)):
+    *columns, last = arguments
+    if len(columns) < 2 or not is_text(last.type):
         return arguments, Searched()
-    return tuple(rest), Searched.from_json(last[0].as_py()) if len(last) else Searched()
+    return tuple(columns), Searched.from_json(last[0].as_py()) if len(last) else Searched()
 
 
 def _unqualified(query: SearchNode) -> SearchNode:
@@ -288,14 +288,14 @@ def _in_all_tables(query: SearchNode, schema: pa.Schema) -> SearchNode:
             ]
             return Boolean(*each)
         case _:
-            found = resolve_field(query.field, schema) if query.field is not None else None
-            if found is None:
+            matched = resolve_field(query.field, schema) if query.field is not None else None
+            if matched is None:
                 return query
-            names = same_columns(found[0], schema.names)
+            names = same_columns(matched[0], schema.names)
             if len(names) < 2:
                 return query
             return Boolean(
-                should=tuple(replace(query, field=join_path((n, *found[1]))) for n in names)
+                should=tuple(replace(query, field=join_path((n, *matched[1]))) for n in names)
             )
 
 
@@ -345,5 +345,5 @@ def _mask(
     table = _conformed(rows)
     query = _in_all_tables(_parsed(text, table.schema), table.schema)
     mapping = searched.mapping(table.schema, _OPERAND)
-    found = search_rows(Search(column, query, text, kind=kind), table, mapping)
-    return pa.array(found, pa.bool_())
+    matching = search_rows(Search(column, query, text, kind=kind), table, mapping)
+    return pa.array(matching, pa.bool_())

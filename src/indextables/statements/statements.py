@@ -405,15 +405,15 @@ def parse(sql: str) -> Statement | None:
         return None
     ctes, words = _ctes(sql, words)
     failures: list[tuple[Failure, str]] = []
-    for kind in (DeleteRows, UpdateRows) if ctes else STATEMENTS:
-        for text in kind.FORMS:
-            found = form(text).match(words)
-            if isinstance(found, Failure):
-                failures.append((found, form(text).shown))
-            elif found is not None:
-                known = {f.name for f in fields(kind)}
-                given = {**found, **({"ctes": ctes} if ctes else {})}
-                return kind(**{name: v for name, v in given.items() if name in known})
+    for statement in (DeleteRows, UpdateRows) if ctes else STATEMENTS:
+        for text in statement.FORMS:
+            outcome = form(text).match(words)
+            if isinstance(outcome, Failure):
+                failures.append((outcome, form(text).shown))
+            elif outcome is not None:
+                names = {f.name for f in fields(statement)}
+                values = {**outcome, **({"ctes": ctes} if ctes else {})}
+                return statement(**{name: v for name, v in values.items() if name in names})
     if not failures:
         return None
     furthest = max(failure.at for failure, _ in failures)

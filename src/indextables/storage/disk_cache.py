@@ -99,19 +99,19 @@ class Download:
 
 def checksum_like(file: BinaryIO, checksum: str) -> str:
     """The file's checksum of the same kind as the given one."""
-    kind = checksum.partition(":")[0]
+    algorithm = checksum.partition(":")[0]
     file.seek(0)
-    if kind == "sha256":
+    if algorithm == "sha256":
         sha = hashlib.sha256()
         while piece := file.read(_PIECE):
             sha.update(piece)
         return f"sha256:{sha.hexdigest()}"
-    if kind == "crc32":
+    if algorithm == "crc32":
         crc = 0
         while piece := file.read(_PIECE):
             crc = zlib.crc32(piece, crc)
         return f"crc32:{crc:08x}"
-    raise ValueError(f"Unknown checksum {kind!r}: expected sha256:<hex> or crc32:<hex>.")
+    raise ValueError(f"Unknown checksum {algorithm!r}: expected sha256:<hex> or crc32:<hex>.")
 
 
 _ATTEMPTS = 5

@@ -79,8 +79,8 @@ def sweep_once(place: str, process: int) -> None:  # noqa: ARG001 - a forked pro
     """Remove folders that killed processes of this user left in a place."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
-            ours = entry.name.startswith(PREFIXES) or _OLDER_NAME.fullmatch(entry.name)
-            if ours and _is_abandoned(entry):
+            is_temporary = entry.name.startswith(PREFIXES) or _OLDER_NAME.fullmatch(entry.name)
+            if is_temporary and _is_abandoned(entry):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
@@ -253,7 +253,7 @@ class LocalStore(Store):
                 os.close(descriptor)
 
     def sweep(self, *, older_than_ms: int, dry_run: bool) -> Sequence[ObjectMeta]:
-        found = []
+        swept = []
         for folder, _, names in os.walk(self._root):
             for name in names:
                 if not name.startswith(_TEMPORARY):
@@ -265,8 +265,8 @@ class LocalStore(Store):
                         if not dry_run:
                             file.unlink()
                             self._remove_empty(file.parent)
-                        found.append(meta)
-        return found
+                        swept.append(meta)
+        return swept
 
     def local_path(self, path: str) -> Path | None:
         return self._target(path)
@@ -324,8 +324,8 @@ class LocalStore(Store):
     def _entries(self, prefix: str) -> Sequence[tuple[str, os.DirEntry[str]]]:
         """A folder's entries by name; a sub-folder's name ends in '/', which makes paths sort."""
         try:
-            with os.scandir(self._root / prefix) as found:
-                named = [(e.name + "/" if e.is_dir() else e.name, e) for e in found]
+            with os.scandir(self._root / prefix) as scanned:
+                named = [(e.name + "/" if e.is_dir() else e.name, e) for e in scanned]
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:

@@ -84,12 +84,12 @@ def parse_location(uri: str | os.PathLike[str]) -> Location:
     scheme = _SCHEMES.get(match[1].lower())
     if scheme is None:
         raise UnsupportedUriError(_shown(text), supported=sorted(_SCHEMES))
-    rest = text[match.end() :]
+    after_scheme = text[match.end() :]
     if scheme == "file":
-        return _file_uri(text, rest)
-    if not rest.startswith("//"):
+        return _file_uri(text, after_scheme)
+    if not after_scheme.startswith("//"):
         raise StorageError(f"'{_shown(text)}' names no bucket or host: write {match[1]}://…")
-    authority, _, path = rest[2:].partition("/")
+    authority, _, path = after_scheme[2:].partition("/")
     prefix = "/".join(s for s in path.split("/") if s)
     _refuse_secrets(text, scheme, authority, path)
     if not authority and scheme != "hdfs":
@@ -111,13 +111,13 @@ def _local(path: str) -> Location:
     return Location(absolute, "file", "", absolute)
 
 
-def _file_uri(text: str, rest: str) -> Location:
-    if rest.startswith("//"):
-        host, slash, path = rest[2:].partition("/")
+def _file_uri(text: str, after_scheme: str) -> Location:
+    if after_scheme.startswith("//"):
+        host, slash, path = after_scheme[2:].partition("/")
         if host not in ("", "localhost") or not slash:
             raise StorageError(f"'{_shown(text)}' names another host: write file:///path")
-        rest = "/" + path
-    decoded = unquote(rest, errors="strict")
+        after_scheme = "/" + path
+    decoded = unquote(after_scheme, errors="strict")
     if "\0" in decoded:
         raise UnsupportedUriError(_shown(text), supported=sorted(_SCHEMES))
     return _local(decoded)
@@ -135,8 +135,8 @@ def _refuse_secrets(text: str, scheme: str, authority: str, path: str) -> None:
 
 def _shown(uri: str) -> str:
     """A URI that may be shown: user information and query are cut out."""
-    scheme, separator, rest = uri.partition("://")
-    authority, slash, path = rest.partition("/")
+    scheme, separator, after_scheme = uri.partition("://")
+    authority, slash, path = after_scheme.partition("/")
     if ":" in authority.rpartition("@")[0]:
         authority = "…@" + authority.rpartition("@")[2]
     return re.sub(r"\?.*", "?…", f"{scheme}{separator}{authority}{slash}{path}", flags=re.DOTALL)
@@ -179,7 +179,7 @@ def own_names(options: Mapping[str, object], scheme: str) -> dict[str, object]:
     >>> own_names({"spark.indextables.aws.region": "eu"}, "s3")
     {'aws_region': 'eu'}
     """
-    found: dict[str, object] = {}
+    translated: dict[str, object] = {}
     own: dict[str, object] = {}
     for name, value in options.items():
         key = storage_key(name)
@@ -188,10 +188,10 @@ def own_names(options: Mapping[str, object], scheme: str) -> dict[str, object]:
         elif scheme in ("file", "memory") or key.scheme not in ("", scheme):
             continue
         elif key.option == "azure_connection_string":
-            found |= _connection(str(value))
+            translated |= _connection(str(value))
         else:
-            found[key.option] = f"{text_of(value)}{key.unit}"
-    return {**found, **own}
+            translated[key.option] = f"{text_of(value)}{key.unit}"
+    return {**translated, **own}
 
 
 _CONNECTION = {

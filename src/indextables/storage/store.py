@@ -47,7 +47,7 @@ def read_ranges(
         if not 0 <= start <= end:
             raise StorageError(f"{start} to {end} is not a range of bytes of {shown}.", path=shown)
     blocks = coalesce([r for r in ranges if r[0] < r[1]])
-    found: dict[tuple[int, int], bytes] = {}
+    pieces: dict[tuple[int, int], bytes] = {}
     data = read_blocks([(start, end) for start, end, _ in blocks]) if blocks else []
     for (offset, _, members), block in zip(blocks, data, strict=True):
         for start, end in members:
@@ -57,8 +57,8 @@ def read_ranges(
                     f"{shown} ends before byte {end:,}: it is not the object that was expected.",
                     path=shown,
                 )
-            found[start, end] = piece
-    return [found.get(r, b"") for r in ranges]
+            pieces[start, end] = piece
+    return [pieces.get(r, b"") for r in ranges]
 
 
 def coalesce(

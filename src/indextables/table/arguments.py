@@ -70,12 +70,12 @@ def check_limit(limit: int | None) -> int | None:
     return None if limit is None else min(limit, sys.maxsize)
 
 
-def check_names(names: Sequence[str] | None, what: str) -> Sequence[str] | None:
+def check_names(names: Sequence[str] | None, argument: str) -> Sequence[str] | None:
     """Names of columns. A single text is refused: to Python it is a sequence of its letters."""
     if isinstance(names, str):
-        raise SchemaError(f"{what} is a list of names. Write {what}=[{names!r}].")
+        raise SchemaError(f"{argument} is a list of names. Write {argument}=[{names!r}].")
     if names is not None and not _are_texts(names):
-        raise SchemaError(f"{what} is a list of names, not {names!r}.")
+        raise SchemaError(f"{argument} is a list of names, not {names!r}.")
     return names
 
 
@@ -83,17 +83,17 @@ def _are_texts(names: object) -> bool:
     return isinstance(names, Collection) and all(isinstance(name, str) for name in names)
 
 
-def check_text(text: object, what: str) -> None:
+def check_text(text: object, argument: str) -> None:
     """A text, not bytes or nothing."""
     if not isinstance(text, str):
-        raise ConfigError(f"{what} is a text, not {text!r}.")
+        raise ConfigError(f"{argument} is a text, not {text!r}.")
     if half_character(text) is not None:
-        raise ConfigError(f"{what} has half of a surrogate pair, which is not a character.")
+        raise ConfigError(f"{argument} has half of a surrogate pair, which is not a character.")
 
 
-def names_of(names: str | Sequence[str], what: str) -> tuple[str, ...]:
+def names_of(names: str | Sequence[str], argument: str) -> tuple[str, ...]:
     """Names of columns, or the name of one."""
-    return (names,) if isinstance(names, str) else tuple(check_names(names, what) or ())
+    return (names,) if isinstance(names, str) else tuple(check_names(names, argument) or ())
 
 
 def check_where(where: object) -> None:
@@ -244,9 +244,9 @@ SEARCH_MODES: tuple[SearchMode, ...] = get_args(SearchMode)
 
 def check_mode(mode: str) -> SearchMode:
     """How a query is read."""
-    for known in SEARCH_MODES:
-        if mode == known:
-            return known
+    for allowed in SEARCH_MODES:
+        if mode == allowed:
+            return allowed
     raise ConfigError(f"mode is one of {', '.join(SEARCH_MODES)}, not {mode!r}.")
 
 
@@ -525,14 +525,14 @@ def rank_values(expression: str, view: TableView, hits: Hits, read: Read) -> Any
         raise EmbeddedQueryError(
             f"rank_by={shown} is not one expression that has a value for each row."
         )
-    kind = result.schema.types[1]
-    if not any(is_kind(kind) for is_kind in _RANKED):
+    data_type = result.schema.types[1]
+    if not any(is_kind(data_type) for is_kind in _RANKED):
         raise EmbeddedQueryError(
-            f"rank_by={shown} is {kind}, not a number. Write an expression that is one, "
+            f"rank_by={shown} is {data_type}, not a number. Write an expression that is one, "
             "such as unix_timestamp(at) or length(name)."
         )
     values = result[1].take(pc.sort_indices(result[0])).combine_chunks()
-    if not (pa.types.is_floating(kind) or pa.types.is_null(kind)):
+    if not (pa.types.is_floating(data_type) or pa.types.is_null(data_type)):
         return values
     numbers = values.to_numpy(zero_copy_only=False)
     return pa.array(numbers, pa.float64(), from_pandas=True)

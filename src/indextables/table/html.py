@@ -94,8 +94,10 @@ def _marked_or_text(snippet: str | None, value: Any) -> str:
     """A snippet with its words marked; the beginning of the text where nothing of it was found."""
     if not snippet:
         return _text(value)
-    parts = ((escape(printable(_BLANKS.sub(" ", p))), found) for p, found in marked_parts(snippet))
-    return "".join(f"<mark>{part}</mark>" if found else part for part, found in parts)
+    parts = (
+        (escape(printable(_BLANKS.sub(" ", p))), is_match) for p, is_match in marked_parts(snippet)
+    )
+    return "".join(f"<mark>{part}</mark>" if is_match else part for part, is_match in parts)
 
 
 def _score(value: float | None) -> str:
@@ -109,8 +111,8 @@ def _text(value: Any) -> str:
     return escape(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return any(is_it(kind) for is_it in (pa.types.is_integer, pa.types.is_floating,
+def _is_number(data_type: pa.DataType) -> bool:
+    return any(is_it(data_type) for is_it in (pa.types.is_integer, pa.types.is_floating,
                                          pa.types.is_decimal))  # fmt: skip
 
 

@@ -92,10 +92,10 @@ def hash_directory(file_name: str) -> str:
     >>> hash_directory("xref-abc123.split")
     'ghig'
     """
-    rest = abs(java_hash(file_name))
+    number = abs(java_hash(file_name))
     letters = []
     for _ in range(4):
-        rest, letter = divmod(rest, _LETTERS)
+        number, letter = divmod(number, _LETTERS)
         letters.append(chr(ord("a") + letter))
     return "".join(reversed(letters))
 
@@ -164,16 +164,16 @@ def hashes(texts: Any) -> Hashes:
     data = np.frombuffer(buffers[2] or b"\0", dtype=np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)
     with np.errstate(over="ignore"):
-        found = lengths.astype(np.uint64) ^ np.uint64(0xCBF29CE484222325)
+        mixed_hashes = lengths.astype(np.uint64) ^ np.uint64(0xCBF29CE484222325)
         for place in range(min(_LONGEST, int(lengths.max()))):
             active = np.flatnonzero(lengths > place)
-            mixed = found[active] ^ data[starts[active] + place].astype(np.uint64)
-            found[active] = mixed * np.uint64(0x100000001B3)
-        found ^= found >> np.uint64(33)
-        found *= np.uint64(0xFF51AFD7ED558CCD)
-        found ^= found >> np.uint64(33)
-        found *= np.uint64(0xC4CEB9FE1A85EC53)
-        return found ^ (found >> np.uint64(33))
+            mixed = mixed_hashes[active] ^ data[starts[active] + place].astype(np.uint64)
+            mixed_hashes[active] = mixed * np.uint64(0x100000001B3)
+        mixed_hashes ^= mixed_hashes >> np.uint64(33)
+        mixed_hashes *= np.uint64(0xFF51AFD7ED558CCD)
+        mixed_hashes ^= mixed_hashes >> np.uint64(33)
+        mixed_hashes *= np.uint64(0xC4CEB9FE1A85EC53)
+        return mixed_hashes ^ (mixed_hashes >> np.uint64(33))
 
 
 class BloomWriter:
@@ -221,14 +221,14 @@ def possible(
     mask = np.ones(documents, dtype=np.bool_)
     if len(terms) > MAX_LOOKUPS:
         return mask
-    wanted = hashes(pa.array(terms, pa.string()))
+    term_hashes = hashes(pa.array(terms, pa.string()))
     for some in filters:
-        found = np.zeros(some.splits, dtype=np.bool_)
-        blocks = blocks_of(wanted, some.blocks).tolist()
-        for number, word_bits in zip(blocks, masks_of(wanted), strict=True):
+        matching = np.zeros(some.splits, dtype=np.bool_)
+        blocks = blocks_of(term_hashes, some.blocks).tolist()
+        for number, word_bits in zip(blocks, masks_of(term_hashes), strict=True):
             row = _row(some, sections[some.section], read, number, path)
-            found |= ((row & word_bits) == word_bits).all(axis=1)
-        mask[some.base : some.base + some.splits] = found
+            matching |= ((row & word_bits) == word_bits).all(axis=1)
+        mask[some.base : some.base + some.splits] = matching
     return mask
 
 
@@ -311,12 +311,12 @@ class Coverage:
     def knows(self, field: TermField) -> Mask:
         """The documents that have all terms of a field; a split without the column has none, unless
         the column was added with a default."""
-        known = [
+        per_set = [
             field.key in s.keys
             or (s.columns is not None and field.column not in s.columns and not field.has_default)
             for s in self.sets
         ]
-        return np.asarray(known, dtype=np.bool_)[self.set_of]
+        return np.asarray(per_set, dtype=np.bool_)[self.set_of]
 
 
 @dataclass(frozen=True, slots=True)

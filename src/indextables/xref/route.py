@@ -65,11 +65,11 @@ class Verdict:
     def __str__(self) -> str:
         if not self.consulted:
             return f"not asked: {self.reason}"
-        told = (
+        summary = (
             f"{self.before:,} -> {self.after:,} splits by {self.xrefs:,} XRefs that cover "
             f"{self.covered:,}, in {self.milliseconds:.1f} ms"
         )
-        return f"{told}; {self.reason}" if self.reason else told
+        return f"{summary}; {self.reason}" if self.reason else summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ class Router:
             reason=reason if answers or reason else "none covers one of these splits",
         )
         if answers and not problems and after > _DULL * before:
-            known = f"it kept {after:,} of {before:,} splits a short while ago"
-            self.dull.note((self.store.identity, question), known)
+            why = f"it kept {after:,} of {before:,} splits a short while ago"
+            self.dull.note((self.store.identity, question), why)
         logger.info("XRefs of %s: %s", self.store.uri, verdict)
         return Routing(keep, verdict)
 
@@ -178,9 +178,9 @@ class Router:
         for path, xref in self.xrefs.items():
             if candidates.isdisjoint(xref.source_split_paths):
                 continue  # of other partitions: it says nothing of these files, whole or damaged
-            known = self.broken.recall((self.store.identity, path))
-            if known is not None:
-                problems.append(UnusableXRefError(path, f"it could not be used before: {known}"))
+            problem = self.broken.recall((self.store.identity, path))
+            if problem is not None:
+                problems.append(UnusableXRefError(path, f"it could not be used before: {problem}"))
             else:
                 waiting[path] = _threads(os.getpid()).submit(
                     self._ask_one, xref, question, paths, sizes
