@@ -121,10 +121,10 @@ class Environment:
     @classmethod
     def of(cls, view: TableView) -> Environment:
         """The environment of a table in this process."""
-        known: Environment | None = view.kept.get((Environment, os.getpid()))
-        if known is not None:
-            known.pool.follow()
-            return known
+        kept: Environment | None = view.kept.get((Environment, os.getpid()))
+        if kept is not None:
+            kept.pool.follow()
+            return kept
         config = view.config
         pool = _shared_pool(
             config[keys.CACHE_DISK_PATH],
@@ -166,15 +166,15 @@ class Environment:
         planned = tasks.paths if isinstance(tasks, SplitTasks) else None
         paths = planned or tuple(task.path for task in tasks)
         groups: dict[Hashable, SplitGroup] = self.kept.setdefault(SplitGroup, {})
-        found = groups.get(paths)
-        if found is None:
+        group = groups.get(paths)
+        if group is None:
             searchers = tuple(self.searcher(task) for task in tasks)
             key = _GroupKey(self.context.mapping, self.store.identity, paths)
-            found = SplitGroup(searchers, key)
+            group = SplitGroup(searchers, key)
             while len(groups) >= _MOST_GROUPS:
                 groups.pop(next(iter(groups)), None)
-            groups[paths] = found
-        return found
+            groups[paths] = group
+        return group
 
     def _groups(self, tasks: Sequence[SplitTask]) -> list[list[SplitTask]]:
         """The tasks of small splits, in as few groups as may be open; none if they are few."""
@@ -214,18 +214,18 @@ class Environment:
         if together is not None:
             return together
         tasks = list(tasks)
-        asked = {id(task.predicate): task.predicate for task in tasks}
-        wanted = dict.fromkeys(search for p in asked.values() for search in searches(p))
+        predicates = {id(task.predicate): task.predicate for task in tasks}
+        distinct = dict.fromkeys(search for p in predicates.values() for search in searches(p))
         answered: dict[Search, dict[str, RowNumbers]] = {}
-        for search in wanted:
+        for search in distinct:
             by_path: dict[str, RowNumbers] = {}
             for some in self._groups(tasks):
                 check_stop()
                 ask = functools.partial(SplitGroup.matching, search=search)
-                group, found = self._ask_together(some, ask)
-                if found is not None:
+                group, rows_of = self._ask_together(some, ask)
+                if rows_of is not None:
                     by_path |= {task.path: _NO_ROWS for task in group}
-                    by_path |= {group[ordinal].path: rows for ordinal, rows in found.items()}
+                    by_path |= {group[ordinal].path: rows for ordinal, rows in rows_of.items()}
             if by_path:
                 answered[search] = by_path
         if not answered:
@@ -237,7 +237,7 @@ class Environment:
                 for part in conjuncts(p)
                 if isinstance(part, Search) and part in answered
             ]
-            for key, p in asked.items()
+            for key, p in predicates.items()
         }
         return [
             (task, {s: rows[task.path] for s, rows in answered.items() if task.path in rows})
@@ -268,17 +268,17 @@ class Environment:
         if only is None:
             return None
         try:
-            found = self.group(only[0]).matching(only[1])
+            rows_of = self.group(only[0]).matching(only[1])
         except TooManyExpansionsError:
             return None  # each of them may match fewer words
         except DamagedIndexError as error:
             self._unlinked.add(error.path)
             return None
-        if found is None:
+        if rows_of is None:
             return [(task, {}) for task in tasks]
-        ordinals = sorted(found)
+        ordinals = sorted(rows_of)
         some = only[0].chosen(np.array(ordinals, dtype=np.intp))
-        return [(task, {only[1]: found[at]}) for at, task in zip(ordinals, some, strict=True)]
+        return [(task, {only[1]: rows_of[at]}) for at, task in zip(ordinals, some, strict=True)]
 
     def _counted_together(self, tasks: SplitTasks) -> int | None:
         """How many rows match, if one index can count them."""
@@ -315,8 +315,8 @@ class Environment:
                 total += counted
                 for task in group:
                     del left[task.path]
-        rest = self.searched(list(left.values()))
-        return total + sum(self.map(lambda item: self.rows(*item).count(), rest))
+        unanswered = self.searched(list(left.values()))
+        return total + sum(self.map(lambda item: self.rows(*item).count(), unanswered))
 
     def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Results in order, computed a few splits before they are taken."""
@@ -409,8 +409,8 @@ def run_scan(plan: ScanPlan) -> Iterator[pa.Table]:
     # One stream over all splits: the pieces of the next one are begun before the last are taken.
     calls = (
         piece
-        for found in environment.map(search, environment.searched(plan.tasks))
-        for piece in ([lambda found=found: found] if isinstance(found, pa.Table) else found)
+        for tables in environment.map(search, environment.searched(plan.tasks))
+        for piece in ([lambda tables=tables: tables] if isinstance(tables, pa.Table) else tables)
     )
     for table in environment.ahead(calls):
         if left is None:
@@ -434,25 +434,25 @@ def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Ta
         return 0, files
     counted = np.asarray(pc.is_valid(files["numRecords"]))
     if predicate == TRUE:
-        keep = whole = np.ones(files.num_rows, dtype=np.bool_)
+        keep = all_match = np.ones(files.num_rows, dtype=np.bool_)
     else:
-        keep, whole = FileStatistics.of(snapshot).judge(predicate)
-    sure, doubtful = whole & counted, keep & ~(whole & counted)
-    known = pc.sum(files["numRecords"].filter(pa.array(sure))).as_py() or 0
-    return known, files if doubtful.all() else files.filter(pa.array(doubtful))
+        keep, all_match = FileStatistics.of(snapshot).judge(predicate)
+    sure, doubtful = all_match & counted, keep & ~(all_match & counted)
+    total = pc.sum(files["numRecords"].filter(pa.array(sure))).as_py() or 0
+    return total, files if doubtful.all() else files.filter(pa.array(doubtful))
 
 
 def count_rows(view: TableView, predicate: Predicate) -> int:
     """How many rows of a table match. Indexes are opened if the log and XRefs leave a doubt."""
-    known, doubtful = count_from_log(view.snapshot, predicate)
+    from_log, doubtful = count_from_log(view.snapshot, predicate)
     tasks = split_tasks(view.snapshot, doubtful, predicate)
     if tasks and view.snapshot.xrefs:
         counted = Environment.of(view).counted_by_open_index(tasks)
         if counted is not None:
-            return known + counted
+            return from_log + counted
         routed, _ = route_files(view.router, predicate, doubtful)
         if routed is not doubtful:
             tasks = split_tasks(view.snapshot, routed, predicate)
     if not tasks:
-        return known
-    return known + Environment.of(view).count(tasks)
+        return from_log
+    return from_log + Environment.of(view).count(tasks)

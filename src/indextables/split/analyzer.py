@@ -88,12 +88,12 @@ class Chain:
     def __str__(self) -> str:
         for name, steps in _SHORTEST.items():
             if self.tokenizer == steps[0] and self.filters[: len(steps) - 1] == steps[1:]:
-                rest = self.filters[len(steps) - 1 :]
-                return " | ".join([*(["html"] if self.html else []), name, *map(str, rest)])
+                remaining = self.filters[len(steps) - 1 :]
+                return " | ".join([*(["html"] if self.html else []), name, *map(str, remaining)])
         # Pieces of the whole text are always in lower case: it is part of the name.
-        rest = self.filters[1:] if self.tokenizer.name == "ngram" else self.filters
+        remaining = self.filters[1:] if self.tokenizer.name == "ngram" else self.filters
         first = ["html"] if self.html else []
-        return " | ".join([*first, str(self.tokenizer), *map(str, rest)])
+        return " | ".join([*first, str(self.tokenizer), *map(str, remaining)])
 
     @property
     def lowercases(self) -> bool:
@@ -184,11 +184,11 @@ def parse_chain(text: str) -> Chain:
     steps = [_step(part) for part in text.split("|")]
     html = steps[0].name == "html"
     steps = steps[1:] if html else steps
-    first, *rest = steps or [Step("default")]
+    first, *following = steps or [Step("default")]
     tokenizer, *filters = _beginning(first, text)
-    for number, step in enumerate(rest, 1):
+    for number, step in enumerate(following, 1):
         new = _filter(step)
-        if new.name in _LAST and number < len(rest):
+        if new.name in _LAST and number < len(following):
             raise AnalyzerError(f"'{step}' makes several words of one and must come last")
         if new.name in _LAST and tokenizer.name not in ("words", "whitespace", "raw"):
             raise AnalyzerError(f"'{step}' cannot follow '{first}', which makes pieces itself")
@@ -272,13 +272,13 @@ def _filter(step: Step) -> Step:
             raise AnalyzerError(f"there is no filter '{step.name}'; there are {', '.join(FILTERS)}")
 
 
-def _languages(step: Step, known: dict[str, str]) -> Step:
-    by_name = {language: code for code, language in known.items()}
+def _languages(step: Step, languages: dict[str, str]) -> Step:
+    by_name = {language: code for code, language in languages.items()}
     codes = tuple(by_name.get(a.lower(), a.lower()) for a in step.arguments) or ("",)
     for code in codes:
-        if code not in known:
+        if code not in languages:
             reason = f"no language '{code}'" if code else "no language"
-            listed = ", ".join(f"{c} ({language})" for c, language in known.items())
+            listed = ", ".join(f"{c} ({language})" for c, language in languages.items())
             raise AnalyzerError(f"'{step.name}' has {reason}; there are {listed}")
     return Step(step.name, tuple(dict.fromkeys(codes)))
 
@@ -451,8 +451,8 @@ def _described(step: Step) -> str:
 def _words(chain: Chain, token_length: int, text: str, *, query: bool = False) -> list[Word]:
     if chain.html and not query:  # searches are not HTML
         plain = strip_html(text)
-        found = _words(replace(chain, html=False), token_length, plain.text)
-        return [Word(w.text, w.position, *plain.source(w.start, w.end)) for w in found]
+        plain_words = _words(replace(chain, html=False), token_length, plain.text)
+        return [Word(w.text, w.position, *plain.source(w.start, w.end)) for w in plain_words]
     if chain.tokenizer.name in _CUT_HERE:
         return _cut_here(chain, token_length, text, whole=not query)
     words = _tantivy_words(_build(chain, token_length), text)
@@ -571,10 +571,10 @@ def _require_words(package: str, words: str, version: str, *, language: str) -> 
     needed = f"The analyzer '{language}'"
     require(package, extra=language, for_what=needed)
     try:
-        found = importlib.metadata.version(words)
+        installed = importlib.metadata.version(words)
     except importlib.metadata.PackageNotFoundError:
-        found = ""
-    if found.split(".post")[0] != version:
+        installed = ""
+    if installed.split(".post")[0] != version:
         raise MissingPackageError(f"{words} {version}", extra=language, for_what=needed)
 
 

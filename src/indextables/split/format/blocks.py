@@ -105,12 +105,12 @@ class BlockDirectory:
         """The content of a block, checked."""
         size = min(self.block, self.section.size - number * self.block)
         try:
-            found = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+            content = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
         except zstandard.ZstdError as error:
             raise self._damaged(path, str(error)) from None
-        if len(found) != size or zlib.crc32(found) != self.checksums[number]:
+        if len(content) != size or zlib.crc32(content) != self.checksums[number]:
             raise self._damaged(path, f"the checksum of block {number} is wrong")
-        return found
+        return content
 
     def _damaged(self, path: str, reason: str) -> DamagedIndexError:
         return DamagedIndexError(path, f"{self.section.name} cannot be read ({reason})")
@@ -157,10 +157,10 @@ def opening_sections(info: SplitInfo) -> list[Section]:
 
 def opening_of(info: SplitInfo) -> Range | None:
     """Where those sections lie, if nothing lies between them."""
-    found = opening_sections(info)
-    start = min((section.offset for section in found), default=0)
-    end = max((section.offset + section.length for section in found), default=0)
-    return (start, end) if end - start == sum(section.length for section in found) > 0 else None
+    sections = opening_sections(info)
+    start = min((section.offset for section in sections), default=0)
+    end = max((section.offset + section.length for section in sections), default=0)
+    return (start, end) if end - start == sum(section.length for section in sections) > 0 else None
 
 
 def write_index(sink: Sink, files: Sequence[Path]) -> tuple[list[Section], int]:
@@ -191,10 +191,10 @@ def _spots(file: Path) -> list[Range] | None:
         stream.seek(max(0, size - _TAIL))
         tail = stream.read()
     try:
-        found, directory = parts(tail, size)
+        ranges, directory = parts(tail, size)
     except UnknownDictionaryError:
         return None
-    first = list(heads(found)) if file.suffix == POSTINGS else []
+    first = list(heads(ranges)) if file.suffix == POSTINGS else []
     return [*first, (directory, size)]
 
 
@@ -344,15 +344,15 @@ class RangedSplit:
     segments: tuple[Segment, ...]
     fields: dict[str, int]
 
-    def fetch(self, wanted: dict[RangedFile, set[int]]) -> None:
+    def fetch(self, requested: dict[RangedFile, set[int]]) -> None:
         """Bring blocks that are not there, all with one call."""
         with contextlib.ExitStack() as stack:
             # Always in one order, so that two processes do not wait for each other.
-            files = sorted(wanted, key=lambda file: file.copy.path)
+            files = sorted(requested, key=lambda file: file.copy.path)
             opened = [stack.enter_context(file.copy.opened()) for file in files]
             ranges: list[Range] = []
             for file, there in zip(files, opened, strict=True):
-                missing = there.missing(wanted[file])
+                missing = there.missing(requested[file])
                 total = len(file.all_blocks)
                 if missing and file.copy.present + len(missing) > _WORTH_WHOLE * total:
                     missing = there.missing(file.all_blocks)
@@ -367,14 +367,14 @@ class RangedSplit:
     def _contents(self, directory: BlockDirectory, data: dict[Range, bytes]) -> dict[int, bytes]:
         """The blocks of a file that lie in ranges of the split, unpacked."""
         offsets = directory.offsets
-        found: dict[int, bytes] = {}
+        contents: dict[int, bytes] = {}
         for (start, end), piece in data.items():
             first = int(offsets.searchsorted(start, "left"))
             last = int(offsets.searchsorted(end, "right")) - 1
             for block in range(first, last):
                 low, high = int(offsets[block]) - start, int(offsets[block + 1]) - start
-                found[block] = directory.content(block, piece[low:high], path=self.path)
-        return found
+                contents[block] = directory.content(block, piece[low:high], path=self.path)
+        return contents
 
     @property
     def is_current(self) -> bool:
@@ -498,26 +498,26 @@ class Ranges:
         """The blocks of the parts that fields have of a file."""
         result = []
         for split in self.splits:
-            wanted: dict[RangedFile, set[int]] = defaultdict(set)
+            blocks_of: dict[RangedFile, set[int]] = defaultdict(set)
             for segment in split.segments:
                 for name in names & split.fields.keys():
                     for file, blocks in segment.part(suffix, split.fields[name]):
-                        wanted[file].update(blocks)
-            result.append(wanted)
+                        blocks_of[file].update(blocks)
+            result.append(blocks_of)
         return result
 
     def _blocks(self, needs: Sequence[Need]) -> list[dict[RangedFile, set[int]]]:
         limited = [self._limited_to(need) for need in needs]
         result = []
         for split in self.splits:
-            wanted: dict[RangedFile, set[int]] = defaultdict(set)
+            blocks_of: dict[RangedFile, set[int]] = defaultdict(set)
             for segment in split.segments:
                 for need, words in zip(needs, limited, strict=True):
                     number = split.fields.get(need.field)
                     if number is not None:
                         for file, blocks in segment.blocks(need, number, words):
-                            wanted[file].update(blocks)
-            result.append(wanted)
+                            blocks_of[file].update(blocks)
+            result.append(blocks_of)
         return result
 
     def _limited_to(self, need: Need) -> Sequence[str | bytes] | None:
@@ -531,10 +531,10 @@ class Ranges:
         words = need.keep([word for word, _ in listed])
         return None if words is None or len(words) > _MANY_WORDS else words
 
-    def _fetch(self, wanted: Sequence[dict[RangedFile, set[int]]]) -> None:
+    def _fetch(self, requested: Sequence[dict[RangedFile, set[int]]]) -> None:
         """Bring blocks of all splits, side by side."""
         work = []
-        for split, blocks in zip(self.splits, wanted, strict=True):
+        for split, blocks in zip(self.splits, requested, strict=True):
             unknown = {f: set(b) for f, b in blocks.items() if f.copy.unknown(b)}
             if unknown:
                 work.append((split, unknown))

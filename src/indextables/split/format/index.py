@@ -145,8 +145,8 @@ class Vocabulary:
         if high is not None:
             below = pc.less_equal if with_high else pc.less
             words = words.filter(below(words, pa.scalar(high, pa.binary())))
-        found: pa.StringArray = words.cast(pa.string())
-        return found
+        texts: pa.StringArray = words.cast(pa.string())
+        return texts
 
     def count_matches(self, pattern: str) -> int:
         """How many words a pattern of RE2 matches as a whole.
@@ -154,14 +154,14 @@ class Vocabulary:
         `ArrowInvalid` if RE2 cannot read it. It matches in linear time, whatever the pattern is;
         Python's engine backtracks.
         """
-        known = self._matches.get(pattern)
-        if known is None:
+        count = self._matches.get(pattern)
+        if count is None:
             matched: Any = pc.match_substring_regex(self.words, rf"\A(?:{pattern})\z")
-            known = int(matched.true_count)
+            count = int(matched.true_count)
             if len(self._matches) >= _KEPT_COUNTS:
                 self._matches.clear()
-            self._matches[pattern] = known
-        return known
+            self._matches[pattern] = count
+        return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +204,15 @@ class IndexSearcher:
     def explain(self, query: tantivy.Query, address: tantivy.DocAddress) -> dict[str, Any]:
         """Why a document that a query was asked for has its score."""
         with tantivy_errors(self.path):
-            found: dict[str, Any] = orjson.loads(query.explain(self.searcher, address).to_json())
-            return found
+            tree: dict[str, Any] = orjson.loads(query.explain(self.searcher, address).to_json())
+            return tree
 
     def count(self, query: tantivy.Query) -> int:
         """How many documents match."""
         self._provide()
         with tantivy_errors(self.path):
-            found: Any = self.searcher.search(query, 1, count=True)
-            return int(found.count)
+            result: Any = self.searcher.search(query, 1, count=True)
+            return int(result.count)
 
     def numbers(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers:
         """The numbers that documents carry.
@@ -223,15 +223,15 @@ class IndexSearcher:
         if self.searcher.num_segments < _MANY_SEGMENTS:
             return self._read_numbers(addresses)
         places = [(address.segment_ord, address.doc) for address in addresses]
-        found = list(map(self._numbers.get, places))
-        if None in found:
+        numbers = list(map(self._numbers.get, places))
+        if None in numbers:
             read = self._read_numbers(addresses)
             if len(self._numbers) + len(places) > _KEPT_NUMBERS:
                 self._numbers.clear()
             if len(places) <= _KEPT_NUMBERS // 8:
                 self._numbers.update(zip(places, read.tolist(), strict=True))
             return read
-        return np.array(found, dtype=np.int64)
+        return np.array(numbers, dtype=np.int64)
 
     def _read_numbers(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers:
         with tantivy_errors(self.path):
@@ -263,12 +263,12 @@ class IndexSearcher:
         """
         if prefix:
             return Vocabulary.of(self.terms(field, prefix))
-        found = self._vocabularies.get(field)
-        if found is None:
-            found = Vocabulary.of(self.terms(field))
-            if found.size <= _KEPT_VOCABULARY:
-                self._vocabularies[field] = found
-        return found
+        vocabulary = self._vocabularies.get(field)
+        if vocabulary is None:
+            vocabulary = Vocabulary.of(self.terms(field))
+            if vocabulary.size <= _KEPT_VOCABULARY:
+                self._vocabularies[field] = vocabulary
+        return vocabulary
 
     def rows(
         self,
@@ -504,8 +504,8 @@ class IndexFolder:
                     return data[start - first : end - first]
             if (start, end) not in small:
                 break
-            found = self.store.get_ranges(self.path, small)
-            self.fetched.update(zip(small, found, strict=True))
+            parts = self.store.get_ranges(self.path, small)
+            self.fetched.update(zip(small, parts, strict=True))
         return self.store.get_range(self.path, start, end)
 
 

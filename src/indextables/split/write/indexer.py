@@ -157,9 +157,9 @@ class Indexer:
         self._directory = directory
         self._rows = 0
         self._adopted_rows = adopted.rows if adopted else 0
-        known = dict(adopted.row_tags) if adopted else {}
-        self._tag = new_tag(known)
-        self._known_tags = tuple(known.items())
+        row_tags = dict(adopted.row_tags) if adopted else {}
+        self._tag = new_tag(row_tags)
+        self._known_tags = tuple(row_tags.items())
         if adopted is None:
             index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
         else:
@@ -325,11 +325,11 @@ def document_values(
 def _addresses(column: ArrowColumn) -> list[Any]:
     """Valid addresses only: text that is none has no address to be found by."""
     encoded = column.dictionary_encode()
-    known = [
+    addresses = [
         None if (number := parse_address(text)) is None else show_address(number)
         for text in encoded.dictionary.to_pylist()
     ]
-    return [None if i is None else known[i] for i in encoded.indices.to_pylist()]
+    return [None if i is None else addresses[i] for i in encoded.indices.to_pylist()]
 
 
 IN_MEMORY = "(rows in memory)"
