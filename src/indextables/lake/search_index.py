@@ -1085,7 +1085,9 @@ def _check_apart(index: str, source: str) -> None:
 
 
 def _types(mapping: Mapping[str, str] | None) -> dict[str, str]:
-    return {f"{keys.TYPE_MAP.name}{column}": kind for column, kind in (mapping or {}).items()}
+    return {
+        f"{keys.TYPE_MAP.name}{name}": field_type for name, field_type in (mapping or {}).items()
+    }
 
 
 def _metadata(
