@@ -99,7 +99,7 @@ def _imported(
     settings: Settings,
     uri: str,
     sources: Sequence[Source],
-    known: Mapping[str, pa.DataType],
+    casts: Mapping[str, pa.DataType],
     rejects: Rejects | None,
     *,
     partition_by: Sequence[str],
@@ -116,7 +116,7 @@ def _imported(
         try:
             table = settings.open(uri)
         except NotATableError:
-            rows = rows_of(known, partition_by)
+            rows = rows_of(casts, partition_by)
             written = _create(settings, uri, rows, partition_by=partition_by, mapping=mapping)
             table = settings.open(uri)
         else:
@@ -126,7 +126,7 @@ def _imported(
                     "--partition-by and --map out."
                 )
             rows = rows_of(
-                {**{f.name: f.type for f in table.schema}, **known}, table.partition_columns
+                {**{f.name: f.type for f in table.schema}, **casts}, table.partition_columns
             )
             write = table.overwrite if overwrite else table.append
             written = write(rows, merge_schema=merge_schema)

@@ -259,8 +259,8 @@ def running_jobs() -> list[Job]:
         folder = _folder()
         if folder is not None:
             _remove_dead(folder)
-            found = [_read(Path(entry.path)) for entry in _notes(folder)]
-            return sorted((job for job in found if job is not None), key=lambda job: job.begun)
+            jobs = [_read(Path(entry.path)) for entry in _notes(folder)]
+            return sorted((job for job in jobs if job is not None), key=lambda job: job.begun)
     return []
 
 

@@ -320,8 +320,8 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
         )  # fmt: skip
         answer["facets"] = {
             facet: [{"value": _plain(value, request.display), "count": count}
-                    for value, count in zip(*column_values(found), strict=True)]
-            for facet, found in counted.items()
+                    for value, count in zip(*column_values(values), strict=True)]
+            for facet, values in counted.items()
         }  # fmt: skip
         clock.lap("facets")
     if request.histogram:

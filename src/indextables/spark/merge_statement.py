@@ -371,11 +371,11 @@ def _check_types(
     can_store: Callable[[DataType, DataType], bool],
 ) -> None:
     """Refuse values that an INSERT would refuse to store in their columns."""
-    wanted = spark_schema(table.columns)
+    stored = spark_schema(table.columns)
     for at, clause in enumerate(clauses):
         for n, place in enumerate(clause.places):
             value_type = flat.schema[_VALUE.format(at, n)].dataType
-            field = wanted[table.columns.names.index(place[0])]
+            field = stored[table.columns.names.index(place[0])]
             if len(place) == 1 and not can_store(value_type, field.dataType):
                 raise SchemaError(
                     f"A value of {value_type.simpleString()} cannot safely be stored in the column "
@@ -549,9 +549,9 @@ def _assigned_columns(
             for n in table.columns.names
             if n.lower() in by_name
         }
-    found: dict[Place, Column] = {}
+    assigned: dict[Place, Column] = {}
     for name, value in clause.assignments.items():
         parts = tuple(w.text for w in words_of(name) or () if w.kind in ("word", "name"))
         alias = [w.text for w in words_of(builder.name) or () if w.kind in ("word", "name")]
-        found[place_in(parts, None, tuple(alias), table.columns)] = value
-    return found
+        assigned[place_in(parts, None, tuple(alias), table.columns)] = value
+    return assigned

@@ -129,13 +129,13 @@ class SparkIndexes:
         path = _path(target)
         if path is not None:
             return self._at(path)
-        found = self._bridge(target).place_of(target.name)
-        if found is None:
+        place = self._bridge(target).place_of(target.name)
+        if place is None:
             raise StatementError(
                 f"There is no search index {target}. Write its path in quotes, or its name as in "
                 "SHOW TABLES."
             )
-        return found
+        return place
 
     def new(self, target: Target, location: str | None) -> TableAccess:
         """The place of an index that is created: its path, LOCATION, or the warehouse."""
@@ -145,9 +145,9 @@ class SparkIndexes:
                 raise StatementError(f"'{path}' is a path already. Leave out LOCATION.")
             return self._at(path)
         bridge = self._bridge(target)
-        known = bridge.place_of(target.name)
-        if known is not None:
-            return known
+        place = bridge.place_of(target.name)
+        if place is not None:
+            return place
         return bridge.new_place(target.name, location)
 
     def created(self, target: Target, access: TableAccess) -> None:
@@ -324,11 +324,11 @@ def without_analysis_log() -> Iterator[None]:
     # By PySpark's own class: the first caller for a logger decides its class.
     logger, thread = PySparkLogger.getLogger("SQLQueryContextLogger"), threading.get_ident()
 
-    def others(_: logging.LogRecord) -> bool:
+    def of_other_threads(_: logging.LogRecord) -> bool:
         return threading.get_ident() != thread
 
-    logger.addFilter(others)
+    logger.addFilter(of_other_threads)
     try:
         yield
     finally:
-        logger.removeFilter(others)
+        logger.removeFilter(of_other_threads)
