@@ -1,4 +1,4 @@
-"""Files that rows are exported to. A file appears when it is complete, or not at all."""
+"""Files that rows are exported to. A file becomes visible when it is complete, or not at all."""
 
 from __future__ import annotations
 

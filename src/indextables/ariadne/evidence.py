@@ -1,4 +1,4 @@
-"""What an index knows about one column, file by file, and what that leaves possible.
+"""What an index stores about one column, file by file, and which rows that leaves possible.
 
 Each kind of index answers the same two questions. `possible`: may a row of the file make a
 condition true, false, null? `holds`: may the file hold each of some values? A file that the index

@@ -313,7 +313,7 @@ _STATUSES = {
     "ERROR": "failed",
     "FAILED": "failed",
 }
-"""What statements of the two origins call an outcome, and what a person reads."""
+"""Names of outcomes in rows of statements, and how a terminal shows them."""
 
 
 def run_statement(

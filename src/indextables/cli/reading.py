@@ -251,7 +251,7 @@ def _describe(
 
 
 def _properties(configuration: Any) -> dict[str, str]:
-    """What a person set; the mapping and its registry are shown as columns."""
+    """Properties that a user set; the mapping and its registry are shown as columns."""
     from indextables.statements.session import redacted
 
     return {

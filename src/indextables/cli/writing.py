@@ -152,7 +152,7 @@ def _import(
 
 
 def _delimiter(text: str | None) -> str | None:
-    """One character; a tab may be written as shells and people write it."""
+    """One character; a tab may be written as `\\\\t`."""
     character = "\t" if text == "\\t" else text
     if character is not None and (len(character) != 1 or not character.isascii()):
         raise typer.BadParameter("expected one ASCII character", param_hint="--delimiter")

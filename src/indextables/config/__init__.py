@@ -64,7 +64,7 @@ def canonical(name: str) -> str:
 
 
 def settled(options: Mapping[str, object]) -> dict[str, object]:
-    """Settings under the names they have here; a name of ours beats one of the Scala product.
+    """Settings under the names of this package, which win over those of the Scala product.
 
     A key of that product that has no effect is left out with one warning. One that cannot be left
     out is refused, and so is an unknown key.

@@ -121,7 +121,7 @@ ARIADNE_PREFIX = "spark.ariadne."
 
 
 def short_name(name: str) -> str | None:
-    """A key of ours or of the Scala product without its prefix, in lower case."""
+    """A key of this package or of the Scala product, without its prefix and in lower case."""
     lowered = name.strip().lower()
     prefix = next((p for p in (PREFIX, OLD_PREFIX) if lowered.startswith(p)), None)
     return None if prefix is None else lowered[len(prefix) :]

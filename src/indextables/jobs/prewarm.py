@@ -1,4 +1,4 @@
-"""What the bytes of splits are, and fetching those of their indexes before the first search.
+"""The sizes of a split's parts, and fetching its index before the first search.
 
 A file of the index is one of a segment and serves all fields, so it has no field name, and naming
 fields only leaves out splits that hold none of them. Sizes are those in the file, compressed.

@@ -8,7 +8,7 @@ The driver reads the whole log again and lists the table once. Every split is th
 - *rows*: there are as many as the log says, within the minima and maxima and with the number of
   nulls that it says, in the partition that it says.
 
-Nothing is taken from what this process remembers.
+No cache of this process is used.
 """
 
 from __future__ import annotations

@@ -509,7 +509,7 @@ def plan_write(
         target = replace(target, constraints=())
     if kind == "partitions" and not view.partition_columns:
         kind = "overwrite"
-    target.stored(incoming.empty_table())  # types that no value of theirs could pass
+    target.stored(incoming.empty_table())  # types of which no value can be stored
     if where is not None:
         where = view.condition(where)
     return WriteJob(

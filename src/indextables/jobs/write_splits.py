@@ -1,4 +1,4 @@
-"""Rows in, splits in the store out: what every write does before it commits.
+"""Storing rows as splits: what every write does before it commits.
 
 One split is open per partition, for some partitions; rows of the others wait, so that rows in any
 order make one split each. Splits that are finished are stored at once, under names that nobody else

@@ -1,4 +1,4 @@
-"""What a write makes of rows and of a table: batches, schema, mapping, constraints, metadata.
+"""The input and the target of a write: batches, schema, mapping, constraints, metadata.
 
 Rows in any form become Arrow batches of the table's schema; a `Target` is the schema and mapping of
 the stored rows and the new metadata.

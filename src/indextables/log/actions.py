@@ -1,4 +1,4 @@
-"""The actions of a log: what one version says about the table, and which tables may be used.
+"""The actions of a log: what one version changes in the table, and which tables can be used.
 
 A version file is a list of actions, each a JSON object with one key, the kind of the action.
 Attributes are the snake_case spelling of the protocol's names. Fields that this release does not

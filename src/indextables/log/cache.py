@@ -1,4 +1,4 @@
-"""What a process remembers of a log, so that it need not read it twice.
+"""The caches of a process for what it has read of a log.
 
 Two kinds of caches. What never changes once it exists (a version file, a manifest, the snapshot
 of a version) is kept until its time is over. The newest snapshot depends on the version: a commit

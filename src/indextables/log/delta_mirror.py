@@ -495,7 +495,7 @@ class Mirror:
             self.store.head(version_path(version))
         except ObjectNotFoundError:
             return
-        # One of ours is of a writer that was faster; our own log says so in a moment.
+        # Another IndexTables writer was faster: the commit to our own log will find that out.
         if self._marker(version) is None:
             raise ForeignDeltaCommitError(self.store.uri, version, self._writer(version))
 
@@ -533,7 +533,7 @@ class Mirror:
         try:
             self.store.put_if_absent(version_path(made.version), data)
         except ObjectExistsError:
-            self._compare(made)  # another writer of ours caught up, or a request was repeated
+            self._compare(made)  # another IndexTables writer caught up, or a request was repeated
 
     def _begin(self, snapshot: Snapshot) -> None:
         """A first version, with all that is there: a checkpoint stands for those before it."""

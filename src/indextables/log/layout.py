@@ -40,7 +40,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.json")
 _PART = re.compile(r"(\d{20})\.checkpoint\.([0-9a-f-]{1,64})\.(\d{5})\.json")
 _STATE = re.compile(r"state-v(\d{20})")
 
-# Absolute, with a scheme or drive, climbing out, or with characters no writer of ours produces.
+# Absolute, with a scheme or drive, climbing out, or with characters that this package never writes.
 _UNSAFE = (
     r"(^|/)\.\.?(/|$)|^/|//|^[A-Za-z][A-Za-z0-9+.\-]*:|\\|[\x00-\x1f]|^$|/$"
     r"|^_transaction_log(/|$)"

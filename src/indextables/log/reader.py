@@ -180,7 +180,7 @@ class LogReader:
             try:
                 return self._load(version, keep_manifest)
             except (VersionGapError, ObjectNotFoundError):
-                continue  # perhaps a truncation took what was listed a moment ago
+                continue  # perhaps a truncation deleted what was just listed
         return self._load(version, keep_manifest)
 
     def _load(self, version: int | None, keep_manifest: KeepManifest | None) -> Snapshot:

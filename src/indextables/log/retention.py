@@ -162,7 +162,7 @@ def _kept_checkpoints(
     """Those that stay: by their own gates, or because retained versions are rebuilt from them."""
     retained_versions = sorted(retained)
     kept: list[_Checkpoint] = []
-    # A replay that does without the checkpoint at hand starts there and gets as far as `reach`:
+    # A replay without the current checkpoint starts there and gets as far as `reach`:
     # before version 0 at first, then at the last checkpoint that stays.
     started_ms = listing.versions[0].modified_ms if 0 in listing.versions else 0
     reach = -1

@@ -3,7 +3,7 @@
 A `TableAccess` is pickled to executors with its credentials, and its repr leaves them out. Accesses
 of one process that are equal share a log, and so its cached snapshots.
 
-An option of a read or write is one of ours (`versionAsOf`, `mergeSchema`, …), a
+An option of a read or write is one of this package (`versionAsOf`, `mergeSchema`, …), a
 `spark.indextables.*` key, or it is passed to the store as a credential or endpoint. A store refuses
 what it does not know. Options for files of other formats are listed here: those about how a file is
 written are ignored with a warning, those that choose rows or files are refused. The Hadoop names

@@ -1,4 +1,4 @@
-"""The words of a table's dictionaries: type-ahead, corrections, and what a text is about.
+"""The words of a table's dictionaries: type-ahead, corrections, and typical words of a text.
 
 Dictionaries of all splits are read as one, so answers do not depend on how rows lie in splits. The
 index of a split counts deleted rows too: where there are some, or a condition, rows are counted

@@ -10,7 +10,7 @@ Each is a search query like that of `indexquery`. The words of the first four ar
 no syntax, whatever characters they hold, because the tree of the query is built from them.
 `written` is the same tree in the search syntax, for those who keep a query as text.
 
-Text typed by people (`lenient_query`) has the search syntax where that is meant and right: words,
+Text that users type (`lenient_query`) has the search syntax where that is meant and valid: words,
 phrases in quotes, `+` and `-`, fields that exist, AND, OR and NOT, word*, word~1. Where a text is
 not a query as a whole, each part of it between blanks is read on its own, and what is still wrong
 there (`http://example.com`, `os.sendfile()`, a quote without its other half) stands for its words,
@@ -175,7 +175,7 @@ def query_text(words: str, mode: Mode) -> str:
     return words if mode == "query" else written(words_query(words, mode))
 
 
-# --- text typed by people ------------------------------------------------------------------------
+# --- text that users type ------------------------------------------------------------------------
 
 NO_ROW = Boolean(must=(All(),), must_not=(All(),))
 

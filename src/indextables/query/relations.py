@@ -1,4 +1,4 @@
-"""What a query asks of a table: relations, which table has a column, what a scan may decide.
+"""Relations of a query: which columns they read, and which conditions their scans may evaluate.
 
 A condition may be pushed to the scan of a table only if the scan means exactly the same by it. Of
 searches that is always so: they are ours. Of comparisons it is so where types and literals leave no
@@ -152,7 +152,7 @@ class Sources:
     def with_path(self, column: Any) -> Any:
         """A field in a column, `doc.user` or `t.doc.user`, apart from the table before it.
 
-        The parser takes the first name for the table's. What is no such field is returned as it is.
+        The parser takes the first name for the table's. Any other column is returned unchanged.
         """
         if not isinstance(column, exp.Column | exp.Dot) or self.owner(column) is not None:
             return column

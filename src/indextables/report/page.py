@@ -570,7 +570,7 @@ class Chart:
 
 
 def moment(ms: int) -> str:
-    """A time for a person.
+    """A readable time.
 
     >>> moment(0)
     '1970-01-01 00:00 UTC'

@@ -1,4 +1,4 @@
-"""A part of Elasticsearch's interface, so that its clients can read the tables.
+"""A part of Elasticsearch's HTTP API, so that its clients can read the tables.
 
 `_search`, `_msearch`, `_count` and `_mapping`: queries are in `elastic_query`,
 aggregations in `elastic_aggregations`. What is not understood is an error in Elasticsearch's form.

@@ -1,4 +1,4 @@
-"""Queries of Elasticsearch's language in the search syntax of ours.
+"""Queries of Elasticsearch's query language, translated to the search syntax.
 
 A query becomes one text that is scored and some that only leave rows out: the `filter` of the
 outermost `bool`. What has no counterpart is refused, with the name that it has there; nothing is

@@ -1,4 +1,4 @@
-"""HTTP of the server: who may ask, and requests and answers in JSON.
+"""HTTP of the server: authorisation, and requests and responses in JSON.
 
 Requests are read within bounds, answers are written exactly, errors included.
 

@@ -1,4 +1,4 @@
-"""The tables that are served, by name, and what a page has to know about each.
+"""The served tables by name, and the facts about each that a page shows.
 
 A name is all that a request can say: no request opens a place of its own. The newest version is
 looked for at most once a second; a request that names a version gets a handle pinned to it.

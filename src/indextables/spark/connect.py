@@ -136,7 +136,7 @@ def _frame(spark: SparkSession, relation: Relation) -> DataFrame:
 
 
 class ServerStatement:
-    """The table function that runs a statement of ours; one row with Arrow's stream of its rows."""
+    """The table function that runs an IndexTables statement; its rows are one Arrow stream."""
 
     def eval(self, text: str, settings: str, timezone: str) -> Iterator[tuple[bytes]]:
         """Run it."""

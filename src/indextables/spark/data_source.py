@@ -199,7 +199,7 @@ class TableReader(source.DataSourceReader):
         return partitions
 
     def read(self, partition: source.InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, SplitPartition):  # Spark's own, when there is none of ours
+        if not isinstance(partition, SplitPartition):  # Spark's own, if there is no partition
             return
         yield from partition.reader.batches(partition.tasks, worker_schema(self.schema))
 

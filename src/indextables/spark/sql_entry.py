@@ -1,8 +1,8 @@
 """SQL text on its way to Spark: our statements are executed, searches are prepared.
 
 `install` replaces the methods of PySpark that take SQL text: `spark.sql`, `DataFrame.filter` and
-`where`, `DataFrame.selectExpr` and `functions.expr`. Text without a search and without a statement
-of ours goes to Spark byte for byte. What a view stores is the prepared text, so it works in every
+`where`, `DataFrame.selectExpr` and `functions.expr`. Text without a search and without an
+IndexTables statement goes to Spark unchanged. A view stores the prepared text, so it works in every
 session that has the functions.
 
 Sessions that were not enabled keep PySpark's behaviour. `functions.expr` has no session; on a

@@ -224,8 +224,8 @@ def change_rows(
     if bridge is None:
         return query(text)
     if isinstance(statement, DeleteRows) and statement.table.path is None and not has_search(text):
-        # Spark folds constants and binds parameters; if that leaves a condition of ours, it asks
-        # us, and no row has to be named.
+        # Spark folds constants and binds parameters. If the result can be pushed down, the table
+        # deletes by that condition, and no row has to be named.
         try:
             with without_analysis_log():
                 return query(text)
@@ -289,7 +289,7 @@ def _hosts(spark: SparkSession) -> Hosts:
 
 
 def execute_statement(spark: SparkSession, statement: Statement) -> DataFrame:
-    """Execute a statement of ours; the rows that it returns."""
+    """Execute an IndexTables statement and return its rows."""
     from indextables.spark.runner import SparkRunner
     from indextables.statements.execute import Session, execute
 

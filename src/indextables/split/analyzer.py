@@ -51,7 +51,7 @@ LANGUAGES_WITH_STOP_WORDS = {
     c: name for c, name in STEMMERS.items() if c not in ("ar", "el", "ro", "ta", "tr")
 }
 STOP_WORDS = {**LANGUAGES_WITH_STOP_WORDS, "en_long": "english_long"}
-"""Lists of stop words by their codes: Tantivy's of each language, and a long one of ours."""
+"""Lists of stop words by their codes: Tantivy's for most languages, and a longer English one."""
 
 MAX_GRAM = 20
 MAX_SHINGLE = 4
@@ -198,7 +198,7 @@ def parse_chain(text: str) -> Chain:
 
 
 def chosen_chain(text: str) -> Chain:
-    """The chain that a person names: `english` is the one that we recommend today.
+    """The chain behind a name that users write: `english` is the one that we recommend today.
 
     In a mapping `english` is what it was at first, with 33 stop words: splits have those words.
 
@@ -475,7 +475,7 @@ def _asked_words(tokenizer: str, token_length: int, text: str) -> tuple[Word, ..
 
 
 def _cut_here(chain: Chain, token_length: int, text: str, *, whole: bool) -> list[Word]:
-    """Cut a text by a tokenizer of ours. A word that a filter drops leaves its place empty."""
+    """Tokenize a text in Python. A word that a filter drops keeps its position."""
     runs = _tantivy_words(_build(Chain(Step("words")), MAX_TOKEN_LENGTH), text)
     match chain.tokenizer.name:
         case "identifiers":
@@ -634,7 +634,7 @@ def _stop_words(code: str) -> tantivy.Filter:
 
 
 def canonical_tokenizer(name: str, *, old: str = "") -> str:
-    """The spelling that a mapping stores for an analyzer that a person names.
+    """The form in which a mapping stores an analyzer, given the name that a user wrote.
 
     A name that a mapping has stored already, as `old`, means what it meant there. `AnalyzerError`
     if there is no such analyzer.

@@ -225,8 +225,8 @@ class CombinedSearcher:
     def top(self, k: int, *, within: Sequence[Mask] | None = None) -> Hits:
         """At least the k best rows, ties at the end included, best first.
 
-        `within` leaves out rows of each split, without changing anybody's score. The order of
-        rows with equal scores is not yet decided: see `break_ties`.
+        `within` leaves out rows of each split, and the scores of the others stay the same. The
+        order of rows with equal scores is not yet decided: see `break_ties`.
         """
         if not self.splits or k <= 0:
             return no_hits()

@@ -315,7 +315,7 @@ def describe_log(
 
 
 def _rows(log: TransactionLog, *, include_all: bool) -> Iterator[_Row]:
-    log.snapshot()  # a table whose log cannot be read is refused in a sentence
+    log.snapshot()  # raises a readable error if the log cannot be read
     listing = list_log(log.store)
     checkpoint = None if include_all else newest_checkpoint(log.store, listing)
     oldest = -1 if checkpoint is None else checkpoint[0]

@@ -1,4 +1,4 @@
-"""The statements that keep a table small, sound and quick, with their rows.
+"""The maintenance statements, with their rows.
 
 What the job behind a statement refuses is an error, so that a schedule notices; a status in a row
 is about parts of the work.

@@ -340,7 +340,7 @@ class _Editor(Tokens):
             self.edits.append((self.tokens[at].start, self.tokens[at].end + 1, ONE_COLUMN[0]))
 
     def mode(self, name: str, argument: range) -> Mode | None:
-        """The mode of `mode => '…'`, or of a third argument; None if it is not one of ours."""
+        """The mode of `mode => '…'`, or of a third argument; None if it is not a search mode."""
         named = len(argument) == 3 and self.raw(argument[0]).lower() == "mode"
         last = self.tokens[argument[-1]]
         if SEARCH_NAMES[name].mode is not None or last.token_type not in TEXT:

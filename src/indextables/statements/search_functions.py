@@ -1,4 +1,4 @@
-"""The search functions of SQL on Arrow arrays, for what no index answers.
+"""The search functions of SQL on Arrow arrays, for searches that no index answers.
 
 An engine hands over a batch of rows; an index in memory is built over the columns that the search
 looks at, and the answer is true or false for each row, never null. A column of an index table is

@@ -1,7 +1,7 @@
-"""Statements of ours as data, and the parser that makes them.
+"""IndexTables statements as data, and the parser that makes them.
 
 A statement is one class: its forms are its grammar, its fields are what the forms take. `execute`
-has one function for each. What fits no form goes to Spark unchanged.
+has one function for each. Text that matches no form goes to Spark unchanged.
 """
 
 from __future__ import annotations
@@ -371,7 +371,7 @@ _FIRST_WORDS = re.compile(
 
 
 def may_be_ours(sql: str) -> bool:
-    """Whether the text has a word that a statement of ours begins with."""
+    """Whether the text has a word that an IndexTables statement begins with."""
     return _FIRST_WORDS.search(sql) is not None
 
 

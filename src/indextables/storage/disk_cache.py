@@ -492,7 +492,7 @@ class DiskCache:
     def _sweep(self) -> None:
         """Delete downloads without a lock: their process is dead."""
         for temporary in self.folder.glob("tmp-*"):
-            if not stat.S_ISREG(temporary.lstat().st_mode):  # no download of ours
+            if not stat.S_ISREG(temporary.lstat().st_mode):  # not a download of this package
                 continue
             with contextlib.suppress(OSError), temporary.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -404,7 +404,7 @@ class LocalStore(Store):
         target = self._target(path)
         try:
             folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:  # no log yet, hence nothing that a purge could look at
+        except OSError:  # no log yet, so a purge has nothing to look at
             yield True
             return
         try:
@@ -425,7 +425,7 @@ class LocalStore(Store):
         while True:
             try:
                 lock = path.open("ab")
-            except FileNotFoundError:  # no folder, hence no object that could match
+            except FileNotFoundError:  # no folder, so no object can match
                 raise ObjectExistsError(f"{target}") from None
             except OSError as error:
                 raise self._failed("lock", target.name, error) from error

@@ -1,4 +1,4 @@
-"""From the URI of a table to the store that serves it, one spelling per table, and its options.
+"""The URI of a table in its canonical form, the store that serves it, and its options.
 
 Caches, logs and messages name a table by its canonical URI: `file:///data/docs/`, `/data/docs` and
 `docs` in the folder `/data` are one table. Only `file:` URIs are percent-decoded; the keys of an
@@ -7,10 +7,10 @@ refused, because URIs travel into logs and plans.
 
 Options (credentials, endpoints, timeouts) have the names of the object_store library
 (`aws_access_key_id`, `endpoint`, `allow_http`, `azure_storage_account_name`,
-`google_service_account`, `timeout`, …). The Hadoop names that Spark users have at hand
+`google_service_account`, `timeout`, …). The Hadoop names that Spark users know
 (`fs.s3a.access.key`, …) are translated, and so are the keys of the Scala product
 (`spark.indextables.aws.accessKey`, …). Environment variables that the vendors' own tools read are
-the default. An option that a store does not know is an error. No secret of theirs is in a message.
+the default. An option that a store does not know is an error. Messages never show their values.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def client_of(location: Location, options: Mapping[str, object]) -> ObjectStore:
 
 @lru_cache(maxsize=64)
 def _client(root: Location, fixed: tuple[tuple[str, str], ...]) -> ObjectStore:
-    # Reading the system's certificates takes longer than many a request; hence the cache.
+    # Reading the system's certificates takes longer than most requests, so they are cached.
     options = dict(fixed)
     config, retry = client_settings(options, uri=root.uri)
     kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}

@@ -1,4 +1,4 @@
-"""What the package asks of a place where bytes are kept, and the ranges that all stores read.
+"""The interface of stores, and how all of them read ranges.
 
 A store is a flat map from paths to objects below one root: a folder, a bucket prefix, a container.
 A table is one store, and every path in its log is a path of that store. Objects are written whole

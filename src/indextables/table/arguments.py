@@ -1,8 +1,8 @@
-"""What callers of a table say, checked and made exact: arguments, conditions, expressions.
+"""Arguments of `Table` methods, checked and normalised: names, conditions, expressions.
 
 Expressions over rows are conditions as Arrow has them, and what rows are ranked by, as SQL. Arrow
 does not show what an expression is made of, so neither statistics nor an index narrow it: rows are
-read, then filtered by Arrow. A condition as text, or as a predicate of ours, is planned.
+read, then filtered by Arrow. A condition as text, or as a `Predicate`, is planned.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _KEPT_QUERY = 64
 
 Timestamp = datetime.datetime | str | int
 Where = str | pc.Expression | Predicate
-"""A condition: SQL, an Arrow expression, or a predicate of ours."""
+"""A condition: SQL, an Arrow expression, or a `Predicate`."""
 
 
 def check_limit(limit: int | None) -> int | None:
@@ -110,7 +110,7 @@ def check_columns(predicate: Predicate, schema: pa.Schema) -> None:
 
 
 def check_condition(where: object) -> None:
-    """A condition is text, an Arrow expression or a predicate of ours."""
+    """A condition is text, an Arrow expression or a `Predicate`."""
     if not isinstance(where, Where):
         raise ConfigError(f"where is a condition, as text: write where='n > 3', not {where!r}.")
 

@@ -1,7 +1,7 @@
-"""What a notebook shows of tables, rows and plans.
+"""Tables, rows and plans as HTML, for notebooks.
 
 Everything that comes from a table is escaped; `<mark>` is around the words of a snippet only.
-There are no colours of its own, so that a dark notebook stays dark.
+No colours are set, so that a dark notebook stays dark.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class Table:
             mapping: How columns are searched (`text`, `string`, `json`, `ip`); other indexing
                 options are `config` keys.
             properties: Kept with the table; they configure all who use it.
-            name: A name for people.
+            name: A display name.
             description: What the table holds.
             config: `spark.indextables.*` keys of this handle.
             storage_options: Credentials and the endpoint of the store.
@@ -335,7 +335,7 @@ class Table:
 
     @property
     def name(self) -> str | None:
-        """The table's name for people."""
+        """The display name of the table."""
         return self._view.snapshot.metadata.name
 
     @property
@@ -658,7 +658,7 @@ class Table:
 
         Args:
             query: What to search for, in the syntax of `indexquery`.
-            mode: `query`, or `lenient` for text typed by people: what cannot be read is searched
+            mode: `query`, or `lenient` for text that users type: what cannot be read is searched
                 as plain words and is not an error. `all`, `any`, `phrase` and `prefix` have no
                 syntax: the text is nothing but words.
             fields: The columns that are searched where the query names none, with weights if

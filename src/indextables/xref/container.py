@@ -1,4 +1,4 @@
-"""The file of an XRef: where it is, its layout, and its bloom filters.
+"""The file of an XRef: its path, its layout, and its bloom filters.
 
 It is the container of a split, in which every row stands for a source split. The Parquet rows name
 the source splits, so any reader can look at them; a split that is gone has no path any more. The

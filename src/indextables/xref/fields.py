@@ -314,7 +314,7 @@ class _Tail:
             self.load(max(0, source.footer_start - _BEFORE_FOOTER), source.size)
 
     def load(self, start: int, end: int) -> None:
-        """Have a range at hand."""
+        """Fetch a range, unless it is there already."""
         if not self._start <= start <= end <= self._end:
             self._data = self._store.get_range(self.path, start, end)
             self._start, self._end = start, end

@@ -1,4 +1,4 @@
-"""What a predicate asks of an XRef: which terms a split must have for one of its rows to match.
+"""A predicate as a question to an XRef: which terms a split must have for a row of it to match.
 
 Every rule may keep extra splits; none may drop one that matches. AND is an intersection of splits
 and OR a union. NOT, ranges and whatever an XRef cannot know are `EVERYTHING`: a split that has the

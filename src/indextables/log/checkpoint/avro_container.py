@@ -178,7 +178,7 @@ def _read(data: bytes, *, where: str, limit: int) -> Container:
             raise LogTooLargeError(where, limit=limit)
         count += records
         size += len(raw)
-        # A record of ours has bytes; without them, a count is a bomb.
+        # Our records are never empty. If they could be, a count could claim billions of them.
         if records > len(raw) or count > _ANY_RECORDS + size // _SHORT_RECORD:
             raise DamageError(f"{size:,} bytes cannot hold {count:,} records")
         if codec != b"null":

@@ -233,7 +233,7 @@ def _decode_to_arrow(plain: bytes) -> pa.Table:
             ]
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a panic of the decoder is no Exception
+        except BaseException as error:  # a Rust panic is not an Exception
             raise ValueError(str(error)) from error
     return pa.concat_tables(parts, promote_options="default").combine_chunks()
 

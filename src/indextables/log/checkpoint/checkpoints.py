@@ -1,4 +1,4 @@
-"""Finding and writing checkpoints: the whole table at a version, so that older versions may go.
+"""Finding and writing checkpoints: the whole table at a version, so that older ones can be deleted.
 
 They are of either format. Of an Avro state only what is new is written where that is enough,
 everything where it is not. An incremental state names the manifests of an older state, adds
@@ -350,7 +350,7 @@ def _incremental(
     # A tombstone hides its path in every manifest: a file that came back would be lost.
     if with_paths(new, removed.tombstones).num_rows:
         return None
-    if base.protocol is None:  # once in a state of ours, bounds are taken at their word
+    if base.protocol is None:  # readers trust the bounds in states of this package
         types = partition_types(snapshot.metadata)
         removed = replace(
             removed,

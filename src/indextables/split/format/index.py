@@ -5,9 +5,9 @@ and checked, into the disk cache; a temporary folder of links to the copies is o
 at once, because the files stay mapped. Segments of several splits linked into one folder are one
 index, with the statistics of all of them.
 
-An index comes from a file that anybody may have written. Tantivy trusts it: on one that is not what
-it says, it panics, raises errors of many kinds, or answers with rows that are not there. Whatever
-it does becomes a `DamagedIndexError` here, and the caller uses the rows instead.
+Any program may have written the file of an index, and Tantivy trusts it: for an invalid file it
+panics, raises errors of many kinds, or returns rows that do not exist. All of this becomes a
+`DamagedIndexError` here, and the caller falls back to the rows.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def tantivy_errors(path: str) -> Iterator[None]:
     except Exception as error:
         raise DamagedIndexError(path, f"Tantivy cannot use its index ({_short(error)})") from None
     except BaseException as error:
-        # A panic is no `Exception`, and its class cannot be imported.
+        # A Rust panic is not an `Exception`, and its class cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
         raise DamagedIndexError(path, f"Tantivy cannot use its index ({_short(error)})") from None
@@ -342,7 +342,7 @@ class MappedCopies:
         self.map(paths)
 
     def map(self, paths: Iterable[str]) -> None:
-        """Check these copies from now on, which were mapped a moment ago."""
+        """Check these freshly mapped copies from now on."""
         self._copies: list[tuple[str, int, int]] = []
         self._next_check = 0.0
         for path in paths:

@@ -52,7 +52,7 @@ _starting = threading.Lock()
 
 
 def with_stack(levels: int, call: Callable[[], Result]) -> Result:
-    """Call a function that hands a query of so many nested levels to Tantivy."""
+    """Call a function that passes a query with this many nested levels to Tantivy."""
     if levels <= FEW_LEVELS:
         return call()
     answer: Future[Result] = Future()

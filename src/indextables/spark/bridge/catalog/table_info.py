@@ -29,7 +29,7 @@ _OF_ONE_TABLE = ("location", "owner", "external", "is_managed_location", "table_
 
 
 class NamedCatalog(Comparable):
-    """What every catalog of ours answers in the same way."""
+    """What the catalogs of the bridge answer in the same way."""
 
     def __init__(self, java: Jvm, name: str) -> None:
         self.java = java

@@ -1,7 +1,7 @@
 """Aggregations as Spark's planner offers them, and the schema of what a scan then returns.
 
-Expressions of GROUP BY come as a rule of ours wraps them (`jvm/groups.py`) and become values of
-ours.
+Expressions of GROUP BY arrive wrapped by an optimizer rule (`jvm/groups.py`) and become the values
+of `plan/computed.py`.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ CLASSES = frozenset((
     "CaseWhen", "If", "PreciseTimestampConversion", "CreateNamedStruct", "KnownNullable",
     "KnownNotNull",
 ))  # fmt: skip
-"""The classes of expressions that may be values of ours."""
+"""The classes of expressions that can become values of `plan.computed`."""
 
 _KINDS: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(),

@@ -1,4 +1,4 @@
-"""Planning a scan with Spark's optimizer: it offers, we take what we can answer exactly.
+"""Planning a scan with Spark's optimizer: it offers operations, and we accept the exact ones.
 
 Spark offers filters first, then aggregates, a top-N or a limit, then the columns it needs. A filter
 is taken when it can be translated as a whole; then it is ours alone and Spark forgets it. In the
@@ -353,7 +353,7 @@ class ScanBuilder(Unique):
             if parsed is not None:
                 parsed = parsed.renamed(self._names.stored_name)
                 parsed = parsed if whole_sums_fit(parsed, self._snapshot) else None
-            # An average is none of ours; Spark then offers the sum and the count that make it up.
+            # Averages are not pushed down; Spark then offers the sum and the count instead.
             if parsed is None and not self._averages:
                 self._averages = averages_too_much(aggregation, self._snapshot)
             if self._averages:

@@ -2,7 +2,7 @@
 
 A filter arrives as a tree of the JVM. Its JSON is one call, where walking it would be dozens. A
 column compared with a literal, a text condition, a search, and AND, OR and NOT of those become a
-predicate of ours with the same three-valued meaning. Everything else stays with Spark.
+`Predicate` with the same three-valued meaning. Everything else stays with Spark.
 
 Conditions of statements that replace or delete rows arrive as V2 expressions, whose literals are
 Spark's internal values: a date is a number of days. A condition that is not understood is refused,
