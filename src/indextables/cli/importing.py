@@ -88,31 +88,15 @@ def import_files(
     settings = _of_table(settings, uri, sources)
     casts = {name: column_type(text) for name, text in types.items()}
     sources = [replace(source, casts=casts) for source in sources]
+    total = rows_in(sources) if sys.stderr.isatty() else None
     rejects = Rejects(rejects_file) if skip else None
-    with contextlib.closing(rejects) if rejects else contextlib.nullcontext():
-        return _imported(settings, uri, sources, casts, rejects,
-                         partition_by=partition_by, mapping=mapping, overwrite=overwrite,
-                         merge_schema=merge_schema)  # fmt: skip
 
-
-def _imported(
-    settings: Settings,
-    uri: str,
-    sources: Sequence[Source],
-    casts: Mapping[str, pa.DataType],
-    rejects: Rejects | None,
-    *,
-    partition_by: Sequence[str],
-    mapping: Mapping[str, str],
-    overwrite: bool,
-    merge_schema: bool,
-) -> dict[str, Any]:
     def rows_of(types: Mapping[str, pa.DataType], partitions: Sequence[str]) -> Any:
         schema = schema_of(sources, types, skip=rejects is not None)
         return _watched(read(sources, schema, rejects=rejects), partitions)
 
-    total = rows_in(sources) if sys.stderr.isatty() else None
-    with expecting(total):
+    closing = contextlib.closing(rejects) if rejects else contextlib.nullcontext()
+    with closing, expecting(total):
         try:
             table = settings.open(uri)
         except NotATableError:

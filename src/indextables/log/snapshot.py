@@ -314,8 +314,7 @@ class Cover:
 def cover_of(snapshot: Snapshot) -> Cover:
     """Hold a snapshot's XRefs against its live splits."""
     xrefs = list(snapshot.xrefs.values())
-    column = snapshot.paths
-    paths: Any = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], _TEXT)
+    paths: Any = snapshot.paths.combine_chunks()
     sources = pa.array(chain.from_iterable(x.source_split_paths for x in xrefs), _TEXT)
     counts = np.array([len(x.source_split_paths) for x in xrefs], dtype=np.int64)
     positions: Any = pc.index_in(sources, value_set=paths)

@@ -50,15 +50,6 @@ def split_path(field: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def join_path(parts: Sequence[str]) -> str:
-    """The search field of some parts.
-
-    >>> join_path(["user", "first.name"])
-    'user.first\\\\.name'
-    """
-    return ".".join(part.replace("\\", "\\\\").replace(".", "\\.") for part in parts)
-
-
 def resolve_field(field: str, schema: pa.Schema) -> tuple[str, tuple[str, ...]] | None:
     """The column that a search field names and the path below it, or `None`.
 

@@ -387,7 +387,7 @@ def _struct_to_json(fields: Iterable[pa.Field[Any]]) -> dict[str, Any]:
                 "name": f.name,
                 "type": _type_to_json(f.type),
                 "nullable": f.nullable,
-                "metadata": orjson.loads((f.metadata or {}).get(FIELD_METADATA, b"{}")),
+                "metadata": field_metadata(f),
             }
             for f in fields
         ],
@@ -444,12 +444,12 @@ SHOWN_NAME = "indextables.name"
 
 def shown_name(field: pa.Field[Any]) -> str:
     """The name that users have for a stored column."""
-    return str(_metadata(field).get(SHOWN_NAME, field.name))
+    return str(field_metadata(field).get(SHOWN_NAME, field.name))
 
 
 def shown_field(field: pa.Field[Any]) -> pa.Field[Any]:
     """A stored column as users see it."""
-    metadata = _metadata(field)
+    metadata = field_metadata(field)
     if SHOWN_NAME not in metadata:
         return field
     return _with_metadata(field, metadata, None).with_name(metadata[SHOWN_NAME])
@@ -471,7 +471,7 @@ def stored_schema(shown: pa.Schema, stored: Mapping[str, str]) -> pa.Schema:
     for field in shown:
         name = stored[field.name]
         different = field.name if field.name != name else None
-        fields.append(_with_metadata(field, _metadata(field), different).with_name(name))
+        fields.append(_with_metadata(field, field_metadata(field), different).with_name(name))
     return pa.schema(fields)
 
 
@@ -480,7 +480,8 @@ def new_stored_name(shown: str) -> str:
     return f"{shown}_{uuid.uuid4().hex[:12]}"
 
 
-def _metadata(field: pa.Field[Any]) -> dict[str, Any]:
+def field_metadata(field: pa.Field[Any]) -> dict[str, Any]:
+    """The metadata that Spark keeps of a column."""
     text = (field.metadata or {}).get(FIELD_METADATA)
     entries: dict[str, Any] = orjson.loads(text) if text else {}
     return entries

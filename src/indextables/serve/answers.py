@@ -26,6 +26,7 @@ from indextables.plan.ranking import with_snippets
 from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search, searches
+from indextables.predicate.literals import sql_text
 from indextables.predicate.search import walk
 from indextables.runner import check_stop
 from indextables.schema import ROW, SCORE, SPLIT
@@ -268,11 +269,6 @@ def literal(value: object, data_type: pa.DataType) -> str:
             text = str(number.as_py())
             return f"CAST('{text}' AS DOUBLE)" if text in ("nan", "inf", "-inf") else text
     raise RequestError(f"{value!r} is not a value of a column of {data_type}.")
-
-
-def sql_text(value: str) -> str:
-    """A text as a literal of Spark's SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 # --- answers ---------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ commit does it all.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +31,11 @@ from indextables.jobs.write_target import constraints_of
 from indextables.log.snapshot import Snapshot
 from indextables.plan.access import NAME, TableAccess
 from indextables.plan.column_names import names_of
-from indextables.predicate.literals import quoted_name
+from indextables.predicate.literals import quoted_name, sql_text
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
-from indextables.schema.types import FIELD_METADATA
+from indextables.schema.types import field_metadata
 from indextables.statements.forms import split_assignments, words_of
-from indextables.statements.search_calls import literal
 from indextables.statements.statements import DeleteRows, UpdateRows
 from indextables.table import Table
 
@@ -76,7 +74,8 @@ def needs_spark(
                 statement.set, table.schema, timezone=timezone, by_engine=False
             )
             return not changes.is_as_in_spark or any(
-                _CHARACTERS in _metadata(table.schema.field(name)) for name in changes.expressions
+                _CHARACTERS in field_metadata(table.schema.field(name))
+                for name in changes.expressions
             )
     except (PredicateSyntaxError, UnsupportedPredicateError, UnknownColumnError, ExpressionError):
         return True
@@ -192,13 +191,7 @@ def default_of(place: Place, schema: pa.Schema) -> str:
     """The DEFAULT of a column as SQL: null where it has none."""
     if len(place) > 1:
         raise ExpressionError(".".join(place), "a field of a struct has no DEFAULT")
-    return str(_metadata(schema.field(place[0])).get(_DEFAULT, "NULL"))
-
-
-def _metadata(field: Any) -> dict[str, Any]:
-    text = (field.metadata or {}).get(FIELD_METADATA)
-    entries: dict[str, Any] = json.loads(text) if text else {}
-    return entries
+    return str(field_metadata(schema.field(place[0])).get(_DEFAULT, "NULL"))
 
 
 def _lower(parts: tuple[str, ...] | tuple[str | None, ...]) -> list[str]:
@@ -238,6 +231,6 @@ def new_value(place: Place, data_type: Any, assigned: Mapping[Place, str], text:
         return ".".join(map(quoted_name, place))
     fields = (data_type.field(number) for number in range(data_type.num_fields))
     parts = [
-        f"{literal(f.name)}, {new_value((*place, f.name), f.type, assigned, text)}" for f in fields
+        f"{sql_text(f.name)}, {new_value((*place, f.name), f.type, assigned, text)}" for f in fields
     ]
     return f"named_struct({', '.join(parts)})"

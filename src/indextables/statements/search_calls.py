@@ -31,7 +31,7 @@ from sqlglot.errors import TokenError
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Config
 from indextables.errors import SearchCallError
 from indextables.predicate import SearchNode, search_fields
-from indextables.predicate.literals import quoted_name
+from indextables.predicate.literals import quoted_name, sql_text
 from indextables.predicate.names import split_path
 from indextables.predicate.search_names import (
     MODES,
@@ -142,11 +142,6 @@ class Tokens:
         while at >= 2 and self.tokens[at - 1].token_type is TokenType.DOT:
             at -= 2
         return at > 0 and self.raw(at - 1).lower() in ("from", "join", ",")
-
-
-def literal(text: str) -> str:
-    """A text in quotes."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 ONE_COLUMN = ("indexquery", "tantivy4spark_indexquery")
@@ -329,7 +324,7 @@ class _Editor(Tokens):
         if len(words) > 1 or first.token_type not in TEXT:
             return  # a parameter, whose value Spark hands to the function
         text = query_text(first.text, mode)
-        self.searches.append((column, literal(text)))
+        self.searches.append((column, sql_text(text)))
         if mode != "query" or column is None:
             return
         fields = self.parse(first.text, ".".join(parts or ()))
@@ -421,7 +416,7 @@ def fields_argument(columns: Sequence[str], prefix: str = "") -> str:
     >>> fields_argument(["title"])
     "named_struct('title', `title`)"
     """
-    pairs = ", ".join(f"{literal(name)}, {prefix}{quoted_name(name)}" for name in columns)
+    pairs = ", ".join(f"{sql_text(name)}, {prefix}{quoted_name(name)}" for name in columns)
     return f"named_struct({pairs})"
 
 

@@ -32,7 +32,7 @@ from indextables.predicate import (
     SearchNode,
     search_fields,
 )
-from indextables.predicate.names import join_path, resolve_field
+from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search_names import (
     SEARCH_NAMES,
     SEVERAL_COLUMNS,
@@ -295,7 +295,7 @@ def _in_all_tables(query: SearchNode, schema: pa.Schema) -> SearchNode:
             if len(names) < 2:
                 return query
             return Boolean(
-                should=tuple(replace(query, field=join_path((n, *matched[1]))) for n in names)
+                should=tuple(replace(query, field=escaped_field((n, *matched[1]))) for n in names)
             )
 
 

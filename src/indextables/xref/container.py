@@ -155,7 +155,7 @@ def hashes(texts: Any) -> Hashes:
     >>> int(hashes(pa.array(["a"]))[0]) == int(hashes(pa.array(["b", "a"]))[1])
     True
     """
-    array = pa.concat_arrays(texts.chunks) if isinstance(texts, pa.ChunkedArray) else texts
+    array = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     if not len(array):
         return np.zeros(0, dtype=np.uint64)
     buffers: Any = array.buffers()
@@ -420,17 +420,13 @@ def read_description(footer: Footer, read: ReadRange, *, path: str) -> tuple[Cov
         file = pq.ParquetFile(pa.BufferReader(data), metadata=footer.parquet)
         rows: Any = file.read().combine_chunks()
         coverage = Coverage(
-            _flat(rows["path"]),
-            np.asarray(_flat(rows["size"]), dtype=np.int64),
+            rows["path"].combine_chunks(),
+            np.asarray(rows["size"].combine_chunks(), dtype=np.int64),
             sets,
-            np.asarray(_flat(rows["fields"]), dtype=np.int64),
+            np.asarray(rows["fields"].combine_chunks(), dtype=np.int64),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException, OSError) as error:
         raise UnusableXRefError(path, f"its description cannot be read ({error})") from None
     if len(coverage.set_of) and not 0 <= coverage.set_of.min() <= coverage.set_of.max() < len(sets):
         raise UnusableXRefError(path, "a document refers to fields that are not there")
     return coverage, described
-
-
-def _flat(column: Any) -> Any:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -265,7 +265,6 @@ def _column(store: Store, source: XRefSource, footer: Footer, mapped: FieldMappi
 def _values(store: Store, source: XRefSource, footer: Footer, mapped: FieldMapping) -> Any:
     """The different values of a column, those inside lists one by one."""
     values: Any = RowReader(store, source.path, footer).read_column(mapped.name, None)
-    values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     while pa.types.is_list(values.type):
         values = pc.list_flatten(values)
     return pc.unique(values)

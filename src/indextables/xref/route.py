@@ -140,7 +140,8 @@ class Router:
         return bool(cold > _WORTH * sum(xref.size for xref in self.xrefs.values()))
 
     def _routed(self, question: Question, files: pa.Table, started: float) -> Routing:
-        paths, sizes = _flat(files["path"]), np.asarray(_flat(files["size"]), dtype=np.int64)
+        paths: Any = files["path"].combine_chunks()
+        sizes = np.asarray(files["size"], dtype=np.int64)
         keep = np.ones(len(paths), dtype=np.bool_)
         covered = np.zeros(len(paths), dtype=np.bool_)
         answers, problems = self._answers(question, paths, sizes, started)
@@ -240,7 +241,3 @@ def _asked(opened: OpenXRef, question: Question, paths: Any, sizes: Any) -> _Ans
 def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
     """Threads are kept between queries; a forked process has none of its parent's."""
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="indextables-xref")
-
-
-def _flat(column: Any) -> Any:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

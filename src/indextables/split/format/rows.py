@@ -129,8 +129,7 @@ class RowReader:
             table = self.read_groups(range(len(self.footer.group_starts) - 1), [name])
         else:
             table = self.read_rows(rows, [name])
-        chunks = table.column(name).chunks
-        return pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)
+        return table.column(name).combine_chunks()
 
     def group_sizes(self, columns: Sequence[str]) -> npt.NDArray[np.int64]:
         """About how many bytes each row group takes in memory with these columns."""

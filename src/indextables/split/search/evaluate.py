@@ -414,9 +414,7 @@ def _column(table: pa.Table, schema: pa.Schema, name: str) -> ArrowColumn:
     if name not in table.schema.names:
         return pa.nulls(table.num_rows, schema.field(name).type)
     column = table.column(name)
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def columns_needed(search: Search, mapping: TableMapping, schema: pa.Schema) -> tuple[str, ...]:
