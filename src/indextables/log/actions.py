@@ -319,15 +319,15 @@ COLUMN_NAMES = "columnNames"
 COLUMN_DEFAULTS = "columnDefaults"
 """Rows may have a value in a column that their split does not have: the column's default."""
 DELETION_VECTORS = "deletionVectors"
-"""Splits may hold rows that are deleted; who does not know of it would return them."""
+"""Splits may hold deleted rows, which a reader without this feature would return."""
 STREAMS = "streamTransactions"
 """Checkpoints must keep how far streams have written; readers may ignore it."""
 CHECK_CONSTRAINTS = "checkConstraints"
-"""No row may make the conditions false that are properties of the table."""
+"""Rows must meet the CHECK constraints, which are properties of the table."""
 ROWS_ELSEWHERE = "rowsElsewhere"
 """Splits hold an index and no rows: those are in the files of another table."""
 CONSTRAINT_PREFIX = "indextables.constraint."
-"""Properties that hold such a condition begin like this; its name follows."""
+"""The prefix of properties that hold a constraint; its name follows."""
 
 READER_FEATURES = frozenset(
     {
@@ -336,8 +336,8 @@ READER_FEATURES = frozenset(
         DELETION_VECTORS, ROWS_ELSEWHERE,
     }
 )  # fmt: skip
-# Readers may ignore cross-references: they only make queries faster. Other writers name them as a
-# reader's feature all the same.
+# Readers may ignore cross-references: they only make queries faster. Other writers still list
+# them as a feature of readers.
 WRITER_FEATURES = READER_FEATURES | {"checkpoint", "optimizeWrite", CHECK_CONSTRAINTS, STREAMS}
 
 DEFAULT_PROTOCOL = Protocol(

@@ -149,7 +149,7 @@ class LogCache:
         self._etags: CountedCache[int, str | None] = cache(8)
 
     def latest(self) -> tuple[Snapshot, float] | None:
-        """The newest snapshot this process saw, and how many milliseconds ago it was current."""
+        """The newest snapshot this process saw, and how many milliseconds ago that was."""
         try:
             snapshot, seen = self._latest["latest"]
         except KeyError:
@@ -164,18 +164,18 @@ class LogCache:
             self.snapshots[snapshot.version] = snapshot
 
     def has_seen(self, version: int) -> bool:
-        """Whether a version file can be told from another one of the same name."""
+        """Whether a version file can be distinguished from another one of the same name."""
         return self._etags.peek(version) is not None
 
     def is_same_file(self, version: int, etag: str | None) -> bool:
-        """Whether a version file is the one that was there before; at first sight it is."""
+        """Whether a version file is the one that was seen before, or is seen for the first time."""
         is_same = self._etags.peek(version) in (None, etag)
         if is_same:
             self._etags[version] = etag
         return is_same
 
     def forget_versions(self) -> None:
-        """Forget what was read of a log that is another one by now; manifests are named apart."""
+        """Forget what was read of a log that was replaced; manifests have unique names and stay."""
         for cache in (self.versions, self.snapshots, self._latest, self._etags):
             cache.clear()
 

@@ -326,10 +326,10 @@ class Committer:
                     self.store.put_if_absent(version_path(version), data)
                 won: bool | None = True
             except ObjectExistsError:
-                # Perhaps it is ours: a client repeats a request whose answer was lost.
+                # It may be our own: a client repeats a request whose response was lost.
                 won = self._is_mine(version, transaction_id)
             except StorageRefusedError:
-                if attempt == 1:  # later on, an earlier attempt may have been more than it seemed
+                if attempt == 1:  # a failure of an earlier attempt may have been written after all
                     raise
                 won = self._is_mine(version, transaction_id)
             except StorageError:
@@ -349,7 +349,7 @@ class Committer:
         )
 
     def _check_files(self, actions: Sequence[Action]) -> None:
-        """A purge that runs after this one finds the files named; one before it took them."""
+        """Refuse a commit whose files a purge deleted; a later purge finds them in the log."""
         gone = []
         for action in actions:
             if isinstance(action, Add | AddXRef):

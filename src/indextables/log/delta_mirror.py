@@ -153,7 +153,7 @@ def list_newest(store: Store) -> DeltaListing:
 
 
 def list_delta(store: Store, *, start_after: str | None = None) -> DeltaListing:
-    """What lies in the `_delta_log`; what is neither a version nor a checkpoint is passed over."""
+    """The files of the `_delta_log`; those that are neither version nor checkpoint are ignored."""
     listing = DeltaListing()
     for meta in store.list(DELTA_LOG, start_after=start_after):
         for pattern, group in ((_VERSION, listing.versions), (_CHECKPOINT, listing.checkpoints)):
@@ -338,7 +338,7 @@ def _key(row: Document) -> tuple[Any, ...]:
 _MOST_BEHIND = 100
 """A mirror that lacks more versions starts again with a checkpoint of the current version."""
 _FILES_AN_INTERVAL = 10_000
-"""A checkpoint has all files; of more than these it is written as many times more seldom."""
+"""A checkpoint has all files; with n times as many as these it is written n times less often."""
 _DAY_MS = 86_400_000
 
 
@@ -380,7 +380,7 @@ class Mirror:
                 "there is a Delta table in its folder. CONVERT TO INDEXTABLES makes an index "
                 "table of it in another one",
             )
-        # Where nothing was mirrored until now, what lies there is of older versions.
+        # Without a mirror until now, the files there belong to older versions.
         if version == 0 or not is_mirrored(snapshot.metadata):
             return _nothing
         try:
@@ -570,7 +570,7 @@ class Mirror:
     # --- what other jobs ask ---------------------------------------------------------------------
 
     def differences(self, snapshot: Snapshot) -> list[str]:
-        """What the mirror says otherwise than the log, at its version."""
+        """The differences between the mirror and the log, at the mirror's version."""
         latest = list_newest(self.store).latest
         if latest != snapshot.version:
             if latest > snapshot.version:

@@ -40,7 +40,7 @@ from indextables.schema import from_json
 from indextables.schema.types import SHOWN_NAME
 
 WRITER_FEATURE = "indextables"
-"""Keeps Delta's writers away: the log of this table is another one."""
+"""Stops Delta's writers: the log of this table is not `_delta_log`."""
 _MAPPING, _NTZ, _WIDENING = "columnMapping", "timestampNtz", "typeWidening"
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 _CHANGES = "delta.typeChanges"
@@ -67,13 +67,13 @@ def version_documents(
 
 
 def file_documents(made: VersionActions, columns: Columns) -> list[Document]:
-    """What a version adds and removes."""
+    """The add and remove actions of a version."""
     documents = (file_document(a, columns, default_ms=made.timestamp) for a in made.actions)
     return [document for document in documents if document is not None]
 
 
 def commit_document(made: VersionActions) -> Document:
-    """Who made a version: which distinguishes a mirrored one from another writer's."""
+    """The commitInfo, which distinguishes a mirrored version from that of another writer."""
     info = made.commit_info
     return {"commitInfo": {
         "timestamp": made.timestamp,
@@ -241,7 +241,7 @@ class Columns:
 
 
 def columns_of(metadata: Metadata) -> Columns:
-    """The columns that add and remove actions speak of."""
+    """The columns of the values in add and remove actions."""
     return _columns(metadata.schema_string, metadata.partition_columns)
 
 
@@ -251,7 +251,7 @@ def _columns(schema_string: str, partition_by: tuple[str, ...]) -> Columns:
 
 
 def file_document(action: Action, columns: Columns, *, default_ms: int) -> Document | None:
-    """An add, a remove or a stream's progress; None for what Delta has no word for."""
+    """An add, a remove or a stream's progress; None for actions that Delta does not have."""
     match action:
         case Add():
             return {"add": add_body(action, columns)}
@@ -309,7 +309,7 @@ def _partition_text(text: str | None, data_type: Any) -> str | None:
 
 
 def _statistics(add: Add, schema: Mapping[str, pa.DataType]) -> str | None:
-    """What a reader may leave a file out by: the number of all its rows, bounds, nulls."""
+    """Statistics by which readers skip a file: the number of all its rows, bounds, null counts."""
     if add.num_records is None:
         return None
     own = orjson.loads(add.stats) if add.stats else {}

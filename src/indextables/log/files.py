@@ -180,7 +180,7 @@ def without_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
     gone = np.flatnonzero(is_gone)
     if len(gone) > _FEW_SLICES:
         return files.filter(pa.array(~is_gone))
-    # What lies between the few that go is not copied.
+    # Slices between the few removed rows are not copied.
     starts, ends = [0, *(gone + 1).tolist()], [*gone.tolist(), files.num_rows]
     kept = [files.slice(a, b - a) for a, b in zip(starts, ends, strict=True) if a < b]
     return pa.concat_tables(kept) if kept else files.slice(0, 0)

@@ -92,7 +92,7 @@ class LogReader:
     # --- snapshots ---------------------------------------------------------------------------
 
     def latest(self, *, keep_manifest: KeepManifest | None = None) -> Snapshot:
-        """The newest snapshot; from the cache where that is as good."""
+        """The newest snapshot; from the cache where it is recent enough."""
         if not self._config[keys.TRANSACTION_USE_OPTIMIZED]:
             return self.replay(None)
         cached = self._cache.latest()
@@ -108,7 +108,7 @@ class LogReader:
         return snapshot
 
     def newest(self) -> Snapshot:
-        """The newest snapshot the store has, however stale a reader may be."""
+        """The newest snapshot of the store, whatever staleness is tolerated."""
         if not self._config[keys.TRANSACTION_USE_OPTIMIZED]:
             return self.replay(None)
         cached = self._cache.latest()
@@ -225,7 +225,7 @@ class LogReader:
         if target > listing.latest or target < 0:
             raise self._not_found(f"version {target}", listing)
         if target in listing.versions:
-            # Before anything is read: a table that takes its place meanwhile is another one.
+            # Before anything is read: the table may be replaced meanwhile.
             self._cache.is_same_file(target, listing.versions[target].etag)
         damage: Exception | None = None
         for ref in _checkpoints_up_to(listing, target):
@@ -244,7 +244,7 @@ class LogReader:
             except VersionGapError:
                 if version is None or target in listing.versions or 0 in listing.versions:
                     raise
-                # Retention removed what leads from one old checkpoint to the next.
+                # Retention removed the versions between old checkpoints.
                 raise self._not_found(f"version {target}", listing) from None
         if not whole:
             raise damage or NotATableError(self._store.uri)
@@ -253,7 +253,7 @@ class LogReader:
         return empty_snapshot(self._store.uri).advance(self.read_versions(0, target))
 
     def _build_unlisted(self, version: int | None) -> Snapshot:
-        """A listing may be behind and show nothing; only version 0 itself can tell."""
+        """A snapshot without a listing, which may be behind: version 0 is read by its name."""
         try:
             first = empty_snapshot(self._store.uri).advance([self.read_version(0)])
         except ObjectNotFoundError:

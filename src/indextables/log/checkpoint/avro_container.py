@@ -28,7 +28,7 @@ _CHUNK = 1 << 22
 
 
 class DamageError(Exception):
-    """What is wrong with a container; becomes a CorruptLogError where the path is known."""
+    """A defect of a container; becomes a CorruptLogError where the path is known."""
 
 
 def decompress(block: bytes, codec: bytes, *, room: int) -> bytes | None:
@@ -130,7 +130,7 @@ _ONE_BYTE_AT_LEAST = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container whose bytes are sound. `plain` is the same file without compression."""
+    """A container whose checksum is right. `plain` is the same file without compression."""
 
     schema: Mapping[str, Any]
     count: int
@@ -142,7 +142,7 @@ class Container:
 
 
 def read_container(data: bytes, *, where: str, limit: int) -> Container:
-    """Take a container apart; anything that is not as it must be is a `CorruptLogError`."""
+    """Read and validate a container; every defect is a `CorruptLogError`."""
     if len(data) > limit:
         raise LogTooLargeError(where, limit=limit)
     try:
@@ -157,7 +157,7 @@ def decode_records(container: Container, *, where: str) -> list[dict[str, Any]]:
 
     try:
         return list(fastavro.reader(io.BytesIO(container.plain)))  # type: ignore[arg-type]
-    except Exception as error:  # fastavro raises whatever its decoder stumbles over
+    except Exception as error:  # fastavro raises errors of any class
         raise CorruptLogError(where, f"its records do not decode ({error!r})") from error
 
 

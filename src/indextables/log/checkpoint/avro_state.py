@@ -67,7 +67,7 @@ _SEARCH_BATCH = 32
 
 
 def read_state_manifest(store: Store, version: int, *, config: Config) -> StateManifest:
-    """What the state of a version says of itself; its manifests are not opened."""
+    """The header of a version's state; its manifests are not opened."""
     where = state_path(version)
     limit = config[keys.TRANSACTION_MAX_FILE_SIZE]
     container = read_container(store.get(where), where=where, limit=limit)
@@ -252,7 +252,7 @@ def _copied(table: pa.Table) -> pa.Table:
 
 ManifestCache = MutableMapping[str, pa.Table]
 KeepManifest = Callable[[Metadata], Callable[[Mapping[str, PartitionBounds]], bool]]
-"""For a table's metadata: whether files of a manifest with such partition bounds can matter."""
+"""Whether files of a manifest with these partition bounds can matter, given the metadata."""
 
 # Fewer entries than this are read from a disk before threads have started.
 _WORTH_THREADS = 20_000

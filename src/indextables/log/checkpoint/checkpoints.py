@@ -235,7 +235,7 @@ _NEVER_NULL = ("addedAtVersion", "addedAtTimestamp", "hasFooterOffsets")
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What a state will consist of: manifests that exist, and entries for new ones."""
+    """The parts of a new state: manifests that exist, and entries for new ones."""
 
     kept: tuple[ManifestInfo, ...]
     tombstones: tuple[str, ...]

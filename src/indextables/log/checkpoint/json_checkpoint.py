@@ -285,7 +285,7 @@ def _part_names(version: int, document: dict[str, Any], *, where: str) -> list[s
     if not isinstance(parts, list):
         raise CorruptLogError(where, "it does not name its parts")
     for name in parts:
-        # Names that a part can have, and nothing else, are looked up in the store.
+        # Only valid names of parts are looked up in the store.
         part = parse_checkpoint_part(name) if isinstance(name, str) else None
         if part is None or part[0] != version:
             raise CorruptLogError(where, f"{name!r} is not a part of it")

@@ -101,7 +101,7 @@ class LastCheckpoint:
 
 
 def read_last_checkpoint(store: Store) -> LastCheckpoint | None:
-    """The hint, or None where it is missing or makes no sense."""
+    """The hint, or None where it is missing or invalid."""
     try:
         return _decode(store.get(LAST_CHECKPOINT))
     except ObjectNotFoundError:

@@ -71,7 +71,7 @@ class ManifestInfo:
 
 @dataclass(frozen=True, slots=True)
 class StateManifest:
-    """What `_manifest.avro` says. Without `protocol`, another writer wrote it."""
+    """The content of `_manifest.avro`. Without `protocol`, another writer wrote it."""
 
     state_version: int
     created_at: int
@@ -126,7 +126,7 @@ _FILE_FIELDS: list[tuple[str, int, dict[str, Any]]] = [
     ("deleteOpstamp", 123, _optional("long")),
     ("timeRangeStart", 137, _optional("string")),
     ("timeRangeEnd", 138, _optional("string")),
-    # Ours.
+    # Fields of this package.
     ("hotcacheStartOffset", 125, _optional("long")),
     ("hotcacheLength", 126, _optional("long")),
     ("tags", 139, _optional(_MAP)),
