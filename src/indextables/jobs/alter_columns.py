@@ -101,7 +101,7 @@ def add_columns(
 ) -> int:
     """Add columns; returns the version that has them.
 
-    In the rows that are there they have their `defaults`, and are null without.
+    Existing rows have their `defaults`, or null without one.
     """
     new = _with_defaults(normalize(columns), defaults or {})
 
@@ -127,7 +127,7 @@ def add_columns(
 
 
 def _with_defaults(columns: pa.Schema, defaults: Mapping[str, Any]) -> pa.Schema:
-    """New columns with their defaults, for the rows that are there and for those that follow."""
+    """New columns with their defaults, for existing rows and for later ones."""
     if not isinstance(defaults, Mapping):
         raise SchemaError(
             f"defaults is {defaults!r}. Name columns and their values, such as {{'state': 'open'}}."
@@ -181,14 +181,14 @@ def with_properties(metadata: Metadata, properties: Mapping[str, str | None]) ->
         if name.startswith(INTERNAL_PROPERTIES):
             raise ConfigError(f"The property {name} describes the index and cannot be set.")
         if value is not None and is_own_key(name):
-            Config({name: value})  # what does not parse is refused now
+            Config({name: value})  # invalid values are refused here
     kept = {k: v for k, v in metadata.configuration.items() if k not in properties}
     values = {name: str(value) for name, value in properties.items() if value is not None}
     return _analysed_anew(replace(metadata, configuration={**kept, **values}), properties)
 
 
 def _analysed_anew(metadata: Metadata, properties: Mapping[str, str | None]) -> Metadata:
-    """Metadata whose mapping has the analyzers that changed properties say.
+    """Metadata whose mapping has the analyzers of the changed properties.
 
     Splits that are there keep their words: they are searched row by row until they are merged.
     """
@@ -247,7 +247,7 @@ def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) 
     base = view.mapping.without(dropped)
     fields = [replace(f, name=by_stored[f.name]) for f in base.fields if f.name in by_stored]
     partition_by = [by_stored[name] for name in snapshot.partition_columns]
-    # What a session says of columns by their old names is not meant for those that are there.
+    # Session options that name columns by their old names do not apply to existing columns.
     own = known_keys(configuration)
     options = config.over(own) if new_ones else Config(own)
     mapping = build_mapping(
@@ -292,7 +292,7 @@ def _check_dropped(dropped: Sequence[str], schema: pa.Schema, snapshot: Snapshot
 
 
 def _protocol(snapshot: Snapshot, config: Config, needed: Collection[str]) -> Protocol:
-    """What keeps readers away that would show stored names, or nulls instead of defaults."""
+    """Protocol features without which readers would show stored names, or nulls for defaults."""
     if not config[keys.PROTOCOL_AUTO_UPGRADE]:
         raise UnsupportedFeatureError(snapshot.uri, role="writer", features=sorted(needed))
     features = tuple(sorted({*needed, *(DEFAULT_PROTOCOL.reader_features or ())}))

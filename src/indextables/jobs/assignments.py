@@ -132,7 +132,7 @@ def parse_assignments(
             raise ExpressionError(text, f"it assigns the column {name!r} twice")
         expressions[name] = at_this_moment(node.expression, timezone)
     assignments = Assignments(expressions, schema, timezone, by_engine)
-    # Without rows nothing is computed, but every name, function and type is looked at.
+    # Without rows nothing is computed, but every name, function and type is checked.
     try:
         assignments.apply(schema.empty_table())
     except RecursionError:
@@ -149,7 +149,7 @@ def _parsed(text: str) -> list[exp.Expr]:
     except SqlglotError:
         raise ExpressionError(text, "it is not SQL") from None
     update = parsed[0] if len(parsed) == 1 else None
-    # A clause behind the assignments would be lost without a word.
+    # A clause after the assignments would be lost silently.
     clauses = {name for name, value in update.args.items() if value} if update else set()
     if not isinstance(update, exp.Update) or clauses != {"this", "expressions"}:
         raise ExpressionError(text, "SET takes assignments, such as n = n + 1, and nothing else")
@@ -276,7 +276,7 @@ def _number(value: Any, node: exp.Expr) -> Any:
 
 
 def _alike(left: Any, right: Any, node: exp.Expr) -> tuple[Any, Any]:
-    """Two numbers of one kind: what meets a fraction in binary becomes one, as in Spark."""
+    """Two numbers of one type: a decimal beside a double becomes a double, as in Spark."""
     left, right = _number(left, node), _number(right, node)
     if pa.types.is_floating(left.type) != pa.types.is_floating(right.type):
         return as_floats(left), as_floats(right)
@@ -333,7 +333,7 @@ def _stored(value: Any, field: Any, node: exp.Expr, rows: int) -> Any:
         raise ExpressionError(node.sql("spark"), reason + type_name(field.type))
     try:
         if pa.types.is_integer(value.type) and pa.types.is_decimal(field.type):
-            value = value.cast(pa.decimal128(38, field.type.scale))  # Arrow asks for the room
+            value = value.cast(pa.decimal128(38, field.type.scale))  # wide enough
         is_float = pa.types.is_floating(field.type)
         value = as_floats(value, field.type) if is_float else value.cast(field.type)
     except pa.ArrowException as error:

@@ -240,7 +240,7 @@ def undone_on_error(
     try:
         return work()
     except CommitStateUnknownError:
-        raise  # the commit may be there, and then it names them
+        raise  # the commit may have happened, and then it names them
     except IndexTablesError:
         discard(log.store, adds)
         if marks is not None:
@@ -301,7 +301,7 @@ class RowMarks:
         return sum(map(len, self._numbers.values()))
 
     def actions_on(self, newest: Snapshot) -> list[Action]:
-        """What marks the rows in the newest version; nothing where they are marked already."""
+        """The actions that mark the rows in the newest version; none if all are marked already."""
         if not self._numbers:
             return []
         files = with_paths(newest.entries, self._numbers)

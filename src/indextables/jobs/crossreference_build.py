@@ -74,7 +74,7 @@ WORN_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """One XRef to be. It covers `read`, and `linked`, which `parts` cover already."""
+    """A planned XRef. It covers `read`, and `linked`, which `parts` cover already."""
 
     read: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class CrossReferencePlan:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """An XRef in the making: rows of splits to read, XRefs to link with their live rows."""
+    """An XRef that is being planned: splits to read, and XRefs to link with their live rows."""
 
     read: list[int] = field(default_factory=list)
     parts: dict[int, list[int]] = field(default_factory=dict)
@@ -137,9 +137,9 @@ class _Run:
 def plan_index(
     cover: Cover, *, max_splits: int, scope: Mask | None = None, force: bool = False
 ) -> CrossReferencePlan:
-    """What INDEX CROSSREFERENCES does for the splits in `scope`; for all of them without one.
+    """The plan of INDEX CROSSREFERENCES for the splits in `scope`, by default for all.
 
-    XRefs know no partitions. One that covers a split in scope keeps its other splits.
+    XRefs are not partitioned. One that covers a split in scope keeps its other splits.
     """
     if scope is None:
         scope = np.ones(len(cover.paths), dtype=np.bool_)
@@ -155,7 +155,7 @@ def plan_index(
     runs = _packed(cover, [x for x in stale if cover.owned[x]], max_splits)
     spare = [x for x in stale if not cover.owned[x]]
     if spare and not runs:
-        runs = [_Run()]  # what is uncovered takes their place
+        runs = [_Run()]  # uncovered splits take their place
     for run in runs:
         left = _filled(run, left, max_splits)
     if spare:
@@ -204,7 +204,7 @@ def _forced(
 def plan_automatic(
     cover: Cover, *, max_splits: int, min_splits: int, rebuild_stale: bool
 ) -> CrossReferencePlan:
-    """What a write does for the table that it leaves behind."""
+    """The plan of a write, for the table as it is after the commit."""
     worn = [x for x in range(len(cover.xrefs)) if rebuild_stale and _is_worn(cover, x)]
     dead = [x for x in worn if not cover.owned[x]]
     worn = [x for x in worn if cover.owned[x]]
@@ -293,7 +293,7 @@ def _replacement(cover: Cover, run: _Run, max_splits: int) -> Replacement:
     removes = tuple(cover.xrefs[x] for x in run.replaces)
     lost = any(int(cover.live[x]) < len(cover.xrefs[x].source_split_paths) for x in run.replaces)
     linked = [row for rows in run.parts.values() for row in rows]
-    # More than fit is what the limit, which was lowered since, makes of one XRef.
+    # There are too many only if the limit was lowered since.
     room = max_splits - len(linked)
     pieces = [run.read[:room], *_pieces(run.read[room:], max_splits)]
     builds = [Build(read=_splits(cover, piece)) for piece in pieces if piece]
@@ -347,7 +347,7 @@ class BuildTask:
             try:
                 return self._link(config)
             except (XRefError, SplitError, StorageError) as error:
-                # A part is damaged, gone or of another make; the splits know the same.
+                # A part is damaged, missing or of another format; the splits hold the same terms.
                 logger.info("Building from %d splits: %s", len(self.linked), error)
         return self._built([*self.linked, *self.read], config)
 
@@ -432,7 +432,7 @@ class Made:
     known: Collection[str]
 
     def actions_on(self, after: Snapshot, *, timestamp: int) -> list[Action] | None:
-        """The actions for the table as it is then; None if others were faster."""
+        """The actions for the table as it is at the commit; None if another writer was faster."""
         removes = self.replacement.removes
         if any(xref.path not in after.xrefs for xref in removes):
             return None
@@ -511,7 +511,7 @@ def discard_made(store: Store, made: Iterable[Made]) -> None:
 _READING_SHARE = 0.5
 """Of the time that is left; the other half is for writing and storing what was read."""
 _MOST_AT_ONCE = 32
-"""Jobs that a cluster is given at once."""
+"""How many jobs a cluster gets at once."""
 
 
 def commit_indexed(
@@ -543,7 +543,7 @@ def commit_indexed(
     try:
         committed = log.commit(replace(transaction, transform=with_xrefs))
     except CommitStateUnknownError:
-        raise  # the commit may be there, and then it names them
+        raise  # the commit may have happened, and then it names them
     except BaseException:
         discard_made(log.store, made)
         raise
@@ -574,7 +574,7 @@ def _made(
         )
         return _built_in_time(log, after, plan, config, runner)
     except Exception as error:
-        # Whatever it is, the data can be committed; if they cannot, the commit says so itself.
+        # The data can be committed without XRefs; if they cannot, the commit raises its own error.
         logger.warning("%s is committed without new XRefs: %s", log.store.uri, error)
         return []
 
@@ -624,7 +624,7 @@ def _built_in_time(
     pool.shutdown(wait=False, cancel_futures=True)
     late = [future for future in futures if not future.done()]
     for future in late:
-        # Now or when it ends, whichever is later: nothing can end unnoticed.
+        # Called at once if it has ended meanwhile, so no result is missed.
         future.add_done_callback(lambda done: _discard_late(log, done))
     ready: list[Made] = []
     for future in futures:

@@ -75,7 +75,7 @@ class Advance(Protocol):
 
 @contextlib.contextmanager
 def expecting(total: int | None) -> Iterator[None]:
-    """The number of rows that a write inside is going to have, if its caller can tell."""
+    """Declare the number of rows of a write inside the context, if its caller knows it."""
     token = _EXPECTED.set(total)
     try:
         yield
@@ -154,7 +154,7 @@ def _bar(job: Job) -> Iterator[Callable[[Job, float], None]]:
 
 
 def state(job: Job, remaining_s: float | None = None) -> str:
-    """What a progress bar says beside its bar.
+    """The text beside a progress bar.
 
     >>> state(Job("", "", 1500, 6000, "rows", 2_500_000, None, 0.0, 1), 75.4)
     '1,500 of 6,000 rows, 2.5 MB, 1:15 left'
@@ -174,7 +174,7 @@ def state(job: Job, remaining_s: float | None = None) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Seconds as people read them.
+    """A readable duration.
 
     >>> clock(75.4), clock(3_725)
     ('1:15', '1:02:05')
@@ -185,7 +185,7 @@ def clock(seconds: float) -> str:
 
 
 def byte_size(count: float) -> str:
-    """Bytes as people read them."""
+    """A readable number of bytes."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -197,7 +197,7 @@ def byte_size(count: float) -> str:
 
 
 def without_secrets(uri: str) -> str:
-    """A place without what a password could be in.
+    """A place without the parts of a URI that may hold a password.
 
     >>> without_secrets("s3://key:secret@bucket/logs?token=1"), without_secrets("/data/logs")
     ('s3://bucket/logs', '/data/logs')
@@ -223,7 +223,7 @@ def _folder() -> Path | None:
 
 
 class Note:
-    """What `indextables top` reads about a job. It raises nothing."""
+    """The note of a job for `indextables top`. It raises nothing."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -273,7 +273,7 @@ def _read(path: Path) -> Job | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
         note: Any = json.loads(path.read_bytes()[: 2 * _MOST_BYTES])
         job = Job(**{field.name: note[field.name] for field in fields(Job)})
-        # What cannot be counted with is not shown.
+        # Notes with invalid numbers are not shown.
         if job.done + job.bytes + (job.total or 0) + (job.bytes_total or 0) >= 0:
             return job
     return None

@@ -147,7 +147,7 @@ def _from_splits(source: Store, target: Store, *, config: Config, runner: Runner
 
 @dataclass(frozen=True, slots=True)
 class _Remains:
-    """What can still be learned from a log."""
+    """What a damaged log still says."""
 
     version: int | None
     metadata: Metadata | None
@@ -244,7 +244,7 @@ def described(footers: Sequence[Footer]) -> Metadata:
     # Older splits may have had other names for a column; all agree on the stored one.
     schema = stored_schema(pa.schema(fields), {f.name: f.name for f in fields})
     partition_by = tuple(fullest.partition_values)
-    # A column that was dropped is there again where a split has it.
+    # A dropped column is restored where a split still has it.
     old = fullest.mapping
     returned = tuple(field for field in old.retired if field.name in schema.names)
     retired = tuple(field for field in old.retired if field not in returned)

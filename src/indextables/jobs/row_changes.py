@@ -65,7 +65,7 @@ PIECE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What left the table. Nothing did where no partition met the condition."""
+    """What was removed; nothing if no partition met the condition."""
 
     version: int
     partitions: int
@@ -88,7 +88,7 @@ def _is_marked(view: TableView, task: SplitTask, *, total: int, deleted: int) ->
 
 
 NewRows = Callable[[SplitRows, RowNumbers], Iterator[pa.RecordBatch]]
-"""Makes what becomes of rows of a split, given their numbers."""
+"""Makes the new version of some rows of a split, given their numbers."""
 
 
 def take_out(
@@ -221,7 +221,7 @@ def update_rows(
     def assigned(rows: SplitRows, matching: RowNumbers) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(matching), PIECE):
             piece = rows.searcher.read_rows(matching[start : start + PIECE], target.schema.names)
-            # By an expression that has the names of users.
+            # The expression uses shown names.
             changed = assignments.apply(piece.rename_columns(target.shown.names))
             stored = target.checked(changed).rename_columns(target.schema.names)
             yield from stored.to_batches()
@@ -266,7 +266,7 @@ def replace_rows(
     def remove() -> Removal:
         newest = log.newest()
         unknown = numbers.keys() - set(paths)
-        # Its splits are gone with it, or the query read those of the table in its place.
+        # Its splits are gone as well, or the query read those of the table that replaced it.
         if unknown or newest.metadata.id != view.snapshot.metadata.id:
             raise MetadataChangedError(uri=newest.uri, version=newest.version, changed=["identity"])
         return take_out_numbered(log, view, numbers, exclusive=bool(adds))
@@ -394,7 +394,7 @@ def _matches(
 
 
 def _comparable(keys: pa.Table) -> pa.Table:
-    """Keys of which equal ones have equal bits: Arrow joins by those."""
+    """Keys in a form in which equal ones have equal bits, because Arrow joins by bits."""
     for at, field in enumerate(keys.schema):
         if pa.types.is_floating(field.type):
             column: Any = keys.column(at)

@@ -68,7 +68,7 @@ class SplitCheck:
 
 
 def check_split(check: SplitCheck) -> dict[str, list[str]]:
-    """The problems by check. One that could not be made because of another is not there."""
+    """The problems by check. A check that another problem made impossible is left out."""
     task = check.task
     # No footer cache and no open index: what they hold was read before.
     split = SplitFile(check.view.store, task.path, task.size, task.footer_start, task.footer_end)
@@ -235,7 +235,7 @@ def _within(column: Any, bound: str | None, *, low: bool) -> bool:
         return True
     limit = decode(pa.array([bound]), column.type)
     if not limit.is_known[0]:
-        return True  # it decides nothing for readers either
+        return True  # readers do not use it either
     if pa.types.is_floating(column.type):
         column = column.filter(pc.invert(pc.is_nan(column)))
     actual = pc.min_max(column)["min" if low else "max"].as_py()
@@ -248,7 +248,7 @@ _SHOWN = 3
 
 @dataclass(slots=True)
 class Check:
-    """One thing that was checked: how often, and what was wrong."""
+    """The result of one check: how often it was made, and the problems."""
 
     name: str
     checked: int = 0

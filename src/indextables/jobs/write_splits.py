@@ -237,6 +237,6 @@ class Stored(Protocol):
 
 
 def discard(store: Store, files: Sequence[Stored]) -> None:
-    """Delete files that no commit will ever name. Purge finds what this cannot."""
+    """Delete files that no commit will ever name. A purge deletes those that this cannot."""
     with contextlib.suppress(IndexTablesError):
         store.delete([file.path for file in files])

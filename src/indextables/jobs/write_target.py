@@ -107,7 +107,7 @@ def names_columns(sql: str, columns: Iterable[str]) -> list[str]:
 
 
 def refuse_named_columns(metadata: Metadata, columns: Sequence[str], change: str) -> None:
-    """Refuse to take columns away that a constraint is about."""
+    """Refuse to drop columns that a constraint names."""
     for constraint in constraints_of(metadata):
         for column in names_columns(constraint.sql, columns):
             raise SchemaError(
@@ -119,7 +119,7 @@ def refuse_named_columns(metadata: Metadata, columns: Sequence[str], change: str
 def add_constraint(
     snapshot: Snapshot, constraint: CheckConstraint, *, config: Config
 ) -> list[Action]:
-    """What adds a constraint to a table whose rows meet it."""
+    """The actions that add a constraint to a table whose rows meet it."""
     existing = {one.name.lower() for one in constraints_of(snapshot.metadata)}
     if constraint.name.lower() in existing:
         raise SchemaError(
@@ -133,7 +133,7 @@ def add_constraint(
 
 
 def drop_constraint(snapshot: Snapshot, name: str, *, if_exists: bool) -> list[Action]:
-    """What takes a constraint away."""
+    """The actions that drop a constraint."""
     metadata = snapshot.metadata
     dropped = [one.name for one in constraints_of(metadata) if one.name.lower() == name.lower()]
     if not dropped and not if_exists:
@@ -144,13 +144,13 @@ def drop_constraint(snapshot: Snapshot, name: str, *, if_exists: bool) -> list[A
 
 
 def with_constraints(metadata: Metadata, constraints: Iterable[CheckConstraint]) -> Metadata:
-    """Metadata with constraints more."""
+    """Metadata with further constraints."""
     new: Mapping[str, str] = {CONSTRAINT_PREFIX + one.name: one.sql for one in constraints}
     return replace(metadata, configuration={**metadata.configuration, **new})
 
 
 def constraint_protocol(snapshot: Snapshot, config: Config) -> list[Protocol]:
-    """What keeps writers away that would not check."""
+    """The protocol that stops writers which would not check constraints."""
     if CHECK_CONSTRAINTS in (snapshot.protocol.writer_features or ()):
         return []
     if snapshot.version >= 0 and not config[keys.PROTOCOL_AUTO_UPGRADE]:
@@ -175,7 +175,7 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(data.schema, [data])
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-        # Its own stream would carry the index along as one more column.
+        # Its own stream would have the pandas index as a further column.
         return pa.Table.from_pandas(data, preserve_index=False).to_reader()
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
@@ -262,7 +262,7 @@ class Target:
     metadata: Metadata | None
     shown: pa.Schema
     constraints: tuple[CheckConstraint, ...] = ()
-    """What rows have to meet, unless they were checked before."""
+    """Constraints that rows have to meet, unless they were checked before."""
 
     @classmethod
     def unchanged(cls, view: TableView) -> Target:
@@ -277,7 +277,7 @@ class Target:
         return rows
 
     def stored(self, rows: Rows) -> Rows:
-        """Rows that users hand over, in the schema of the table's splits."""
+        """Rows from users, in the schema of the table's splits."""
         fitting = self.checked(conform(rows, self.shown))
         if self.shown.names == self.schema.names:
             return fitting

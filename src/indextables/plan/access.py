@@ -55,11 +55,11 @@ class TableAccess:
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
     storage: Mapping[str, object] = field(default_factory=dict, repr=False)
     stores: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What there is for other stores, by the names of Hadoop and of the Scala product."""
+    """Options of other stores, by the names of Hadoop and of the Scala product."""
 
     @cached_property
     def uri(self) -> str:
-        """The canonical spelling of the table's address."""
+        """The canonical URI of the table."""
         return canonical_uri(self.path)
 
     @cached_property
@@ -84,7 +84,7 @@ class TableAccess:
         return TableView(log.store, snapshot, self.settings)
 
     def storage_of(self, uri: str) -> dict[str, object]:
-        """What the store of another place is reached with, such as that of an index's source."""
+        """The options of the store of another place, such as that of an index's source."""
         scheme, own = parse_location(uri).scheme, parse_location(self.path).scheme
         if scheme == "file":
             return {}
@@ -151,7 +151,7 @@ def invalidate_logs(path: str | None) -> list[TransactionLog]:
 
 
 def read_logs_with(runner_of: RunnerOf) -> None:
-    """Choose what reads the version files of logs that are opened from now on."""
+    """Set the reader of version files for logs that are opened from now on."""
     _LOGS.runner_of = runner_of
 
 
@@ -209,8 +209,8 @@ _OURS = frozenset(
     )
 )
 
-# What Spark's catalog says of a table. It is among the options when Spark asks for the columns of
-# a table that is given a name: CREATE TABLE … USING indextables LOCATION '…'.
+# Facts of Spark's catalog about a table. They are among the options when Spark asks for the columns
+# of a table that gets a name: CREATE TABLE … USING indextables LOCATION '…'.
 _OF_TABLES = frozenset(
     ("owner", "provider", "location", "external", "comment", "collation", "is_managed_location")
 )
@@ -243,7 +243,7 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True)
 class ChosenRows:
-    """Which rows a read asks for: those that meet a condition, those that a search finds."""
+    """The rows that a read asks for: those that meet a condition, those that a search finds."""
 
     where: str | None = None
     search: str | None = None
