@@ -62,7 +62,7 @@ class Aggregation:
         return tuple(dict.fromkeys([*grouped, *named]))
 
     def renamed(self, name: Callable[[str], str]) -> Aggregation:
-        """The same of columns with other names."""
+        """The same aggregation over renamed columns."""
         aggregates = (replace(a, column=a.column and name(a.column)) for a in self.aggregates)
         groups = (name(g) if isinstance(g, str) else renamed(g, name) for g in self.groups)
         return Aggregation(tuple(groups), tuple(aggregates))
@@ -96,7 +96,7 @@ class Aggregation:
         return self._shaped(self._narrowed(together))
 
     def _keys(self) -> dict[str, str | Value]:
-        """What rows are grouped by: Arrow has no groups of structs, so their fields are."""
+        """The columns of Arrow's GROUP BY: a struct is grouped by its fields."""
         keys: dict[str, str | Value] = {}
         for i, group in enumerate(self.groups):
             if isinstance(group, Call) and group.function == "struct":
@@ -175,7 +175,7 @@ class Aggregation:
 
 
 def _key(value: str | Value, table: pa.Table, computed: dict[Value, Any]) -> Any:
-    """What rows are grouped by; Spark has one zero and one NaN."""
+    """The key that rows are grouped by; Spark has one zero and one NaN."""
     if isinstance(value, str):
         return table[value]
     return _one_nan(compute(value, table, computed))
@@ -190,7 +190,7 @@ def _single(aggregate: Aggregate, table: pa.Table) -> Any:
         return pa.array([len(column) - column.null_count], pa.int64())
     if aggregate.function == "sum":
         return pa.array([_exact_sum(column)], sum_type(column.type))
-    # Not by way of Python, whose years end with 9999.
+    # Python's years end with 9999, so values stay in Arrow.
     end: Any = pc.min_max(column, options=_KEEP_NULLS)[aggregate.function]
     return pa.repeat(end, 1)
 
@@ -280,7 +280,7 @@ class RunningAggregation:
         self._parts: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Take some rows in."""
+        """Add some rows."""
         self._parts += self._aggregation.partials([rows])
         if len(self._parts) >= _PARTS_AT_ONCE:
             self._parts = [self.combined()]

@@ -173,7 +173,7 @@ class TimeBuckets:
         return pc.if_else(is_kept, kept, moved)
 
     def _beyond(self, time: int) -> int:
-        """One time after 2037, where Arrow's time zones end while their rules go on."""
+        """One time after 2037, for which Arrow has no time zones but zoneinfo has their rules."""
         zone = zoneinfo.ZoneInfo(self.zone)
         local = _clocks(time, zone)
         naive: Any = pa.scalar(local.replace(tzinfo=None), pa.timestamp("us"))
@@ -217,7 +217,7 @@ def _by_cycles(values: Any, cut: Callable[[Any], Any]) -> Any:
 
 
 def _after_2037(values: Any, starts: Any, zone: str, beyond: Callable[[int], int]) -> Any:
-    """Numbers of times with those after 2037 anew, where Arrow's rules of time zones end."""
+    """Times as numbers, with those after 2037 computed again: Arrow's time zones end there."""
     micros = values.cast(pa.int64())
     late: Any = pc.greater_equal(micros, pa.scalar(_BEYOND))
     if zone[:1] in "+-" or not pc.any(late).as_py():
@@ -235,7 +235,7 @@ def _micros_of(length: datetime.timedelta) -> int:
 
 
 def _exists(time: datetime.datetime) -> bool:
-    """Whether clocks show this time at all."""
+    """Whether clocks ever show this time."""
     return time.astimezone(datetime.UTC).astimezone(time.tzinfo).replace(tzinfo=None, fold=0) == (
         time.replace(tzinfo=None, fold=0)
     )

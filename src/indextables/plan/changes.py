@@ -54,7 +54,7 @@ _PIECE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A version, the table before it, and the splits that it took out and put in."""
+    """A version, the table before it, and the splits that it removed and added."""
 
     actions: VersionActions
     before: Snapshot
@@ -252,7 +252,7 @@ def _rows(view: TableView, task: SplitTask, among: RowNumbers | None) -> Iterato
     for start in range(0, len(matching), _PIECE):
         try:
             yield rows.searcher.read_rows(matching[start : start + _PIECE], view.schema.names)
-        except SchemaError as error:  # RESTORE took back that a column was widened
+        except SchemaError as error:  # RESTORE reverted the widening of a column
             why = str(error).partition("\n")[2].partition("\n")[0].strip()
             raise SchemaError(
                 f"'{view.uri}' had rows that do not fit the columns of version {view.version} "

@@ -90,7 +90,7 @@ class ColumnNames:
         return tuple(map(self.shown_name, stored))
 
     def stored_columns(self, shown: pa.Schema) -> pa.Schema:
-        """The log's schema for columns after a change; those that are new get a stored name."""
+        """The log's schema for columns after a change; new ones get a stored name."""
         names = {
             name: self._to_stored.get(name)
             or (new_stored_name(name) if self.are_new_ones_fresh else name)
@@ -105,7 +105,7 @@ class ColumnNames:
         return self._translated(predicate, self._to_stored, self.shown, self.stored)
 
     def shown_predicate(self, predicate: Predicate) -> Predicate:
-        """A condition on stored columns in the words of users, for messages."""
+        """A condition on stored columns with shown names, for messages."""
         return self._translated(predicate, self._to_shown, self.stored, self.shown)
 
     def stored_search(self, search: Search) -> Search:

@@ -83,7 +83,7 @@ def columns_of(value: Value) -> Iterator[str]:
 
 
 def renamed(value: Value, name: Callable[[str], str]) -> Value:
-    """The same of columns with other names."""
+    """The same value over renamed columns."""
     match value:
         case ColumnValue():
             return replace(value, name=name(value.name))
@@ -170,7 +170,7 @@ def call(function: str, arguments: Sequence[Value], *, option: str | None = None
 
 
 def can_fail(value: Value) -> bool:
-    """Whether computing a value may be an error, so that it must not be computed in vain."""
+    """Whether computing a value may fail, so that it must only be computed if it is needed."""
     if not isinstance(value, Call):
         return False
     checked = value.function in _CHECKED and value.option is None
@@ -356,7 +356,7 @@ def _weekday(days: Any) -> Any:
 
 
 def _thursday(days: Any) -> Any:
-    """The day that says which year a week belongs to."""
+    """The day that decides to which year a week belongs."""
     return days - _weekday(days) + 3
 
 

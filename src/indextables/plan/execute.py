@@ -49,7 +49,7 @@ _SOME_ROWS: RowNumbers = np.zeros(1, dtype=np.int64)
 
 
 Answers = Mapping[Search, RowNumbers]
-"""What the indexes of several splits said together about one of them."""
+"""The answers of a linked index, for one of its splits."""
 
 _LINKED_FROM = 8
 """Fewer small splits than these are searched one by one."""
@@ -109,14 +109,14 @@ class SplitGroup:
 
 @dataclass(frozen=True)
 class Environment:
-    """What it takes to read splits of a table: its store, open indexes, schema and mapping."""
+    """Everything that reading splits of a table needs: store, open indexes, schema, mapping."""
 
     store: Store
     pool: IndexPool
     context: SearchContext
     parallelism: int
     kept: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What queries of the same version worked out."""
+    """Results that queries of the same version share."""
 
     @classmethod
     def of(cls, view: TableView) -> Environment:
@@ -162,7 +162,7 @@ class Environment:
 
     def group(self, tasks: Sequence[SplitTask]) -> SplitGroup:
         """Splits to be searched as one index; the same ones are the same group again."""
-        # Of a plan, no task is made for a group that is kept.
+        # A plan makes no tasks for a group that is cached.
         planned = tasks.paths if isinstance(tasks, SplitTasks) else None
         paths = planned or tuple(task.path for task in tasks)
         groups: dict[Hashable, SplitGroup] = self.kept.setdefault(SplitGroup, {})
@@ -194,7 +194,7 @@ class Environment:
     def _ask_together(
         self, tasks: Sequence[SplitTask], ask: Callable[[SplitGroup], Result | None]
     ) -> tuple[list[SplitTask], Result | None]:
-        """What a group of splits answers, and who is in it: without those that are damaged."""
+        """The answer of a group of splits, and the group without damaged ones."""
         group = list(tasks)
         for _ in range(_ATTEMPTS):
             try:
@@ -209,7 +209,7 @@ class Environment:
         return [], None
 
     def searched(self, tasks: Sequence[SplitTask]) -> list[tuple[SplitTask, Answers]]:
-        """The tasks that can have rows, with what linked indexes said to their searches."""
+        """The tasks that can have rows, with the answers of linked indexes to their searches."""
         together = self._searched_together(tasks)
         if together is not None:
             return together
@@ -403,7 +403,7 @@ def run_scan(plan: ScanPlan) -> Iterator[pa.Table]:
 
     def search(item: tuple[SplitTask, Answers]) -> pa.Table | list[Piece]:
         pieces = environment.rows(*item).pieces(plan.columns, limit=plan.limit)
-        # A small one is read where it is found.
+        # A small result is read in the thread that searched.
         return pieces[0]() if len(pieces) == 1 and pieces[0].size <= _SMALL_PIECE else pieces
 
     # One stream over all splits: the pieces of the next one are begun before the last are taken.
@@ -443,7 +443,7 @@ def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Ta
 
 
 def count_rows(view: TableView, predicate: Predicate) -> int:
-    """How many rows of a table match. Indexes are opened if the log and XRefs leave a doubt."""
+    """How many rows of a table match. Indexes are opened only where the log cannot decide."""
     from_log, doubtful = count_from_log(view.snapshot, predicate)
     tasks = split_tasks(view.snapshot, doubtful, predicate)
     if tasks and view.snapshot.xrefs:

@@ -72,11 +72,11 @@ from indextables.split.search import SearchContext
 from indextables.split.snippet import DEFAULT_LENGTH, snippets
 
 RANKED_BY = "_rank_by"
-"""What rows are ranked by if that is not their score."""
+"""The expression that rows are ranked by, instead of their score."""
 
 
 Rank = Callable[[Hits, Read], Any]
-"""What hits are ranked by instead of their scores: an array of numbers, higher is better."""
+"""Computes the ranks of hits instead of their scores: an array of numbers, higher is better."""
 
 
 def top_rows(
@@ -139,7 +139,7 @@ def top_rows(
 
 
 def _places(hits: Hits, some: Hits) -> npt.NDArray[np.intp]:
-    """Where some of the hits are among all of them."""
+    """The positions of some hits among all of them."""
     keys, some_keys = (one.splits << 40 | one.rows for one in (hits, some))
     order = np.argsort(keys)
     return order[np.searchsorted(keys, some_keys, sorter=order)]

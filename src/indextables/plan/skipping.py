@@ -206,23 +206,23 @@ def bounds_may_match(
 
 
 class Source(Protocol):
-    """Where conditions on columns, and searches, are answered from."""
+    """Answers conditions on columns, and searches, for each file."""
 
     def condition(self, node: Condition) -> Possible:
-        """What a condition may be for the rows of each file."""
+        """The possible results of a condition for the rows of each file."""
         ...
 
     def expression(self, node: Expression) -> Possible:
-        """What a computed condition may be for the rows of each file."""
+        """The possible results of a computed condition for the rows of each file."""
         ...
 
     def search(self, node: Search) -> Possible:
-        """What a search may be for the rows of each file; it is never null."""
+        """The possible results of a search for the rows of each file; it is never null."""
         ...
 
 
 def possible(node: Predicate, source: Source, count: int) -> Possible:
-    """What a predicate may be for the rows of each of `count` files."""
+    """The possible results of a predicate for the rows of each of `count` files."""
     match node:
         case And(children=children):
             answers = [possible(child, source, count) for child in children]
@@ -280,22 +280,22 @@ def _any_search(count: int) -> Possible:
 
 @dataclass(slots=True, eq=False)
 class FileStatistics:
-    """What the log says of the values of some files; a column is read when it is asked for."""
+    """Statistics of some files from the log; a column is decoded when it is first used."""
 
     files: pa.Table
     schema: pa.Schema
     partition_columns: frozenset[str]
     truncation_length: int = TRUNCATION_LENGTH
     counts_all: bool = False
-    """Whether null counts are wanted where they cannot make a file skippable."""
+    """Whether null counts are decoded where they cannot make a file skippable."""
     ranges: dict[tuple[str, bool], ValueRange] = field(default_factory=dict)
     answers: dict[tuple[Condition, bool], Possible] = field(default_factory=dict)
-    """What conditions may be. A query asks twice, and the next one for the same not-nulls."""
+    """Results of conditions. A query asks twice, and the next one has the same IS NOT NULL."""
     separating: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> FileStatistics:
-        """Those of all files of a version. What is read of them serves all its queries."""
+        """The statistics of all files of a version, decoded once for all its queries."""
         made: FileStatistics | None = snapshot.kept.get(cls.__name__)
         if made is None:
             parts = frozenset(snapshot.partition_columns)
@@ -345,7 +345,7 @@ class FileStatistics:
         bounds = [pa.table({"bound": each.filter(is_known)}) for each in (span.lower, span.upper)]
         ranks = np.asarray(pc.rank(pa.concat_tables(bounds)["bound"], tiebreaker="dense"))
         low, high = np.split(ranks, 2)
-        # Of a pair that has no value in common, one file ends before the other one begins.
+        # Two files have no value in common if one ends before the other begins.
         pairs = int(np.searchsorted(np.sort(high), low, side="left").sum())
         return count > 1 and 4 * pairs >= count * (count - 1)
 
@@ -376,7 +376,7 @@ class FileStatistics:
             is_marked = flags(pc.fill_null(pc.equal(texts, pa.scalar(NULL_PARTITION)), False))
             is_unknown |= ~decoded.is_known & ~flags(pc.is_null(texts)) & ~is_marked
             if pa.types.is_string(decoded.values.type):
-                # Some writers mean null by it; a row may also hold these very characters.
+                # Some writers write it for null; a row may also hold exactly this text.
                 is_unknown |= is_marked
             values[column.root] = decoded.values
         answer: Any = evaluate(node, pa.table(values))
@@ -415,12 +415,12 @@ class FileStatistics:
         name, data_type = column.root, column_type(column, self.schema)
         lower = decode(lookup(self.files, "minValues", name), data_type)
         upper = decode(lookup(self.files, "maxValues", name), data_type)
-        # Where nobody asks for nulls, they matter only if a file may have nothing else.
+        # If no condition is about nulls, they matter only where a file may have nothing else.
         needed = ~lower.is_known & ~upper.is_known
         if counts_all or pa.types.is_floating(data_type):
             needed = _yes(self.files.num_rows)
         nulls, records = self.counts("nullCount", name, needed), self.records()
-        # Who counts nulls counts NaN as well and leaves a zero out.
+        # A writer that counts nulls also counts NaN, and leaves a zero out.
         nans = np.where(nulls < 0, -1, np.maximum(self.counts("nanCount", name, needed), 0))
         return value_range(
             data_type,
@@ -528,7 +528,7 @@ def files_of_partitions(snapshot: Snapshot, predicate: Predicate) -> pa.Table:
     """The live files of the partitions that meet a condition."""
     files = snapshot.entries
     verdict = FileStatistics.of(snapshot).judge(predicate)
-    # A condition that is neither true nor surely not: a value that is not of its column's type.
+    # A condition that may be true or not: a value is not of its column's type.
     doubtful = np.flatnonzero(verdict.keep & ~verdict.whole)
     if len(doubtful):
         path = files["path"][int(doubtful[0])].as_py()

@@ -153,7 +153,7 @@ _ROWS_AT_ONCE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The rows that a query wants first: one column, and how many rows."""
+    """The order and the number of rows of a query: one column, and how many."""
 
     column: str
     descending: bool
@@ -183,7 +183,7 @@ class SplitReader:
 
     @cached_property
     def environment(self) -> Environment:
-        """What it takes to read the table's splits in this process."""
+        """The environment of the table in this process."""
         return Environment.of(self.view)
 
     def tables(self, tasks: Sequence[SplitTask]) -> Iterator[pa.Table]:
@@ -301,7 +301,7 @@ class TaskReader(Protocol):
 
 @dataclass(frozen=True)
 class ReadSplits:
-    """What a Python worker of Spark runs: reads the splits that a partition names."""
+    """Runs in a Python worker of Spark: reads the splits that a partition names."""
 
     reader: TaskReader
     schema: pa.Schema

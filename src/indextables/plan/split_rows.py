@@ -69,7 +69,7 @@ def count_proposed(condition: Condition, searcher: SplitSearcher) -> int | None:
 
 
 def _question(condition: Condition, searcher: SplitSearcher) -> tantivy.Query | None:
-    """What to ask the index of a split."""
+    """A predicate as a question to the index of a split."""
     match condition:
         case Compare(op="=" | "<=>", column=column, value=str(text)):
             return _equal(column, (text,), searcher)
@@ -128,7 +128,7 @@ def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query
         address = parse_address(text)
         if address is None:
             return None
-        # As it was indexed: a text with blanks around it is an address to us, not to Tantivy.
+        # As it was indexed: blanks around an address are stripped here, which Tantivy does not do.
         shown = show_address(address)
         return source.compiler.build.address(field, shown)
     if field.kind == "json" or _may_be_dropped(text, field):

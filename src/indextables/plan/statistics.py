@@ -90,7 +90,7 @@ def flags(answer: _Array) -> Flags:
 
 
 def _cast(texts: _Array, data_type: pa.DataType) -> _Array | None:
-    """The quick way, for texts that are all in the usual spelling."""
+    """The fast way, for texts that all have the usual format."""
     try:
         if pa.types.is_timestamp(data_type) and _all_digits(texts):
             return _from_microseconds(texts, data_type)
@@ -111,7 +111,7 @@ def _from_microseconds(texts: _Array, data_type: Any) -> _Array:
 def _read_distinct(
     texts: _Array, data_type: pa.DataType, read: Callable[[str], object | None]
 ) -> _Array:
-    """The patient way: each distinct text once."""
+    """The slow way, for other texts: each distinct text once."""
     encoded = pc.dictionary_encode(texts)
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
@@ -269,7 +269,7 @@ class ValueRange:
         )
 
     def possible(self, node: Predicate) -> Possible:
-        """What one condition on this column may be."""
+        """The possible results of one condition on this column."""
         match node:
             case IsNull():
                 return Possible(self.may_be_null, self.may_be_value, self.nothing())
@@ -414,7 +414,7 @@ def _is_unsure(value: Value) -> bool:
 
 
 def _order(value: Value) -> Any:
-    """What values of one column are ordered by; moments may be of two kinds."""
+    """The sort key of values of one column; times may be with and without a zone."""
     if isinstance(value, datetime.datetime):
         start = datetime.datetime(1970, 1, 1, tzinfo=value.tzinfo)
         return (value - start) // datetime.timedelta(microseconds=1)

@@ -276,7 +276,7 @@ def _near(words: Sequence[str], text: str, most: int) -> Iterator[tuple[str, int
 
 
 def _listed_field(view: TableView, name: str) -> FieldMapping:
-    """A column whose words are in the dictionaries as people write them."""
+    """A column whose dictionary has words as users write them, not stems."""
     field = _field_of_words(view, name)
     pieces = field.analyzer.chain.pieces
     if field.analyzer.is_ngram or (pieces is not None and pieces.name == "edge"):

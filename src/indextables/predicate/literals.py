@@ -117,7 +117,7 @@ def as_instant(moment: Moment, zone: datetime.tzinfo) -> datetime.datetime | Far
 
 
 def as_local(moment: Moment, zone: datetime.tzinfo) -> datetime.datetime | FarLocal:
-    """What the clock shows in `zone`: a timestamp without a time zone."""
+    """The local time in `zone`: a timestamp without a time zone."""
     if isinstance(moment, FarLocal):
         return moment
     if isinstance(moment, FarInstant):

@@ -27,7 +27,7 @@ from indextables.errors import QuerySyntaxError
 
 
 def _position() -> Any:
-    """Where the query says it, for messages: nodes that ask the same are equal anywhere."""
+    """The position in the query, for messages; equality of nodes ignores it."""
     return dataclasses.field(default=0, compare=False, repr=False, kw_only=True)
 
 
@@ -293,7 +293,7 @@ class Scanner:
         return self.text[self.at + offset : self.at + offset + 1]
 
     def skip_blanks(self) -> None:
-        """Move to what is not a blank."""
+        """Skip blanks."""
         while self.peek().isspace():
             self.at += 1
 
@@ -343,10 +343,10 @@ class Scanner:
 
 
 MAX_DISTANCE = 2
-"""More edits than this no index answers."""
+"""The largest distance that an index supports."""
 
 MAX_PATTERN = 1_000
-"""A longer pattern or fuzzy term would be an automaton that no index takes."""
+"""The longest pattern or fuzzy term: a longer one exceeds the index's automaton."""
 
 _DEFAULT_DISTANCE = 1
 
@@ -354,7 +354,7 @@ _DEFAULT_DISTANCE = 1
 def read_word(
     field: str | None, characters: Sequence[Character], *, fail: Callable[[str], NoReturn]
 ) -> SearchNode:
-    """What one word asks for.
+    """The node of one word.
 
     >>> read_word("body", [Character(c) for c in "spark~2"], fail=print)
     Fuzzy(field='body', text='spark', distance=2)

@@ -56,7 +56,7 @@ _OPERATORS = frozenset(("AND", "OR", "NOT"))
 
 @dataclass(frozen=True, slots=True)
 class SearchName:
-    """What a name of SQL means: its mode, if that is not an argument, and whom it may ask."""
+    """A search function of SQL: its mode, if that is not an argument, and its kind of columns."""
 
     mode: Mode | None
     kind: ColumnKind | None = None
@@ -65,7 +65,7 @@ class SearchName:
 
 
 SEVERAL_COLUMNS = "indexquerycolumns"
-"""What a search of some columns becomes, as one of a column becomes `indexquery`."""
+"""The function of a search in several columns, as `indexquery` is that of one column."""
 
 SEARCH_NAMES: dict[str, SearchName] = {
     "search": SearchName(None),
@@ -246,7 +246,7 @@ class SearchCall:
 
     @property
     def kind(self) -> ColumnKind | None:
-        """What columns may be asked."""
+        """The kind of columns that may be searched."""
         return SEARCH_NAMES[self.name].kind
 
     @property

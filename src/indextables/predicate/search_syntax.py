@@ -69,7 +69,7 @@ class Clause:
     """One clause and its sign."""
 
     joiner: str | None
-    """AND, OR or nothing: what stands before the clause."""
+    """The operator before the clause: AND, OR or none."""
     occur: Occur
     node: SearchNode
 
@@ -121,7 +121,7 @@ MAX_BOOST = 1e9
 
 _OPERATORS = {"AND": "AND", "&&": "AND", "OR": "OR", "||": "OR"}
 _PLAIN = re.compile(r"\w+(?=[\s)]|$)(?!\s*:)")
-"""A word that is nothing but a word, unless it is one of these."""
+"""A word without any syntax, unless it is one of these."""
 _WORD = re.compile(r"\w+")
 _PLAIN_WORDS = re.compile(r"\s*\w+(?:\s+\w+)*\s*")
 _RESERVED = frozenset((*_OPERATORS, "NOT", "IN"))
@@ -463,7 +463,7 @@ class _Parser(Scanner):
 
 
 def _regex_problem(pattern: str) -> str | None:
-    """Why the index's engine refuses a pattern; it knows best."""
+    """The reason for which the index's regular expression engine refuses a pattern."""
     import tantivy
 
     builder = tantivy.SchemaBuilder()

@@ -261,12 +261,12 @@ class _Engine:
 
     @classmethod
     def free(cls) -> _Engine:
-        """One that waits, or a new one."""
+        """A waiting engine, or a new one."""
         with contextlib.suppress(IndexError):
-            engine = cls.waiting.pop()  # which no other thread can have then
+            engine = cls.waiting.pop()  # so that no other thread has it
             if engine.process == os.getpid():
                 return engine
-            # The threads of this one stayed in the process that this one is a fork of.
+            # A fork does not have the threads of its parent's engine.
             _FORKED.append(engine)
         return cls()
 
@@ -340,9 +340,7 @@ class _Engine:
     ) -> None:
         """Give queries a function that DuckDB does not have."""
 
-        failures = (
-            self.failures
-        )  # with the engine itself, it and its functions would hold each other
+        failures = self.failures  # a reference to the engine itself would be a cycle
 
         @functools.wraps(work)  # DuckDB counts its parameters
         def call(*columns: Any) -> Any:
@@ -378,7 +376,7 @@ def _quoted(name: str) -> str:
 
 
 def _explained(error: Exception, failures: list[IndexTablesError]) -> IndexTablesError:
-    """Our own error where there was one, otherwise what the engine says."""
+    """The error of this package if there was one, otherwise that of the engine."""
     if failures:
         return failures[0]
     if isinstance(error, IndexTablesError):

@@ -67,7 +67,7 @@ class PushedSearch:
 
 @dataclass
 class Relation:
-    """One reference to a table in a query, and what its scan is asked for."""
+    """One reference to a table in a query, and the request to its scan."""
 
     name: str
     table: Table
@@ -98,14 +98,14 @@ class Relation:
         return pa.schema(fields)
 
     def to_json(self) -> str:
-        """What the scan is asked for, for another process; `from_json` reads it."""
+        """The request to the scan, for another process; `from_json` reads it."""
         document = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"}
         document["searches"] = [[search.query, search.columns] for search in self.searches]
         return json.dumps(document)
 
     @classmethod
     def from_json(cls, text: str, table: Table) -> Relation:
-        """What `to_json` wrote, of a table."""
+        """The relation that `to_json` wrote, for a table."""
         document = json.loads(text)
         document["searches"] = [
             PushedSearch(query, tuple(map(tuple, columns)))
@@ -115,7 +115,7 @@ class Relation:
 
     @property
     def condition(self) -> str | None:
-        """All that the rows must meet."""
+        """All conditions that rows must meet."""
         searches = [search.condition() for search in self.searches]
         return " AND ".join(f"({c})" for c in [*self.conditions, *searches]) or None
 

@@ -139,7 +139,7 @@ def _taken_apart(tree: Any, sql: str, opener: Opener) -> _Rewriter:
 
 
 def _parsed(sql: str) -> Any:
-    # It warns of statements that it does not know; ours is the better sentence about them.
+    # It warns of statements that it does not know; the error below is clearer.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         rewritten = rewrite_operators(sql)
@@ -165,7 +165,7 @@ _TOKEN = re.compile(r"<Token .*?text: (.*?), line: .*?>(?=$| )")
 
 
 def _plain(reason: str, details: dict[str, Any]) -> str:
-    """What sqlglot says, without its classes."""
+    """The message of sqlglot, without names of its classes."""
     if "Unexpected token" in reason and details.get("highlight"):
         return f"'{details['highlight']}' is not expected here."
     reason = _TOKEN.sub(r"'\1'", reason)
@@ -241,7 +241,7 @@ class _Rewriter:
     # --- conditions and searches
 
     def place_names(self, scope: Scope, sources: Sources) -> None:
-        """Calls of `search` and its siblings as those that the rest of this module is about."""
+        """Calls of `search` and its siblings, as calls of `indexquery` and its variants."""
         for node in [n for n in scope.find_all(exp.Anonymous) if is_search_name(n)]:
             shown = node.sql("spark", normalize_functions=False)
             replace(node, self.named_search(search_call(node), sources), shown)
@@ -276,7 +276,7 @@ class _Rewriter:
         return _searched_one_by_one(call.query, columns)
 
     def push_conditions(self, select: Any, sources: Sources) -> bool:
-        """Push what can be pushed; whether that is everything."""
+        """Push what can be pushed; returns whether that is everything."""
         where = select.args.get("where")
         complete = True
         for condition in list(conjuncts(where.this)) if where else []:

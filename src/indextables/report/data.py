@@ -133,7 +133,7 @@ class Report:
 
 
 def gather(table: Table, *, config: Mapping[str, object], now_ms: int | None = None) -> Report:
-    """Look at a table. Nothing but its log and footers of splits is read, and its files listed."""
+    """Collect the facts of a table: only its log and footers are read, and its files listed."""
     snapshot = table.snapshot()
     now = int(time.time() * 1000) if now_ms is None else now_ms
     splits = tuple(_splits(snapshot, now))
@@ -328,7 +328,7 @@ _MUCH_UNUSED = 100 << 20
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A finding and what helps."""
+    """A finding and its remedy."""
 
     level: Literal["warning", "hint"]
     title: str
