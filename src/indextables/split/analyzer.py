@@ -126,7 +126,7 @@ _NAMED: dict[str, tuple[Step, ...]] = {
     },
     "english_long": (_WORDS, _LOWER, Step("stop", ("en_long",)), Step("stem", ("en",))),
 }
-"""Chains with a name of their own. A mapping stores these names, so none may change its meaning."""
+"""Named chains. A mapping stores these names, so none may change its meaning."""
 
 _WRITTEN = re.compile(r"(\s*html\s*\|)?\s*english\s*(?=\||$)", re.IGNORECASE)
 
@@ -143,7 +143,7 @@ _TOKENIZERS = (
 )  # fmt: skip
 
 CHAINS = (*(n for n in _NAMED if not n.endswith("_stem")), "ngram(2,3)", "<language>_stem")
-"""What a chain may begin with and what is more than a tokenizer, for messages."""
+"""The valid beginnings of a chain, for messages."""
 FILTERS = (
     "lower", "fold", "stop(en_long)", "stop_words(a,b)", "stem(en)", "edge(1,10)", "pieces(2,3)",
     "shingles(2)",
@@ -169,7 +169,7 @@ words, so the list never changes: another one gets another code."""
 
 
 class AnalyzerError(ValueError):
-    """What is wrong with an analyzer, in words for the person who wrote it."""
+    """An invalid analyzer; the message is for the user who wrote it."""
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -317,7 +317,7 @@ _SOURCES = {
     "mecab_ko": "mecab-ko 2.1.1",
 }
 _LONG_WORD = 40
-"""Longer texts are not worth remembering."""
+"""Longer texts are not cached."""
 _CUT_HERE = ("identifiers", "bigrams", "jieba", "sudachi", "mecab_ko")
 """Tokenizers that Tantivy does not have."""
 
@@ -504,7 +504,7 @@ def _jieba() -> Callable[[str], Iterable[Part]]:
     """
     require("jieba", extra="chinese", for_what="The analyzer 'chinese'")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its patterns are spelled in an old way
+        warnings.simplefilter("ignore")  # its patterns have invalid escapes
         import jieba  # type: ignore[import-untyped]
 
     jieba.setLogLevel(logging.WARNING)

@@ -437,7 +437,7 @@ class SplitSearcher:
     partition: dict[str, Any] = field(default_factory=dict)
     """The values of partition columns, as Arrow scalars of the columns' types."""
     answers: Mapping[Search, RowNumbers] = field(default_factory=dict)
-    """What the index said when it was searched together with others, deleted rows included."""
+    """Answers of a linked index of this split and others, deleted rows included."""
     vector: StoredVector | None = None
     """Which rows are deleted. Searches and counts leave them out; `source` and `scan` do not."""
 
@@ -663,7 +663,7 @@ class SplitSource:
         )
 
     def count(self, query: Query) -> int | None:
-        """How many rows match, if the index alone can tell."""
+        """How many rows match, if the index alone can count them."""
         compiled = self.compiler.compile(query)
         if compiled is None:
             return None

@@ -122,7 +122,7 @@ class _Evaluation:
                 return _flat(_leaf(node, self.column(node.column)))
 
     def all_of(self, children: Sequence[Predicate]) -> pa.BooleanArray:
-        """What is computed is computed last, of the rows that are left: `n > 0 AND f(n) = 1`."""
+        """Computed conditions come last, for the remaining rows only: `n > 0 AND f(n) = 1`."""
         later = [child for child in children if isinstance(child, Expression)]
         answer: pa.BooleanArray = _repeated(True, self.rows.num_rows)
         for child in children:
@@ -169,7 +169,7 @@ def _nested(rows: pa.Table | pa.RecordBatch, column: Column) -> _Column:
         raise UnknownColumnError(str(column), available=rows.schema.names)
     values: _Column = rows.column(column.root)
     for name in column.path[1:]:
-        # A field of a null struct is null: the kernel sees to it.
+        # A field of a null struct is null, which the kernel does.
         values = pc.struct_field(values, name)
     return values
 
@@ -245,7 +245,7 @@ def _is_in(values: _Column, members: tuple[Value, ...], *, has_null: bool) -> _C
     if pa.types.is_floating(values.type):
         values, value_set = _one_spelling(values), _one_spelling(value_set)
     is_member: _Column = pc.is_in(values, value_set=value_set)
-    # Not found in a list that holds NULL: nobody knows.
+    # Not found in a list that holds NULL: the result is null.
     return pc.if_else(is_member if has_null else pc.is_valid(values), is_member, _UNKNOWN)
 
 

@@ -63,7 +63,7 @@ def row_hashes(rows: pa.RecordBatch | pa.Table, start: int = 0) -> npt.NDArray[n
 
 
 def shared_hash(values: Mapping[str, str | None], schema: pa.Schema) -> int:
-    """What the values of partition columns, as the log spells them, add to the hash of each row."""
+    """The part of partition values, as texts of the log, in the hash of each row."""
     total = np.zeros(1, dtype=np.uint64)
     for name, text in values.items():
         if text is not None:
@@ -108,7 +108,7 @@ def _valid(column: ArrowColumn) -> npt.NDArray[np.bool_]:
 
 
 def _hashes(column: ArrowColumn) -> Words:
-    """The hash of each value; whatever it is for a null does not count."""
+    """The hash of each value; that of a null is ignored."""
     data_type: Any = column.type
     types = pa.types
     if types.is_dictionary(data_type):
@@ -134,7 +134,7 @@ def _hashes(column: ArrowColumn) -> Words:
         return np.zeros(len(column), dtype=np.uint64)
     if types.is_decimal(data_type):
         column = column.cast(pa.string())
-    # Texts that repeat are worth a dictionary; what they hash to does not depend on it.
+    # Texts that repeat are hashed once, by a dictionary; the result is the same.
     if len(column.slice(0, _SAMPLE).unique()) <= _SAMPLE // 2 < len(column):
         encoded = column.dictionary_encode()
         return _of_distinct(encoded.dictionary, encoded.indices)

@@ -182,7 +182,7 @@ def write_index(sink: Sink, files: Sequence[Path]) -> tuple[list[Section], int]:
 
 
 def _spots(file: Path) -> list[Range] | None:
-    """What Tantivy always reads of a file that is worth dividing; `None` if it is not."""
+    """The ranges that Tantivy always reads of a file; `None` if dividing it is not worthwhile."""
     size = file.stat().st_size
     least = _SMALL_TERMS if file.suffix == TERMS else _SMALL
     if file.suffix not in _RANGED or size <= least or _packs_well(file):
@@ -264,7 +264,7 @@ class RangedFile:
 
     @classmethod
     def open(cls, directory: BlockDirectory, copy: SparseCopy, *, path: str) -> RangedFile:
-        """Write down what Tantivy reads when it opens the file."""
+        """Store the ranges that Tantivy reads when it opens the file."""
         with copy.opened() as file:
             for at, data in directory.spots:
                 file.write_spot(at, data)
@@ -345,7 +345,7 @@ class RangedSplit:
     fields: dict[str, int]
 
     def fetch(self, requested: dict[RangedFile, set[int]]) -> None:
-        """Bring blocks that are not there, all with one call."""
+        """Fetch missing blocks, all with one call."""
         with contextlib.ExitStack() as stack:
             # Always in one order, so that two processes do not wait for each other.
             files = sorted(requested, key=lambda file: file.copy.path)
@@ -358,7 +358,7 @@ class RangedSplit:
                     missing = there.missing(file.all_blocks)
                 offsets = file.directory.offsets
                 ranges += [(int(offsets[b]), int(offsets[b + 1])) for b in missing]
-            # What lies between two ranges that are read as one is kept, too.
+            # Blocks between two ranges that are read as one are stored, too.
             joined = [(start, end) for start, end, _ in coalesce(ranges, gap=_GAP)]
             data = self.store.get_ranges(self.path, joined) if joined else []
             for file, there in zip(files, opened, strict=True):
@@ -410,7 +410,7 @@ class Ranges:
         return self._is_whole
 
     def name(self, need: Need) -> None:
-        """Say what a query is going to read. The next search provides it."""
+        """Name the ranges that a query will read. The next search fetches them."""
         if self._is_whole:
             return
         with self._naming:
@@ -419,7 +419,7 @@ class Ranges:
             self._named.add(need.field)
 
     def provide(self, *, scored: bool) -> None:
-        """Bring what was named and is not there; norms too, for scores."""
+        """Fetch the named ranges that are missing; norms too, for scores."""
         if self._is_whole:
             return
         with self._fetching:
@@ -430,7 +430,7 @@ class Ranges:
                 self._attempt(lambda: self._provide(norms))
 
     def provide_all(self) -> None:
-        """Make all copies whole."""
+        """Fetch everything that is missing."""
         with self._fetching:
             self._attempt(self._provide_all)
 
@@ -466,7 +466,7 @@ class Ranges:
         self.searcher = searcher
 
     def _provide_again(self) -> None:
-        """Take nothing for granted that was provided."""
+        """Forget what was provided, so that it is checked again."""
         with self._naming:
             self._pending = dict.fromkeys([*self._provided, *self._pending])
             self._provided.clear()
@@ -532,7 +532,7 @@ class Ranges:
         return None if words is None or len(words) > _MANY_WORDS else words
 
     def _fetch(self, requested: Sequence[dict[RangedFile, set[int]]]) -> None:
-        """Bring blocks of all splits, side by side."""
+        """Fetch blocks of all splits, side by side."""
         work = []
         for split, blocks in zip(self.splits, requested, strict=True):
             unknown = {f: set(b) for f, b in blocks.items() if f.copy.unknown(b)}

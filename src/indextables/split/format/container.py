@@ -62,7 +62,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _PIECE = 1 << 20
 _ANY_SECTION = 64 << 20
 _MOST_EXPANSION = 256
-"""What a section may claim that is larger than `_ANY_SECTION`; those of an index are dense."""
+"""The largest claim of a section above `_ANY_SECTION`; sections of an index are dense."""
 _MAX_WINDOW = 128 << 20
 _WORTH_COMPRESSING = 0.9
 
@@ -93,7 +93,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the log keeps about the columns of a split, in the log's spelling."""
+    """Statistics of a split's columns, as the log has them."""
 
     min_values: Mapping[str, str] = field(default_factory=dict)
     max_values: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SplitInfo:
-    """What a split says about itself, enough to rebuild its entry in the log."""
+    """The description of a split in its footer, enough to rebuild its log entry."""
 
     rows: int
     mapping: TableMapping
@@ -358,7 +358,7 @@ class Footer:
 
 
 class Sink(Protocol):
-    """An open file that knows where it is."""
+    """An open file with a position."""
 
     def write(self, data: Any, /) -> Any: ...
     def tell(self) -> int: ...

@@ -69,7 +69,7 @@ _KEPT_NUMBERS = 16_384
 _FOOTER = struct.Struct("<II")
 _FOOTER_MAGIC = 1337
 LONGEST_FOOTER = 1_024
-"""More bytes than Tantivy writes at the end of a file."""
+"""An upper bound of the bytes that Tantivy writes at the end of a file."""
 
 
 @contextlib.contextmanager
@@ -126,7 +126,7 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """What it takes in memory."""
+        """Its size in memory."""
         return int(self.words.nbytes) + self.lengths.nbytes
 
     def of_length(self, low: int, high: int) -> pa.StringArray:
@@ -171,7 +171,7 @@ class IndexSearcher:
     path: str
     opened: tantivy.Searcher
     ranges: Ranges | None = None
-    """What of the index was fetched, if it is not whole."""
+    """The fetched ranges of the index, if it is not whole."""
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, compare=False, repr=False)
     _numbers: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -182,7 +182,7 @@ class IndexSearcher:
         return self.opened if current is None else current
 
     def name(self, need: Need) -> None:
-        """Say what a query that is built for this index reads of it."""
+        """Name the ranges that a query for this index reads."""
         if self.ranges is not None:
             self.ranges.name(need)
 
@@ -202,7 +202,7 @@ class IndexSearcher:
             return self.searcher.search(query, max(1, limit), count=False, **options).hits
 
     def explain(self, query: tantivy.Query, address: tantivy.DocAddress) -> dict[str, Any]:
-        """Why a document that a query was asked for has its score."""
+        """Tantivy's explanation of a document's score for a query."""
         with tantivy_errors(self.path):
             tree: dict[str, Any] = orjson.loads(query.explain(self.searcher, address).to_json())
             return tree
@@ -460,7 +460,7 @@ class IndexFolder:
         return opened
 
     def _content(self, section: Section) -> bytes:
-        """What a small section holds: of a remote split, from its copy."""
+        """The content of a small section: of a remote split, from its copy."""
         if self.store.local_path(self.path) is not None:
             return read_section(self._read, section, path=self.path)
         with self._opened(section) as file:
@@ -605,7 +605,7 @@ class _Opening:
                     if not gone or is_last:
                         raise
                     continue
-            # One that was evicted may have been made again meanwhile, and be mapped instead.
+            # An evicted copy may have been written again meanwhile, and be mapped instead.
             if all(split.is_current for split in splits) or is_last:
                 return splits, index
         raise AssertionError("unreachable")
@@ -626,7 +626,7 @@ class _Opening:
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Results of a work on each item. Copies come from a store that answers late."""
+    """The result of a function for each item, in threads: copies come from a slow store."""
     if len(items) == 1:
         return [work(items[0])]
     return list(_copiers(os.getpid()).map(work, items))

@@ -130,7 +130,7 @@ class _Node:
 
 @functools.lru_cache(maxsize=65_536)
 def path_key(path: Path) -> str:
-    """What terms below a path begin with.
+    """The prefix of terms below a path.
 
     >>> len(path_key(("user", "name")))
     6
@@ -154,7 +154,7 @@ def truth_text(value: bool) -> str:
 
 
 class PathCollector:
-    """Gathers the leaves of a split's JSON and nested columns while its rows pass by."""
+    """Gathers the leaves of a split's JSON and nested columns while it is written."""
 
     def __init__(self, mapping: TableMapping, schema: pa.Schema) -> None:
         self._fields = {
@@ -267,9 +267,9 @@ VALUE_LIST: Final = "values"
 """The kind of sections that list the values of a column, by the column's place in the mapping."""
 
 FEW_VALUES = 1_024
-"""So many different values are always listed."""
+"""Up to so many different values are always listed."""
 MANY_VALUES = 200_000
-"""So many never are."""
+"""More than so many never are."""
 _ROWS_A_VALUE = 4
 
 
@@ -329,7 +329,7 @@ def most_values(rows: int) -> int:
 
 
 class ValueCollector:
-    """Gathers the different values of a split's columns while its rows pass by."""
+    """Gathers the different values of a split's columns while it is written."""
 
     def __init__(self, mapping: TableMapping, schema: pa.Schema) -> None:
         self._rows = 0

@@ -256,7 +256,7 @@ class FieldTerms:
         return TermInfo((one.postings[0], two.postings[1]), (one.positions[0], two.positions[1]))
 
     def info(self, place: int) -> TermInfo:
-        """What the table says of the word at a place in the sorted list."""
+        """The table's entry for the word at a place in the sorted list."""
         if not 0 <= place < self.count:
             raise UnknownDictionaryError("a word has a place outside of the list of words")
         block, inner = divmod(place, _BLOCK_TERMS)

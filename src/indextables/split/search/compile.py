@@ -63,7 +63,7 @@ class WordCompiler:
     term_counts: dict[str, int] = field(default_factory=dict)
     """How many different words a field has, where that is known."""
     pairwise: bool = False
-    """Add scores two at a time, so that their sum does not depend on who is added first."""
+    """Add scores two at a time, so that their sum does not depend on the order."""
 
     @functools.cached_property
     def build(self) -> QueryBuilder:
@@ -71,7 +71,7 @@ class WordCompiler:
         return QueryBuilder(self.schema, self.searcher)
 
     def words(self, target: FieldMapping, node: FieldNode) -> tantivy.Query | None:
-        """The query for a question to a field of words; `None` if the rows must be asked."""
+        """The query for a question to a field of words; `None` if only the rows can decide."""
         match node:
             case Term(text=text):
                 return self._sequence(target, target.analyzer.query_words(text))
@@ -312,7 +312,7 @@ class Compiler(WordCompiler):
     """Queries for words by field and text, of an index to which they need not be named again."""
 
     def compile(self, query: Query) -> tantivy.Query | None:
-        """The Tantivy query for exactly the same rows, or `None` if the rows must be asked."""
+        """The Tantivy query for exactly the same rows, or `None` if only the rows can decide."""
         compiled = self._compile(query)
         return None if compiled is None else compiled[1]
 
@@ -382,10 +382,10 @@ class Compiler(WordCompiler):
         return self._ip(leaf) if leaf.field.kind == "ip" else self._typed(leaf)
 
     def _word(self, target: FieldMapping, text: str) -> tantivy.Query | None:
-        """What most leaves are. Most words of a query were asked for by another one."""
-        count = None if self.asked is None else self.asked.get((target.field, text))
-        if count is not None:
-            return count
+        """The query of one word, as most leaves are; an earlier search may have compiled it."""
+        cached = None if self.asked is None else self.asked.get((target.field, text))
+        if cached is not None:
+            return cached
         words = target.analyzer.query_words(text)
         made = self._sequence(target, words)
         if self.asked is not None and made is not None and len(words) == 1:

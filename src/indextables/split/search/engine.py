@@ -45,7 +45,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FEW_LEVELS = 24
-"""These fit into every stack that runs Python, 256 KB included."""
+"""So many levels fit into every stack that runs Python, 256 KB included."""
 _STACK = 64 << 20
 """For the deepest query that the parser lets through, many times over; untouched pages are free."""
 _starting = threading.Lock()
@@ -85,7 +85,7 @@ def balanced(
     (3, '(D(c(ab)))')
     """
     first = items[0][0]
-    if all(levels == first for levels, _ in items):  # then it is the same to take turns
+    if all(levels == first for levels, _ in items):  # then simple alternation is the same
         queue = [item for _, item in items]
         for at in range(0, 2 * (len(items) - 1), 2):
             queue.append(pair(queue[at], queue[at + 1]))
@@ -151,7 +151,7 @@ class QueryBuilder:
 
     def address(self, target: FieldMapping, shown: str) -> tantivy.Query:
         """One IP address, as it is shown."""
-        self.searcher.name(Beginning(target.field))  # its spelling in the index is Tantivy's own
+        self.searcher.name(Beginning(target.field))  # Tantivy has its own form of it in the index
         return tantivy.Query.term_query(self.schema, target.field, shown)
 
     def phrase(

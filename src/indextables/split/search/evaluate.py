@@ -86,7 +86,7 @@ def _any_leaf(parts: list[Leaves], rows: int, answer: Callable[[ArrowColumn], Ma
 
 
 class _Answer:
-    """What one leaf says about values, whatever rows they belong to."""
+    """One leaf as a test of values, without their rows."""
 
     def __init__(
         self,
@@ -377,7 +377,7 @@ class TableSource:
         zone: ZoneInfo = UTC,
         max_expansions: int = DEFAULT_MAX_EXPANSIONS,
     ) -> TableSource:
-        """Index what the query looks at."""
+        """Index the columns of the query."""
         fields: dict[str, FieldMapping] = {
             leaf.field.name: leaf.field for leaf in leaves_of(query) if leaf.field.field
         }

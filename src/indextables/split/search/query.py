@@ -80,14 +80,14 @@ class Kept(Generic[Item]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], tuple[Item, int]]) -> Item:
-        """What a key stands for, made now or before; `make` says how large it is, too."""
+        """The value of a key, cached or made now; `make` also returns its size."""
         last = self._last
         if last is not None and last[0] == key:
             return last[1]
         kept = self._items.get(key)
         if kept is not None:
             return kept[0]
-        # Two threads may make the same; each is right.
+        # Two threads may make the same value; both are right.
         item, size = make()
         self._last = key, item
         if size <= self._most // 8:
@@ -115,7 +115,7 @@ class Kept(Generic[Item]):
 
 @dataclass(frozen=True)
 class SearchContext:
-    """What a table means by a search: its schema and mapping, a time zone and limits."""
+    """The context of a search: schema and mapping of the table, a time zone and limits."""
 
     schema: pa.Schema
     mapping: TableMapping
@@ -141,7 +141,7 @@ class SearchContext:
 
     def _resolve(self, search: Search) -> tuple[tuple[Search, Query], int]:
         query, clauses = _Resolver(search, self.mapping, self.schema).resolve()
-        # With the search, so that its id stays its own.
+        # The search is kept as well, so that its id is not used again.
         return (search, query), _KEPT_QUERY + clauses
 
 
@@ -336,7 +336,7 @@ class _Resolver:
         return total
 
     def bind(self, node: SearchNode) -> Query:
-        if type(node) is Term and (fields := self.plain.get(node.field)):  # what most are
+        if type(node) is Term and (fields := self.plain.get(node.field)):  # the usual case
             if len(fields) == 1:
                 return Leaf(fields[0], node)
             return Combined(should=tuple([Leaf(field, node) for field in fields]))
@@ -453,7 +453,7 @@ def with_synonyms(leaf: Leaf) -> list[Leaf]:
 
 @functools.lru_cache(maxsize=64)
 def _rules_of(synonyms: str, analyzer: Analyzer) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """What is searched in place of words; alternatives that are the same words count once."""
+    """The synonyms of words; alternatives with the same words count once."""
     rules: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     for source, alternatives in parse_synonyms(synonyms):
         words = _words_of(analyzer, source)

@@ -301,7 +301,7 @@ def words_decide(node: FieldNode, analyzer: Analyzer) -> bool:
 
 def _has_a_word(text: str, analyzer: Analyzer) -> bool:
     words = analyzer.query_words(text)
-    if not words:  # a stop word of one's own may be a value
+    if not words:  # a stop word of a custom list may be a value
         return not could_be_value(text, pa.null())
     return any(_is_word(word.text) for word in words)
 

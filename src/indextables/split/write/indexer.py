@@ -164,7 +164,7 @@ class Indexer:
             index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
         else:
             index = tantivy.Index.open(str(directory))
-        # A reader that watches for commits would take locks in a folder that is about to go.
+        # A reader that watches for commits would take locks in a folder that is deleted soon.
         index.config_reader("manual")
         heap = min(max(heap_size, MIN_HEAP), MAX_HEAP)
         # One thread: a second one would make twice as many segments of half the size.
@@ -201,7 +201,7 @@ class Indexer:
         try:
             self._writer.commit()
             self._writer.wait_merging_threads()
-        except ValueError as error:  # what Tantivy makes of a disk that fails
+        except ValueError as error:  # Tantivy's error for a failing disk
             raise OSError(f"Tantivy cannot write the index: {error}") from error
         meta_file = self._directory / "meta.json"
         segments = orjson.loads(meta_file.read_bytes())["segments"]
