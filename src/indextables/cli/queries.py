@@ -72,7 +72,7 @@ def run_sql(text: str, settings: Settings, tables: Tables) -> None:
 
 
 def _explain(query: str, settings: Settings, tables: Tables) -> None:
-    """What the scan of each table of a query would read."""
+    """Show what the scan of each table of a query would read."""
     from indextables.query.rewrite import rewrite
 
     lines: list[str] = []
@@ -287,7 +287,7 @@ class Tables:
 
     @property
     def session(self) -> Session:
-        """What executing a statement needs."""
+        """The session in which a statement is executed."""
         options = self.settings.storage_options
         return Session(
             resolve=self.resolve,
@@ -357,7 +357,7 @@ def _flat(rows: pa.Table) -> pa.Table:
 
 
 def _check(rows: pa.Table) -> None:
-    """Fail if a row says that something did."""
+    """Exit with an error if a row reports a failure."""
     if "status" not in rows.schema.names:
         return
     failed = [row for row in rows.to_pylist() if str(row["status"]).upper().startswith(_FAILURES)]

@@ -102,7 +102,7 @@ def _search(
 
 
 def _beginnings(column: Any) -> list[str | None]:
-    """The first characters of texts, as a snippet spells them."""
+    """The first characters of texts, escaped like snippets."""
     return [
         None if t is None else html.escape(t[:_SHOWN] + ("…" if len(t) > _SHOWN else ""))
         for t in column.to_pylist()

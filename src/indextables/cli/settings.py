@@ -139,7 +139,7 @@ def pairs(values: Sequence[str], option: str) -> dict[str, str]:
     for value in values:
         key, separator, text = value.partition("=")
         if not separator or not key.strip():
-            # What was given may be a secret whose name was forgotten.
+            # The value may be a secret given without a name, so it is not shown.
             raise typer.BadParameter("expected key=value", param_hint=option)
         named[key.strip()] = text
     return named
@@ -235,7 +235,7 @@ def _guarded(work: Callable[[], None], *, debug: bool) -> None:
         work()
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the output has gone. Nothing more can be written, not even at exit.
+        # The reader of the output has closed it. Nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except KeyboardInterrupt:

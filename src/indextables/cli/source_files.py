@@ -68,7 +68,7 @@ class Source:
     """Where the file is, if that is not this machine; there it is called `key`."""
     key: str = ""
     spooled: Any = None
-    """The temporary file that has what standard input had."""
+    """The temporary file with the content of standard input."""
     casts: Mapping[str, Any] = field(default_factory=dict)
     """Types that columns are brought to, whatever the file has."""
 
@@ -116,7 +116,7 @@ def find_sources(
 
 
 def _standard_input(file_format: Format | None, delimiter: str | None) -> Source:
-    """What standard input has, in a file: it is read more than once."""
+    """Standard input as a file, because it is read more than once."""
     if file_format is None:
         raise SourceFileError(
             STANDARD_INPUT, "standard input has no name; say what it is with --format csv or jsonl"
@@ -396,7 +396,7 @@ def salvaged(
     parse: Callable[[bytes], Rows],
     reject: Callable[[Record, str], None],
 ) -> Iterator[Rows]:
-    """What `parse` makes of the records that it can read; the others are rejected one by one."""
+    """The results of `parse` for records that it can read; the others are rejected one by one."""
     if len(piece) == 1 and piece[0].problem is not None:
         reject(piece[0], piece[0].problem)
         return
@@ -428,7 +428,7 @@ _CONVERSION = re.compile(
 
 
 def line_reason(message: str) -> str:
-    """What Arrow says about one line, without its own numbers of columns and rows.
+    """Arrow's message about one line, without its own numbers of columns and rows.
 
     >>> line_reason("In CSV column #0: CSV conversion error to int32: invalid value 'x'")
     "column 1: the value 'x' is not int32"

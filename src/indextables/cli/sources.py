@@ -73,7 +73,7 @@ def schema_of(
 
 
 def _clash(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> SourceFileError:
-    """The first column whose types do not go together, and the file that has the rarest of them."""
+    """The first column with incompatible types, and the file that has the rarest of them."""
     for name in dict.fromkeys(name for schema in schemas for name in schema.names):
         holders = [(source, schema.field(name)) for source, schema in zip(sources, schemas,
                    strict=True) if name in schema.names]  # fmt: skip
@@ -211,7 +211,7 @@ def _open(source: Source, types: Mapping[str, pa.DataType], text: bytes | None =
     """The columns of a file and its batches, or of a text in its format."""
     if source.format == "parquet":
         file = pq.ParquetFile(_raw(source))
-        # One by one: what Arrow is asked for at once, it also fetches at once.
+        # One by one, because Arrow fetches everything of one request at once.
         groups = range(file.num_row_groups)
         batches = (b for g in groups for b in file.iter_batches(row_groups=[g]))
         return _cast(file.schema_arrow, batches, source.casts)
@@ -426,7 +426,7 @@ def _unchanged(source: Source) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explained(source: Source, types: Mapping[str, pa.DataType] | None = None) -> Iterator[None]:
-    """Turns what a reader says about a file into a sentence that names it."""
+    """Turns errors of a reader into a sentence that names the file."""
     try:
         yield
     except IndexTablesError:
@@ -449,7 +449,7 @@ _ARRAY = "it is one JSON array"
 
 
 def _reason(message: str) -> str:
-    """What a reader says, and what helps.
+    """The message of a reader, and a remedy.
 
     >>> _reason("JSON parse error: Column(/a) changed from string to number in row 1")[-48:]
     '; a column has values of one kind, in every line'

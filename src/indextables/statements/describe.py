@@ -76,7 +76,7 @@ def _row(xref: AddXRef | RemoveXRef, status: str) -> dict[str, Any]:
 
 
 def _named(log: TransactionLog) -> list[AddXRef | RemoveXRef]:
-    """Every XRef that a version file or the oldest checkpoint knows, as well as it is known."""
+    """Every XRef that a version file or the oldest checkpoint names, with what they say of it."""
     listing = list_log(log.store)
     xrefs: dict[str, AddXRef | RemoveXRef] = {}
     oldest = min((*listing.states, *listing.checkpoints), default=None)

@@ -228,7 +228,7 @@ class _Editor(Tokens):
             return
         close = self.closing(at + 1)
         if close is None:
-            return  # Spark will say what is wrong with the parentheses
+            return  # Spark reports the wrong parentheses
         arguments = self.split(at + 2, close)
         if name in SEARCH_NAMES:
             self.named_search(at, name, arguments)
@@ -449,6 +449,6 @@ def with_name(
             own, others = (args[:places], args[places:]) if isinstance(args, list) else (args, args)
             name = compute(expression, own)
             if not isinstance(name, str):
-                break  # Spark says what is wrong with it
+                break  # Spark reports what is wrong
             return f"{text[: words[at].start]}{name}{text[word.end :]}", others
     return text, args

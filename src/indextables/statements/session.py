@@ -51,7 +51,7 @@ DRIVER = "driver"
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What the function gave in one place; without a result, `error` says why."""
+    """The result of a function in one place; without one, `error` says why."""
 
     executor_id: str
     host: str
@@ -68,7 +68,7 @@ class Hosts(Protocol):
 
 
 class ThisProcess:
-    """No Spark: this process is all there is."""
+    """Without Spark: this process is the only place."""
 
     def run(self, function: Callable[[], T]) -> Sequence[Answer[T]]:
         """The answer of this process."""
@@ -178,7 +178,7 @@ _LIBRARIES = (
 
 
 def _here() -> list[tuple[str, str, str]]:
-    """What one process can tell about itself."""
+    """The properties of one process."""
     properties = [
         ("system", "python", platform.python_version()),
         ("system", "platform", platform.platform()),

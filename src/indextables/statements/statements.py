@@ -73,14 +73,14 @@ class FlushDiskCache(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeDiskCache(Statement):
-    """What the disks hold."""
+    """The contents of the disk caches."""
 
     FORMS = ("DESCRIBE INDEXTABLES DISK ! CACHE",)
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeStorageStats(Statement):
-    """What the driver and a worker of each executor read of object stores since they started."""
+    """Reads of object stores by the driver and a worker of each executor since they started."""
 
     FORMS = ("DESCRIBE INDEXTABLES STORAGE ! STATS",)
 
@@ -94,7 +94,7 @@ class DescribeMergeJobs(Statement):
 
 @dataclass(frozen=True, slots=True)
 class InvalidateLogCache(Statement):
-    """Forget what is known of one log, or of all."""
+    """Clear the caches of one log, or of all."""
 
     FORMS = (
         "INVALIDATE INDEXTABLES ! TRANSACTION LOG CACHE [FOR [TABLE] <table>]",
@@ -150,7 +150,7 @@ class DescribeEnvironment(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Restore(Statement):
-    """Make a table what it was at a version."""
+    """Restore a table to an older version."""
 
     FORMS = ("RESTORE INDEXTABLES ! <table> TO VERSION <version:number>",)
     table: Target
@@ -191,7 +191,7 @@ class TruncateTimeTravel(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RepairLog(Statement):
-    """Write a new log from what is left of one, or from the splits alone."""
+    """Write a new log from the readable parts of a damaged one, or from the splits alone."""
 
     FORMS = (
         "REPAIR INDEXFILES ! TRANSACTION LOG <source:text> AT LOCATION <target:text> [FROM SPLITS]",
@@ -220,7 +220,7 @@ class Verify(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeComponentSizes(Statement):
-    """What the bytes of the splits are."""
+    """The sizes of the parts of splits."""
 
     FORMS = ("DESCRIBE INDEXTABLES COMPONENT ! SIZES <table> [WHERE <where:condition>]",)
     table: Target

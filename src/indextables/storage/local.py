@@ -44,7 +44,7 @@ from indextables.storage.store import ObjectMeta, Store, check_path, check_prefi
 Purpose = Literal[
     "split", "merge", "index", "xref", "cache", "manifest", "values", "export", "import"
 ]
-"""What a folder is for; its name begins with `indextables-` and this."""
+"""The purpose of a folder; its name begins with `indextables-` and this."""
 PREFIXES = tuple(f"indextables-{purpose}-" for purpose in get_args(Purpose))
 _OLDER_NAME = re.compile(r"(indextables|ariadne)-(?!\d+$)[a-z0-9_]{8}")
 """Folders of earlier releases. With digits alone it would be the cache of a user without a home."""
@@ -176,7 +176,7 @@ class LocalStore(Store):
         # Spares a loser the write; the publishing step decides.
         try:
             self.head(path)
-        except StorageError:  # it is not there, or the write says what is wrong
+        except StorageError:  # it is not there, or the write raises the error
             self._write(path, lambda file: _write_all(file, data), self._publish_new)
         else:
             raise ObjectExistsError(self._shown(path))
@@ -346,7 +346,7 @@ class LocalStore(Store):
         fill: Callable[[BinaryIO], None],
         publish: Callable[[Path, Path], object],
     ) -> None:
-        """Write a file and publish it. What fails before that changed nothing for certain."""
+        """Write a file and publish it. A failure before that has certainly changed nothing."""
         target = self._target(path)
         is_certain = True
         try:
@@ -393,7 +393,7 @@ class LocalStore(Store):
         except OSError as error:
             if error.errno not in _NO_HARD_LINKS:
                 raise
-            # Some file systems have no hard links. There every writer comes this way.
+            # Some file systems have no hard links. All their writers use this branch.
             with self._locked(target):
                 if target.exists():
                     raise ObjectExistsError(shown) from None

@@ -34,7 +34,7 @@ from indextables.errors import (
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _AZURE_HOST = re.compile(r"([^@/:]+)@([^@/:.]+)\.(?:dfs|blob)\.([^@/:]+)")
 
-# What users write, and the one name we use for it.
+# Names that users write, and the one name that is used for them.
 _SCHEMES = {
     **dict.fromkeys(("s3", "s3a", "s3n"), "s3"),
     **dict.fromkeys(("gs", "gcs"), "gs"),
@@ -61,7 +61,7 @@ class Location:
 
 
 def canonical_uri(uri: str | os.PathLike[str]) -> str:
-    """The one spelling of a table's URI.
+    """The canonical form of a table's URI.
 
     >>> canonical_uri("s3a://bucket/docs//"), canonical_uri("file:///data/docs/")
     ('s3://bucket/docs', '/data/docs')
@@ -147,7 +147,7 @@ def _shown(uri: str) -> str:
 SECRET_NAMES = r"(?i)secret|key|token|credential|password|sas|signature|connection_?string"
 """Keys whose values are never shown, as a pattern for Python and for Java."""
 HIDDEN = "secret."
-"""Stands before the name of an option whose value Spark would show in its event log."""
+"""The prefix of an option whose value Spark would show in its event log."""
 _SECRET = re.compile(SECRET_NAMES)
 _URL_QUERY = re.compile(r"(https?://[^\s\"'?)>]*)\?[^\s\"')>]*")
 
@@ -228,7 +228,7 @@ def scrub(message: str, options: Mapping[str, object]) -> str:
     >>> scrub("GET https://a/b?sig=x failed", {})
     'GET https://a/b?… failed'
     """
-    # What follows the first paragraph is the library's debug print of the same error.
+    # The first paragraph is followed by the library's debug print of the same error.
     for secret in secrets(options):
         message = message.replace(secret, "***")
     first = message.split("\n\nDebug source", 1)[0]

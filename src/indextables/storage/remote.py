@@ -111,7 +111,7 @@ _runtime_process: int | None = None
 
 
 class _Fetched:
-    """What this process read of object stores, for DESCRIBE INDEXTABLES STORAGE STATS."""
+    """Reads of object stores by this process, for DESCRIBE INDEXTABLES STORAGE STATS."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -149,7 +149,7 @@ class RemoteStore(Store):
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What the store was opened with."""
+        """The options that the store was opened with."""
         return self._options
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -275,7 +275,7 @@ class RemoteStore(Store):
             obstore.delete(self._client, self._key(path))
 
     def _require_own_process(self) -> None:
-        """Refuse what would otherwise find nothing, or wait without end."""
+        """Refuse the memory of another process, and a fork in which requests would never end."""
         global _runtime_process  # noqa: PLW0603
         if self._foreign:
             raise StorageError(

@@ -81,7 +81,7 @@ def coalesce(
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """What a store knows of an object without reading it. `path` is relative to the root."""
+    """The metadata of an object. `path` is relative to the root."""
 
     path: str
     size: int
@@ -104,7 +104,7 @@ class Store(ABC):
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What the store was opened with, secrets included; another client may need it."""
+        """The options of the store, secrets included; another client may need them."""
         return {}
 
     @abstractmethod
@@ -174,7 +174,7 @@ class Store(ABC):
         return []
 
     def clock_ms(self) -> int:
-        """What time it is for the store: an object that is written now is dated so.
+        """The time of the store, with which it dates an object that is written now.
 
         Ages of objects are differences to this time and not to the clock of a machine, which may
         be wrong by days.

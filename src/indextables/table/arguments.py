@@ -54,7 +54,7 @@ from indextables.schema import SCORE
 from indextables.split.scoring import Hits, Read
 
 _KEPT_QUERY = 64
-"""A search that is kept takes as much room as so many letters, however short it is."""
+"""The least size that a cached search counts, in characters."""
 
 Timestamp = datetime.datetime | str | int
 Where = str | pc.Expression | Predicate
@@ -97,7 +97,7 @@ def names_of(names: str | Sequence[str], argument: str) -> tuple[str, ...]:
 
 
 def check_where(where: object) -> None:
-    """A condition that a program failed to make must not stand for all rows."""
+    """Refuse None, which a program may pass by mistake: it must not mean all rows."""
     if where is None:
         raise ConfigError("where is None. Write the condition, or where='true' for everything.")
 
@@ -144,7 +144,7 @@ def check_assignments(assignments: str | Mapping[str, object]) -> None:
 
 
 def check_merge(when_matched: object, when_not_matched: object) -> None:
-    """What a merge does with rows that match, and with those that do not."""
+    """The actions of a merge for rows that match, and for those that do not."""
     for name, value, choices in (
         ("when_matched", when_matched, ("update", "delete", "ignore")),
         ("when_not_matched", when_not_matched, ("insert", "ignore")),
@@ -162,7 +162,7 @@ def check_ranking(
     fusion: object,
     snippets: Sequence[str],
 ) -> None:
-    """What rows are ranked by, together."""
+    """Refuse combinations of query, vector, fusion and snippets that have no meaning."""
     if fusion not in (None, "rrf"):
         raise ConfigError(f"fusion is 'rrf' or left out, not {fusion!r}.")
     if fusion is not None and (query is None or vector is None):
@@ -494,7 +494,7 @@ _RANKED = (
     pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean,
     pa.types.is_null,
 )  # fmt: skip
-"""Types of what rows are ranked by."""
+"""Types of values that rows are ranked by."""
 _ROWS_AT_ONCE = 65_536
 
 

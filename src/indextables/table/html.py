@@ -131,7 +131,7 @@ class Explained(str):
 
     @classmethod
     def of(cls, plan: ScanPlan) -> Explained:
-        """What a scan would do."""
+        """The plan of a scan."""
         text = cls(explain_scan(plan))
         text.stages = tuple((s.name, s.splits, s.bytes) for s in plan.stages)
         return text

@@ -69,7 +69,7 @@ _DEFAULT_HEAP = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class BuiltXRef:
-    """A stored XRef, and what its `addXRef` action says about it."""
+    """A stored XRef, with the fields of its `addXRef` action."""
 
     xref_id: str
     path: str
@@ -195,7 +195,7 @@ class _IndexBuilder:
         try:
             self._writer.commit()
             self._writer.wait_merging_threads()
-        except ValueError as error:  # what Tantivy makes of a disk that fails
+        except ValueError as error:  # Tantivy's error for a failing disk
             raise XRefError(f"Tantivy cannot write the index of the XRef: {error}.") from error
         meta = self._folder / META
         segments = orjson.loads(meta.read_bytes())["segments"]
@@ -215,7 +215,7 @@ class _IndexBuilder:
         searcher = opened.searcher()
         total = 0
         for field, beginning in self._beginnings:
-            if beginning in self._fields:  # the empty value, whose term is all others' beginning
+            if beginning in self._fields:  # the empty value, whose term is a prefix of all others
                 total += 1
             else:
                 total += len(searcher.terms_with_prefix(field, beginning))

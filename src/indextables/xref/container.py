@@ -65,7 +65,7 @@ def new_xref_id() -> str:
 
 
 def bare_id(xref_id: str) -> str:
-    """The id without the file's prefix: both spellings are found in logs.
+    """The id without the file's prefix: logs have both forms.
 
     >>> bare_id("xref-abc123"), bare_id("abc123")
     ('abc123', 'abc123')
@@ -275,7 +275,7 @@ _ROWS = pa.schema(_COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class FieldSet:
-    """What is known of a split: the keys of complete fields, and its columns if they are known."""
+    """The complete fields of a split by their keys, and its columns if they are known."""
 
     keys: tuple[str, ...]
     columns: tuple[str, ...] | None
@@ -321,7 +321,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What an XRef says about itself beside its documents."""
+    """The description of an XRef, beside its documents."""
 
     fields: tuple[dict[str, Any], ...]
     total_terms: int

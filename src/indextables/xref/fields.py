@@ -70,7 +70,7 @@ class TermField:
 
     @property
     def key(self) -> str:
-        """What the column's terms begin with."""
+        """The prefix of the column's terms."""
         return _key(self.column, self.fingerprint, self.meaning)
 
     @property

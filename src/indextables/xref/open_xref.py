@@ -85,7 +85,7 @@ class XRefData:
 
     @property
     def info(self) -> SplitInfo:
-        """What the container says about itself."""
+        """The description in the container's footer."""
         return self.footer.info
 
     def content(self, section: Section) -> bytes:
@@ -177,7 +177,7 @@ class OpenXRef:
         footer_start: int | None = None,
         whole: int = WHOLE,
     ) -> OpenXRef:
-        """Fetch and open an XRef. `UnusableXRefError` says why it cannot be."""
+        """Fetch and open an XRef, or raise `UnusableXRefError`."""
         opened = read_xref(store, path, size=size, footer_start=footer_start, whole=whole)
         sections, read = opened.info.index_sections(), opened.read
         if opened.footer.end > whole and sections:
@@ -226,7 +226,7 @@ class OpenXRef:
         return with_stack(levels(question), lambda: self._ask(self._askable(question)))
 
     def _askable(self, question: Question) -> Question:
-        """The question without what no document knows anything about."""
+        """The question without parts about columns that no document has terms for."""
         match question:
             case AllOf(children=children):
                 return all_of(map(self._askable, children))
@@ -335,7 +335,7 @@ class OpenXRef:
 
 
 FORGET_AFTER = 60.0
-"""Seconds until something that was useless is tried again."""
+"""Seconds until a useless XRef or question is tried again."""
 _MOST_REMEMBERED = 4_096
 
 Key = tuple[str, str]
@@ -381,7 +381,7 @@ class XRefPool:
 
 
 class Memory:
-    """What was useless a short while ago, and why. Safe between threads."""
+    """Recently useless XRefs and questions, each with the reason. Thread-safe."""
 
     def __init__(
         self, *, seconds: float = FORGET_AFTER, clock: Callable[[], float] = time.monotonic
@@ -416,7 +416,7 @@ def shared_pool(max_bytes: int) -> XRefPool:
 
 
 def close_xrefs() -> int:
-    """Close all XRefs that this process has open, and forget what was useless."""
+    """Close all XRefs that this process has open, and forget which were useless."""
     failures.clear()
     dull_questions.clear()
     with _pools_lock:

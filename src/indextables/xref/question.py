@@ -114,7 +114,7 @@ NOTHING = AnyOf(())
 
 
 def ask(predicate: Predicate, context: SearchContext) -> Question:
-    """What a split must have so that one of its rows can make the predicate true."""
+    """The question that a split must answer for one of its rows to meet the predicate."""
     question = _Asker(context).predicate(normalise(predicate))
     return _with_defaults(question, context.defaults) if context.defaults else question
 
@@ -225,7 +225,7 @@ class _Asker:
         try:
             texts = value_texts(pa.array(values, data_type), mapped).to_pylist()
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return EVERYTHING  # a literal of another type, which nobody coerced
+            return EVERYTHING  # a literal of another type, which was not coerced
         return HasAny(field, tuple(dict.fromkeys(texts)))
 
     def equal_text(self, field: TermField, mapped: FieldMapping, text: str) -> Question:

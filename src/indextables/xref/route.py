@@ -52,7 +52,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of asking the XRefs. `reason` says why they were not asked, or not all of them."""
+    """The result of asking the XRefs. `reason` says why they, or some of them, were not asked."""
 
     consulted: bool
     before: int
@@ -178,7 +178,7 @@ class Router:
         candidates = frozenset(paths.to_pylist())
         for path, xref in self.xrefs.items():
             if candidates.isdisjoint(xref.source_split_paths):
-                continue  # of other partitions: it says nothing of these files, whole or damaged
+                continue  # of other partitions, so it has no terms of these files
             problem = self.broken.recall((self.store.identity, path))
             if problem is not None:
                 problems.append(UnusableXRefError(path, f"it could not be used before: {problem}"))
@@ -218,7 +218,7 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What one XRef says about the candidates."""
+    """The answer of one XRef for the candidates."""
 
     keep: Mask
     covered: Mask
