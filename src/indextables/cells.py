@@ -1,7 +1,7 @@
 """Values as text that is safe to print.
 
 A table can hold anything, terminal escape sequences and direction overrides included. Whatever is
-shown to a person passes `printable` first.
+shown to a user passes `printable` first.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def size(count: float) -> str:
-    """A number of bytes for a person.
+    """A number of bytes in a readable unit.
 
     >>> size(999), size(1_234_567)
     ('999 B', '1.23 MB')

@@ -46,9 +46,9 @@ PLACE = Path(".demo")
 def main() -> None:
     """Show it all."""
     shutil.rmtree(PLACE, ignore_errors=True)
-    found = itertools.islice(definitions(source_files()), MOST)
+    collected = itertools.islice(definitions(source_files()), MOST)
     reading = "Reading the Python sources that are installed here"
-    documents = document_table(track(found, reading, total=MOST, console=console))
+    documents = document_table(track(collected, reading, total=MOST, console=console))
     plain = write_files(documents, PLACE / "parquet")
     path = str((PLACE / "code").resolve())
     try:
@@ -114,7 +114,7 @@ _LONGEST = 1_000_000
 
 def source_files() -> list[tuple[str, Path]]:
     """The installed sources, each with the name of its module."""
-    found = []
+    files = []
     library = Path(sysconfig.get_paths()["stdlib"])
     for root in [library, *map(Path, site.getsitepackages())]:
         for file in sorted(root.rglob("*.py")):
@@ -122,8 +122,8 @@ def source_files() -> list[tuple[str, Path]]:
             if "site-packages" in inside.parts:
                 continue
             module = ".".join(inside.with_suffix("").parts)
-            found.append((module.removesuffix(".__init__"), file))
-    return found
+            files.append((module.removesuffix(".__init__"), file))
+    return files
 
 
 def definitions(files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, str, str, str]]:
@@ -142,10 +142,10 @@ def definitions(files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, str, s
             yield module, place[2], kind, source[place.start() : end].strip()
 
 
-def document_table(found: Iterable[tuple[str, str, str, str]]) -> pa.Table:
+def document_table(rows: Iterable[tuple[str, str, str, str]]) -> pa.Table:
     """Definitions as a table."""
     columns: list[list[str]] = [[], [], [], []]
-    for definition in found:
+    for definition in rows:
         for column, value in zip(columns, definition, strict=True):
             column.append(value)
     module, name, kind, code = map(pa.array, columns)
@@ -247,10 +247,10 @@ def route(table: Table) -> None:
 
 def _asked(table: Table, where: str) -> tuple[pa.Table, int, float]:
     """The rows of a condition, how many splits were opened for them, and the milliseconds."""
-    found, spent = timed(lambda: table.scan(columns=["id"], where=where))
+    rows, spent = timed(lambda: table.scan(columns=["id"], where=where))
     read = re.search(r"^ *read +([\d,]+) splits", table.explain(where=where), re.MULTILINE)
     assert read is not None
-    return found, int(read[1].replace(",", "")), spent
+    return rows, int(read[1].replace(",", "")), spent
 
 
 def merge(table: Table) -> None:
@@ -349,10 +349,10 @@ GROUP BY package ORDER BY n DESC, package"""
     plain.createOrReplaceTempView("plain")
     pattern = rf"(?i)(^|[^a-z0-9])({NEEDLE}|zero[^a-z0-9]+copy)($|[^a-z0-9])"
     scan = f"SELECT package, count(*) AS n FROM plain WHERE code rlike '{pattern}' GROUP BY package"
-    found, our_time = timed(lambda: spark.sql(query).collect())
+    indexed, our_time = timed(lambda: spark.sql(query).collect())
     other, their_time = timed(lambda: spark.sql(scan).collect())
-    assert {tuple(row) for row in found} == {tuple(row) for row in other}
-    grid(("package", "definitions"), [tuple(row) for row in found[:5]])
+    assert {tuple(row) for row in indexed} == {tuple(row) for row in other}
+    grid(("package", "definitions"), [tuple(row) for row in indexed[:5]])
     versus(our_time, their_time, other="rlike on Parquet")
 
 
@@ -436,20 +436,20 @@ def _line(cell: object) -> Text:
 
 def timed(work: Callable[[], Result], *, times: int = 3) -> tuple[Result, float]:
     """A result and the milliseconds of the best of some runs."""
-    found = []
+    times_ms = []
     result: Any = None
     for _ in range(times):
         start = time.perf_counter()
         result = work()
-        found.append((time.perf_counter() - start) * 1000)
-    return result, min(found)
+        times_ms.append((time.perf_counter() - start) * 1000)
+    return result, min(times_ms)
 
 
-def bars_of(what: Sequence[tuple[str, float, str]]) -> None:
+def bars_of(figures: Sequence[tuple[str, float, str]]) -> None:
     """Some numbers as bars, each with its label before and its text behind."""
-    widest = max(len(label) for label, _, _ in what)
-    drawn = bars([round(1000 * number) for _, number, _ in what])
-    for (label, _, text), bar in zip(what, drawn, strict=True):
+    widest = max(len(label) for label, _, _ in figures)
+    drawn = bars([round(1000 * number) for _, number, _ in figures])
+    for (label, _, text), bar in zip(figures, drawn, strict=True):
         console.print(f"  {label:<{widest}}  [green]{bar or '▏'}[/] {text}", soft_wrap=True)
 
 

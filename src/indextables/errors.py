@@ -26,9 +26,9 @@ class IndexTablesError(Exception):
 
 
 def _rebuild(
-    kind: type[IndexTablesError], args: tuple[Any, ...], fields: dict[str, Any]
+    error_type: type[IndexTablesError], args: tuple[Any, ...], fields: dict[str, Any]
 ) -> IndexTablesError:
-    error = kind.__new__(kind, *args)
+    error = error_type.__new__(error_type, *args)
     error.args = args
     error.__dict__.update(fields)
     return error

@@ -78,27 +78,27 @@ def _parser() -> argparse.ArgumentParser:
 def _search(names: dict[str, Any], line: str, query: str) -> pa.Table:
     """The best rows for a cell; the texts among their columns have snippets."""
     try:
-        given = _parser().parse_args(shlex.split(line))
+        arguments = _parser().parse_args(shlex.split(line))
     except ValueError as error:  # a quotation that does not end
         raise UsageError(f"{error}. {_parser().format_usage().strip()}") from None
     try:
-        table = _table(names, given.table)
-        columns = given.column or table.schema.names
+        table = _table(names, arguments.table)
+        columns = arguments.column or table.schema.names
         return table.search(
             query.strip(),
-            fields=given.field,
-            where=given.where,
+            fields=arguments.field,
+            where=arguments.where,
             columns=columns,
-            limit=given.limit,
+            limit=arguments.limit,
             snippets=[name for name in text_columns(table) if name in columns],
         )
     except IndexTablesError as error:  # a sentence, not a traceback
         raise UsageError(str(error)) from None
 
 
-def _table(names: dict[str, Any], given: str) -> Table:
+def _table(names: dict[str, Any], name: str) -> Table:
     """What a cell names: a variable of the notebook, or a place."""
-    known = names.get(given)
-    if isinstance(known, SearchIndex):
-        return known.table()
-    return known if isinstance(known, Table) else open_table(given)
+    value = names.get(name)
+    if isinstance(value, SearchIndex):
+        return value.table()
+    return value if isinstance(value, Table) else open_table(name)

@@ -85,7 +85,7 @@ def beside(work: Callable[[], Result]) -> Callable[[], Result]:
 
 
 class Stop:
-    """A wish to end a query early, from any thread.
+    """A request to end a query early, from any thread.
 
     >>> stop = Stop()
     >>> with stop.under():
@@ -109,13 +109,13 @@ class Stop:
             action()
 
     def check(self) -> None:
-        """Raise a `StoppedError` if the end is wished for."""
+        """Raise a `StoppedError` if the end was requested."""
         if self.reason is not None:
             raise StoppedError(self.reason)
 
     @contextlib.contextmanager
     def calling(self, action: Callable[[], None]) -> Iterator[None]:
-        """Call this as soon as the end is wished for, until the block is left."""
+        """Call this as soon as the end is requested, until the block is left."""
         with self._lock:
             if self.reason is None:
                 self._actions.append(action)
@@ -128,7 +128,7 @@ class Stop:
 
     @contextlib.contextmanager
     def under(self) -> Iterator[None]:
-        """Queries that this thread runs in the block look at this."""
+        """Let queries that this thread runs in the block check this."""
         token = _current.set(self)
         try:
             yield
@@ -140,7 +140,7 @@ _current: contextvars.ContextVar[Stop | None] = contextvars.ContextVar("stop", d
 
 
 def current_stop() -> Stop | None:
-    """What can stop the queries of this thread."""
+    """The `Stop` of the queries of this thread."""
     return _current.get()
 
 

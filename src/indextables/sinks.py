@@ -1,4 +1,4 @@
-"""Files that rows are exported to. A file appears when it is complete, or not at all."""
+"""Files that rows are exported to. A file becomes visible when it is complete, or not at all."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ def write_rows(
     return count
 
 
-def _needs_text(kind: pa.DataType) -> bool:
-    return pa.types.is_nested(kind) or pa.types.is_binary(kind)
+def _needs_text(data_type: pa.DataType) -> bool:
+    return pa.types.is_nested(data_type) or pa.types.is_binary(data_type)
 
 
 def _as_text(column: Any) -> Any:

@@ -223,11 +223,11 @@ def field_type(schema: pa.Schema, path: str) -> pa.DataType | None:
     if path in schema.names:
         data_type: pa.DataType = schema.field(path).type
         return data_type
-    first, _, rest = path.partition(".")
-    if not rest or first not in schema.names:
+    first, _, nested = path.partition(".")
+    if not nested or first not in schema.names:
         return None
     nested_type: Any = schema.field(first).type
-    for part in rest.split("."):
+    for part in nested.split("."):
         if not pa.types.is_struct(nested_type) or part not in [f.name for f in nested_type.fields]:
             return None
         nested_type = nested_type.field(part).type
@@ -277,11 +277,11 @@ def check(new: Declaration, declared: Declarations, schema: pa.Schema) -> None:
         raise AriadneArgumentError(f"Cannot add the {new.kind} index", no_texts)
     missing = list(_missing(new, schema))
     wrong = [*_bad_names(new), *_bad_types(new, schema), *_clashes(new, declared)]
-    what = f"Cannot add the {new.kind} index '{new.name}'"
+    attempt = f"Cannot add the {new.kind} index '{new.name}'"
     if missing:
-        raise ColumnNotFoundError(what, [*missing, *wrong], available=schema.names)
+        raise ColumnNotFoundError(attempt, [*missing, *wrong], available=schema.names)
     if wrong:
-        raise AriadneArgumentError(what, wrong)
+        raise AriadneArgumentError(attempt, wrong)
 
 
 def _no_texts(new: Declaration) -> Iterator[str]:
@@ -364,8 +364,8 @@ def _clashes(new: Declaration, declared: Declarations) -> Iterator[str]:
         yield f"'{new.name}' is already declared, as {same}; remove the index to declare it again"
     if same is not None:
         return
-    taken = {c.lower(): d for d in declared for c in (storage_column(d), *companions(d))}
+    owners = {c.lower(): d for d in declared for c in (storage_column(d), *companions(d))}
     for column in (storage_column(new), *companions(new)):
-        if other := taken.get(column.lower()):
-            yield f"it needs the index table's column '{column}', which '{other.name}' has"
+        if owner := owners.get(column.lower()):
+            yield f"it needs the index table's column '{column}', which '{owner.name}' has"
             return

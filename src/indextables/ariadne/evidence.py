@@ -1,4 +1,4 @@
-"""What an index knows about one column, file by file, and what that leaves possible.
+"""What an index stores about one column, file by file, and which rows that leaves possible.
 
 Each kind of index answers the same two questions. `possible`: may a row of the file make a
 condition true, false, null? `holds`: may the file hold each of some values? A file that the index
@@ -136,7 +136,7 @@ class BloomFilters:
         """The filters, decoded once."""
         is_known = self.counts.is_known
         filters = zip(self.stored.to_pylist(), is_known, strict=True)
-        return Filters.of(stored if known else None for stored, known in filters)
+        return Filters.of(stored if present else None for stored, present in filters)
 
     def possible(self, node: Condition) -> Possible:
         """Equalities may be excluded, and nulls by their number."""
@@ -195,9 +195,9 @@ class Bounds:
         if pa.types.is_floating(together.type):
             together = pc.add(together, pa.scalar(0.0, together.type))
         ranks = np.asarray(pc.rank(together, tiebreaker="dense"), np.int64)
-        lower, upper, asked = np.split(ranks, [len(ranges.lower), 2 * len(ranges.lower)])
-        above = (lower[:, None] <= asked[None, :]) | ~ranges.has_lower[:, None]
-        below = (asked[None, :] <= upper[:, None]) | ~ranges.has_upper[:, None]
+        lower, upper, keys = np.split(ranks, [len(ranges.lower), 2 * len(ranges.lower)])
+        above = (lower[:, None] <= keys[None, :]) | ~ranges.has_lower[:, None]
+        below = (keys[None, :] <= upper[:, None]) | ~ranges.has_upper[:, None]
         answer: Flags = (above & below) & ranges.may_be_value[:, None]
         if pa.types.is_floating(together.type):
             is_nan = np.asarray(pc.fill_null(pc.is_nan(values), False), np.bool_)

@@ -454,15 +454,15 @@ class Index:
         """
         place, paths = self._place, _canonical(files)
         entries = place.files.files()
-        rest = [entry for entry in entries if entry not in set(paths)]
-        still = registered(rest, paths)
+        remaining = [entry for entry in entries if entry not in set(paths)]
+        still = registered(remaining, paths)
         if kept := [p for p in paths if p not in entries and p in still]:
             problems = [f"{p} is part of a registered folder or pattern" for p in kept]
             problems.append("remove the folder or pattern, or delete the file itself")
             raise AriadneArgumentError("Cannot remove files from the index", problems)
         place.files.discard([path for path in paths if path in entries])
         indexed: list[Any] = index_rows.key_rows(place).column("filename").to_pylist()
-        removed = registered(paths, indexed) - registered(rest, indexed)
+        removed = registered(paths, indexed) - registered(remaining, indexed)
         index_rows.remove_rows(place, sorted(removed))
         if self.metadata.total_indexed_file_size >= 0 or indexed:
             total = index_rows.total_size(place)
@@ -665,14 +665,14 @@ class Index:
         ```
         """
         names = list(dict.fromkeys(_flat(columns)))
-        what = "Cannot select columns"
+        attempt = "Cannot select columns"
         bad = [repr(n) for n in names if not isinstance(n, str) or not n.strip()]
         if bad or not names:
-            raise AriadneArgumentError(what, [f"{', '.join(bad) or 'nothing'} is not a column"])
+            raise AriadneArgumentError(attempt, [f"{', '.join(bad) or 'nothing'} is not a column"])
         available = [*self.stored_schema.names, *self.metadata.declarations.names]
         wrong = [f"there is no column '{name}'" for name in names if name not in available]
         if wrong:
-            raise ColumnNotFoundError(what, wrong, available=list(dict.fromkeys(available)))
+            raise ColumnNotFoundError(attempt, wrong, available=list(dict.fromkeys(available)))
         selected = object.__new__(Index)
         selected.__dict__.update(self.__dict__)
         selected.selection = tuple(names)

@@ -120,7 +120,7 @@ def locate_from_frame(
     if len(set(ours)) < len(ours):
         raise AriadneArgumentError("Cannot locate files", ["two columns stand for the same one"])
     _check(view, selection, df, ours, theirs=list(mapping))
-    view.lookup.check_indexed(ours, what="Cannot locate files")
+    view.lookup.check_indexed(ours, attempt="Cannot locate files")
     return locate_frame(view, df, mapping)[0]
 
 
@@ -167,8 +167,10 @@ def _check(
     """Refuse columns that either side lacks, all of them at once."""
     columns = set(_columns(view))
     problems = [f"the index has no column '{name}'" for name in ours if name not in columns]
-    given = [column.lower() for column in df.columns]
-    problems += [f"the DataFrame has no column '{n}'" for n in theirs if n.lower() not in given]
+    frame_columns = [column.lower() for column in df.columns]
+    problems += [
+        f"the DataFrame has no column '{n}'" for n in theirs if n.lower() not in frame_columns
+    ]
     if selection is not None:
         unselected = [name for name in ours if name in columns and name not in selection]
         problems += [f"'{name}' is not among the selected columns" for name in unselected]
@@ -377,8 +379,8 @@ def _is_plain(df: DataFrame, theirs: str, lookup: Lookup, ours: str) -> bool:
             inner.append(data_type.elementType)
         return all(map(plain, inner))
 
-    given = df.schema[matching_name(theirs, df.columns)].dataType
-    return lookup.types.get(ours) is not None and plain(given)
+    frame_type = df.schema[matching_name(theirs, df.columns)].dataType
+    return lookup.types.get(ours) is not None and plain(frame_type)
 
 
 def matching_name(name: str, candidates: Sequence[str]) -> str:

@@ -123,18 +123,20 @@ class Lookup:
 
     def locate(self, values: Mapping[str, Iterable[Any]]) -> Located:
         """Files that may hold, in every column, one of its values. A null equals nothing."""
-        what = "Cannot locate files"
+        attempt = "Cannot locate files"
         if not isinstance(values, Mapping):
-            raise AriadneArgumentError(what, [f"{values!r} is not a mapping of columns to values"])
-        self.check_indexed(values, what=what)
+            raise AriadneArgumentError(
+                attempt, [f"{values!r} is not a mapping of columns to values"]
+            )
+        self.check_indexed(values, attempt=attempt)
         # A text is a list too, of its letters.
         if single := [
-            f"'{name}' has no list of values but {given!r}"
-            for name, given in values.items()
-            if isinstance(given, str | bytes) or not isinstance(given, Iterable)
+            f"'{name}' has no list of values but {one!r}"
+            for name, one in values.items()
+            if isinstance(one, str | bytes) or not isinstance(one, Iterable)
         ]:
-            raise AriadneArgumentError(what, single)
-        return self._located([self._any_of(name, list(given)) for name, given in values.items()])
+            raise AriadneArgumentError(attempt, single)
+        return self._located([self._any_of(name, list(one)) for name, one in values.items()])
 
     def where(self, condition: str | Predicate) -> Located:
         """Files that may hold a row for which the condition is true."""
@@ -145,7 +147,7 @@ class Lookup:
 
     def match(self, keys: pa.Table) -> Located:
         """Files that may hold all parts of at least one row of keys; a null part equals nothing."""
-        self.check_indexed(keys.column_names, what="Cannot look up keys")
+        self.check_indexed(keys.column_names, attempt="Cannot look up keys")
         kept = self.keep_keys(keys)
         names = ", ".join(keys.column_names)
         return self._located([(f"{keys.num_rows:,} keys of {names}", "keys", kept)])
@@ -190,17 +192,19 @@ class Lookup:
         yes = np.ones(self.count, np.bool_)
         return Possible(yes, yes, yes)
 
-    def check_indexed(self, names: Iterable[str], *, what: str) -> None:
+    def check_indexed(self, names: Iterable[str], *, attempt: str) -> None:
         """Refuse names that are not columns, and columns without an index."""
-        given = list(names)
+        requested = list(names)
         indexed = self.data.declarations.names
-        unknown = [n for n in given if n not in indexed and n not in self.schema.names]
+        unknown = [n for n in requested if n not in indexed and n not in self.schema.names]
         if unknown:
             problems = [f"there is no column '{name}'" for name in unknown]
-            raise ColumnNotFoundError(what, problems, available=self.columns.names.names)
-        bare = [f"'{name}' has no index" for name in given if name not in indexed]
+            raise ColumnNotFoundError(attempt, problems, available=self.columns.names.names)
+        bare = [f"'{name}' has no index" for name in requested if name not in indexed]
         if bare:
-            raise AriadneArgumentError(what, [*bare, f"indexed are {', '.join(indexed) or 'none'}"])
+            raise AriadneArgumentError(
+                attempt, [*bare, f"indexed are {', '.join(indexed) or 'none'}"]
+            )
 
     # --- keys --------------------------------------------------------------------------------
 
@@ -233,20 +237,22 @@ class Lookup:
         assert declaration is not None
         condition = f"{name} IN ({len(values):,} values)"
         data_type = self.types.get(name)
-        given = [value for value in values if value is not None]
+        not_null = [value for value in values if value is not None]
         if data_type is None:
-            kept = np.full(self.count, bool(given))
+            kept = np.full(self.count, bool(not_null))
         elif declaration.kind == "text":
-            asked = [
+            conditions = [
                 Search(Column((name,)), parse_search(str(text), schema=self.schema), str(text))
-                for text in given
+                for text in not_null
             ]
-            kept = self.keep(disjunction(*asked))
+            kept = self.keep(disjunction(*conditions))
         elif pa.types.is_nested(data_type):
-            kept = self.keep_keys(pa.table({name: pa.array(given, data_type)}))
+            kept = self.keep_keys(pa.table({name: pa.array(not_null, data_type)}))
         else:
             node = (
-                is_in(Column((name,)), data_type, given, timezone=self.timezone) if given else FALSE
+                is_in(Column((name,)), data_type, not_null, timezone=self.timezone)
+                if not_null
+                else FALSE
             )
             kept = self.keep(node)
         return condition, declaration.kind, kept
@@ -380,7 +386,7 @@ class IndexedColumns:
             return Words.of([None] * self.count)
         is_known = self._counts(declaration).is_known
         lists = zip(self._column(column).to_pylist(), is_known, strict=True)
-        return Words.of(stored if known else None for stored, known in lists)
+        return Words.of(stored if present else None for stored, present in lists)
 
     def _type(self, declaration: Declaration) -> Any:
         column = storage_column(declaration)

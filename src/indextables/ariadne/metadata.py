@@ -124,7 +124,7 @@ def parse_metadata(data: bytes, *, path: str) -> Metadata:
     problems = [f"it has no {name}" for name in ("format", "schema") if not document.get(name)]
     if problems:
         raise MetadataMissingOrCorruptError(path, " and ".join(problems))
-    rest = {n: v for n, v in document.items() if n not in _FIELDS}
+    unknown = {n: v for n, v in document.items() if n not in _FIELDS}
     try:
         return Metadata(
             format=str(document["format"]),
@@ -134,7 +134,7 @@ def parse_metadata(data: bytes, *, path: str) -> Metadata:
             auto_bloom=tuple(map(str, document.get("auto_bloom_indexes") or ())),
             total_indexed_file_size=_number(document, "total_indexed_file_size", -1),
             batches_since_compact=_number(document, "batches_since_compact", 0),
-            unknown=rest,
+            unknown=unknown,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"a field has the wrong shape ({type(error).__name__}: {error})"
@@ -321,8 +321,8 @@ def storage_type(declaration: Declaration, value_type: Any, time: Any = None) ->
 def columns_of(declaration: Declaration, value_type: Any, time: Any = None) -> pa.Schema:
     """All columns of an index row that belong to a declaration."""
     own = pa.field(storage_column(declaration), storage_type(declaration, value_type, time))
-    rest = [pa.field(name, data_type) for name, data_type in companions(declaration).items()]
-    return pa.schema([own, *rest])
+    beside = [pa.field(name, data_type) for name, data_type in companions(declaration).items()]
+    return pa.schema([own, *beside])
 
 
 OPTIONS_MARK = "|options="

@@ -139,9 +139,9 @@ def _loaded(text: str) -> Any:
         return None
 
 
-def _differences(stored: str, given: str) -> list[str]:
+def _differences(stored: str, declared: str) -> list[str]:
     old, new = (
-        {f["name"]: f for f in (_loaded(t) or {}).get("fields", ())} for t in (stored, given)
+        {f["name"]: f for f in (_loaded(t) or {}).get("fields", ())} for t in (stored, declared)
     )
     differences = [f"'{n}' is not in the schema given" for n in old if n not in new]
     differences += [f"'{n}' is new" for n in new if n not in old]

@@ -21,8 +21,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         from indextables import __version__
 
         typer.echo(f"indextables {__version__}")

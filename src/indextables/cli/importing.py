@@ -45,7 +45,7 @@ def create_table(
     _check_place(uri)
     files = [] if like is None else find_sources([like], open_folder=_opener(settings, uri))
     fields = list(schema_of(files, {})) if files else []
-    fields += [pa.field(column, column_type(kind)) for column, kind in columns]
+    fields += [pa.field(column, column_type(type_text)) for column, type_text in columns]
     if not fields:
         raise SchemaError("A table needs columns: write name:type …, or --like FILE.")
     settings = _of_table(settings, uri, files)
@@ -67,7 +67,7 @@ def import_files(
     uri: str,
     patterns: Sequence[str],
     *,
-    kind: Format | None,
+    file_format: Format | None,
     delimiter: str | None,
     types: Mapping[str, str],
     partition_by: Sequence[str],
@@ -83,40 +83,24 @@ def import_files(
     """
     _check_place(uri)
     sources = find_sources(
-        patterns, kind=kind, delimiter=delimiter, open_folder=_opener(settings, uri)
+        patterns, file_format=file_format, delimiter=delimiter, open_folder=_opener(settings, uri)
     )
     settings = _of_table(settings, uri, sources)
-    known = {name: column_type(text) for name, text in types.items()}
-    sources = [replace(source, casts=known) for source in sources]
+    casts = {name: column_type(text) for name, text in types.items()}
+    sources = [replace(source, casts=casts) for source in sources]
+    total = rows_in(sources) if sys.stderr.isatty() else None
     rejects = Rejects(rejects_file) if skip else None
-    with contextlib.closing(rejects) if rejects else contextlib.nullcontext():
-        return _imported(settings, uri, sources, known, rejects,
-                         partition_by=partition_by, mapping=mapping, overwrite=overwrite,
-                         merge_schema=merge_schema)  # fmt: skip
 
-
-def _imported(
-    settings: Settings,
-    uri: str,
-    sources: Sequence[Source],
-    known: Mapping[str, pa.DataType],
-    rejects: Rejects | None,
-    *,
-    partition_by: Sequence[str],
-    mapping: Mapping[str, str],
-    overwrite: bool,
-    merge_schema: bool,
-) -> dict[str, Any]:
     def rows_of(types: Mapping[str, pa.DataType], partitions: Sequence[str]) -> Any:
         schema = schema_of(sources, types, skip=rejects is not None)
         return _watched(read(sources, schema, rejects=rejects), partitions)
 
-    total = rows_in(sources) if sys.stderr.isatty() else None
-    with expecting(total):
+    closing = contextlib.closing(rejects) if rejects else contextlib.nullcontext()
+    with closing, expecting(total):
         try:
             table = settings.open(uri)
         except NotATableError:
-            rows = rows_of(known, partition_by)
+            rows = rows_of(casts, partition_by)
             written = _create(settings, uri, rows, partition_by=partition_by, mapping=mapping)
             table = settings.open(uri)
         else:
@@ -126,7 +110,7 @@ def _imported(
                     "--partition-by and --map out."
                 )
             rows = rows_of(
-                {**{f.name: f.type for f in table.schema}, **known}, table.partition_columns
+                {**{f.name: f.type for f in table.schema}, **casts}, table.partition_columns
             )
             write = table.overwrite if overwrite else table.append
             written = write(rows, merge_schema=merge_schema)
@@ -204,7 +188,7 @@ def _create(
     mapping: Mapping[str, str],
 ) -> Written:
     """A missing table and its rows are one commit, so a file that cannot be read leaves nothing."""
-    kinds = {f"{TYPE_MAP.name}{column}": kind for column, kind in mapping.items()}
+    kinds = {f"{TYPE_MAP.name}{column}": field_type for column, field_type in mapping.items()}
     log = TransactionLog(open_store(uri, settings.storage_options), config=Config(settings.config))
     return write_job.create_table(
         log,
@@ -253,8 +237,8 @@ def column_type(text: str) -> pa.DataType:
         parsed = parse_one(text, into=exp.DataType, dialect="spark")
     except SqlglotError:
         raise _unknown(text) from None
-    kind: pa.DataType = _arrow(parsed, text)
-    return kind
+    data_type: pa.DataType = _arrow(parsed, text)
+    return data_type
 
 
 def _arrow(node: Any, text: str) -> Any:

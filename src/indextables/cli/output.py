@@ -1,4 +1,4 @@
-"""Rows for their reader: a person at a terminal, a pipe, or a program.
+"""Output of rows: tables on a terminal, lines in a pipe, JSON for programs.
 
 - On a terminal: a table with colours. Where it is wider than the terminal, one block a row. Long
   values end in `…`, and beyond `SHOWN_ROWS` rows a line says how many more there are.
@@ -33,7 +33,7 @@ Style = Callable[[Any], Text]
 
 
 def is_terminal() -> bool:
-    """Whether a person at a terminal reads standard output."""
+    """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -99,7 +99,7 @@ def show_text(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Tell a person something beside the result."""
+    """Print a note beside the result."""
     sys.stdout.flush()
     Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True).print(
         Text(printable(text), style="dim")
@@ -119,7 +119,7 @@ def _records(
 
 
 def _short(column: Any) -> list[Any]:
-    """Values for people; as a double, a float would have digits that mean nothing."""
+    """Readable values; as a double, a float would have digits that mean nothing."""
     if pa.types.is_float32(column.type):
         return [v if v is None else float(v) for v in column.cast(pa.string()).to_pylist()]
     return python_values(column)
@@ -127,7 +127,7 @@ def _short(column: Any) -> list[Any]:
 
 def _numeric(schema: pa.Schema) -> list[bool]:
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    return [any(kind(field.type) for kind in kinds) for field in schema]
+    return [any(is_number(field.type) for is_number in kinds) for field in schema]
 
 
 # --- the terminal ----------------------------------------------------------------------------

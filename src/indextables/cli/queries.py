@@ -54,12 +54,12 @@ def run_sql(text: str, settings: Settings, tables: Tables) -> None:
         run_statement(statement, settings, tables=tables)
         return
     plain = text.strip().rstrip(";").rstrip()
-    if found := _EXPLAIN.fullmatch(plain):
-        _explain(found["query"], settings, tables)
-    elif found := _DESCRIBE.fullmatch(plain):
-        _show_columns(_named(found["name"], tables), settings)
-    elif found := _SHOW.fullmatch(plain):
-        _show(found["what"].upper(), found["name"], settings, tables)
+    if match := _EXPLAIN.fullmatch(plain):
+        _explain(match["query"], settings, tables)
+    elif match := _DESCRIBE.fullmatch(plain):
+        _show_columns(_named(match["name"], tables), settings)
+    elif match := _SHOW.fullmatch(plain):
+        _show(match["what"].upper(), match["name"], settings, tables)
     else:
         rows = run_query(text, tables.open)
         names = rows.schema.names
@@ -72,7 +72,7 @@ def run_sql(text: str, settings: Settings, tables: Tables) -> None:
 
 
 def _explain(query: str, settings: Settings, tables: Tables) -> None:
-    """What the scan of each table of a query would read."""
+    """Show what the scan of each table of a query would read."""
     from indextables.query.rewrite import rewrite
 
     lines: list[str] = []
@@ -102,20 +102,20 @@ def _show_columns(table: Any, settings: Settings) -> None:
     show_records(names, ([c[n] for n in names] for c in columns), json=settings.json)
 
 
-def _show(what: str, name: str | None, settings: Settings, tables: Tables) -> None:
-    if what == "TABLES":
+def _show(listing: str, name: str | None, settings: Settings, tables: Tables) -> None:
+    if listing == "TABLES":
         folder = Path("." if name is None else name.strip("'`"))
-        found = dict(tables.names) if name is None else {}
-        found |= {p.parent.name: str(p.parent) for p in folder.glob("*/_transaction_log")}
-        show_records(["table", "place"], sorted(found.items()), json=settings.json,
+        places = dict(tables.names) if name is None else {}
+        places |= {p.parent.name: str(p.parent) for p in folder.glob("*/_transaction_log")}
+        show_records(["table", "place"], sorted(places.items()), json=settings.json,
                      empty="no tables in this folder")  # fmt: skip
         return
     if name is None:
-        raise EmbeddedQueryError(f"SHOW {what} needs a table: SHOW {what} IN docs.")
+        raise EmbeddedQueryError(f"SHOW {listing} needs a table: SHOW {listing} IN docs.")
     table = _named(name, tables)
-    if what == "COLUMNS" or not isinstance(table, Table):
+    if listing == "COLUMNS" or not isinstance(table, Table):
         _show_columns(table, settings)
-    elif what == "TBLPROPERTIES":
+    elif listing == "TBLPROPERTIES":
         properties = sorted(redacted(table.view.shown.snapshot.metadata.configuration).items())
         show_records(["key", "value"], properties, json=settings.json, empty="no properties")
     else:
@@ -287,7 +287,7 @@ class Tables:
 
     @property
     def session(self) -> Session:
-        """What executing a statement needs."""
+        """The session in which a statement is executed."""
         options = self.settings.storage_options
         return Session(
             resolve=self.resolve,
@@ -313,7 +313,7 @@ _STATUSES = {
     "ERROR": "failed",
     "FAILED": "failed",
 }
-"""What statements of the two origins call an outcome, and what a person reads."""
+"""Names of outcomes in rows of statements, and how a terminal shows them."""
 
 
 def run_statement(
@@ -357,13 +357,13 @@ def _flat(rows: pa.Table) -> pa.Table:
 
 
 def _check(rows: pa.Table) -> None:
-    """Fail if a row says that something did."""
+    """Exit with an error if a row reports a failure."""
     if "status" not in rows.schema.names:
         return
     failed = [row for row in rows.to_pylist() if str(row["status"]).upper().startswith(_FAILURES)]
     if failed:
         row = failed[0]
         reason = row.get("message") or str(row["status"]).partition(":")[2].strip()
-        what = f"{row['check']}: " if row.get("check") else ""
+        check = f"{row['check']}: " if row.get("check") else ""
         more = f" ({len(failed) - 1:,} more checks failed)" if len(failed) > 1 else ""
-        fail(f"{what}{reason or row['status']}{more}")
+        fail(f"{check}{reason or row['status']}{more}")

@@ -102,7 +102,7 @@ def _search(
 
 
 def _beginnings(column: Any) -> list[str | None]:
-    """The first characters of texts, as a snippet spells them."""
+    """The first characters of texts, escaped like snippets."""
     return [
         None if t is None else html.escape(t[:_SHOWN] + ("…" if len(t) > _SHOWN else ""))
         for t in column.to_pylist()
@@ -151,13 +151,13 @@ def _facets(
             query, column=by[0], interval=every, mode=mode, fields=field, where=where,
             timezone=timezone,
         )  # fmt: skip
-        found = {by[0]: parts}
+        counts_by_column = {by[0]: parts}
     else:
         groups = [name if name in opened.schema.names else name.split(",") for name in by]
-        found = opened.facets(
+        counts_by_column = opened.facets(
             query, by=groups, top=top, mode=mode, fields=field, where=where, timezone=timezone
         )
-    for counted in found.values():
+    for counted in counts_by_column.values():
         rows = counted
         if output.is_terminal() and not settings.json:
             counts: list[Any] = rows[-1].to_pylist()
@@ -233,25 +233,25 @@ def _describe(
     if settings.json:
         show_facts({**facts, "columns": columns}, json=True)
         return
-    given = {name: value for name, value in facts.items() if value not in (None, [], {})}
+    shown = {name: value for name, value in facts.items() if value not in (None, [], {})}
     if not facts["deleted_rows"]:
-        del given["deleted_rows"], given["vector_files"]
+        del shown["deleted_rows"], shown["vector_files"]
     if output.is_terminal():
-        given |= {
+        shown |= {
             "rows": f"{facts['rows']:,}",
             "bytes": f"{facts['bytes']:,} ({size(facts['bytes'])})",
         }
-        given |= {"protocol": "reader {}, writer {}".format(*facts["protocol"])}
+        shown |= {"protocol": "reader {}, writer {}".format(*facts["protocol"])}
         if facts["partition_columns"]:
-            given["partition_columns"] = ", ".join(facts["partition_columns"])
-    show_facts(given, json=False)
+            shown["partition_columns"] = ", ".join(facts["partition_columns"])
+    show_facts(shown, json=False)
     show_text("")
     names = list(columns[0]) if columns else []
     show_records(names, ([c[n] for n in names] for c in columns), json=False)
 
 
 def _properties(configuration: Any) -> dict[str, str]:
-    """What a person set; the mapping and its registry are shown as columns."""
+    """Properties that a user set; the mapping and its registry are shown as columns."""
     from indextables.statements.session import redacted
 
     return {
@@ -310,12 +310,12 @@ def _explain_score(
     """Show why a row has its score for a search: what each word adds in each column."""
     from indextables.cli.output import show_rows, show_text
 
-    found = settings.open(table, version=version, as_of=as_of).explain_score(
+    explanation = settings.open(table, version=version, as_of=as_of).explain_score(
         query, where, fields=field
     )
     if not settings.json:
-        show_text(f"_score {found.score:.6f}")
-    show_rows(found.parts, json=settings.json, empty="the row does not match")
+        show_text(f"_score {explanation.score:.6f}")
+    show_rows(explanation.parts, json=settings.json, empty="the row does not match")
 
 
 def _serve(
@@ -387,11 +387,11 @@ def _places(tables: list[str]) -> dict[str, str]:
                 "indextables import TABLE FILE."
             )
     places: dict[str, str] = {}
-    for given in tables:
-        name, separator, place = given.partition("=")
+    for argument in tables:
+        name, separator, place = argument.partition("=")
         if not separator or "/" in name or "\\" in name:
-            last = given.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
-            name, place = last or "table", given
+            last = argument.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
+            name, place = last or "table", argument
         if name.startswith(("_", ".")) or name in ("api", "static", "tables"):
             name = f"table-{name.lstrip('_.')}"
         if name in places:
@@ -431,8 +431,8 @@ def _complete(
     """Show the words of a column that begin with a text, and how many rows have each."""
     from indextables.cli.output import show_rows
 
-    found = settings.open(table).complete(prefix, column=column, where=where, limit=limit)
-    show_rows(found, json=settings.json, empty="nothing found")
+    words = settings.open(table).complete(prefix, column=column, where=where, limit=limit)
+    show_rows(words, json=settings.json, empty="nothing found")
 
 
 def _suggest(
@@ -447,8 +447,8 @@ def _suggest(
     """Show the words of a column that are spelled nearly so."""
     from indextables.cli.output import show_rows
 
-    found = settings.open(table).suggest(word, column=column, where=where, limit=limit)
-    show_rows(found, json=settings.json, empty="nothing found")
+    words = settings.open(table).suggest(word, column=column, where=where, limit=limit)
+    show_rows(words, json=settings.json, empty="nothing found")
 
 
 def _more_like(
@@ -469,10 +469,10 @@ def _more_like(
     """Find the rows that are about the same as a text or a row, best first."""
     from indextables.cli.output import show_rows
 
-    found = settings.open(table).more_like_this(
+    rows = settings.open(table).more_like_this(
         text, row=row, fields=field, where=where, columns=column, limit=limit
     )
-    show_rows(found, json=settings.json, empty="nothing found")
+    show_rows(rows, json=settings.json, empty="nothing found")
 
 
 _COMMANDS: dict[str, Any] = {

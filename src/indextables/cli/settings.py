@@ -137,11 +137,11 @@ def pairs(values: Sequence[str], option: str) -> dict[str, str]:
     """
     named: dict[str, str] = {}
     for value in values:
-        key, separator, rest = value.partition("=")
+        key, separator, text = value.partition("=")
         if not separator or not key.strip():
-            # What was given may be a secret whose name was forgotten.
+            # The value may be a secret given without a name, so it is not shown.
             raise typer.BadParameter("expected key=value", param_hint=option)
-        named[key.strip()] = rest
+        named[key.strip()] = text
     return named
 
 
@@ -194,19 +194,22 @@ def command(app: typer.Typer, name: str, *, panel: str) -> Callable[[Command], C
         own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
         common = [
             inspect.Parameter(
-                option, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[option], annotation=kind
+                option,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_DEFAULTS[option],
+                annotation=annotation,
             )
-            for option, kind in _COMMON.items()
+            for option, annotation in _COMMON.items()
         ]
 
-        def run(**given: Any) -> None:
-            options = {option: given.pop(option) for option in _COMMON}
+        def run(**arguments: Any) -> None:
+            options = {option: arguments.pop(option) for option in _COMMON}
             settings = Settings(
                 config=_config(options["config"] or ()),
                 storage_options=dict(pairs(options["storage_option"] or (), "--storage-option")),
                 json=options["json"],
             )
-            _guarded(functools.partial(function, settings, **given), debug=options["debug"])
+            _guarded(functools.partial(function, settings, **arguments), debug=options["debug"])
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
@@ -232,7 +235,7 @@ def _guarded(work: Callable[[], None], *, debug: bool) -> None:
         work()
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the output has gone. Nothing more can be written, not even at exit.
+        # The reader of the output has closed it. Nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
@@ -305,7 +308,7 @@ def on_command_line(sentence: str) -> str:
     """
     for phrase, remedy in PHRASES.items():
         sentence = sentence.replace(phrase, remedy)
-    sentence = _MOMENT.sub(lambda found: _time(int(found[1])), sentence)
+    sentence = _MOMENT.sub(lambda match: _time(int(match[1])), sentence)
     if any(f"{verb} {PREFIX}" in sentence for verb in _BEFORE_KEYS):
         sentence = f"{sentence} {_KEYS}"
     return sentence

@@ -68,7 +68,7 @@ class Source:
     """Where the file is, if that is not this machine; there it is called `key`."""
     key: str = ""
     spooled: Any = None
-    """The temporary file that has what standard input had."""
+    """The temporary file with the content of standard input."""
     casts: Mapping[str, Any] = field(default_factory=dict)
     """Types that columns are brought to, whatever the file has."""
 
@@ -88,34 +88,36 @@ class _File:
 def find_sources(
     patterns: Sequence[str],
     *,
-    kind: Format | None = None,
+    file_format: Format | None = None,
     delimiter: str | None = None,
     open_folder: OpenFolder = open_store,
 ) -> list[Source]:
     """The files that the patterns name, in their order, each once."""
-    found: dict[str, Source] = {}
+    sources_by_path: dict[str, Source] = {}
     for pattern in patterns:
         if pattern == STANDARD_INPUT:
-            found[pattern] = _standard_input(kind, delimiter)
+            sources_by_path[pattern] = _standard_input(file_format, delimiter)
             continue
         location = parse_location(pattern)
         if location.scheme == "file":
             files = _local_files(location.uri if pattern.startswith("file:") else pattern)
         else:
             files = _stored_files(pattern, location, open_folder)
-        sources = [_source(file, kind=kind, delimiter=delimiter) for file in files]
+        sources = [_source(file, file_format=file_format, delimiter=delimiter) for file in files]
         chosen = [source for source in sources if source is not None]
         if not chosen:
             place = pattern if location.scheme == "file" else location.uri
             raise SourceFileError(place, _UNKNOWN if sources else _NOTHING)
         for source in chosen:
-            found.setdefault(source.path if source.store else os.path.realpath(source.path), source)
-    return list(found.values())
+            sources_by_path.setdefault(
+                source.path if source.store else os.path.realpath(source.path), source
+            )
+    return list(sources_by_path.values())
 
 
-def _standard_input(kind: Format | None, delimiter: str | None) -> Source:
-    """What standard input has, in a file: it is read more than once."""
-    if kind is None:
+def _standard_input(file_format: Format | None, delimiter: str | None) -> Source:
+    """Standard input as a file, because it is read more than once."""
+    if file_format is None:
         raise SourceFileError(
             STANDARD_INPUT, "standard input has no name; say what it is with --format csv or jsonl"
         )
@@ -124,19 +126,19 @@ def _standard_input(kind: Format | None, delimiter: str | None) -> Source:
     spooled.flush()
     return Source(
         STANDARD_INPUT,
-        kind,
+        file_format,
         delimiter=delimiter or ",",
         guessed_delimiter=delimiter is None,
         spooled=spooled,
     )
 
 
-def _source(file: _File, *, kind: Format | None, delimiter: str | None) -> Source | None:
+def _source(file: _File, *, file_format: Format | None, delimiter: str | None) -> Source | None:
     name = PurePosixPath(file.path)
     guessed, codec = _kind(name)
-    if not file.asked_for and (guessed is None or kind not in (None, guessed)):
+    if not file.asked_for and (guessed is None or file_format not in (None, guessed)):
         return None
-    chosen = kind or guessed
+    chosen = file_format or guessed
     if chosen is None:
         return None
     tabs = ".tsv" in [suffix.lower() for suffix in name.suffixes]
@@ -153,7 +155,7 @@ def _source(file: _File, *, kind: Format | None, delimiter: str | None) -> Sourc
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a name means files, not a table: it has a wildcard or a suffix of theirs.
+    """Whether a name means files, not a table: it has a wildcard or the suffix of a file format.
 
     >>> is_file_name("data/*.parquet"), is_file_name("more.csv.gz"), is_file_name("docs")
     (True, True, False)
@@ -253,10 +255,10 @@ def _matches(names: tuple[str, ...], wild: tuple[str, ...]) -> tuple[str, ...] |
     if not wild:
         return names
     if wild[0] == "**":
-        found = _matches(names, wild[1:])
-        if found is None and names and not _hidden(names[0]):
-            found = _matches(names[1:], wild)
-        return found
+        matches = _matches(names, wild[1:])
+        if matches is None and names and not _hidden(names[0]):
+            matches = _matches(names[1:], wild)
+        return matches
     if not names or not fnmatchcase(names[0], wild[0]):
         return None
     if _hidden(names[0]) and names[0][0] != wild[0][0]:
@@ -375,11 +377,11 @@ def _ends_open(line: bytes, delimiter: bytes, *, is_open: bool) -> bool:
                 return False
 
 
-def pieces(found: Iterable[Record], *, size: int = _PIECE) -> Iterator[list[Record]]:
+def pieces(lines: Iterable[Record], *, size: int = _PIECE) -> Iterator[list[Record]]:
     """Records in lists of about some bytes."""
     piece: list[Record] = []
     length = 0
-    for record in found:
+    for record in lines:
         piece.append(record)
         length += len(record.text)
         if length >= size:
@@ -394,7 +396,7 @@ def salvaged(
     parse: Callable[[bytes], Rows],
     reject: Callable[[Record, str], None],
 ) -> Iterator[Rows]:
-    """What `parse` makes of the records that it can read; the others are rejected one by one."""
+    """The results of `parse` for records that it can read; the others are rejected one by one."""
     if len(piece) == 1 and piece[0].problem is not None:
         reject(piece[0], piece[0].problem)
         return
@@ -426,7 +428,7 @@ _CONVERSION = re.compile(
 
 
 def line_reason(message: str) -> str:
-    """What Arrow says about one line, without its own numbers of columns and rows.
+    """Arrow's message about one line, without its own numbers of columns and rows.
 
     >>> line_reason("In CSV column #0: CSV conversion error to int32: invalid value 'x'")
     "column 1: the value 'x' is not int32"
@@ -434,9 +436,9 @@ def line_reason(message: str) -> str:
     'JSON: Invalid value'
     """
     message = " ".join(message.split())
-    if found := _CONVERSION.search(message):
-        return f"column {int(found[1]) + 1}: the {found[3]} is not {found[2]}"
+    if match := _CONVERSION.search(message):
+        return f"column {int(match[1]) + 1}: the {match[3]} is not {match[2]}"
     message = re.sub(r"\.? in row \d+$", "", message)
-    kind = _PREFIX.match(message)
+    prefix = _PREFIX.match(message)
     plain = _PREFIX.sub("", message).rstrip(".")
-    return f"JSON: {plain}" if kind and kind[1] == "JSON" else plain
+    return f"JSON: {plain}" if prefix and prefix[1] == "JSON" else plain

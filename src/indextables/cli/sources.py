@@ -55,11 +55,11 @@ def schema_of(
     schemas = []
     for source in sources:
         with _explained(source, types):
-            found = _sound_schema(source, types) if skip else _open(source, types)[0]
-            _check_columns(source, found.names)
-            folders = [name for name in source.partition if name not in found.names]
+            columns = _sound_schema(source, types) if skip else _open(source, types)[0]
+            _check_columns(source, columns.names)
+            folders = [name for name in source.partition if name not in columns.names]
             values = [pa.field(n, _value_type(source.partition, n, types)) for n in folders]
-            schemas.append(pa.schema([*found, *values]).remove_metadata())
+            schemas.append(pa.schema([*columns, *values]).remove_metadata())
     try:
         together = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -73,7 +73,7 @@ def schema_of(
 
 
 def _clash(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> SourceFileError:
-    """The first column whose types do not go together, and the file that has the rarest of them."""
+    """The first column with incompatible types, and the file that has the rarest of them."""
     for name in dict.fromkeys(name for schema in schemas for name in schema.names):
         holders = [(source, schema.field(name)) for source, schema in zip(sources, schemas,
                    strict=True) if name in schema.names]  # fmt: skip
@@ -83,16 +83,16 @@ def _clash(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> SourceFil
             break
     counts = Counter(field.type for _, field in holders if not pa.types.is_null(field.type))
     rare = min(reversed(counts), key=counts.__getitem__)
-    usual = max((kind for kind in counts if kind != rare), key=counts.__getitem__)
+    usual = max((data_type for data_type in counts if data_type != rare), key=counts.__getitem__)
     odd = next(source for source, field in holders if field.type == rare)
-    others = "1 other file" if counts[usual] == 1 else f"{counts[usual]:,} other files"
-    if any(pa.types.is_nested(kind) for kind in counts):
+    places = "1 other file" if counts[usual] == 1 else f"{counts[usual]:,} other files"
+    if any(pa.types.is_nested(data_type) for data_type in counts):
         remedy = "import it into a table of its own"
     else:
         remedy = f"--type {name}=string reads the column as text in all files"
     return SourceFileError(
         odd.path,
-        f"its column '{name}' is {type_name(rare)}, but {type_name(usual)} in {others}; {remedy}",
+        f"its column '{name}' is {type_name(rare)}, but {type_name(usual)} in {places}; {remedy}",
     )
 
 
@@ -100,12 +100,12 @@ def _check_columns(source: Source, names: Sequence[str]) -> None:
     """Refuse names of columns that are a mistake."""
     if twice := [name for name in names if names.count(name) > 1]:
         raise SourceFileError(source.path, f"it has the column '{twice[0]}' twice")
-    other = next((mark for mark in ";|\t" if mark in names[0]), None) if len(names) == 1 else None
-    if source.format == "csv" and other is not None and source.guessed_delimiter:
+    likely = next((mark for mark in ";|\t" if mark in names[0]), None) if len(names) == 1 else None
+    if source.format == "csv" and likely is not None and source.guessed_delimiter:
         raise SourceFileError(
             source.path,
             f"its only column would be {names[0]!r}; say what separates its columns with "
-            f"--delimiter {other!r}, or --delimiter , if that is one column",
+            f"--delimiter {likely!r}, or --delimiter , if that is one column",
         )
 
 
@@ -144,9 +144,9 @@ def read(
     return pa.RecordBatchReader.from_batches(schema, _batches(sources, schema, rejects))
 
 
-def rows_of_files(pattern: str, kind: Format | None) -> Any:
+def rows_of_files(pattern: str, file_format: Format | None) -> Any:
     """The rows of files for a query: Parquet on this machine stays there, the rest is in memory."""
-    sources = find_sources([pattern], kind=kind)
+    sources = find_sources([pattern], file_format=file_format)
     schema = schema_of(sources, {})
     if all(s.format == "parquet" and s.store is None and not s.partition for s in sources):
         return pyarrow.dataset.dataset([s.path for s in sources], schema, format="parquet")
@@ -198,8 +198,8 @@ def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _with_partition(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.RecordBatch:
     for name, value in source.partition.items():
         if name not in batch.schema.names:
-            kind = schema.field(name).type
-            values = pa.repeat(pa.scalar(value, pa.string()), batch.num_rows).cast(kind)
+            data_type = schema.field(name).type
+            values = pa.repeat(pa.scalar(value, pa.string()), batch.num_rows).cast(data_type)
             batch = batch.append_column(name, values)
     return batch
 
@@ -211,7 +211,7 @@ def _open(source: Source, types: Mapping[str, pa.DataType], text: bytes | None =
     """The columns of a file and its batches, or of a text in its format."""
     if source.format == "parquet":
         file = pq.ParquetFile(_raw(source))
-        # One by one: what Arrow is asked for at once, it also fetches at once.
+        # One by one, because Arrow fetches everything of one request at once.
         groups = range(file.num_row_groups)
         batches = (b for g in groups for b in file.iter_batches(row_groups=[g]))
         return _cast(file.schema_arrow, batches, source.casts)
@@ -231,10 +231,11 @@ def _cast(
     """Batches with some columns in other types."""
     if not any(f.name in types and f.type != types[f.name] for f in schema):
         return schema, batches
-    wanted = pa.schema([f.with_type(types.get(f.name, f.type)) for f in schema])
-    return wanted, (
+    cast_schema = pa.schema([f.with_type(types.get(f.name, f.type)) for f in schema])
+    return cast_schema, (
         pa.RecordBatch.from_arrays(
-            [c.cast(f.type) for c, f in zip(b.columns, wanted, strict=True)], schema=wanted
+            [c.cast(f.type) for c, f in zip(b.columns, cast_schema, strict=True)],
+            schema=cast_schema,
         )
         for b in batches
     )
@@ -266,10 +267,10 @@ def _open_csv(source: Source, types: Mapping[str, pa.DataType], text: bytes | No
     def batches() -> Iterator[pa.RecordBatch]:
         # What is null depends on the type: NA is a text, not a number. Arrow has one list for all
         # columns, so texts are read by themselves; both readers cut the file at the same places.
-        others = _csv_reader(source, text, column_types=texts, include_columns=list(texts),
+        text_reader = _csv_reader(source, text, column_types=texts, include_columns=list(texts),
                              null_values=[""], strings_can_be_null=True,
                              quoted_strings_can_be_null=False)  # fmt: skip
-        for batch, words in zip(reader, others, strict=True):
+        for batch, words in zip(reader, text_reader, strict=True):
             columns = [words.column(f.name) if f.name in texts else c
                        for f, c in zip(schema, batch.columns, strict=True)]  # fmt: skip
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -292,13 +293,13 @@ def _open_json(source: Source, types: Mapping[str, pa.DataType], text: bytes | N
     cast = {n for n, t in types.items() if pa.types.is_date(t) or getattr(t, "tz", None)}
     # A number is a text only by a cast of all values.
     loose = {n for n, t in source.casts.items() if pa.types.is_string(t)}
-    known = [pa.field(n, pa.string() if n in cast else t)
+    cast_fields = [pa.field(n, pa.string() if n in cast else t)
              for n, t in types.items() if n not in loose]  # fmt: skip
     reader: Any = pyarrow.json.open_json(
         _stream(source, text),
         read_options=pyarrow.json.ReadOptions(block_size=INFER_BYTES),
         parse_options=pyarrow.json.ParseOptions(
-            explicit_schema=pa.schema(known) if known else None
+            explicit_schema=pa.schema(cast_fields) if cast_fields else None
         ),
     )
     schema = pa.schema([f.with_type(types[f.name]) if f.name in cast else f
@@ -322,19 +323,19 @@ def _records(source: Source) -> tuple[bytes, Iterator[Record]]:
     if source.format != "csv":
         return b"", records(lines, None)
     delimiter = source.delimiter.encode()
-    found = records(lines, delimiter)
-    header = next((record for record in found if record.text.strip()), None)
+    following = records(lines, delimiter)
+    header = next((record for record in following if record.text.strip()), None)
     if header is None:
         return b"", iter(())
-    return header.text.rstrip(b"\r\n") + b"\n", found
+    return header.text.rstrip(b"\r\n") + b"\n", following
 
 
 def _sound_schema(source: Source, types: Mapping[str, pa.DataType]) -> pa.Schema:
     """The columns of a file by the lines at its beginning that can be read."""
     if source.format == "parquet":
         return _open(source, types)[0]
-    header, found = _records(source)
-    piece = next(pieces(found, size=INFER_BYTES), [])
+    header, following = _records(source)
+    piece = next(pieces(following, size=INFER_BYTES), [])
     if source.format == "csv":
         names = _open(source, {}, header)[0].names
         texts = dict.fromkeys(names, pa.string())
@@ -346,9 +347,9 @@ def _sound_schema(source: Source, types: Mapping[str, pa.DataType]) -> pa.Schema
 
         sound = b"".join(salvaged(piece, parse, lambda *_: None))
         # Arrow converts the first values when it opens a file; those of a known type may be wrong.
-        known = {n: t for n, t in types.items() if not pa.types.is_nested(t)}
+        flat = {n: t for n, t in types.items() if not pa.types.is_nested(t)}
         found_types = _open(source, {}, header + sound)[0]
-        return pa.schema([f.with_type(known.get(f.name, f.type)) for f in found_types])
+        return pa.schema([f.with_type(flat.get(f.name, f.type)) for f in found_types])
     return _first_types(source, types, [r for r in piece if _is_object(r.text)])
 
 
@@ -381,7 +382,7 @@ def _salvaged_batches(
     source: Source, schema: pa.Schema, rejects: Rejects
 ) -> Iterator[pa.RecordBatch]:
     types = {f.name: f.type for f in schema}
-    header, found = _records(source)
+    header, following = _records(source)
 
     def parse(text: bytes) -> list[pa.RecordBatch]:
         return [_fitted(b, source, schema) for b in _open(source, types, header + text)[1]]
@@ -389,7 +390,7 @@ def _salvaged_batches(
     def reject(record: Record, reason: str) -> None:
         rejects.add(Reject(source.path, record.line, reason, shown_text(record)))
 
-    for piece in pieces(found):
+    for piece in pieces(following):
         for batches in salvaged(piece, parse, reject):
             yield from batches
 
@@ -398,10 +399,10 @@ def _first_reject(source: Source, types: Mapping[str, pa.DataType]) -> Reject | 
     """The first line of a file that cannot be read."""
     rejects = Rejects()
     with contextlib.suppress(pa.ArrowException, UnicodeError, IndexTablesError, OSError):
-        found = _sound_schema(source, types)
+        columns = _sound_schema(source, types)
         folders = [pa.field(n, _value_type(source.partition, n, types))
-                   for n in source.partition if n not in found.names]  # fmt: skip
-        schema = normalize(pa.schema([_storable(f, types) for f in [*found, *folders]]))
+                   for n in source.partition if n not in columns.names]  # fmt: skip
+        schema = normalize(pa.schema([_storable(f, types) for f in [*columns, *folders]]))
         for _ in _salvaged_batches(source, schema, rejects):
             if rejects.first is not None:
                 break
@@ -425,7 +426,7 @@ def _unchanged(source: Source) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explained(source: Source, types: Mapping[str, pa.DataType] | None = None) -> Iterator[None]:
-    """Turns what a reader says about a file into a sentence that names it."""
+    """Turns errors of a reader into a sentence that names the file."""
     try:
         yield
     except IndexTablesError:
@@ -448,7 +449,7 @@ _ARRAY = "it is one JSON array"
 
 
 def _reason(message: str) -> str:
-    """What a reader says, and what helps.
+    """The message of a reader, and a remedy.
 
     >>> _reason("JSON parse error: Column(/a) changed from string to number in row 1")[-48:]
     '; a column has values of one kind, in every line'
@@ -460,8 +461,8 @@ def _reason(message: str) -> str:
     if "UTF8" in message:
         return f"{message}: a column {_NO_TEXT}"
     if "expected a zone offset" in message:
-        what = message.partition(". If these")[0]
-        return f"{what}; write 2024-01-31T12:00:00Z, or let the column be timestamp_ntz"
+        problem = message.partition(". If these")[0]
+        return f"{problem}; write 2024-01-31T12:00:00Z, or let the column be timestamp_ntz"
     if "conversion error" in message or message.startswith("column "):
         return f"{message}; {_TYPE}"
     return message.rstrip(".")

@@ -71,10 +71,10 @@ def _create(
 
 
 def _column(text: str) -> tuple[str, str]:
-    name, separator, kind = text.partition(":")
+    name, separator, type_text = text.partition(":")
     if not separator or not name:
         raise typer.BadParameter(f"{text!r} is not name:type", param_hint="NAME:TYPE")
-    return name, kind
+    return name, type_text
 
 
 def _import(
@@ -124,7 +124,7 @@ def _import(
         settings,
         table,
         files,
-        kind=format_,
+        file_format=format_,
         delimiter=_delimiter(delimiter),
         types=pairs(type_ or (), "--type"),
         partition_by=partition_by or (),
@@ -152,20 +152,20 @@ def _import(
 
 
 def _delimiter(text: str | None) -> str | None:
-    """One character; a tab may be written as shells and people write it."""
+    """One character; a tab may be written as `\\\\t`."""
     character = "\t" if text == "\\t" else text
     if character is not None and (len(character) != 1 or not character.isascii()):
         raise typer.BadParameter("expected one ASCII character", param_hint="--delimiter")
     return character
 
 
-def _many(count: int, what: str) -> str:
+def _many(count: int, noun: str) -> str:
     """A number of things.
 
     >>> _many(1, "file"), _many(1200, "file")
     ('1 file', '1,200 files')
     """
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _export(
@@ -287,8 +287,8 @@ def _top(
         return
     now, jobs = time.time(), running_jobs()
     if settings.json:
-        found = [{**dataclasses.asdict(job), "remaining_s": job.remaining_s(now)} for job in jobs]
-        show_records(list(found[0]) if found else [], [list(one.values()) for one in found],
+        shown = [{**dataclasses.asdict(job), "remaining_s": job.remaining_s(now)} for job in jobs]
+        show_records(list(shown[0]) if shown else [], [list(one.values()) for one in shown],
                      json=True)  # fmt: skip
         return
     records = [
@@ -322,11 +322,11 @@ def _watch() -> None:
         name = Text.assemble((printable(job.title), "bold"), "  ", printable(job.table))
         since = f"{clock(max(0.0, now - job.begun))}  process {job.process}"
         line.add_row(name, Text(since, style="dim"))
-        whole, done = job.bytes_total or job.total, job.bytes if job.bytes_total else job.done
+        total, done = job.bytes_total or job.total, job.bytes if job.bytes_total else job.done
         line.add_row(
             Text(state(job, job.remaining_s(now))),
-            ProgressBar(total=whole or 1, completed=done if whole else 0, width=24,
-                        pulse=not whole, animation_time=now),
+            ProgressBar(total=total or 1, completed=done if total else 0, width=24,
+                        pulse=not total, animation_time=now),
         )  # fmt: skip
         return line
 
@@ -446,7 +446,8 @@ def _create_index(
     from indextables.statements import statements as s
 
     types = {
-        f"{keys.TYPE_MAP.name}{name}": kind for name, kind in pairs(map_ or (), "--map").items()
+        f"{keys.TYPE_MAP.name}{name}": field_type
+        for name, field_type in pairs(map_ or (), "--map").items()
     }
     options = {**{name: str(value) for name, value in settings.config.items()}, **types}
     statement = s.CreateSearchIndex(

@@ -63,8 +63,8 @@ def canonical(name: str) -> str:
     return PREFIX + (short if renamed is None else renamed.name.lower())
 
 
-def settled(given: Mapping[str, object]) -> dict[str, object]:
-    """Settings under the names they have here; a name of ours beats one of the Scala product.
+def settled(options: Mapping[str, object]) -> dict[str, object]:
+    """Settings under the names of this package, which win over those of the Scala product.
 
     A key of that product that has no effect is left out with one warning. One that cannot be left
     out is refused, and so is an unknown key.
@@ -72,11 +72,11 @@ def settled(given: Mapping[str, object]) -> dict[str, object]:
     >>> settled({"spark.indextables.transaction.cache.expirationSeconds": "60"})
     {'spark.indextables.transaction.cache.ttl.ms': '60s'}
     """
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"A configuration is values by key, not {type(given).__name__}.")
-    found: dict[str, object] = {}
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"A configuration is values by key, not {type(options).__name__}.")
+    settings: dict[str, object] = {}
     renamed: dict[str, object] = {}
-    for name, value in given.items():
+    for name, value in options.items():
         short = short_name(name) or ""
         if short in origin.RENAMED:
             renamed[canonical(name)] = f"{value}{origin.RENAMED[short].unit}"
@@ -92,10 +92,10 @@ def settled(given: Mapping[str, object]) -> dict[str, object]:
                 "the read or write, in the Spark session, or in storage_options."
             )
         elif canonical(name) in KEYS or family_of(canonical(name)) is not None:
-            found[canonical(name)] = value
+            settings[canonical(name)] = value
         else:
             raise UnknownKeyError(name, nearest=nearest_keys(canonical(name)))
-    return {**renamed, **found}
+    return {**renamed, **settings}
 
 
 def family_of(canonical_name: str) -> KeyFamily | None:
@@ -120,11 +120,11 @@ def nearest_keys(canonical_name: str) -> list[str]:
     >>> nearest_keys("checkpoint.intervall")[0]
     'spark.indextables.checkpoint.interval'
     """
-    known = {n: k.name for n, k in KEYS.items()} | {
+    spellings = {n: k.name for n, k in KEYS.items()} | {
         n: f"{f.name}<{f.placeholder}>" for n, f in FAMILIES.items()
     }
-    wanted = canonical_name if canonical_name.startswith("spark.") else PREFIX + canonical_name
-    return [known[n] for n in difflib.get_close_matches(wanted, known, n=2, cutoff=0.6)]
+    full_name = canonical_name if canonical_name.startswith("spark.") else PREFIX + canonical_name
+    return [spellings[n] for n in difflib.get_close_matches(full_name, spellings, n=2, cutoff=0.6)]
 
 
 T = TypeVar("T")
@@ -211,12 +211,12 @@ class Config:
     def __getitem__(self, key: Key[T] | KeyFamily) -> T | dict[str, str]:
         if isinstance(key, KeyFamily):
             prefix = key.name.lower()
-            found: dict[str, str] = {}
+            group: dict[str, str] = {}
             for layer in reversed(self._layers):
-                found |= {
+                group |= {
                     n[len(prefix) :]: str(v) for n, v in layer.items() if n.startswith(prefix)
                 }
-            return found
+            return group
         for layer in self._layers:
             if key.name.lower() in layer:
                 return key.parse(layer[key.name.lower()])

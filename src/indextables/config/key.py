@@ -58,10 +58,10 @@ def parse_boolean(value: object, *, name: str = "flag") -> bool:
     >>> parse_boolean("TRUE")
     True
     """
-    found = value if isinstance(value, bool) else _BOOLEANS.get(str(value).strip().lower())
-    if found is None:
+    parsed = value if isinstance(value, bool) else _BOOLEANS.get(str(value).strip().lower())
+    if parsed is None:
         raise InvalidValueError(name, value, "true or false")
-    return found
+    return parsed
 
 
 MAX_SYNONYMS = 10_000
@@ -90,15 +90,15 @@ def parse_synonyms(text: str) -> Rules:
     for number, line in enumerate(text.replace(";", "\n").splitlines(), 1):
         rule = line.partition("#")[0].strip()
         for source, alternatives in _rule(rule, number) if rule else ():
-            known = rules.setdefault(source, {})
-            known.update(dict.fromkeys(alternatives))
-            if len(known) > MAX_ALTERNATIVES:
+            merged = rules.setdefault(source, {})
+            merged.update(dict.fromkeys(alternatives))
+            if len(merged) > MAX_ALTERNATIVES:
                 raise SynonymsError(
                     f"'{source}' stands for more than {MAX_ALTERNATIVES} words", line=number
                 )
         if len(rules) > MAX_SYNONYMS:
             raise SynonymsError(f"there are more than {MAX_SYNONYMS:,} words", line=number)
-    return tuple((source, tuple(known)) for source, known in rules.items())
+    return tuple((source, tuple(merged)) for source, merged in rules.items())
 
 
 def _rule(rule: str, number: int) -> Iterator[tuple[str, list[str]]]:
@@ -121,7 +121,7 @@ ARIADNE_PREFIX = "spark.ariadne."
 
 
 def short_name(name: str) -> str | None:
-    """A key of ours or of the Scala product without its prefix, in lower case."""
+    """A key of this package or of the Scala product, without its prefix and in lower case."""
     lowered = name.strip().lower()
     prefix = next((p for p in (PREFIX, OLD_PREFIX) if lowered.startswith(p)), None)
     return None if prefix is None else lowered[len(prefix) :]
@@ -165,8 +165,8 @@ class Key(Generic[T]):
     def accepting(self, word: str, value: T) -> Key[T]:
         """The same key, which also takes a word for one of its values."""
 
-        def parse(given: object) -> T:
-            return value if str(given).strip().lower() == word else self.parse(given)
+        def parse(text: object) -> T:
+            return value if str(text).strip().lower() == word else self.parse(text)
 
         return replace(self, kind=f"{self.kind} or {word}", parse=parse)
 

@@ -30,7 +30,7 @@ SEARCH_FIELDS = _queries.text(
 BM25_K1 = _queries.number(
     "search.bm25.k1",
     1.2,
-    "How soon more occurrences of a word stop to add to a score: with 0 they add nothing. Meant "
+    "How soon further occurrences of a word stop adding to a score: with 0 at once. Meant "
     "as a property of a table; search.md says what other values cost.",
     low=0,
     high=100,

@@ -101,7 +101,7 @@ def add_columns(
 ) -> int:
     """Add columns; returns the version that has them.
 
-    In the rows that are there they have their `defaults`, and are null without.
+    Existing rows have their `defaults`, or null without one.
     """
     new = _with_defaults(normalize(columns), defaults or {})
 
@@ -111,23 +111,23 @@ def add_columns(
         if not len(new):
             return []
         names = names_of(newest)
-        known = list(names.shown)
+        fields = list(names.shown)
         for field in new:
-            _check_new(field.name, [f.name for f in known])
+            _check_new(field.name, [f.name for f in fields])
             if not field.nullable and newest.num_files and field.name not in filled:
                 raise SchemaError(
                     f"The new column '{field.name}' is null in existing rows: make it "
                     "nullable, or give it a default."
                 )
-            known.append(field)
+            fields.append(field)
         stored = {name: names.stored_name(name) for name in names.shown.names}
-        return actions_for(TableView(log.store, newest, settings), pa.schema(known), stored)
+        return actions_for(TableView(log.store, newest, settings), pa.schema(fields), stored)
 
     return log.commit(Transaction(operation=Operation.METADATA, transform=plan)).version
 
 
 def _with_defaults(columns: pa.Schema, defaults: Mapping[str, Any]) -> pa.Schema:
-    """New columns with their defaults, for the rows that are there and for those that follow."""
+    """New columns with their defaults, for existing rows and for later ones."""
     if not isinstance(defaults, Mapping):
         raise SchemaError(
             f"defaults is {defaults!r}. Name columns and their values, such as {{'state': 'open'}}."
@@ -181,14 +181,14 @@ def with_properties(metadata: Metadata, properties: Mapping[str, str | None]) ->
         if name.startswith(INTERNAL_PROPERTIES):
             raise ConfigError(f"The property {name} describes the index and cannot be set.")
         if value is not None and is_own_key(name):
-            Config({name: value})  # what does not parse is refused now
+            Config({name: value})  # invalid values are refused here
     kept = {k: v for k, v in metadata.configuration.items() if k not in properties}
-    given = {name: str(value) for name, value in properties.items() if value is not None}
-    return _analysed_anew(replace(metadata, configuration={**kept, **given}), properties)
+    values = {name: str(value) for name, value in properties.items() if value is not None}
+    return _analysed_anew(replace(metadata, configuration={**kept, **values}), properties)
 
 
 def _analysed_anew(metadata: Metadata, properties: Mapping[str, str | None]) -> Metadata:
-    """Metadata whose mapping has the analyzers that changed properties say.
+    """Metadata whose mapping has the analyzers of the changed properties.
 
     Splits that are there keep their words: they are searched row by row until they are merged.
     """
@@ -247,7 +247,7 @@ def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) 
     base = view.mapping.without(dropped)
     fields = [replace(f, name=by_stored[f.name]) for f in base.fields if f.name in by_stored]
     partition_by = [by_stored[name] for name in snapshot.partition_columns]
-    # What a session says of columns by their old names is not meant for those that are there.
+    # Session options that name columns by their old names do not apply to existing columns.
     own = known_keys(configuration)
     options = config.over(own) if new_ones else Config(own)
     mapping = build_mapping(
@@ -267,13 +267,13 @@ def _known(name: str, snapshot: Snapshot) -> str:
     return resolve_column([name], names_of(snapshot).shown)[0].root
 
 
-def _check_new(name: str, others: Iterable[str]) -> None:
+def _check_new(name: str, existing: Iterable[str]) -> None:
     refuse_hidden([name])
     if not name:
         raise SchemaError("A column needs a name.")
-    taken = [other for other in others if other.lower() == name.lower()]
-    if taken:
-        raise SchemaError(f"There is a column '{taken[0]}' already. Choose another name.")
+    clashes = [other for other in existing if other.lower() == name.lower()]
+    if clashes:
+        raise SchemaError(f"There is a column '{clashes[0]}' already. Choose another name.")
 
 
 def _check_dropped(dropped: Sequence[str], schema: pa.Schema, snapshot: Snapshot) -> None:
@@ -292,7 +292,7 @@ def _check_dropped(dropped: Sequence[str], schema: pa.Schema, snapshot: Snapshot
 
 
 def _protocol(snapshot: Snapshot, config: Config, needed: Collection[str]) -> Protocol:
-    """What keeps readers away that would show stored names, or nulls instead of defaults."""
+    """Protocol features without which readers would show stored names, or nulls for defaults."""
     if not config[keys.PROTOCOL_AUTO_UPGRADE]:
         raise UnsupportedFeatureError(snapshot.uri, role="writer", features=sorted(needed))
     features = tuple(sorted({*needed, *(DEFAULT_PROTOCOL.reader_features or ())}))
@@ -309,21 +309,21 @@ def _followed(
     changed = {old.lower(): new for old, new in new_names.items() if old != new}
     if not changed:
         return dict(configuration)
-    found = {}
+    followed = {}
     for key, value in configuration.items():
         name = canonical(key)
         prefix = next((p for p in _PREFIXES if name.startswith(p.lower())), None)
         if prefix is not None and _root(name[len(prefix) :], new_names) is not None:
             field = _followed_name(name[len(prefix) :], changed)
             if field is not None:
-                found[key if field == name[len(prefix) :] else prefix + field] = value
+                followed[key if field == name[len(prefix) :] else prefix + field] = value
         elif prefix == keys.TYPE_MAP.name or name in map(str.lower, _LISTS):
             listed = [_followed_name(one.strip(), changed) for one in value.split(",")]
             if any(listed):
-                found[key] = ",".join(one for one in listed if one)
+                followed[key] = ",".join(one for one in listed if one)
         else:
-            found[key] = value
-    return found
+            followed[key] = value
+    return followed
 
 
 def _root(field: str, columns: Iterable[str]) -> str | None:

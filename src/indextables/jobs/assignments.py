@@ -123,16 +123,16 @@ def parse_assignments(
         quoted = [(quoted_name(name), value) for name, value in text.items()]
         nodes = [_only(_parsed(f"{name} = {value}"), value) for name, value in quoted]
         text = ", ".join(text.values())
-    found: dict[str, exp.Expr] = {}
+    expressions: dict[str, exp.Expr] = {}
     for node in nodes:
         if not isinstance(node, exp.EQ):
             raise ExpressionError(text, "SET takes assignments, such as n = n + 1")
         name = _column(node.this, schema)
-        if name in found:
+        if name in expressions:
             raise ExpressionError(text, f"it assigns the column {name!r} twice")
-        found[name] = at_this_moment(node.expression, timezone)
-    assignments = Assignments(found, schema, timezone, by_engine)
-    # Without rows nothing is computed, but every name, function and type is looked at.
+        expressions[name] = at_this_moment(node.expression, timezone)
+    assignments = Assignments(expressions, schema, timezone, by_engine)
+    # Without rows nothing is computed, but every name, function and type is checked.
     try:
         assignments.apply(schema.empty_table())
     except RecursionError:
@@ -149,12 +149,12 @@ def _parsed(text: str) -> list[exp.Expr]:
     except SqlglotError:
         raise ExpressionError(text, "it is not SQL") from None
     update = parsed[0] if len(parsed) == 1 else None
-    # A clause behind the assignments would be lost without a word.
-    given = {name for name, value in update.args.items() if value} if update else set()
-    if not isinstance(update, exp.Update) or given != {"this", "expressions"}:
+    # A clause after the assignments would be lost silently.
+    clauses = {name for name, value in update.args.items() if value} if update else set()
+    if not isinstance(update, exp.Update) or clauses != {"this", "expressions"}:
         raise ExpressionError(text, "SET takes assignments, such as n = n + 1, and nothing else")
-    found: list[exp.Expr] = update.expressions
-    return found
+    expressions: list[exp.Expr] = update.expressions
+    return expressions
 
 
 def _only(nodes: list[exp.Expr], text: str) -> exp.Expr:
@@ -222,9 +222,9 @@ class _Evaluator:
     def stored(self, node: exp.Expr, field: Any) -> Any:
         """The value in the type of its column, for every row."""
         value = self.value(node)
-        kind = _moment(field.type)
-        if kind and isinstance(value, pa.Scalar) and pa.types.is_string(value.type):
-            value = self._literal(exp.cast(node, kind, dialect="spark"))
+        sql_type = _moment(field.type)
+        if sql_type and isinstance(value, pa.Scalar) and pa.types.is_string(value.type):
+            value = self._literal(exp.cast(node, sql_type, dialect="spark"))
         return _stored(value, field, node, self.rows.num_rows)
 
     def _literal(self, node: exp.Expr) -> Any:
@@ -258,8 +258,12 @@ class _Evaluator:
             raise ExpressionError(text, str(error).rstrip(".")) from None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+def _is_number(data_type: pa.DataType) -> bool:
+    return (
+        pa.types.is_integer(data_type)
+        or pa.types.is_floating(data_type)
+        or pa.types.is_decimal(data_type)
+    )
 
 
 def _number(value: Any, node: exp.Expr) -> Any:
@@ -272,7 +276,7 @@ def _number(value: Any, node: exp.Expr) -> Any:
 
 
 def _alike(left: Any, right: Any, node: exp.Expr) -> tuple[Any, Any]:
-    """Two numbers of one kind: what meets a fraction in binary becomes one, as in Spark."""
+    """Two numbers of one type: a decimal beside a double becomes a double, as in Spark."""
     left, right = _number(left, node), _number(right, node)
     if pa.types.is_floating(left.type) != pa.types.is_floating(right.type):
         return as_floats(left), as_floats(right)
@@ -282,12 +286,12 @@ def _alike(left: Any, right: Any, node: exp.Expr) -> tuple[Any, Any]:
 def _quotient(node: exp.Expr, left: Any, right: Any) -> Any:
     if pc.any(pc.equal(right, pa.scalar(0).cast(right.type))).as_py():
         raise ExpressionError(node.sql("spark"), "it divides by zero")
-    whole = pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
+    integers = pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
     if isinstance(node, exp.Mod):
-        if not whole:
+        if not integers:
             raise ExpressionError(node.sql("spark"), "% needs whole numbers")
         return pc.subtract_checked(left, pc.multiply_checked(pc.divide_checked(left, right), right))
-    if whole:
+    if integers:
         left, right = left.cast(pa.float64()), right.cast(pa.float64())
     return pc.divide(left, right)
 
@@ -312,12 +316,12 @@ def _first(values: Sequence[Any], node: exp.Expr) -> Any:
     if all(_is_number(value.type) for value in typed):
         for value in typed[1:]:
             typed[0] = _alike(typed[0], value, node)[0]
-        kind = typed[0].type
+        data_type = typed[0].type
     else:
-        kind = typed[0].type
-        if any(value.type != kind for value in typed):
+        data_type = typed[0].type
+        if any(value.type != data_type for value in typed):
             raise ExpressionError(node.sql("spark"), "its values are of different types")
-    return pc.coalesce(*(value.cast(kind) for value in values))
+    return pc.coalesce(*(value.cast(data_type) for value in values))
 
 
 # --- storing -------------------------------------------------------------------------------------
@@ -329,7 +333,7 @@ def _stored(value: Any, field: Any, node: exp.Expr, rows: int) -> Any:
         raise ExpressionError(node.sql("spark"), reason + type_name(field.type))
     try:
         if pa.types.is_integer(value.type) and pa.types.is_decimal(field.type):
-            value = value.cast(pa.decimal128(38, field.type.scale))  # Arrow asks for the room
+            value = value.cast(pa.decimal128(38, field.type.scale))  # wide enough
         is_float = pa.types.is_floating(field.type)
         value = as_floats(value, field.type) if is_float else value.cast(field.type)
     except pa.ArrowException as error:
@@ -343,33 +347,41 @@ def _stored(value: Any, field: Any, node: exp.Expr, rows: int) -> Any:
     return value
 
 
-def _moment(kind: Any) -> str | None:
+def _moment(data_type: Any) -> str | None:
     """The type that a text in quotes is read as, if the column holds moments."""
-    if pa.types.is_date(kind):
+    if pa.types.is_date(data_type):
         return "date"
-    if pa.types.is_timestamp(kind):
-        return "timestamp" if kind.tz else "timestamp_ntz"
+    if pa.types.is_timestamp(data_type):
+        return "timestamp" if data_type.tz else "timestamp_ntz"
     return None
 
 
 def _stored_alike(value: Any, column: Any) -> bool:
     """Whether a value is stored as it is, or is an error in Spark as well."""
-    types, kind = pa.types, value.type
-    if types.is_decimal(kind):
+    types, value_type = pa.types, value.type
+    if types.is_decimal(value_type):
         is_number = types.is_floating(column) or (
-            types.is_decimal(column) and kind.scale <= column.scale
+            types.is_decimal(column) and value_type.scale <= column.scale
         )
         return isinstance(value, pa.Scalar) and is_number
-    if types.is_integer(kind):
+    if types.is_integer(value_type):
         return not types.is_floating(column)
-    return not types.is_floating(kind) or kind.equals(column)
+    return not types.is_floating(value_type) or value_type.equals(column)
 
 
-def _fits(kind: Any, column: Any) -> bool:
-    if kind.equals(column) or pa.types.is_null(kind) or (_is_number(kind) and _is_number(column)):
+def _fits(value_type: Any, column: Any) -> bool:
+    if (
+        value_type.equals(column)
+        or pa.types.is_null(value_type)
+        or (_is_number(value_type) and _is_number(column))
+    ):
         return True
-    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(column):
-        return bool((kind.tz is None) == (column.tz is None))
+    if pa.types.is_timestamp(value_type) and pa.types.is_timestamp(column):
+        return bool((value_type.tz is None) == (column.tz is None))
     if pa.types.is_string(column):
-        return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
+        return (
+            pa.types.is_integer(value_type)
+            or pa.types.is_boolean(value_type)
+            or pa.types.is_date(value_type)
+        )
     return False

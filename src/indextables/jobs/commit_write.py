@@ -240,7 +240,7 @@ def undone_on_error(
     try:
         return work()
     except CommitStateUnknownError:
-        raise  # the commit may be there, and then it names them
+        raise  # the commit may have happened, and then it names them
     except IndexTablesError:
         discard(log.store, adds)
         if marks is not None:
@@ -301,7 +301,7 @@ class RowMarks:
         return sum(map(len, self._numbers.values()))
 
     def actions_on(self, newest: Snapshot) -> list[Action]:
-        """What marks the rows in the newest version; nothing where they are marked already."""
+        """The actions that mark the rows in the newest version; none if all are marked already."""
         if not self._numbers:
             return []
         files = with_paths(newest.entries, self._numbers)
@@ -318,13 +318,13 @@ class RowMarks:
         vectors: dict[str, RowNumbers] = {}
         left: dict[str, int | None] = {}
         for add in adds:
-            wanted = self._numbers[add.path]
+            newly_dead = self._numbers[add.path]
             dead = np.zeros(0, dtype=np.int64)
             if add.deletion_vector is not None:
                 descriptor = DeletionVector.from_json(add.deletion_vector, path=add.path)
                 dead = StoredVector(store, descriptor, add.path).read()
-            every = np.union1d(dead, wanted)
-            if self._exclusive and len(every) < len(dead) + len(wanted):
+            every = np.union1d(dead, newly_dead)
+            if self._exclusive and len(every) < len(dead) + len(newly_dead):
                 raise ConcurrentRowChangeError(
                     uri=newest.uri, version=newest.version, paths=[add.path]
                 )

@@ -74,7 +74,7 @@ WORN_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """One XRef to be. It covers `read`, and `linked`, which `parts` cover already."""
+    """A planned XRef. It covers `read`, and `linked`, which `parts` cover already."""
 
     read: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class CrossReferencePlan:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """An XRef in the making: rows of splits to read, XRefs to link with their live rows."""
+    """An XRef that is being planned: splits to read, and XRefs to link with their live rows."""
 
     read: list[int] = field(default_factory=list)
     parts: dict[int, list[int]] = field(default_factory=dict)
@@ -137,9 +137,9 @@ class _Run:
 def plan_index(
     cover: Cover, *, max_splits: int, scope: Mask | None = None, force: bool = False
 ) -> CrossReferencePlan:
-    """What INDEX CROSSREFERENCES does for the splits in `scope`; for all of them without one.
+    """The plan of INDEX CROSSREFERENCES for the splits in `scope`, by default for all.
 
-    XRefs know no partitions. One that covers a split in scope keeps its other splits.
+    XRefs are not partitioned. One that covers a split in scope keeps its other splits.
     """
     if scope is None:
         scope = np.ones(len(cover.paths), dtype=np.bool_)
@@ -155,29 +155,29 @@ def plan_index(
     runs = _packed(cover, [x for x in stale if cover.owned[x]], max_splits)
     spare = [x for x in stale if not cover.owned[x]]
     if spare and not runs:
-        runs = [_Run()]  # what is uncovered takes their place
+        runs = [_Run()]  # uncovered splits take their place
     for run in runs:
         left = _filled(run, left, max_splits)
     if spare:
         runs[0].replaces += spare
     replacements = [_replacement(cover, run, max_splits) for run in runs]
-    whole = len(left) - len(left) % max_splits
+    in_full_builds = len(left) - len(left) % max_splits
     replacements += [
         Replacement((Build(read=_splits(cover, piece)),))
-        for piece in _pieces(left[:whole], max_splits)
+        for piece in _pieces(left[:in_full_builds], max_splits)
     ]
-    if rest := left[whole:]:
+    if remaining := left[in_full_builds:]:
         host = next(
             (
                 x
                 for x in np.argsort(-sources, kind="stable").tolist()
                 if x not in stale
                 and cover.live[x] == sources[x]
-                and sources[x] + len(rest) <= max_splits
+                and sources[x] + len(remaining) <= max_splits
             ),
             None,
         )
-        run = _Run(read=rest)
+        run = _Run(read=remaining)
         if host is not None:
             run.link(cover, host)
             stale.add(host)
@@ -204,7 +204,7 @@ def _forced(
 def plan_automatic(
     cover: Cover, *, max_splits: int, min_splits: int, rebuild_stale: bool
 ) -> CrossReferencePlan:
-    """What a write does for the table that it leaves behind."""
+    """The plan of a write, for the table as it is after the commit."""
     worn = [x for x in range(len(cover.xrefs)) if rebuild_stale and _is_worn(cover, x)]
     dead = [x for x in worn if not cover.owned[x]]
     worn = [x for x in worn if cover.owned[x]]
@@ -293,7 +293,7 @@ def _replacement(cover: Cover, run: _Run, max_splits: int) -> Replacement:
     removes = tuple(cover.xrefs[x] for x in run.replaces)
     lost = any(int(cover.live[x]) < len(cover.xrefs[x].source_split_paths) for x in run.replaces)
     linked = [row for rows in run.parts.values() for row in rows]
-    # More than fit is what the limit, which was lowered since, makes of one XRef.
+    # There are too many only if the limit was lowered since.
     room = max_splits - len(linked)
     pieces = [run.read[:room], *_pieces(run.read[room:], max_splits)]
     builds = [Build(read=_splits(cover, piece)) for piece in pieces if piece]
@@ -347,7 +347,7 @@ class BuildTask:
             try:
                 return self._link(config)
             except (XRefError, SplitError, StorageError) as error:
-                # A part is damaged, gone or of another make; the splits know the same.
+                # A part is damaged, missing or of another format; the splits hold the same terms.
                 logger.info("Building from %d splits: %s", len(self.linked), error)
         return self._built([*self.linked, *self.read], config)
 
@@ -384,9 +384,9 @@ def tasks_for(
 ) -> list[BuildTask]:
     """Builds with what the log knows of their splits."""
     builds = list(builds)
-    wanted = set(chain.from_iterable(build.splits for build in builds))
+    paths = set(chain.from_iterable(build.splits for build in builds))
     columns = ["path", "size", "numRecords", "footerStartOffset", "footerEndOffset"]
-    entries = with_paths(snapshot.entries, wanted).select(columns)
+    entries = with_paths(snapshot.entries, paths).select(columns)
     sources = {
         path: XRefSource(path, size, records or 0, start, end)
         for path, size, records, start, end in zip(
@@ -432,15 +432,15 @@ class Made:
     known: Collection[str]
 
     def actions_on(self, after: Snapshot, *, timestamp: int) -> list[Action] | None:
-        """The actions for the table as it is then; None if others were faster."""
+        """The actions for the table as it is at the commit; None if another writer was faster."""
         removes = self.replacement.removes
         if any(xref.path not in after.xrefs for xref in removes):
             return None
         sources = set(chain.from_iterable(x.source_split_paths for x in self.xrefs))
         if self.xrefs and not after.contains(sources):
             return None
-        others = (x for path, x in after.xrefs.items() if path not in self.known)
-        if any(not sources.isdisjoint(x.source_split_paths) for x in others):
+        new_xrefs = (x for path, x in after.xrefs.items() if path not in self.known)
+        if any(not sources.isdisjoint(x.source_split_paths) for x in new_xrefs):
             return None
         gone = removals(removes, reason=self.replacement.reason, timestamp=timestamp)
         return [*gone, *self.xrefs]
@@ -490,7 +490,7 @@ def made_from(
     made: list[Made] = []
     errors: list[Exception] = []
     left = iter(results)
-    known = frozenset(snapshot.xrefs)
+    known_xrefs = frozenset(snapshot.xrefs)
     for replacement in plan.replacements:
         mine = [next(left) for _ in replacement.builds]
         built = [one for one in mine if isinstance(one, BuiltXRef)]
@@ -499,7 +499,7 @@ def made_from(
             errors += [one for one in mine if isinstance(one, Exception)]
             continue
         xrefs = tuple(add_xref(one, created_ms=created_ms, config=config) for one in built)
-        made.append(Made(replacement, xrefs, known))
+        made.append(Made(replacement, xrefs, known_xrefs))
     return made, errors
 
 
@@ -511,7 +511,7 @@ def discard_made(store: Store, made: Iterable[Made]) -> None:
 _READING_SHARE = 0.5
 """Of the time that is left; the other half is for writing and storing what was read."""
 _MOST_AT_ONCE = 32
-"""Jobs that a cluster is given at once."""
+"""How many jobs a cluster gets at once."""
 
 
 def commit_indexed(
@@ -528,22 +528,22 @@ def commit_indexed(
     actions_of = _actions_of(transaction)
 
     def with_xrefs(newest: Snapshot) -> Sequence[Action]:
-        wanted = actions_of(newest)
-        if not _changes_files(wanted):
-            return wanted  # nothing is left to do, and an XRef alone is not committed
-        after = _after(newest, wanted, log.now_ms())
+        due_actions = actions_of(newest)
+        if not _changes_files(due_actions):
+            return due_actions  # nothing is left to do, and an XRef alone is not committed
+        after = _after(newest, due_actions, log.now_ms())
         added: list[Action] = []
         for one in made:
             actions = one.actions_on(after, timestamp=log.now_ms())
             if actions is not None:
                 after = _after(after, actions, log.now_ms())
                 added += actions
-        return [*wanted, *added]
+        return [*due_actions, *added]
 
     try:
         committed = log.commit(replace(transaction, transform=with_xrefs))
     except CommitStateUnknownError:
-        raise  # the commit may be there, and then it names them
+        raise  # the commit may have happened, and then it names them
     except BaseException:
         discard_made(log.store, made)
         raise
@@ -559,10 +559,10 @@ def _made(
     try:
         first = transaction.operation is Operation.CREATE
         newest = empty_snapshot(log.store.uri) if first else log.snapshot()
-        wanted = _actions_of(transaction)(newest)
-        if not _changes_files(wanted):
+        actions = _actions_of(transaction)(newest)
+        if not _changes_files(actions):
             return []
-        after = _after(newest, wanted, log.now_ms())
+        after = _after(newest, actions, log.now_ms())
         config = settings.over_properties(after.metadata.configuration)
         if not (config[keys.XREF_AUTO_INDEX] and may_index(newest, config)):
             return []
@@ -574,7 +574,7 @@ def _made(
         )
         return _built_in_time(log, after, plan, config, runner)
     except Exception as error:
-        # Whatever it is, the data can be committed; if they cannot, the commit says so itself.
+        # The data can be committed without XRefs; if they cannot, the commit raises its own error.
         logger.warning("%s is committed without new XRefs: %s", log.store.uri, error)
         return []
 
@@ -589,8 +589,8 @@ def _built_in_time(
     """The replacements that are ready in time. A build that would be late covers what it has read
     after a share of the time, so every commit makes some progress.
     """
-    known = frozenset(after.xrefs)
-    removals = [Made(one, (), known) for one in plan.replacements if not one.builds]
+    known_xrefs = frozenset(after.xrefs)
+    removals = [Made(one, (), known_xrefs) for one in plan.replacements if not one.builds]
     due = [one for one in plan.replacements if one.builds]
     if not due:
         return removals
@@ -624,7 +624,7 @@ def _built_in_time(
     pool.shutdown(wait=False, cancel_futures=True)
     late = [future for future in futures if not future.done()]
     for future in late:
-        # Now or when it ends, whichever is later: nothing can end unnoticed.
+        # Called at once if it has ended meanwhile, so no result is missed.
         future.add_done_callback(lambda done: _discard_late(log, done))
     ready: list[Made] = []
     for future in futures:
@@ -645,13 +645,13 @@ def _report_late(
     late: Sequence[Future[Made | None]],
     config: Config,
 ) -> None:
-    wanted = sum(len(build.splits) for one in due for build in one.builds)
+    due_splits = sum(len(build.splits) for one in due for build in one.builds)
     covered = sum(xref.source_split_count for made in ready for xref in made.xrefs)
-    if covered < wanted and (late or covered):
+    if covered < due_splits and (late or covered):
         logger.warning(
             "%s is committed with XRefs for %d of %d splits: the others took more than %d ms. The "
             "next write continues; or raise %s, or run INDEX CROSSREFERENCES.",
-            log.store.uri, covered, wanted, config[keys.XREF_AUTO_INDEX_TIMEOUT],
+            log.store.uri, covered, due_splits, config[keys.XREF_AUTO_INDEX_TIMEOUT],
             keys.XREF_AUTO_INDEX_TIMEOUT.name,
         )  # fmt: skip
 

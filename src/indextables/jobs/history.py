@@ -159,7 +159,7 @@ def _below(listing: LogListing, version: int) -> CleanupPlan:
 def _check_stands_alone(
     log: TransactionLog, listing: LogListing, newest: Snapshot, config: Config
 ) -> None:
-    """What is deleted on account of the checkpoint does not come back: read it as a whole."""
+    """Read the whole checkpoint, because what is deleted on its account cannot be restored."""
     version = newest.version
     runner = LocalRunner(config[keys.STATE_READ_PARALLELISM])
     for ref in checkpoints_at(listing, version):
@@ -322,7 +322,7 @@ def _clean_log(log: TransactionLog, expired: CleanupPlan, config: Config) -> int
     policy = config[keys.CLEANUP_FAILURE_POLICY]
     deleted = apply_cleanup(log.store, expired, failure_policy=policy, config=config)
     if deleted:
-        log.invalidate()  # no reader of this process may see versions that are gone
+        log.invalidate()  # no reader of this process may see deleted versions
     return deleted
 
 

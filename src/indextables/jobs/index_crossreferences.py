@@ -248,7 +248,7 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
 XREFS = pa.schema(_COLUMNS)
 
 
-def indexed_rows(found: Sequence[Indexed], *, table_path: str, where: str | None) -> pa.Table:
+def indexed_rows(indexed: Sequence[Indexed], *, table_path: str, where: str | None) -> pa.Table:
     """A row for every XRef that INDEX CROSSREFERENCES made or left as it was."""
     rows = [
         {
@@ -261,7 +261,7 @@ def indexed_rows(found: Sequence[Indexed], *, table_path: str, where: str | None
             "xref_size_bytes": one.size,
             "build_duration_ms": one.build_duration_ms,
         }
-        for one in found
+        for one in indexed
     ]
     return pa.Table.from_pylist(rows, INDEXED)
 

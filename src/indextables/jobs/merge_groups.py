@@ -62,17 +62,17 @@ class MergeGroup:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where they are."""
+        """Their paths."""
         return tuple(source.path for source in self.sources)
 
     @property
     def size(self) -> int:
-        """How many bytes they have together."""
+        """Their total size in bytes."""
         return sum(source.size for source in self.sources)
 
     @property
     def age(self) -> tuple[int, str]:
-        """What groups are ordered by: the version that added the oldest split."""
+        """The order of groups: the version that added the oldest split."""
         return self.sources[0].added_at, self.sources[0].path
 
 
@@ -211,7 +211,7 @@ class Source:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """One group, with all that it takes to merge it."""
+    """One group, with everything that merging it needs."""
 
     store: Store
     sources: tuple[Source, ...]
@@ -240,7 +240,7 @@ class MergeTask:
         )
 
     def entry(self, add: Add) -> Add:
-        """What the log says of the new split."""
+        """The log entry of the new split."""
         return replace(add, num_merge_ops=1 + max(source.merges for source in self.sources))
 
 
@@ -287,7 +287,7 @@ def run_merge(task: MergeTask) -> MergeResult:
     try:
         return MergeResult(add=_merged(task))
     except Exception as error:
-        # Not only our own errors: whatever it is, the other groups need not suffer from it.
+        # Any exception, so that the other groups are not affected.
         name = "" if isinstance(error, IndexTablesError) else f"{type(error).__name__}: "
         blamed = _blamed(task, error)
         return MergeResult(error=f"{name}{error}", bad_sources=blamed)
@@ -314,7 +314,7 @@ def _opened(store: Store, source: Source) -> SplitFile:
 
 
 def _blamed(task: MergeTask, error: Exception) -> dict[str, str]:
-    """The source that an error is about, if the error will be there next time too."""
+    """The source that an error is about, if the error is permanent."""
     path = "/" + (getattr(error, "path", None) or "")
     source = next((s for s in task.sources if path.endswith("/" + s.path)), None)
     if source is None:
@@ -334,7 +334,7 @@ def _blamed(task: MergeTask, error: Exception) -> dict[str, str]:
 def run_merges(
     tasks: Sequence[MergeTask], runner: Runner, ended: Callable[[int], None] | None = None
 ) -> list[MergeResult]:
-    """Run tasks. If the runner itself fails, so did all of them."""
+    """Run tasks. If the runner itself fails, all of them failed."""
     try:
         return runner.map(run_merge, tasks, ended=ended)
     except Exception as error:

@@ -92,7 +92,7 @@ class MergeLimits:
         max_groups: int | None = None,
         max_sources: int | None = None,
     ) -> MergeLimits:
-        """What a caller says, over what the configuration says; refuses what makes no sense."""
+        """The limits of a caller over those of the configuration; invalid ones are refused."""
         size = config[keys.MERGE_TARGET_SIZE]
         if target_size is not None:
             size = parse_size(target_size, name="target size")
@@ -154,7 +154,7 @@ class _Tally:
         lost = len(self.conflicts) + len(self.failures)
         status: Status = "error" if not self.groups else "partial_success" if lost else "success"
         if not self.groups and not self.failures:
-            status = "no_action"  # others were faster, and what they did stands
+            status = "no_action"  # other writers were faster, and their commits stay
         parts = [f"Merged {self.files:,} files into {self.groups:,}"]
         if self.conflicts:
             parts.append(f"{len(self.conflicts):,} groups changed meanwhile")
@@ -292,7 +292,7 @@ def _finish(
     try:
         commit(result.add)
     except CommitStateUnknownError as error:
-        tally.failures.append(str(error))  # the commit may be there, and then it names the split
+        tally.failures.append(str(error))  # the commit may have happened
     except ConflictError:
         discard(log.store, [result.add])
         tally.conflicts.append(_changed(group))

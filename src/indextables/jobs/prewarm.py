@@ -1,4 +1,4 @@
-"""What the bytes of splits are, and fetching those of their indexes before the first search.
+"""The sizes of a split's parts, and fetching its index before the first search.
 
 A file of the index is one of a segment and serves all fields, so it has no field name, and naming
 fields only leaves out splits that hold none of them. Sizes are those in the file, compressed.
@@ -96,16 +96,16 @@ def _shown(stored: str | None, names: ColumnNames) -> str | None:
 def _components(sizes: _Sizes) -> list[_Component]:
     task = sizes.task
     split = SplitFile(sizes.store, task.path, task.size, task.footer_start, task.footer_end)
-    found = []
+    components = []
     columns = {field.field: field.name for field in split.info.mapping.fields if field.field}
     for section in split.info.sections:
         if section.kind == "index":
-            kind = _INDEX_FILES.get(section.name.rpartition(".")[2], "metadata")
-            found.append(_Component(section.name, section.length, kind, None))
+            component = _INDEX_FILES.get(section.name.rpartition(".")[2], "metadata")
+            components.append(_Component(section.name, section.length, component, None))
         else:
             name = columns.get(section.name)
             key = f"{section.kind}.{section.name}"
-            found.append(_Component(key, section.length, section.kind, name))
+            components.append(_Component(key, section.length, section.kind, name))
     parquet = split.footer.parquet
     stored: dict[str, int] = {}
     for group in range(parquet.num_row_groups):
@@ -118,9 +118,9 @@ def _components(sizes: _Sizes) -> list[_Component]:
     for path, size in stored.items():
         # A dot may be part of a column's name or separate it from a nested field.
         owner = next((n for n in names if path == n or path.startswith(f"{n}.")), path)
-        found.append(_Component(f"column.{path}", size, "column", owner))
-    found.append(_Component("footer", split.footer.size, "footer", None))
-    return sorted(found, key=lambda part: -part.size)
+        components.append(_Component(f"column.{path}", size, "column", owner))
+    components.append(_Component("footer", split.footer.size, "footer", None))
+    return sorted(components, key=lambda part: -part.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,9 @@ class PrewarmPlan:
             except IndexTablesError as error:
                 return str(error)
 
-        found = list(environment.map(open_one, self.tasks))
-        opened = [segments for segments in found if isinstance(segments, int)]
-        failed = zip(self.tasks, found, strict=True)
+        outcomes = list(environment.map(open_one, self.tasks))
+        opened = [segments for segments in outcomes if isinstance(segments, int)]
+        failed = zip(self.tasks, outcomes, strict=True)
         return Prewarmed(
             splits=len(opened),
             segments=sum(opened),
@@ -193,6 +193,6 @@ def plan_prewarm(
     if predicate != TRUE:
         check_partition_condition(predicate, snapshot)
         files = files_of_partitions(snapshot, predicate)
-    wanted = tuple(name for name in chosen if name not in skipped)
-    tasks = tuple(split_tasks(snapshot, files, TRUE)) if wanted or not chosen else ()
-    return PrewarmPlan(view.for_tasks(), tasks, wanted, skipped)
+    columns = tuple(name for name in chosen if name not in skipped)
+    tasks = tuple(split_tasks(snapshot, files, TRUE)) if columns or not chosen else ()
+    return PrewarmPlan(view.for_tasks(), tasks, columns, skipped)

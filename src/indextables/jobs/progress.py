@@ -75,7 +75,7 @@ class Advance(Protocol):
 
 @contextlib.contextmanager
 def expecting(total: int | None) -> Iterator[None]:
-    """The number of rows that a write inside is going to have, if its caller can tell."""
+    """Declare the number of rows of a write inside the context, if its caller knows it."""
     token = _EXPECTED.set(total)
     try:
         yield
@@ -142,9 +142,9 @@ def _bar(job: Job) -> Iterator[Callable[[Job, float], None]]:
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
-    whole = job.bytes_total or job.total
+    total = job.bytes_total or job.total
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar: Any = bars.add_task(job.title, total=whole, state=state(job))
+        bar: Any = bars.add_task(job.title, total=total, state=state(job))
 
         def draw(now: Job, elapsed_s: float) -> None:
             done = now.bytes if job.bytes_total else now.done
@@ -154,7 +154,7 @@ def _bar(job: Job) -> Iterator[Callable[[Job, float], None]]:
 
 
 def state(job: Job, remaining_s: float | None = None) -> str:
-    """What a progress bar says beside its bar.
+    """The text beside a progress bar.
 
     >>> state(Job("", "", 1500, 6000, "rows", 2_500_000, None, 0.0, 1), 75.4)
     '1,500 of 6,000 rows, 2.5 MB, 1:15 left'
@@ -174,18 +174,18 @@ def state(job: Job, remaining_s: float | None = None) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Seconds as people read them.
+    """A readable duration.
 
     >>> clock(75.4), clock(3_725)
     ('1:15', '1:02:05')
     """
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, seconds_left = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
 def byte_size(count: float) -> str:
-    """Bytes as people read them."""
+    """A readable number of bytes."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -197,7 +197,7 @@ def byte_size(count: float) -> str:
 
 
 def without_secrets(uri: str) -> str:
-    """A place without what a password could be in.
+    """A place without the parts of a URI that may hold a password.
 
     >>> without_secrets("s3://key:secret@bucket/logs?token=1"), without_secrets("/data/logs")
     ('s3://bucket/logs', '/data/logs')
@@ -217,13 +217,13 @@ def _folder() -> Path | None:
         folder = Path(tempfile.gettempdir(), f"indextables-jobs-{os.getuid()}")
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
-    return folder if private and found.st_uid == os.geteuid() else None
+    status = folder.lstat()
+    private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+    return folder if private and status.st_uid == os.geteuid() else None
 
 
 class Note:
-    """What `indextables top` reads about a job. It raises nothing."""
+    """The note of a job for `indextables top`. It raises nothing."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -259,8 +259,8 @@ def running_jobs() -> list[Job]:
         folder = _folder()
         if folder is not None:
             _remove_dead(folder)
-            found = [_read(Path(entry.path)) for entry in _notes(folder)]
-            return sorted((job for job in found if job is not None), key=lambda job: job.begun)
+            jobs = [_read(Path(entry.path)) for entry in _notes(folder)]
+            return sorted((job for job in jobs if job is not None), key=lambda job: job.begun)
     return []
 
 
@@ -271,9 +271,9 @@ def _notes(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 def _read(path: Path) -> Job | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        given: Any = json.loads(path.read_bytes()[: 2 * _MOST_BYTES])
-        job = Job(**{field.name: given[field.name] for field in fields(Job)})
-        # What cannot be counted with is not shown.
+        note: Any = json.loads(path.read_bytes()[: 2 * _MOST_BYTES])
+        job = Job(**{field.name: note[field.name] for field in fields(Job)})
+        # Notes with invalid numbers are not shown.
         if job.done + job.bytes + (job.total or 0) + (job.bytes_total or 0) >= 0:
             return job
     return None

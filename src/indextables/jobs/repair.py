@@ -122,7 +122,7 @@ def _write(
 
 def _from_splits(source: Store, target: Store, *, config: Config, runner: Runner) -> Repaired:
     remains = _remains(TransactionLog(source, config=config), config=config)
-    found = [
+    splits = [
         meta
         for meta in source.list()
         if meta.path.endswith(".split")
@@ -130,24 +130,24 @@ def _from_splits(source: Store, target: Store, *, config: Config, runner: Runner
         and not meta.path.rpartition("/")[2].startswith(XREF_PREFIX)
         and meta.path not in remains.removed
     ]
-    if not found:
+    if not splits:
         raise StatementError(f"'{source.uri}' holds no splits. Nothing was written.")
-    with progress("Reading", len(found), "files", table=source.uri) as advance:
-        read = runner.map(functools.partial(_footer, source), found, ended=lambda _: advance(1))
+    with progress("Reading", len(splits), "files", table=source.uri) as advance:
+        read = runner.map(functools.partial(_footer, source), splits, ended=lambda _: advance(1))
     entries = [
-        (meta, footer) for meta, footer in zip(found, read, strict=True) if footer is not None
+        (meta, footer) for meta, footer in zip(splits, read, strict=True) if footer is not None
     ]
     if not entries:
         raise StatementError(f"None of the splits of '{source.uri}' can be read.")
     metadata = remains.metadata or described([footer for _, footer in entries])
     adds = [_add(meta, footer, remains.vectors.get(meta.path)) for meta, footer in entries]
     _write(target, metadata, upgraded(DEFAULT_PROTOCOL, remains.protocol), adds, config=config)
-    return Repaired(remains.version, len(found), len(adds))
+    return Repaired(remains.version, len(splits), len(adds))
 
 
 @dataclass(frozen=True, slots=True)
 class _Remains:
-    """What can still be learned from a log."""
+    """What a damaged log still says."""
 
     version: int | None
     metadata: Metadata | None
@@ -244,11 +244,11 @@ def described(footers: Sequence[Footer]) -> Metadata:
     # Older splits may have had other names for a column; all agree on the stored one.
     schema = stored_schema(pa.schema(fields), {f.name: f.name for f in fields})
     partition_by = tuple(fullest.partition_values)
-    # A column that was dropped is there again where a split has it.
-    known = fullest.mapping
-    back = tuple(field for field in known.retired if field.name in schema.names)
-    left = tuple(field for field in known.retired if field not in back)
-    base = replace(known, fields=known.fields + back, retired=left)
+    # A dropped column is restored where a split still has it.
+    old = fullest.mapping
+    returned = tuple(field for field in old.retired if field.name in schema.names)
+    retired = tuple(field for field in old.retired if field not in returned)
+    base = replace(old, fields=old.fields + returned, retired=retired)
     mapping = build_mapping(schema, Config(), partition_by=partition_by, base=base)
     return Metadata(
         id=str(uuid.uuid4()),
@@ -258,9 +258,9 @@ def described(footers: Sequence[Footer]) -> Metadata:
     )
 
 
-def _partition_type(kind: str | None, texts: Iterable[str | None]) -> pa.DataType:
-    known = [text for text in texts if text is not None]
-    match kind:
+def _partition_type(type_name: str | None, texts: Iterable[str | None]) -> pa.DataType:
+    values = [text for text in texts if text is not None]
+    match type_name:
         case "i64":
             return pa.int64()
         case "f64":
@@ -270,10 +270,10 @@ def _partition_type(kind: str | None, texts: Iterable[str | None]) -> pa.DataTyp
         case "date":
             return pa.date32()
         case "timestamp":
-            zone = "UTC" if any(text.endswith("Z") for text in known) else None
+            zone = "UTC" if any(text.endswith("Z") for text in values) else None
             return pa.timestamp("us", zone)
         case "decimal":
-            scales = [Decimal(text).as_tuple().exponent for text in known]
+            scales = [Decimal(text).as_tuple().exponent for text in values]
             scale = max([-int(scale) for scale in scales if isinstance(scale, int)], default=0)
             return pa.decimal128(38, max(scale, 0))
         case _:

@@ -65,7 +65,7 @@ PIECE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What left the table. Nothing did where no partition met the condition."""
+    """What was removed; nothing if no partition met the condition."""
 
     version: int
     partitions: int
@@ -88,7 +88,7 @@ def _is_marked(view: TableView, task: SplitTask, *, total: int, deleted: int) ->
 
 
 NewRows = Callable[[SplitRows, RowNumbers], Iterator[pa.RecordBatch]]
-"""Makes what becomes of rows of a split, given their numbers."""
+"""Makes the new version of some rows of a split, given their numbers."""
 
 
 def take_out(
@@ -176,11 +176,11 @@ def is_doubled(parts: Sequence[Mapping[str, RowNumbers]]) -> bool:
 
 def combined(parts: Iterable[Mapping[str, RowNumbers]]) -> dict[str, RowNumbers]:
     """Numbers of rows from several sources: in ascending order, each once."""
-    found: dict[str, list[RowNumbers]] = {}
+    numbers_of: dict[str, list[RowNumbers]] = {}
     for part in parts:
         for path, numbers in part.items():
-            found.setdefault(path, []).append(numbers)
-    return {path: np.unique(np.concatenate(some)) for path, some in found.items()}
+            numbers_of.setdefault(path, []).append(numbers)
+    return {path: np.unique(np.concatenate(some)) for path, some in numbers_of.items()}
 
 
 def _write_others(rows: SplitRows, matching: RowNumbers, sink: SplitSink) -> None:
@@ -221,7 +221,7 @@ def update_rows(
     def assigned(rows: SplitRows, matching: RowNumbers) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(matching), PIECE):
             piece = rows.searcher.read_rows(matching[start : start + PIECE], target.schema.names)
-            # By an expression that has the names of users.
+            # The expression uses shown names.
             changed = assignments.apply(piece.rename_columns(target.shown.names))
             stored = target.checked(changed).rename_columns(target.schema.names)
             yield from stored.to_batches()
@@ -266,7 +266,7 @@ def replace_rows(
     def remove() -> Removal:
         newest = log.newest()
         unknown = numbers.keys() - set(paths)
-        # Its splits are gone with it, or the query read those of the table in its place.
+        # Its splits are gone as well, or the query read those of the table that replaced it.
         if unknown or newest.metadata.id != view.snapshot.metadata.id:
             raise MetadataChangedError(uri=newest.uri, version=newest.version, changed=["identity"])
         return take_out_numbered(log, view, numbers, exclusive=bool(adds))
@@ -350,9 +350,9 @@ def merge_batches(
     """
     _check_keys(on, source.schema, view)
     environment = Environment.of(view)
-    found = list(_matches(view, target, source, on, environment))
+    matches = list(_matches(view, target, source, on, environment))
     if when_matched != "ignore":
-        for task, numbers, at in found:
+        for task, numbers, at in matches:
             for start in range(0, len(numbers), _PIECE):
                 some = slice(start, start + _PIECE)
                 rows = source.take(at[some])
@@ -361,7 +361,7 @@ def merge_batches(
                     rows = _completed(rows, target, view, searcher, numbers[some])
                 yield from _named(rows, target, when_matched, task.path, numbers[some])
     if when_not_matched == "insert":
-        matched = [at for _, _, at in found]
+        matched = [at for _, _, at in matches]
         new = np.setdiff1d(np.arange(source.num_rows), np.concatenate(matched or [_NO_ROWS]))
         yield from _named(source.take(new), target, "insert")
 
@@ -376,8 +376,8 @@ def _matches(
     """Rows of each split and the rows of the source that match them, pair by pair."""
     stored = dict(zip(target.shown.names, target.schema.names, strict=True))
     names = [stored[name] for name in on]
-    wanted = pa.schema([target.shown.field(name).with_nullable(True) for name in on])
-    keys = conform(source.select(list(on)), wanted).rename_columns(names)
+    key_schema = pa.schema([target.shown.field(name).with_nullable(True) for name in on])
+    keys = conform(source.select(list(on)), key_schema).rename_columns(names)
     keyed = _comparable(keys).append_column(_AT, pa.array(np.arange(source.num_rows), pa.int64()))
     predicate = conjunction(*(_among(name, keys[name]) for name in names))
     for task in plan_scan(view, predicate=predicate).tasks:
@@ -394,7 +394,7 @@ def _matches(
 
 
 def _comparable(keys: pa.Table) -> pa.Table:
-    """Keys of which equal ones have equal bits: Arrow joins by those."""
+    """Keys in a form in which equal ones have equal bits, because Arrow joins by bits."""
     for at, field in enumerate(keys.schema):
         if pa.types.is_floating(field.type):
             column: Any = keys.column(at)
@@ -444,7 +444,7 @@ def _completed(
 def _named(
     rows: pa.Table,
     target: Target,
-    what: str,
+    change: str,
     path: str | None = None,
     numbers: RowNumbers | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -453,6 +453,6 @@ def _named(
     full = conform(rows, pa.schema([f.with_nullable(True) for f in target.shown]))
     identity: Any = pa.repeat(pa.scalar(path, pa.string()), count)
     places: Any = pa.nulls(count, pa.int64()) if numbers is None else pa.array(numbers)
-    action: Any = pa.repeat("delete" if what == "delete" else "write", count)
+    action: Any = pa.repeat("delete" if change == "delete" else "write", count)
     full = full.append_column(SPLIT, identity).append_column(ROW, places)
     yield from full.append_column(ROW_ACTION, action).to_batches(max_chunksize=_PIECE)

@@ -8,7 +8,7 @@ The driver reads the whole log again and lists the table once. Every split is th
 - *rows*: there are as many as the log says, within the minima and maxima and with the number of
   nulls that it says, in the partition that it says.
 
-Nothing is taken from what this process remembers.
+No cache of this process is used.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class SplitCheck:
 
 
 def check_split(check: SplitCheck) -> dict[str, list[str]]:
-    """The problems by check. One that could not be made because of another is not there."""
+    """The problems by check. A check that another problem made impossible is left out."""
     task = check.task
     # No footer cache and no open index: what they hold was read before.
     split = SplitFile(check.view.store, task.path, task.size, task.footer_start, task.footer_end)
-    found: dict[str, list[str]] = {"checksums": list(_wrong_checksums(split))}
-    if found["checksums"]:
-        return found
+    problems_of: dict[str, list[str]] = {"checksums": list(_wrong_checksums(split))}
+    if problems_of["checksums"]:
+        return problems_of
     environment = Environment.of(check.view)
     pool = IndexPool(environment.pool.cache, max_files=1)
     searcher = SplitSearcher(split, pool, environment.context, task.partition)
@@ -82,10 +82,10 @@ def check_split(check: SplitCheck) -> dict[str, list[str]]:
         searcher = replace(environment, pool=pool).searcher(task)
     for name, problems in (("index", _index(searcher)), ("rows", _rows(searcher, check.add))):
         try:
-            found[name] = list(problems)
+            problems_of[name] = list(problems)
         except IndexTablesError as error:
-            found[name] = [str(error)]
-    return found
+            problems_of[name] = [str(error)]
+    return problems_of
 
 
 def _wrong_checksums(split: SplitFile) -> Iterator[str]:
@@ -121,11 +121,11 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
         yield f"its index has {len(indexed):,} documents for {rows:,} rows, or other rows"
         return
     yield from _wrong_hashes(searcher)
-    for name, wanted in searcher.context.mapping.by_name.items():
+    for name, mapped in searcher.context.mapping.by_name.items():
         own = searcher.split.info.mapping.by_name.get(name)
         if own is None or not own.field or own.kind not in ("text", "string"):
             continue
-        if own.fingerprint != wanted.fingerprint:
+        if own.fingerprint != mapped.fingerprint:
             continue  # not used for searches of this table
         search = _sample(searcher, name)
         if search is None:
@@ -158,8 +158,8 @@ def _wrong_hashes(searcher: SplitSearcher) -> Iterator[str]:
             return
     source = searcher.source()
     for level in LEVELS:
-        found = source.index_rows(source.compiler.build.number(LEVEL_FIELD, level))
-        if not np.array_equal(found, np.flatnonzero(hashes < 1 << 32 - level)):
+        indexed = source.index_rows(source.compiler.build.number(LEVEL_FIELD, level))
+        if not np.array_equal(indexed, np.flatnonzero(hashes < 1 << 32 - level)):
             yield f"the rows of level {level} in its index are not those of low hashes"
             return
 
@@ -172,8 +172,8 @@ def _sample(searcher: SplitSearcher, name: str) -> Search | None:
     groups = set()
     for value in document_values(searcher.column(name, rows), mapped):
         texts = value if isinstance(value, list) else [value]  # an array of texts is one row
-        found = (word.text for text in texts for word in analyzer.words(text or ""))
-        words = list(dict.fromkeys(found))
+        words_of_texts = (word.text for text in texts for word in analyzer.words(text or ""))
+        words = list(dict.fromkeys(words_of_texts))
         step = max(1, len(words) // _SAMPLED_WORDS)
         groups.add(" AND ".join(_quoted(word) for word in words[::step][:_SAMPLED_WORDS]))
     text = " OR ".join(f"({group})" for group in sorted(groups) if group)
@@ -235,7 +235,7 @@ def _within(column: Any, bound: str | None, *, low: bool) -> bool:
         return True
     limit = decode(pa.array([bound]), column.type)
     if not limit.is_known[0]:
-        return True  # it decides nothing for readers either
+        return True  # readers do not use it either
     if pa.types.is_floating(column.type):
         column = column.filter(pc.invert(pc.is_nan(column)))
     actual = pc.min_max(column)["min" if low else "max"].as_py()
@@ -248,7 +248,7 @@ _SHOWN = 3
 
 @dataclass(slots=True)
 class Check:
-    """One thing that was checked: how often, and what was wrong."""
+    """The result of one check: how often it was made, and the problems."""
 
     name: str
     checked: int = 0
@@ -339,8 +339,10 @@ def _check_log(log: TransactionLog, config: Config) -> Check:
     return check
 
 
-def _differences(kind: str, version: int, held: Snapshot, replayed: Snapshot) -> Iterator[str]:
-    name = f"the {kind} checkpoint of version {version}"
+def _differences(
+    checkpoint_format: str, version: int, held: Snapshot, replayed: Snapshot
+) -> Iterator[str]:
+    name = f"the {checkpoint_format} checkpoint of version {version}"
     if contents_of(held.entries) != contents_of(replayed.entries):
         yield f"{name} names other splits than the versions before it"
     if held.metadata.schema_string != replayed.metadata.schema_string:
@@ -384,11 +386,11 @@ def _check_files(log: TransactionLog, snapshot: Snapshot) -> tuple[Check, set[st
     there = set()
     for path, size in [*named, *((x.path, x.size) for x in snapshot.xrefs.values())]:
         check.checked += 1
-        found = sizes.get(path)
-        if found is None:
+        stored_size = sizes.get(path)
+        if stored_size is None:
             check.problems.append(f"{path} is missing")
-        elif found != size:
-            check.problems.append(f"{path} has {found:,} bytes instead of {size:,}")
+        elif stored_size != size:
+            check.problems.append(f"{path} has {stored_size:,} bytes instead of {size:,}")
         else:
             there.add(path)
     return check, there

@@ -78,7 +78,7 @@ from indextables.split.row_numbers import RowNumbers
 
 Kind = Literal["append", "overwrite", "partitions", "where", "rows", "merge"]
 
-# What to do when the table that a write was to create is there after all: the modes of Spark.
+# What to do if the table that a write should create already exists: the modes of Spark.
 Exclusive = Literal["error", "ignore"] | None
 
 
@@ -101,7 +101,7 @@ class TaskOutput:
 
 @dataclass(slots=True)
 class _Named:
-    """What the columns of rows say about the rows that they replace."""
+    """The rows that a batch replaces, from its columns that name them."""
 
     replaced: list[dict[str, RowNumbers]] = field(default_factory=list)
     kept: list[dict[str, RowNumbers]] = field(default_factory=list)
@@ -147,7 +147,7 @@ class WriteJob:
     redefines: bool = False
     """Whether the table becomes another one in its place: CREATE OR REPLACE."""
     protocol: tuple[Action, ...] = ()
-    """What the new definition of a table asks of its readers and writers."""
+    """The protocol that the new definition of a table requires."""
     batch: Txn | None = None
     """The batch of a stream that the rows are, to be noted in the log."""
     checks_matches: bool = False
@@ -446,7 +446,7 @@ class WriteJob:
 
         def rewrite() -> Removal:
             newest = log.newest()
-            if newest.metadata.id != self.view.snapshot.metadata.id:  # its splits went with it
+            if newest.metadata.id != self.view.snapshot.metadata.id:  # so are its splits
                 raise MetadataChangedError(
                     uri=newest.uri, version=newest.version, changed=["identity"]
                 )
@@ -509,7 +509,7 @@ def plan_write(
         target = replace(target, constraints=())
     if kind == "partitions" and not view.partition_columns:
         kind = "overwrite"
-    target.stored(incoming.empty_table())  # types that no value of theirs could pass
+    target.stored(incoming.empty_table())  # types of which no value can be stored
     if where is not None:
         where = view.condition(where)
     return WriteJob(

@@ -1,4 +1,4 @@
-"""Rows in, splits in the store out: what every write does before it commits.
+"""Storing rows as splits: what every write does before it commits.
 
 One split is open per partition, for some partitions; rows of the others wait, so that rows in any
 order make one split each. Splits that are finished are stored at once, under names that nobody else
@@ -87,11 +87,11 @@ class SplitSink:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is not None:
+        if error_type is not None:
             self.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -153,10 +153,10 @@ class SplitSink:
         Splits of several partitions share what one may have. Each takes half of what is left: rows
         that come sorted keep one split open, and a small heap would cost it a merge of segments.
         """
-        whole = self._config[keys.WRITER_HEAP_SIZE]
+        total = self._config[keys.WRITER_HEAP_SIZE]
         if not self._partition_columns:
-            return whole
-        return max((whole - sum(self._heaps.values())) // 2, MIN_HEAP)
+            return total
+        return max((total - sum(self._heaps.values())) // 2, MIN_HEAP)
 
     def _finish(self, key: PartitionKey) -> None:
         writer = self._open[key]
@@ -237,6 +237,6 @@ class Stored(Protocol):
 
 
 def discard(store: Store, files: Sequence[Stored]) -> None:
-    """Delete files that no commit will ever name. Purge finds what this cannot."""
+    """Delete files that no commit will ever name. A purge deletes those that this cannot."""
     with contextlib.suppress(IndexTablesError):
         store.delete([file.path for file in files])

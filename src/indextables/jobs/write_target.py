@@ -1,4 +1,4 @@
-"""What a write makes of rows and of a table: batches, schema, mapping, constraints, metadata.
+"""The input and the target of a write: batches, schema, mapping, constraints, metadata.
 
 Rows in any form become Arrow batches of the table's schema; a `Target` is the schema and mapping of
 the stored rows and the new metadata.
@@ -92,12 +92,12 @@ def _no_search(search: Search) -> Any:
 
 def constraints_of(metadata: Metadata) -> tuple[CheckConstraint, ...]:
     """The constraints of a table, by name."""
-    found = (
+    constraints = (
         CheckConstraint(key.removeprefix(CONSTRAINT_PREFIX), sql)
         for key, sql in sorted(metadata.configuration.items())
         if key.startswith(CONSTRAINT_PREFIX)
     )
-    return tuple(found)
+    return tuple(constraints)
 
 
 def names_columns(sql: str, columns: Iterable[str]) -> list[str]:
@@ -106,12 +106,12 @@ def names_columns(sql: str, columns: Iterable[str]) -> list[str]:
     return [column for column in columns if column.lower() in words]
 
 
-def refuse_named_columns(metadata: Metadata, columns: Sequence[str], what: str) -> None:
-    """Refuse to take columns away that a constraint is about."""
+def refuse_named_columns(metadata: Metadata, columns: Sequence[str], change: str) -> None:
+    """Refuse to drop columns that a constraint names."""
     for constraint in constraints_of(metadata):
         for column in names_columns(constraint.sql, columns):
             raise SchemaError(
-                f"'{column}' cannot be {what}: the {constraint} names it. Drop the constraint "
+                f"'{column}' cannot be {change}: the {constraint} names it. Drop the constraint "
                 f"first: ALTER TABLE … DROP CONSTRAINT {constraint.name}."
             )
 
@@ -119,9 +119,9 @@ def refuse_named_columns(metadata: Metadata, columns: Sequence[str], what: str) 
 def add_constraint(
     snapshot: Snapshot, constraint: CheckConstraint, *, config: Config
 ) -> list[Action]:
-    """What adds a constraint to a table whose rows meet it."""
-    known = {one.name.lower() for one in constraints_of(snapshot.metadata)}
-    if constraint.name.lower() in known:
+    """The actions that add a constraint to a table whose rows meet it."""
+    existing = {one.name.lower() for one in constraints_of(snapshot.metadata)}
+    if constraint.name.lower() in existing:
         raise SchemaError(
             f"'{snapshot.uri}' has a constraint {constraint.name} already. Drop it first, or "
             "choose another name."
@@ -133,24 +133,24 @@ def add_constraint(
 
 
 def drop_constraint(snapshot: Snapshot, name: str, *, if_exists: bool) -> list[Action]:
-    """What takes a constraint away."""
+    """The actions that drop a constraint."""
     metadata = snapshot.metadata
-    found = [one.name for one in constraints_of(metadata) if one.name.lower() == name.lower()]
-    if not found and not if_exists:
+    dropped = [one.name for one in constraints_of(metadata) if one.name.lower() == name.lower()]
+    if not dropped and not if_exists:
         raise SchemaError(f"'{snapshot.uri}' has no constraint {name}.")
-    gone = {CONSTRAINT_PREFIX + one for one in found}
+    gone = {CONSTRAINT_PREFIX + one for one in dropped}
     left = {key: value for key, value in metadata.configuration.items() if key not in gone}
     return [replace(metadata, configuration=left)]
 
 
 def with_constraints(metadata: Metadata, constraints: Iterable[CheckConstraint]) -> Metadata:
-    """Metadata with constraints more."""
+    """Metadata with further constraints."""
     new: Mapping[str, str] = {CONSTRAINT_PREFIX + one.name: one.sql for one in constraints}
     return replace(metadata, configuration={**metadata.configuration, **new})
 
 
 def constraint_protocol(snapshot: Snapshot, config: Config) -> list[Protocol]:
-    """What keeps writers away that would not check."""
+    """The protocol that stops writers which would not check constraints."""
     if CHECK_CONSTRAINTS in (snapshot.protocol.writer_features or ()):
         return []
     if snapshot.version >= 0 and not config[keys.PROTOCOL_AUTO_UPGRADE]:
@@ -175,7 +175,7 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(data.schema, [data])
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-        # Its own stream would carry the index along as one more column.
+        # Its own stream would have the pandas index as a further column.
         return pa.Table.from_pandas(data, preserve_index=False).to_reader()
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
@@ -262,7 +262,7 @@ class Target:
     metadata: Metadata | None
     shown: pa.Schema
     constraints: tuple[CheckConstraint, ...] = ()
-    """What rows have to meet, unless they were checked before."""
+    """Constraints that rows have to meet, unless they were checked before."""
 
     @classmethod
     def unchanged(cls, view: TableView) -> Target:
@@ -277,7 +277,7 @@ class Target:
         return rows
 
     def stored(self, rows: Rows) -> Rows:
-        """Rows that users hand over, in the schema of the table's splits."""
+        """Rows from users, in the schema of the table's splits."""
         fitting = self.checked(conform(rows, self.shown))
         if self.shown.names == self.schema.names:
             return fitting
@@ -374,13 +374,13 @@ def _is_of_columns(key: str) -> bool:
     return is_own_key(key) and ".indexing." in key.lower()
 
 
-def _refuse_other_mapping(table: TableMapping, wanted: TableMapping) -> None:
+def _refuse_other_mapping(table: TableMapping, requested: TableMapping) -> None:
     """One column is searched one way in the whole table."""
     problems = [
         f"Field '{name}' type mismatch: existing table has {_shown(old)} field, cannot append with "
         f"{_shown(new)} configuration"
         for name, old in table.by_name.items()
-        if (new := wanted.by_name.get(name)) is not None and new.fingerprint != old.fingerprint
+        if (new := requested.by_name.get(name)) is not None and new.fingerprint != old.fingerprint
     ]
     if problems:
         raise SchemaError(

@@ -86,11 +86,11 @@ def _batches(task: ConvertFiles) -> Iterator[pa.RecordBatch]:
         rows = source.rows_of(file).open()
         stored = [n for n in rows.schema.names if n not in source.partition_columns]
         for first, table in rows.batches(stored):
-            found: dict[str, Any] = {name: table.column(name) for name in stored}
-            found |= _partition(file, source, table.num_rows)
-            columns = [found.get(f.name, pa.nulls(table.num_rows, f.type)) for f in source.schema]
-            whole = pa.table(columns, schema=source.schema)
-            for batch in whole.filter(_live(file, first, table.num_rows)).to_batches():
+            arrays: dict[str, Any] = {name: table.column(name) for name in stored}
+            arrays |= _partition(file, source, table.num_rows)
+            columns = [arrays.get(f.name, pa.nulls(len(table), f.type)) for f in source.schema]
+            shown = pa.table(columns, schema=source.schema)
+            for batch in shown.filter(_live(file, first, table.num_rows)).to_batches():
                 refuse_invalid_text(batch, first_row=first + 1)
                 yield batch
 
@@ -105,17 +105,17 @@ def _live(file: SourceFile, first: int, rows: int) -> Any:
 
 def _partition(file: SourceFile, source: SourceSnapshot, rows: int) -> dict[str, Any]:
     """The partition columns of a file, which all its rows share."""
-    found = {}
+    constants = {}
     for name in source.partition_columns:
-        kind = source.schema.field(name).type
-        read = decode(pa.array([file.partition.get(name)], pa.string()), kind)
+        data_type = source.schema.field(name).type
+        read = decode(pa.array([file.partition.get(name)], pa.string()), data_type)
         if file.partition.get(name) is not None and not read.is_known[0]:
             raise SchemaError(
                 f"'{file.path}' has the partition value {file.partition[name]!r} of '{name}', "
-                f"which is not of type {kind}."
+                f"which is not of type {data_type}."
             )
-        found[name] = pa.repeat(read.values[0].cast(kind), rows)
-    return found
+        constants[name] = pa.repeat(read.values[0].cast(data_type), rows)
+    return constants
 
 
 def _portions(files: Sequence[SourceFile]) -> list[tuple[SourceFile, ...]]:

@@ -155,14 +155,14 @@ class CoveredRows:
     @property
     def dead(self) -> Rows | None:
         """The numbers of rows that are deleted, or whose file left."""
-        first, found = 0, []
+        first, dead = 0, []
         for part, file in zip(self.parts, self.files, strict=True):
             if file is None:
-                found.append(np.arange(first, first + part.rows))
+                dead.append(np.arange(first, first + part.rows))
             elif file.dead is not None and len(file.dead):
-                found.append(np.asarray(file.dead, np.int64) + first)
+                dead.append(np.asarray(file.dead, np.int64) + first)
             first += part.rows
-        return np.concatenate(found) if found else None
+        return np.concatenate(dead) if dead else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,11 +293,11 @@ def source_mapping(metadata: Metadata, source: SourceSnapshot) -> TableMapping:
     fields, used = [], set()
     for column in source.schema:
         is_partition = column.name in source.partition_columns
-        kind = natural_kind(column.type)
+        field_kind = natural_kind(column.type)
         mapped = own.get(column.name)
-        if mapped is None or natural_kind(recorded.field(column.name).type) != kind:
-            words = "default" if kind in WORDS else ""
-            field_ = FieldMapping(column.name, kind, indexed=False, tokenizer=words)
+        if mapped is None or natural_kind(recorded.field(column.name).type) != field_kind:
+            words = "default" if field_kind in WORDS else ""
+            field_ = FieldMapping(column.name, field_kind, indexed=False, tokenizer=words)
         else:
             field_ = replace(mapped, field="" if is_partition else mapped.field)
         fields.append(replace(field_, partition=is_partition))
@@ -342,8 +342,8 @@ def _entries(coverage: Coverage, names: Sequence[str], unread: frozenset[str]) -
     }
     for name, values in columns.items():
         at = table.schema.get_field_index(name)
-        kind = table.schema.field(at)
-        table = table.set_column(at, kind, pa.array(values, kind.type))
+        column_field = table.schema.field(at)
+        table = table.set_column(at, column_field, pa.array(values, column_field.type))
     return table
 
 

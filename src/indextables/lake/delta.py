@@ -167,14 +167,14 @@ class DeltaSource:
         if not names:
             return {}
         values = adds["partition"].combine_chunks()
-        found = {}
+        texts = {}
         for name in names:
-            kind = schema.field(name).type
-            if pa.types.is_binary(kind):
+            data_type = schema.field(name).type
+            if pa.types.is_binary(data_type):
                 raise UnsupportedSourceError(self.uri, f"its partition column '{name}' is binary")
-            column = values.field(name).cast(kind)
-            found[name] = partition_text(column).to_pylist()
-        return found
+            column = values.field(name).cast(data_type)
+            texts[name] = partition_text(column).to_pylist()
+        return texts
 
     def _dead(self, table: DeltaTable) -> dict[str, Rows]:
         """The deleted rows of files, by their paths."""
@@ -183,7 +183,7 @@ class DeltaSource:
         arrow: Any = pa.table
         vectors = arrow(table.deletion_vectors())
         root = table.table_uri.rstrip("/") + "/"
-        found = {}
+        dead = {}
         for uri, kept in zip(
             vectors["filepath"].to_pylist(), vectors["selection_vector"], strict=True
         ):
@@ -191,8 +191,8 @@ class DeltaSource:
             if path is None:
                 raise UnsupportedSourceError(self.uri, f"its file '{uri}' is outside of the table")
             mask = np.asarray(kept.values.to_numpy(zero_copy_only=False), dtype=np.bool_)
-            found[path] = np.flatnonzero(~mask).astype(np.int64)
-        return found
+            dead[path] = np.flatnonzero(~mask).astype(np.int64)
+        return dead
 
     @contextmanager
     def _errors(self, version: int | None) -> Iterator[None]:
@@ -216,15 +216,15 @@ def _place(declared: Mapping[str, Any], *, by_id: bool) -> Place:
     return _inner_place(declared["type"], key, by_id=by_id) or Place(key)
 
 
-def _inner_place(kind: Any, key: int | str, *, by_id: bool) -> Place | None:
+def _inner_place(delta_type: Any, key: int | str, *, by_id: bool) -> Place | None:
     """The place of a field of a nested type; None if there are no names in it."""
-    name = kind.get("type") if isinstance(kind, Mapping) else None
+    name = delta_type.get("type") if isinstance(delta_type, Mapping) else None
     if name == "struct":
-        return Place(key, fields={f["name"]: _place(f, by_id=by_id) for f in kind["fields"]})
+        return Place(key, fields={f["name"]: _place(f, by_id=by_id) for f in delta_type["fields"]})
     if name == "array":
-        element = _inner_place(kind["elementType"], "", by_id=by_id)
+        element = _inner_place(delta_type["elementType"], "", by_id=by_id)
         return None if element is None else Place(key, element=element)
-    if name == "map" and any(isinstance(kind[k], Mapping) for k in ("keyType", "valueType")):
+    if name == "map" and any(isinstance(delta_type[k], Mapping) for k in ("keyType", "valueType")):
         problem = "a map of nested values under a column mapping is not supported"
         return Place(key, problem=problem)
     return None
@@ -241,9 +241,9 @@ def _plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema(pa.field(f.name, _plain_type(f.type)) for f in schema)
 
 
-def _plain_type(kind: Any) -> Any:
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _plain_type(f.type)) for f in kind.fields])
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", _plain_type(kind.value_type)))
-    return kind
+def _plain_type(data_type: Any) -> Any:
+    if pa.types.is_struct(data_type):
+        return pa.struct([pa.field(f.name, _plain_type(f.type)) for f in data_type.fields])
+    if pa.types.is_list(data_type):
+        return pa.list_(pa.field("element", _plain_type(data_type.value_type)))
+    return data_type

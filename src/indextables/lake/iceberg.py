@@ -261,13 +261,13 @@ class IcebergSource:
         return SourceSnapshot(store, version, shown, (), columns, tuple(files), number=number)
 
     def _constants(
-        self, entry: Entry, metadata: TableMetadata, known: Mapping[int, NestedField]
+        self, entry: Entry, metadata: TableMetadata, declared_fields: Mapping[int, NestedField]
     ) -> dict[int, Any]:
         """Values of columns that a file may lack: those of its partition, and default values."""
         from pyiceberg.transforms import IdentityTransform
 
         constants = {}
-        for number, declared in known.items():
+        for number, declared in declared_fields.items():
             default = declared.initial_default
             if default is not None:
                 constants[number] = _scalar(default, declared)
@@ -277,7 +277,7 @@ class IcebergSource:
                 self.uri, f"its file '{entry.location}' is of a partition spec that is not known"
             )
         for part, value in zip(spec.fields, entry.partition, strict=True):
-            column = known.get(part.source_id)
+            column = declared_fields.get(part.source_id)
             if value is not None and column and isinstance(part.transform, IdentityTransform):
                 constants[part.source_id] = _scalar(value, column)
         return constants
@@ -317,45 +317,47 @@ def _mapped_names(metadata: TableMetadata) -> dict[int, tuple[str, ...]]:
 
 
 def _place(declared: NestedField, names: Mapping[int, tuple[str, ...]]) -> Place:
-    number, kind = declared.field_id, declared.field_type
+    number, field_type = declared.field_id, declared.field_type
     own = names.get(number, ())
-    inner = _inner(kind, names)
+    inner = _inner(field_type, names)
     return Place(number, own) if inner is None else Place(number, own, **inner)
 
 
-def _inner(kind: Any, names: Mapping[int, tuple[str, ...]]) -> dict[str, Any] | None:
+def _inner(field_type: Any, names: Mapping[int, tuple[str, ...]]) -> dict[str, Any] | None:
     """What a place says about the inside of a type; None if values are used as they are."""
-    if kind.is_struct:
-        for f in kind.fields:
+    if field_type.is_struct:
+        for f in field_type.fields:
             if f.initial_default is not None:
                 raise SchemaError(f"its nested field '{f.name}' has a default value")
-        return {"fields": {f.name: _place(f, names) for f in kind.fields}}
-    if hasattr(kind, "element_type"):
-        inner = _inner(kind.element_type, names)
-        return None if inner is None else {"element": Place(kind.element_id, **inner)}
-    if hasattr(kind, "value_type"):
-        nested = [_inner(k, names) for k in (kind.key_type, kind.value_type)]
+        return {"fields": {f.name: _place(f, names) for f in field_type.fields}}
+    if hasattr(field_type, "element_type"):
+        inner = _inner(field_type.element_type, names)
+        return None if inner is None else {"element": Place(field_type.element_id, **inner)}
+    if hasattr(field_type, "value_type"):
+        nested = [_inner(k, names) for k in (field_type.key_type, field_type.value_type)]
         if any(one is not None for one in nested):
             return {"problem": "a map of nested values in an Iceberg table is not supported"}
         return None
-    return {"is_uuid": True} if str(kind) == "uuid" else None
+    return {"is_uuid": True} if str(field_type) == "uuid" else None
 
 
-def _type(kind: Any, path: str) -> Any:
+def _type(iceberg_type: Any, path: str) -> Any:
     """The type of a column as Spark has it."""
-    if kind.is_struct:
-        fields = [pa.field(f.name, _type(f.field_type, f"{path}.{f.name}")) for f in kind.fields]
+    if iceberg_type.is_struct:
+        fields = [
+            pa.field(f.name, _type(f.field_type, f"{path}.{f.name}")) for f in iceberg_type.fields
+        ]
         return pa.struct(fields)
-    if hasattr(kind, "element_type"):
-        return pa.list_(pa.field("element", _type(kind.element_type, f"{path}.element")))
-    if hasattr(kind, "value_type"):
+    if hasattr(iceberg_type, "element_type"):
+        return pa.list_(pa.field("element", _type(iceberg_type.element_type, f"{path}.element")))
+    if hasattr(iceberg_type, "value_type"):
         return map_of(
-            pa.field("key", _type(kind.key_type, f"{path}.key"), nullable=False),
-            pa.field("value", _type(kind.value_type, f"{path}.value")),
+            pa.field("key", _type(iceberg_type.key_type, f"{path}.key"), nullable=False),
+            pa.field("value", _type(iceberg_type.value_type, f"{path}.value")),
         )
-    name = str(kind)
+    name = str(iceberg_type)
     if name.startswith("decimal"):
-        return pa.decimal128(kind.precision, kind.scale)
+        return pa.decimal128(iceberg_type.precision, iceberg_type.scale)
     if name.startswith("fixed"):
         return pa.binary()
     if name not in _TYPES:
@@ -365,10 +367,10 @@ def _type(kind: Any, path: str) -> Any:
 
 def _scalar(value: Any, declared: NestedField) -> Any:
     """A value as Iceberg keeps it, of the column's type. Days and microseconds are numbers."""
-    kind = _type(declared.field_type, declared.name)
+    data_type = _type(declared.field_type, declared.name)
     if str(declared.field_type) == "uuid":
         value = str(value if isinstance(value, UUID) else UUID(bytes=bytes(value)))
-    if pa.types.is_temporal(kind) and isinstance(value, int):
-        stored: Any = pa.scalar(value, pa.int32() if pa.types.is_date32(kind) else pa.int64())
-        return stored.cast(kind)
-    return pa.scalar(value, kind)
+    if pa.types.is_temporal(data_type) and isinstance(value, int):
+        stored: Any = pa.scalar(value, pa.int32() if pa.types.is_date32(data_type) else pa.int64())
+        return stored.cast(data_type)
+    return pa.scalar(value, data_type)

@@ -118,8 +118,8 @@ class IcebergFiles:
 
         manifests = list(read_manifest_list(self._input(manifest_list)))
         with ThreadPoolExecutor(_MANIFESTS_AT_ONCE) as threads:
-            found = list(threads.map(self._of_manifest, manifests))
-        entries = [entry for some in found for entry in some]
+            per_manifest = list(threads.map(self._of_manifest, manifests))
+        entries = [entry for some in per_manifest for entry in some]
         for entry in entries:
             self._check(entry)
         return entries
@@ -129,9 +129,9 @@ class IcebergFiles:
 
     def _of_manifest(self, manifest: ManifestFile) -> list[Entry]:
         with self._lock:
-            known = self._entries.get(manifest.manifest_path)
-        if known is not None:
-            return known
+            kept = self._entries.get(manifest.manifest_path)
+        if kept is not None:
+            return kept
         entries = self._decoded(manifest)
         if len(entries) < _ENTRIES_KEPT:
             with self._lock:
@@ -218,7 +218,7 @@ class IcebergFiles:
         """
         by_position = self._by_position([e for e in entries if e.content == _POSITIONS])
         equality = [e for e in entries if e.content == _EQUALITY]
-        found = {}
+        dead_of = {}
         for data in entries:
             if data.content != _DATA:
                 continue
@@ -240,8 +240,8 @@ class IcebergFiles:
                         self.uri, f"a delete names row {rows[-1]:,} of '{data.location}', which "
                         f"has {data.rows:,} rows",
                     )  # fmt: skip
-                found[data.location] = rows
-        return found
+                dead_of[data.location] = rows
+        return dead_of
 
     def _by_position(self, deletes: Sequence[Entry]) -> _Positions:
         made = _Positions(defaultdict(list), {})
@@ -264,10 +264,10 @@ class IcebergFiles:
         table = self._all_rows(entry, schema, SourceColumns(places, by_id=True))
         paths: Any = table["path"].combine_chunks().dictionary_encode()
         codes, rows = paths.indices.to_numpy(), table["row"].to_numpy()
-        found: dict[str, list[Rows]] = defaultdict(list)
+        positions_of: dict[str, list[Rows]] = defaultdict(list)
         for code, path in enumerate(paths.dictionary.to_pylist()):
-            found[place_of(path)].append(rows[codes == code])
-        return {path: np.concatenate(parts) for path, parts in found.items()}
+            positions_of[place_of(path)].append(rows[codes == code])
+        return {path: np.concatenate(parts) for path, parts in positions_of.items()}
 
     def _vector(self, entry: Entry) -> Rows:
         """A deletion vector: its length, the vector in the form of Delta's, and a checksum."""
@@ -301,9 +301,9 @@ class IcebergFiles:
         """The rows of a data file that equality deletes name."""
         cached = (data.location, frozenset(e.location for e in deletes))
         with self._lock:
-            known: Rows | None = self._dead.get(cached)
-        if known is not None:
-            return known
+            kept: Rows | None = self._dead.get(cached)
+        if kept is not None:
+            return kept
         by_ids: dict[tuple[int, ...], list[Entry]] = defaultdict(list)
         for entry in deletes:
             by_ids[entry.equality_ids].append(entry)
@@ -323,11 +323,11 @@ class IcebergFiles:
             rows = self._all_rows(data, schema, columns, values)
             deleted = pa.concat_tables([self._all_rows(e, schema, columns) for e in some])
             dead |= _matches(rows, deleted)
-        found = np.flatnonzero(dead).astype(np.int64)
+        numbers = np.flatnonzero(dead).astype(np.int64)
         with self._lock:
-            if found.nbytes < _BYTES_KEPT:
-                self._dead[cached] = found
-        return found
+            if numbers.nbytes < _BYTES_KEPT:
+                self._dead[cached] = numbers
+        return numbers
 
     def _all_rows(
         self,

@@ -59,12 +59,12 @@ def search_index_of(access: TableAccess) -> SearchIndex:
         options = access.storage_of(definition.source)
     key = (id(log), definition.source, definition.format, repr(sorted(options.items())))
     with _lock:
-        known = _open.get(key)
-    if known is None:
-        known = SearchIndex(log, source_of(definition.source, definition.format, options))
+        index = _open.get(key)
+    if index is None:
+        index = SearchIndex(log, source_of(definition.source, definition.format, options))
         with _lock:
-            known = _open.setdefault(key, known)
-    return known
+            index = _open.setdefault(key, index)
+    return index
 
 
 def open_table(

@@ -48,7 +48,9 @@ _COMMON_ENCODINGS = frozenset(
 )  # fmt: skip
 
 
-def read_lean(read: ReadRange, record: PageRecord, chunk: Any, kind: Any, rows: RowNumbers) -> Any:
+def read_lean(
+    read: ReadRange, record: PageRecord, chunk: Any, data_type: Any, rows: RowNumbers
+) -> Any:
     """The values of some rows of a chunk, counted from its first and ascending, of this type."""
     counts = record.values
     ends = np.cumsum(counts)
@@ -57,7 +59,7 @@ def read_lean(read: ReadRange, record: PageRecord, chunk: Any, kind: Any, rows: 
     pages = np.unique(np.searchsorted(ends, rows, side="right"))
     first_rows = np.cumsum(counts[pages]) - counts[pages]
     place = np.searchsorted(pages, np.searchsorted(ends, rows, side="right"))
-    wanted = first_rows[place] + rows - (ends - counts)[pages][place]
+    places = first_rows[place] + rows - (ends - counts)[pages][place]
     bodies = [read(int(record.offsets[n]), int(record.offsets[n + 1])) for n in pages.tolist()]
     described = [described_values(body) for body in bodies]
     if [count for count, _ in described] != counts[pages].tolist():
@@ -66,7 +68,7 @@ def read_lean(read: ReadRange, record: PageRecord, chunk: Any, kind: Any, rows: 
     if any(refers for _, refers in described):  # a column may give up its dictionary
         dictionary = read(int(record.offsets[0]), int(record.offsets[1]))
     run = Run(dictionary, bodies, int(counts[pages].sum()))
-    return values_of([run], chunk, kind, wanted)
+    return values_of([run], chunk, data_type, places)
 
 
 def pages_with(record: PageRecord, rows: RowNumbers) -> list[tuple[int, int]]:
@@ -85,27 +87,27 @@ def parsed_struct(data: bytes) -> dict[int, Any]:
     return _parsed(data, 0, 12)[0]  # type: ignore[no-any-return]
 
 
-def _parsed(data: bytes, at: int, kind: int) -> tuple[Any, int]:
-    if kind in (4, 5, 6):
+def _parsed(data: bytes, at: int, thrift_type: int) -> tuple[Any, int]:
+    if thrift_type in (4, 5, 6):
         value = shift = 0
         while (byte := data[at]) > 127:
             value |= (byte & 127) << shift
             shift, at = shift + 7, at + 1
         value |= byte << shift
         return value >> 1 ^ -(value & 1), at + 1
-    if kind == 8:
+    if thrift_type == 8:
         length, at = _parsed_length(data, at)
         return data[at : at + length], at + length
-    if kind in (9, 10):
-        length, kind, at = data[at] >> 4, data[at] & 15, at + 1
+    if thrift_type in (9, 10):
+        length, thrift_type, at = data[at] >> 4, data[at] & 15, at + 1
         if length == 15:
             length, at = _parsed_length(data, at)
-        found = []
+        elements = []
         for _ in range(length):
-            value, at = _parsed(data, at, kind)
-            found.append(value)
-        return found, at
-    if kind == 12:
+            value, at = _parsed(data, at, thrift_type)
+            elements.append(value)
+        return elements, at
+    if thrift_type == 12:
         fields: dict[int, Any] = {}
         number = 0
         while head := data[at]:
@@ -119,7 +121,7 @@ def _parsed(data: bytes, at: int, kind: int) -> tuple[Any, int]:
             else:
                 fields[number], at = _parsed(data, at, head & 15)
         return fields, at + 1
-    width = {1: 1, 2: 1, 3: 1, 7: 8}.get(kind)
+    width = {1: 1, 2: 1, 3: 1, 7: 8}.get(thrift_type)
     if width is None:
         raise ValueError("it has a field of an unknown type")
     return data[at : at + width], at + width
@@ -167,12 +169,12 @@ class ForeignFooter(Footer):
 
     def chunks(self, groups: Sequence[int], columns: Sequence[str]) -> list[Chunk]:
         """The column chunks of columns; a dictionary may be named after the pages, or as 0."""
-        found = []
+        chunks_of_names = []
         for chunk in super().chunks(groups, columns):
             start = min(filter(None, (chunk.start, chunk.parquet.data_page_offset)))
             end = start + chunk.parquet.total_compressed_size
-            found.append(Chunk(start, end, chunk.parquet, chunk.group, chunk.leaf))
-        return sorted(found, key=lambda chunk: chunk.start)
+            chunks_of_names.append(Chunk(start, end, chunk.parquet, chunk.group, chunk.leaf))
+        return sorted(chunks_of_names, key=lambda chunk: chunk.start)
 
     index: bytes = b""
     """The file from where its offset indexes begin, if its writer made some."""
@@ -209,9 +211,9 @@ class ForeignFooter(Footer):
         places = [self.index_places[chunk.group, chunk.leaf] for chunk in missing]
         first = self.end - len(self.index)
         outside = [place for place in places if place[0] < first]
-        found = dict(zip(outside, read(outside) if outside else [], strict=True))
+        data_at = dict(zip(outside, read(outside) if outside else [], strict=True))
         for chunk, place in zip(missing, places, strict=True):
-            data = found.get(place) or self.index[place[0] - first : place[1] - first]
+            data = data_at.get(place) or self.index[place[0] - first : place[1] - first]
             rows = self.parquet.row_group(chunk.group).num_rows
             self._records[chunk.group, chunk.leaf] = _indexed_pages(data, chunk, rows)
 
@@ -269,22 +271,24 @@ def _read_types(parquet: pq.FileMetaData) -> pa.Schema:
     )
 
 
-def _without_views(kind: Any) -> Any:
+def _without_views(data_type: Any) -> Any:
     """The type with plain texts, bytes and lists, as every function of Arrow takes them."""
     types = pa.types
-    if types.is_string_view(kind):
+    if types.is_string_view(data_type):
         return pa.string()
-    if types.is_binary_view(kind):
+    if types.is_binary_view(data_type):
         return pa.binary()
-    if types.is_dictionary(kind):
-        return _without_views(kind.value_type) if "view" in str(kind) else kind
-    if types.is_struct(kind):
-        return pa.struct([f.with_type(_without_views(f.type)) for f in kind.fields])
-    if types.is_map(kind):
-        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
-    if types.is_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
-        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
-    return kind
+    if types.is_dictionary(data_type):
+        return _without_views(data_type.value_type) if "view" in str(data_type) else data_type
+    if types.is_struct(data_type):
+        return pa.struct([f.with_type(_without_views(f.type)) for f in data_type.fields])
+    if types.is_map(data_type):
+        return pa.map_(_without_views(data_type.key_type), _without_views(data_type.item_type))
+    if any(
+        is_it(data_type) for is_it in (types.is_list, types.is_list_view, types.is_large_list_view)
+    ):
+        return pa.list_(data_type.value_field.with_type(_without_views(data_type.value_type)))
+    return data_type
 
 
 def parquet_columns(footer: Footer) -> pa.Schema:

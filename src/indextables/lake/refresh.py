@@ -257,12 +257,12 @@ def _commit(
     return int(committed.version)
 
 
-def _metadata_on(newest: Metadata, read: Metadata, wanted: Metadata) -> Metadata:
+def _metadata_on(newest: Metadata, read: Metadata, own: Metadata) -> Metadata:
     """What a refresh says of the source, on top of what others changed meanwhile."""
-    then, now, mine = (m.configuration[SEARCH_INDEX_PROPERTY] for m in (read, newest, wanted))
+    then, now, mine = (m.configuration[SEARCH_INDEX_PROPERTY] for m in (read, newest, own))
     if then != now:
         # Another refresh saw other files: neither knows the columns of all that are indexed now.
-        mine = replace(Definition.of(wanted, uri=""), known_schema=None).to_json()
+        mine = replace(Definition.of(own, uri=""), known_schema=None).to_json()
     return replace(newest, configuration={**newest.configuration, SEARCH_INDEX_PROPERTY: mine})
 
 
@@ -383,9 +383,9 @@ def joined_statistics(infos: Sequence[SplitInfo], schema: pa.Schema) -> Statisti
         valued = [
             info.statistics for info in infos if info.rows > _without_order(info.statistics, name)
         ]
-        kind = schema.field(name).type
-        least = _extreme((one.min_values.get(name) for one in valued), kind, "min")
-        most = _extreme((one.max_values.get(name) for one in valued), kind, "max")
+        data_type = schema.field(name).type
+        least = _extreme((one.min_values.get(name) for one in valued), data_type, "min")
+        most = _extreme((one.max_values.get(name) for one in valued), data_type, "max")
         low |= {} if least is None else {name: least}
         high |= {} if most is None else {name: most}
     return Statistics(low, high, nulls, {n: count for n, count in nans.items() if count})
@@ -395,12 +395,12 @@ def _without_order(statistics: Statistics, name: str) -> int:
     return statistics.null_counts.get(name, 0) + statistics.nan_counts.get(name, 0)
 
 
-def _extreme(texts: Iterable[str | None], kind: Any, which: str) -> str | None:
+def _extreme(texts: Iterable[str | None], data_type: Any, which: str) -> str | None:
     """The least or the greatest of bounds, in the spelling that it has."""
     spelled = list(texts)
     if not spelled or None in spelled:
         return None
-    decoded = decode(pa.array(spelled, pa.string()), kind)
+    decoded = decode(pa.array(spelled, pa.string()), data_type)
     if not decoded.is_known.all():
         return None
     values: Any = decoded.values

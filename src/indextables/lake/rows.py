@@ -133,13 +133,13 @@ def _located(fields: Iterable[Any], places: Mapping[str, Place], *, by_id: bool)
         numbers: dict[Any, int] = {int(one): n for n, one in enumerate(ids) if one is not None}
         return {name: numbers[p.key] for name, p in places.items() if p.key in numbers}
     numbers = {f.name: n for n, f in enumerate(stored)}
-    found = {}
+    located = {}
     for name, place in places.items():
         there = place.names if by_id else (place.key,)
         at = next((numbers[one] for one in there if one in numbers), None)
         if at is not None:
-            found[name] = at
-    return found
+            located[name] = at
+    return located
 
 
 def _shown(values: Any, place: Place, *, by_id: bool) -> Any:
@@ -148,10 +148,10 @@ def _shown(values: Any, place: Place, *, by_id: bool) -> Any:
         raise SchemaError(place.problem)
     if place.fields is not None:
         parts = values.flatten()
-        found = _located(values.type, place.fields, by_id=by_id)
+        places = _located(values.type, place.fields, by_id=by_id)
         # Fields that are missing are null, which conform makes of them.
-        children = [_shown(parts[at], place.fields[n], by_id=by_id) for n, at in found.items()]
-        return pa.StructArray.from_arrays(children, names=list(found), mask=values.is_null())
+        children = [_shown(parts[at], place.fields[n], by_id=by_id) for n, at in places.items()]
+        return pa.StructArray.from_arrays(children, names=list(places), mask=values.is_null())
     if place.element is not None:
         lengths = np.asarray(values.value_lengths().fill_null(0))
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
@@ -204,10 +204,10 @@ class SourceRows(RowReader):
         with self._errors():
             names = self._physical(columns)
             lean = self._by_pages(rows, names)
-            rest = [name for name in names if name not in lean]
-            if lean and not rest:
+            others = [name for name in names if name not in lean]
+            if lean and not others:
                 return self._logical(pa.table(lean), columns)
-            table = self._stored.read_rows(rows, rest)  # without columns, as many rows
+            table = self._stored.read_rows(rows, others)  # without columns, as many rows
             for name, values in lean.items():
                 table = table.append_column(name, values)
             return self._logical(table, columns)
@@ -224,12 +224,12 @@ class SourceRows(RowReader):
             return {}
         by_group = dict(zip(needed.tolist(), np.split(ordered, firsts[1:]), strict=True))
         back = pa.array(np.argsort(order, kind="stable"))
-        found = {}
+        columns = {}
         local = self.store.local_path(self.path)
         if local is None:
             for name, parts in self._remote_parts(by_group, names):
-                found[name] = pa.concat_arrays(parts).take(back)
-            return found
+                columns[name] = pa.concat_arrays(parts).take(back)
+            return columns
         # What is wrong with a column is said by reading it whole.
         with suppress(OSError), local.open("rb", buffering=0) as file:
 
@@ -241,23 +241,23 @@ class SourceRows(RowReader):
                 with suppress(pa.ArrowException, ValueError):
                     parts = self._lean_parts(name, by_group, read)
                     if parts:
-                        found[name] = pa.concat_arrays(parts).take(back)
-        return found
+                        columns[name] = pa.concat_arrays(parts).take(back)
+        return columns
 
     def _lean_parts(self, name: str, rows: Mapping[int, RowNumbers], read: ReadRange) -> list[Any]:
         """The values of a column by groups; none if it has to be read whole."""
         assert isinstance(self.footer, ForeignFooter)
-        kind = self.footer.schema.field(name).type
+        data_type = self.footer.schema.field(name).type
         parts = []
         for chunk in self.footer.chunks(list(rows), [name]):
             column = self.footer.parquet.schema.column(chunk.leaf)
-            if not can_be_read_by_page(column, chunk.parquet, kind):
+            if not can_be_read_by_page(column, chunk.parquet, data_type):
                 return []
             record = self.footer.pages_of(chunk, read)
             if record is None:
                 return []
-            wanted = rows[chunk.group] - self.footer.group_starts[chunk.group]
-            parts.append(read_lean(read, record, chunk.parquet, kind, wanted))
+            places = rows[chunk.group] - self.footer.group_starts[chunk.group]
+            parts.append(read_lean(read, record, chunk.parquet, data_type, places))
         return parts
 
     def _remote_parts(
@@ -269,30 +269,30 @@ class SourceRows(RowReader):
         kinds = {name: footer.schema.field(name).type for name in names}
         chunks: dict[str, list[Chunk]] = {}
         for name in names:
-            found = footer.chunks(list(rows), [name])
-            column = footer.parquet.schema.column(found[0].leaf)
-            large = all(chunk.end - chunk.start > _SMALL_REMOTE_CHUNK for chunk in found)
+            column_chunks = footer.chunks(list(rows), [name])
+            column = footer.parquet.schema.column(column_chunks[0].leaf)
+            large = all(chunk.end - chunk.start > _SMALL_REMOTE_CHUNK for chunk in column_chunks)
             if large and all(
-                can_be_read_by_page(column, chunk.parquet, kinds[name]) for chunk in found
+                can_be_read_by_page(column, chunk.parquet, kinds[name]) for chunk in column_chunks
             ):
-                chunks[name] = found
-        every = [chunk for found in chunks.values() for chunk in found]
+                chunks[name] = column_chunks
+        every = [chunk for column_chunks in chunks.values() for chunk in column_chunks]
         footer.read_indexes(every, lambda ranges: self.store.get_ranges(self.path, ranges))
-        wanted: dict[str, list[tuple[int, int]]] = {}
-        for name, found in chunks.items():
-            records = [footer.indexed_pages(chunk) for chunk in found]
+        pages_of: dict[str, list[tuple[int, int]]] = {}
+        for name, column_chunks in chunks.items():
+            records = [footer.indexed_pages(chunk) for chunk in column_chunks]
             pages = [
                 page
-                for chunk, record in zip(found, records, strict=True)
+                for chunk, record in zip(column_chunks, records, strict=True)
                 if record is not None
                 for page in pages_with(record, rows[chunk.group] - starts[chunk.group])
             ]
-            whole = sum(chunk.end - chunk.start for chunk in found)
-            if None not in records and 2 * sum(end - start for start, end in pages) < whole:
-                wanted[name] = pages
-        ranges = [page for pages in wanted.values() for page in pages]
+            total_bytes = sum(chunk.end - chunk.start for chunk in column_chunks)
+            if None not in records and 2 * sum(end - start for start, end in pages) < total_bytes:
+                pages_of[name] = pages
+        ranges = [page for pages in pages_of.values() for page in pages]
         blocks = dict(zip(ranges, self.store.get_ranges(self.path, ranges), strict=True))
-        for name in wanted:
+        for name in pages_of:
             parts = []
             with suppress(pa.ArrowException, ValueError, KeyError):
                 for chunk in chunks[name]:
@@ -323,19 +323,19 @@ class SourceRows(RowReader):
     def _logical(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
         if not columns:
             return table
-        found = {}
+        columns_by_name = {}
         old_times = instants(self.footer)
         for name in columns:
             stored = self._names.get(name)
             if stored is None:
-                found[name] = pa.repeat(self.constants[name], table.num_rows)
+                columns_by_name[name] = pa.repeat(self.constants[name], table.num_rows)
                 continue
             column: Any = self.columns.logical(name, table.column(stored))
             if stored in old_times:
                 column = column.cast(TIMESTAMP)
-            found[name] = column
-        wanted = pa.schema(self.source_schema.field(n).with_nullable(True) for n in columns)
-        return conform(pa.table(found), wanted)
+            columns_by_name[name] = column
+        target = pa.schema(self.source_schema.field(n).with_nullable(True) for n in columns)
+        return conform(pa.table(columns_by_name), target)
 
     @property
     def is_plain(self) -> bool:
@@ -364,15 +364,15 @@ class SourceRows(RowReader):
             raise UnsupportedSourceError(shown, " ".join(str(error).split())) from None
 
 
-def _as_stored(kind: Any) -> Any:
+def _as_stored(data_type: Any) -> Any:
     """The type of a column as Parquet knows it; Arrow has several for one. None if it is nested."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_large_string(kind):
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    if pa.types.is_large_string(data_type):
         return pa.string()
-    if pa.types.is_large_binary(kind):
+    if pa.types.is_large_binary(data_type):
         return pa.binary()
-    return None if pa.types.is_nested(kind) else kind
+    return None if pa.types.is_nested(data_type) else data_type
 
 
 class RowsFile(Protocol):
@@ -506,10 +506,10 @@ class JoinedRows(RowReader):
             number, some = share
             reader = self.joined.reader(number)
             own = [] if reader is None else [c for c in columns if c in reader.schema.names]
-            found = without_columns(len(some))
+            table = without_columns(len(some))
             if reader is not None and own:
-                found = reader.read_rows(some - starts[number], own)
-            return self._filled(found, own, columns)
+                table = reader.read_rows(some - starts[number], own)
+            return self._filled(table, own, columns)
 
         table = pa.concat_tables(side_by_side(read, self._shares(rows[order])))
         return table.take(np.argsort(order, kind="stable"))
@@ -522,10 +522,10 @@ class JoinedRows(RowReader):
         for number, some in self._shares(rows):
             reader, first = self.joined.reader(number), self.joined.starts[number]
             own = [] if reader is None else [c for c in columns if c in reader.schema.names]
-            found = [(some - first, 0)]
+            pieces = [(some - first, 0)]
             if reader is not None:
-                found = reader.row_ranges(some - first, own, rows_at_once)
-            for piece, size in found:
+                pieces = reader.row_ranges(some - first, own, rows_at_once)
+            for piece, size in pieces:
                 before, bytes_before = runs[-1] if runs else (piece[:0], 0)
                 few = len(before) + len(piece) <= rows_at_once
                 if runs and few and bytes_before + size <= BYTES_AT_ONCE:
@@ -553,10 +553,10 @@ class JoinedRows(RowReader):
             starts, reader = self._footer.groups[number], self.joined.reader(number)
             own = [] if reader is None else [c for c in columns if c in reader.schema.names]
             if reader is not None and own:
-                found = reader.read_groups(own_groups.tolist(), own)
+                table = reader.read_groups(own_groups.tolist(), own)
             else:
-                found = without_columns(int((starts[own_groups + 1] - starts[own_groups]).sum()))
-            parts.append(self._filled(found, own, columns))
+                table = without_columns(int((starts[own_groups + 1] - starts[own_groups]).sum()))
+            parts.append(self._filled(table, own, columns))
         return pa.concat_tables(parts)
 
     def group_sizes(self, columns: Sequence[str]) -> RowNumbers:
@@ -569,13 +569,13 @@ class JoinedRows(RowReader):
             sizes.append(none if reader is None or not own else reader.group_sizes(own))
         return np.concatenate(sizes)
 
-    def _filled(self, found: pa.Table, own: Sequence[str], columns: Sequence[str]) -> pa.Table:
+    def _filled(self, table: pa.Table, own: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """The columns that were read, and nulls for others, as all files have them."""
-        wanted = pa.schema(self.schema.field(name).with_nullable(True) for name in columns)
+        target = pa.schema(self.schema.field(name).with_nullable(True) for name in columns)
         arrays = [
-            found[f.name] if f.name in own else pa.nulls(found.num_rows, f.type) for f in wanted
+            table[f.name] if f.name in own else pa.nulls(table.num_rows, f.type) for f in target
         ]
-        return pa.table(arrays, schema=wanted) if columns else found
+        return pa.table(arrays, schema=target) if columns else table
 
     @property
     def _footer(self) -> _JoinedFooter:

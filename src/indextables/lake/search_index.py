@@ -144,7 +144,7 @@ class SearchIndex:
             columns: The columns that can be searched; all if it is left out.
             mapping: How columns are searched (`text`, `string`, `json`, `ip`).
             properties: Kept with the index; they configure all who use it.
-            name: A name for people.
+            name: A display name.
             config: `spark.indextables.*` keys of this handle; indexing options among them are kept.
             storage_options: Credentials and the endpoint of the store of the index.
             source_options: The same for the source; those of the index if it is left out and the
@@ -1085,7 +1085,9 @@ def _check_apart(index: str, source: str) -> None:
 
 
 def _types(mapping: Mapping[str, str] | None) -> dict[str, str]:
-    return {f"{keys.TYPE_MAP.name}{column}": kind for column, kind in (mapping or {}).items()}
+    return {
+        f"{keys.TYPE_MAP.name}{name}": field_type for name, field_type in (mapping or {}).items()
+    }
 
 
 def _metadata(

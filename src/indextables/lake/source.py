@@ -85,8 +85,8 @@ class SourceSnapshot:
 
         A column that was dropped and added again has the old name and none of the old values.
         """
-        known = [n for n in names if n in self.schema.names and n not in self.partition_columns]
-        parts = [f"{n}\0{self.columns.place(n)}\0{self.schema.field(n).type}" for n in known]
+        stored = [n for n in names if n in self.schema.names and n not in self.partition_columns]
+        parts = [f"{n}\0{self.columns.place(n)}\0{self.schema.field(n).type}" for n in stored]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def rows_of(self, file: SourceFile, footers: FooterCache | None = None) -> SourceRowsFile:
@@ -170,9 +170,9 @@ class ParquetFolder:
         refuse_hidden(partition_columns)
         spelled = {f.name.lower(): f.name for f in stored}
         for name in partition_columns:
-            if other := spelled.get(name.lower()):
+            if clash := spelled.get(name.lower()):
                 raise UnsupportedSourceError(
-                    self.uri, f"its folders '{name}=…' and its column '{other}' differ in case"
+                    self.uri, f"its folders '{name}=…' and its column '{clash}' differ in case"
                 )
         return SourceSnapshot(
             self.store,
@@ -185,8 +185,8 @@ class ParquetFolder:
         )
 
     def _files(self) -> tuple[SourceFile, ...]:
-        found = (meta for meta in self.store.list() if _is_data(meta.path))
-        return tuple(_file(meta) for meta in found)
+        data_files = (meta for meta in self.store.list() if _is_data(meta.path))
+        return tuple(_file(meta) for meta in data_files)
 
     def _schema(
         self,
@@ -207,11 +207,11 @@ class ParquetFolder:
         damaged: SourceRowsError | None = None
         for file in files:
             try:
-                found = self._schema_of(file)
+                file_schema = self._schema_of(file)
             except SourceRowsError as error:
                 damaged = error  # who needs its rows raises it again
                 continue
-            schema = found if schema is None else evolve(schema, found)
+            schema = file_schema if schema is None else evolve(schema, file_schema)
         if schema is None:
             raise damaged or SourceMissingError(self.uri, "Parquet")
         refuse_hidden(schema.names)

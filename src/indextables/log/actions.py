@@ -1,4 +1,4 @@
-"""The actions of a log: what one version says about the table, and which tables may be used.
+"""The actions of a log: what one version changes in the table, and which tables can be used.
 
 A version file is a list of actions, each a JSON object with one key, the kind of the action.
 Attributes are the snake_case spelling of the protocol's names. Fields that this release does not
@@ -213,8 +213,8 @@ _KINDS: tuple[type[Action], ...] = (
 
 
 def _camel(attribute: str) -> str:
-    first, *rest = attribute.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    first, *following_words = attribute.split("_")
+    return first + "".join(word.capitalize() for word in following_words)
 
 
 _JSON_NAMES: dict[type[Action], dict[str, str]] = {
@@ -263,15 +263,15 @@ def _plain_map(value: Any) -> dict[str, Any]:
     return value
 
 
-def _decoder(kind: type[Action]) -> dict[str, tuple[str, Callable[[Any], Any], bool]]:
-    hints = typing.get_type_hints(kind)
+def _decoder(action_type: type[Action]) -> dict[str, tuple[str, Callable[[Any], Any], bool]]:
+    hints = typing.get_type_hints(action_type)
     return {
         name: (
             attribute,
             _checker(hints[attribute], 32 if attribute == "num_merge_ops" else 64),
             type(None) in typing.get_args(hints[attribute]),
         )
-        for attribute, name in _JSON_NAMES[kind].items()
+        for attribute, name in _JSON_NAMES[action_type].items()
     }
 
 
@@ -294,19 +294,19 @@ def action_from_json(document: Any, *, where: str) -> Action:
 
 def action_from_body(name: str, body: Any, *, where: str) -> Action:
     """The body of an action whose kind is known, as in `{kind: body}`."""
-    kind, decoder = _DECODERS[name]
+    action_type, decoder = _DECODERS[name]
     if type(body) is not dict:
         raise CorruptLogError(where, f"the body of '{name}' is not an object")
     values: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     try:
         for key, value in body.items():
-            known = decoder.get(key)
-            if known is None:
+            decoding = decoder.get(key)
+            if decoding is None:
                 extra[key] = value
-            elif value is not None or known[2]:  # null means "the default" to the Scala writer
-                values[known[0]] = known[1](value)
-        return kind(**values, extra=extra) if extra else kind(**values)
+            elif value is not None or decoding[2]:  # null means "the default" to the Scala writer
+                values[decoding[0]] = decoding[1](value)
+        return action_type(**values, extra=extra) if extra else action_type(**values)
     except TypeError as error:
         raise CorruptLogError(where, f"'{name}' does not have its fields ({error})") from error
 
@@ -319,15 +319,15 @@ COLUMN_NAMES = "columnNames"
 COLUMN_DEFAULTS = "columnDefaults"
 """Rows may have a value in a column that their split does not have: the column's default."""
 DELETION_VECTORS = "deletionVectors"
-"""Splits may hold rows that are deleted; who does not know of it would return them."""
+"""Splits may hold deleted rows, which a reader without this feature would return."""
 STREAMS = "streamTransactions"
 """Checkpoints must keep how far streams have written; readers may ignore it."""
 CHECK_CONSTRAINTS = "checkConstraints"
-"""No row may make the conditions false that are properties of the table."""
+"""Rows must meet the CHECK constraints, which are properties of the table."""
 ROWS_ELSEWHERE = "rowsElsewhere"
 """Splits hold an index and no rows: those are in the files of another table."""
 CONSTRAINT_PREFIX = "indextables.constraint."
-"""Properties that hold such a condition begin like this; its name follows."""
+"""The prefix of properties that hold a constraint; its name follows."""
 
 READER_FEATURES = frozenset(
     {
@@ -336,8 +336,8 @@ READER_FEATURES = frozenset(
         DELETION_VECTORS, ROWS_ELSEWHERE,
     }
 )  # fmt: skip
-# Readers may ignore cross-references: they only make queries faster. Other writers name them as a
-# reader's feature all the same.
+# Readers may ignore cross-references: they only make queries faster. Other writers still list
+# them as a feature of readers.
 WRITER_FEATURES = READER_FEATURES | {"checkpoint", "optimizeWrite", CHECK_CONSTRAINTS, STREAMS}
 
 DEFAULT_PROTOCOL = Protocol(
@@ -404,7 +404,7 @@ def _check_features(
         raise UnsupportedFeatureError(uri, role=role, features=unknown)
 
 
-def upgraded(current: Protocol, wanted: Protocol) -> Protocol:
+def upgraded(current: Protocol, required: Protocol) -> Protocol:
     """The protocol that serves both: the higher numbers, all features.
 
     >>> old = Protocol(min_reader_version=2, min_writer_version=4)
@@ -414,10 +414,10 @@ def upgraded(current: Protocol, wanted: Protocol) -> Protocol:
     """
     return replace(
         current,
-        min_reader_version=max(current.min_reader_version, wanted.min_reader_version),
-        min_writer_version=max(current.min_writer_version, wanted.min_writer_version),
-        reader_features=_union(current.reader_features, wanted.reader_features),
-        writer_features=_union(current.writer_features, wanted.writer_features),
+        min_reader_version=max(current.min_reader_version, required.min_reader_version),
+        min_writer_version=max(current.min_writer_version, required.min_writer_version),
+        reader_features=_union(current.reader_features, required.reader_features),
+        writer_features=_union(current.writer_features, required.writer_features),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a process remembers of a log, so that it need not read it twice.
+"""The caches of a process for what it has read of a log.
 
 Two kinds of caches. What never changes once it exists (a version file, a manifest, the snapshot
 of a version) is kept until its time is over. The newest snapshot depends on the version: a commit
@@ -108,14 +108,14 @@ class _Manifests(CountedCache[str, pa.Table]):
 
     def __getitem__(self, key: str) -> pa.Table:
         with self._lock, _decoded_lock:
-            found = self._entries.get(key)
-            if found is None and self._entries.maxsize:
-                found = _decoded.get(key)
-            if found is None:
+            manifest = self._entries.get(key)
+            if manifest is None and self._entries.maxsize:
+                manifest = _decoded.get(key)
+            if manifest is None:
                 self._misses += 1
                 raise KeyError(key)
             self._hits += 1
-            return found
+            return manifest
 
     def __setitem__(self, key: str, value: pa.Table) -> None:
         super().__setitem__(key, value)
@@ -149,7 +149,7 @@ class LogCache:
         self._etags: CountedCache[int, str | None] = cache(8)
 
     def latest(self) -> tuple[Snapshot, float] | None:
-        """The newest snapshot this process saw, and how many milliseconds ago it was current."""
+        """The newest snapshot this process saw, and how many milliseconds ago that was."""
         try:
             snapshot, seen = self._latest["latest"]
         except KeyError:
@@ -158,24 +158,24 @@ class LogCache:
 
     def remember_latest(self, snapshot: Snapshot) -> None:
         """Keep the snapshot as the newest, unless a newer one is known."""
-        known = self._latest.peek("latest")
-        if known is None or known[0].version <= snapshot.version:
+        latest = self._latest.peek("latest")
+        if latest is None or latest[0].version <= snapshot.version:
             self._latest["latest"] = (snapshot, self._timer())
             self.snapshots[snapshot.version] = snapshot
 
     def has_seen(self, version: int) -> bool:
-        """Whether a version file can be told from another one of the same name."""
+        """Whether a version file can be distinguished from another one of the same name."""
         return self._etags.peek(version) is not None
 
     def is_same_file(self, version: int, etag: str | None) -> bool:
-        """Whether a version file is the one that was there before; at first sight it is."""
+        """Whether a version file is the one that was seen before, or is seen for the first time."""
         is_same = self._etags.peek(version) in (None, etag)
         if is_same:
             self._etags[version] = etag
         return is_same
 
     def forget_versions(self) -> None:
-        """Forget what was read of a log that is another one by now; manifests are named apart."""
+        """Forget what was read of a log that was replaced; manifests have unique names and stay."""
         for cache in (self.versions, self.snapshots, self._latest, self._etags):
             cache.clear()
 
@@ -207,11 +207,11 @@ def tracked(cache: LogCache, identity: str) -> LogCache:
 
 def caches_by_store() -> dict[str, list[LogCache]]:
     """The caches of logs that are alive in this process, by the identity of their store."""
-    found: dict[str, list[LogCache]] = {}
+    caches: dict[str, list[LogCache]] = {}
     with _live_lock:
         for cache, identity in _live.items():
-            found.setdefault(identity, []).append(cache)
-    return found
+            caches.setdefault(identity, []).append(cache)
+    return caches
 
 
 def total_stats(caches: Iterable[LogCache]) -> CacheStats:

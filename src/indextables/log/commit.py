@@ -87,10 +87,10 @@ def actions_on(snapshot: Snapshot, mine: Transaction, *, config: Config) -> list
     if effective.min_reader_version >= _DEDUPLICATION_SINCE:
         actions = [intern_mapping(a, mappings) if isinstance(a, Add) else a for a in actions]
     metadata = _metadata_action(actions, mappings, snapshot)
-    rest = [a for a in actions if not isinstance(a, Protocol | Metadata)]
+    file_actions = [a for a in actions if not isinstance(a, Protocol | Metadata)]
     # Removes first: a reader that applies a version in order never sees both old and new rows.
-    rest.sort(key=lambda action: not isinstance(action, Remove))
-    return [a for a in (protocol, metadata) if a is not None] + rest
+    file_actions.sort(key=lambda action: not isinstance(action, Remove))
+    return [a for a in (protocol, metadata) if a is not None] + file_actions
 
 
 def _surviving_xrefs(
@@ -151,7 +151,7 @@ def _protocol_action(
     current = snapshot.protocol
     needed = {AddXRef: XREF_FEATURE, Txn: STREAMS}
     features = tuple(
-        name for kind, name in needed.items() if any(isinstance(a, kind) for a in actions)
+        name for cls, name in needed.items() if any(isinstance(a, cls) for a in actions)
     )
     with_features = replace(DEFAULT_PROTOCOL, writer_features=features)
     if snapshot.version < 0:
@@ -183,13 +183,13 @@ def _check_upgrade(snapshot: Snapshot, feature: str, config: Config) -> None:
 def _metadata_action(
     actions: Sequence[Action], mappings: dict[str, str], snapshot: Snapshot
 ) -> Metadata | None:
-    asked = next((a for a in actions if isinstance(a, Metadata)), None)
-    metadata = asked or snapshot.metadata
+    requested = next((a for a in actions if isinstance(a, Metadata)), None)
+    metadata = requested or snapshot.metadata
     # The registry only grows: splits of every retained version refer to it.
     configuration = with_mappings(metadata.configuration, {**mappings, **snapshot.mappings})
     if configuration != dict(metadata.configuration):
         return replace(metadata, configuration=configuration)
-    return asked
+    return requested
 
 
 # Where a test may hold or interleave a commit.
@@ -326,19 +326,19 @@ class Committer:
                     self.store.put_if_absent(version_path(version), data)
                 won: bool | None = True
             except ObjectExistsError:
-                # Perhaps it is ours: a client repeats a request whose answer was lost.
+                # It may be our own: a client repeats a request whose response was lost.
                 won = self._is_mine(version, transaction_id)
             except StorageRefusedError:
-                if attempt == 1:  # later on, an earlier attempt may have been more than it seemed
+                if attempt == 1:  # a failure of an earlier attempt may have been written after all
                     raise
                 won = self._is_mine(version, transaction_id)
             except StorageError:
                 won = self._is_mine(version, transaction_id)
             if won:
                 self.observer("after_put")
-                found = VersionActions(version, written, info.timestamp)
-                if snapshot.version < 0 or self._stands(snapshot, found, config):
-                    return found
+                version_actions = VersionActions(version, written, info.timestamp)
+                if snapshot.version < 0 or self._stands(snapshot, version_actions, config):
+                    return version_actions
                 break
             if won is not None:
                 self.observer("after_put")
@@ -349,7 +349,7 @@ class Committer:
         )
 
     def _check_files(self, actions: Sequence[Action]) -> None:
-        """A purge that runs after this one finds the files named; one before it took them."""
+        """Refuse a commit whose files a purge deleted; a later purge finds them in the log."""
         gone = []
         for action in actions:
             if isinstance(action, Add | AddXRef):

@@ -146,14 +146,14 @@ def list_newest(store: Store) -> DeltaListing:
     """The files from the newest checkpoint on, however long the `_delta_log` is."""
     try:
         hint = orjson.loads(store.get(LAST_CHECKPOINT))["version"]
-        found = list_delta(store, start_after=f"{DELTA_LOG}/{int(hint):020d}.")
+        listing = list_delta(store, start_after=f"{DELTA_LOG}/{int(hint):020d}.")
     except (ObjectNotFoundError, ValueError, TypeError, KeyError):
         return list_delta(store)
-    return found if hint in found.checkpoints else list_delta(store)
+    return listing if hint in listing.checkpoints else list_delta(store)
 
 
 def list_delta(store: Store, *, start_after: str | None = None) -> DeltaListing:
-    """What lies in the `_delta_log`; what is neither a version nor a checkpoint is passed over."""
+    """The files of the `_delta_log`; those that are neither version nor checkpoint are ignored."""
     listing = DeltaListing()
     for meta in store.list(DELTA_LOG, start_after=start_after):
         for pattern, group in ((_VERSION, listing.versions), (_CHECKPOINT, listing.checkpoints)):
@@ -214,8 +214,8 @@ class DeltaState:
         parts = []
         for name, values in rows.items():
             columns = {
-                other: values if other == name else pa.nulls(len(values), kind)
-                for other, kind in _SCHEMA.items()
+                other: values if other == name else pa.nulls(len(values), data_type)
+                for other, data_type in _SCHEMA.items()
             }
             parts.append(pa.table(columns, schema=pa.schema(list(_SCHEMA.items()))))
         sink = pa.BufferOutputStream()
@@ -246,12 +246,12 @@ def read_state(store: Store, *, version: int | None = None) -> DeltaState:
         listing = list_delta(store)
     last = listing.latest if version is None else version
     base = max((v for v in listing.checkpoints if v <= last), default=-1)
-    wanted = range(base + 1, last + 1)
-    missing = next((number for number in wanted if number not in listing.versions), None)
+    following = range(base + 1, last + 1)
+    missing = next((number for number in following if number not in listing.versions), None)
     if missing is not None:
         raise DeltaMirrorError(store.uri, f"its version {missing} is missing")
     begun = beside(lambda: _from_checkpoint(store, base)) if base >= 0 else None
-    versions = LocalRunner(_AT_ONCE).map(lambda number: read_version(store, number), wanted)
+    versions = LocalRunner(_AT_ONCE).map(lambda number: read_version(store, number), following)
     return _replayed(store, begun() if begun else None, versions, last)
 
 
@@ -260,8 +260,8 @@ def _from_checkpoint(store: Store, version: int) -> DeltaState:
     try:
         table = pq.read_table(pa.BufferReader(store.get(checkpoint_path(version))))
         columns: dict[str, Any] = {
-            name: table[name].combine_chunks().drop_null().cast(kind)
-            for name, kind in _SCHEMA.items()
+            name: table[name].combine_chunks().drop_null().cast(data_type)
+            for name, data_type in _SCHEMA.items()
         }
         protocol, metadata = (
             columns[name].to_pylist(maps_as_pydicts="strict")[0]
@@ -288,17 +288,17 @@ def _replayed(
     removes: list[Document] = []
     for version in versions:
         for action in version:
-            ((kind, body),) = action.items()
-            if kind == "add":
+            ((action_name, body),) = action.items()
+            if action_name == "add":
                 changes[body["path"]] = {**body, "dataChange": False}
-            elif kind == "remove":
+            elif action_name == "remove":
                 changes[body["path"]] = None
                 removes.append({**body, "dataChange": False})
-            elif kind == "protocol":
+            elif action_name == "protocol":
                 protocol = body
-            elif kind == "metaData":
+            elif action_name == "metaData":
                 metadata = body
-            elif kind == "txn":
+            elif action_name == "txn":
                 txns[body["appId"]] = body
     if not protocol or not metadata:
         raise CorruptLogError(f"{store.uri}/{DELTA_LOG}", "no version has a protocol and metadata")
@@ -338,7 +338,7 @@ def _key(row: Document) -> tuple[Any, ...]:
 _MOST_BEHIND = 100
 """A mirror that lacks more versions starts again with a checkpoint of the current version."""
 _FILES_AN_INTERVAL = 10_000
-"""A checkpoint has all files; of more than these it is written as many times more seldom."""
+"""A checkpoint has all files; with n times as many as these it is written n times less often."""
 _DAY_MS = 86_400_000
 
 
@@ -369,10 +369,10 @@ class Mirror:
         What is returned says whether the version is still free, to be called before it is put; a
         distant store is asked meanwhile.
         """
-        asked = next((a for a in actions if isinstance(a, Metadata)), snapshot.metadata)
-        if not is_mirrored(asked):
+        metadata = next((a for a in actions if isinstance(a, Metadata)), snapshot.metadata)
+        if not is_mirrored(metadata):
             return _nothing
-        self._check(snapshot, actions, asked)
+        self._check(snapshot, actions, metadata)
         version = snapshot.version + 1
         if version == 0 and list_newest(self.store).versions:
             raise DeltaMirrorError(
@@ -380,7 +380,7 @@ class Mirror:
                 "there is a Delta table in its folder. CONVERT TO INDEXTABLES makes an index "
                 "table of it in another one",
             )
-        # Where nothing was mirrored until now, what lies there is of older versions.
+        # Without a mirror until now, the files there belong to older versions.
         if version == 0 or not is_mirrored(snapshot.metadata):
             return _nothing
         try:
@@ -394,8 +394,8 @@ class Mirror:
             return lambda: self._refuse_foreign(version)
         return beside(lambda: self._refuse_foreign(version))
 
-    def _check(self, snapshot: Snapshot, actions: Sequence[Action], asked: Metadata) -> None:
-        if any(map(has_variant, from_json(asked.schema_string))):
+    def _check(self, snapshot: Snapshot, actions: Sequence[Action], metadata: Metadata) -> None:
+        if any(map(has_variant, from_json(metadata.schema_string))):
             raise DeltaMirrorError(
                 self.store.uri, "it has a VARIANT column, which many of Delta's readers do not know"
             )
@@ -479,7 +479,7 @@ class Mirror:
 
     def _compare(self, made: VersionActions) -> None:
         try:
-            found = self._marker(made.version)
+            marker = self._marker(made.version)
         except ObjectNotFoundError:
             raise DeltaMirrorError(
                 self.store.uri,
@@ -487,7 +487,7 @@ class Mirror:
                 f"Delete the folder {DELTA_LOG}, and the next commit writes a new one",
             ) from None
         info = made.commit_info
-        if found is None or found.get("txnId") != (info.txn_id if info else None):
+        if marker is None or marker.get("txnId") != (info.txn_id if info else None):
             raise ForeignDeltaCommitError(self.store.uri, made.version, self._writer(made.version))
 
     def _refuse_foreign(self, version: int) -> None:
@@ -495,15 +495,15 @@ class Mirror:
             self.store.head(version_path(version))
         except ObjectNotFoundError:
             return
-        # One of ours is of a writer that was faster; our own log says so in a moment.
+        # Another IndexTables writer was faster: the commit to our own log will find that out.
         if self._marker(version) is None:
             raise ForeignDeltaCommitError(self.store.uri, version, self._writer(version))
 
     def _marker(self, version: int) -> Document | None:
         for action in read_version(self.store, version):
-            found = (action.get("commitInfo") or {}).get(WRITER_FEATURE)
-            if isinstance(found, dict):
-                return found
+            marker = (action.get("commitInfo") or {}).get(WRITER_FEATURE)
+            if isinstance(marker, dict):
+                return marker
         return None
 
     def _writer(self, version: int) -> str:
@@ -533,7 +533,7 @@ class Mirror:
         try:
             self.store.put_if_absent(version_path(made.version), data)
         except ObjectExistsError:
-            self._compare(made)  # another writer of ours caught up, or a request was repeated
+            self._compare(made)  # another IndexTables writer caught up, or a request was repeated
 
     def _begin(self, snapshot: Snapshot) -> None:
         """A first version, with all that is there: a checkpoint stands for those before it."""
@@ -570,7 +570,7 @@ class Mirror:
     # --- what other jobs ask ---------------------------------------------------------------------
 
     def differences(self, snapshot: Snapshot) -> list[str]:
-        """What the mirror says otherwise than the log, at its version."""
+        """The differences between the mirror and the log, at the mirror's version."""
         latest = list_newest(self.store).latest
         if latest != snapshot.version:
             if latest > snapshot.version:
@@ -584,14 +584,14 @@ class Mirror:
         if not set(protocol["writerFeatures"]) <= set(state.protocol.get("writerFeatures") or ()):
             problems.append("its protocol lacks features that the table needs")
         columns = columns_of(snapshot.metadata)
-        ours = {
+        expected = {
             (b := add_body(add, columns))["path"]: b for add in adds_from_files(snapshot.entries)
         }
-        theirs = {body["path"]: body for body in state.adds.to_pylist(maps_as_pydicts="strict")}
-        for path in sorted(ours.keys() | theirs.keys()):
-            if path not in theirs or path not in ours:
-                problems.append(f"{path} is only in {'the log' if path in ours else DELTA_LOG}")
-            elif _comparable(ours[path], columns) != _comparable(theirs[path], columns):
+        mirrored = {body["path"]: body for body in state.adds.to_pylist(maps_as_pydicts="strict")}
+        for path in sorted(expected.keys() | mirrored.keys()):
+            if path not in mirrored or path not in expected:
+                problems.append(f"{path} is only in {'the log' if path in expected else DELTA_LOG}")
+            elif _comparable(expected[path], columns) != _comparable(mirrored[path], columns):
                 problems.append(f"{path} has other rows, values or statistics in {DELTA_LOG}")
         return problems
 

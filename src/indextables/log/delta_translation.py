@@ -40,7 +40,7 @@ from indextables.schema import from_json
 from indextables.schema.types import SHOWN_NAME
 
 WRITER_FEATURE = "indextables"
-"""Keeps Delta's writers away: the log of this table is another one."""
+"""Stops Delta's writers: the log of this table is not `_delta_log`."""
 _MAPPING, _NTZ, _WIDENING = "columnMapping", "timestampNtz", "typeWidening"
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 _CHANGES = "delta.typeChanges"
@@ -67,13 +67,13 @@ def version_documents(
 
 
 def file_documents(made: VersionActions, columns: Columns) -> list[Document]:
-    """What a version adds and removes."""
-    found = (file_document(a, columns, default_ms=made.timestamp) for a in made.actions)
-    return [document for document in found if document is not None]
+    """The add and remove actions of a version."""
+    documents = (file_document(a, columns, default_ms=made.timestamp) for a in made.actions)
+    return [document for document in documents if document is not None]
 
 
 def commit_document(made: VersionActions) -> Document:
-    """Who made a version: which distinguishes a mirrored one from another writer's."""
+    """The commitInfo, which distinguishes a mirrored version from that of another writer."""
     info = made.commit_info
     return {"commitInfo": {
         "timestamp": made.timestamp,
@@ -112,8 +112,8 @@ def protocol_document(snapshot: Snapshot, metadata: Document) -> Document:
 
 def metadata_document(snapshot: Snapshot, before: Document | None) -> Document:
     """The metadata of a version. `before` has the types that columns had in older splits."""
-    ours = snapshot.metadata
-    document = orjson.loads(ours.schema_string)
+    table_metadata = snapshot.metadata
+    document = orjson.loads(table_metadata.schema_string)
     mapped = COLUMN_NAMES in (snapshot.protocol.reader_features or ()) or any(
         _SPECIAL.search(field["name"]) for field in _every_field(document)
     )
@@ -133,25 +133,25 @@ def metadata_document(snapshot: Snapshot, before: Document | None) -> Document:
         configuration["delta.enableTypeWidening"] = "true"
     if DELETION_VECTORS in (snapshot.protocol.reader_features or ()):
         configuration["delta.enableDeletionVectors"] = "true"
-    found = {
-        "id": ours.id,
-        "name": ours.name,
-        "description": ours.description,
+    action = {
+        "id": table_metadata.id,
+        "name": table_metadata.name,
+        "description": table_metadata.description,
         "format": {"provider": "parquet", "options": {}},
         "schemaString": text,
-        "partitionColumns": [shown[name] for name in ours.partition_columns],
+        "partitionColumns": [shown[name] for name in table_metadata.partition_columns],
         "configuration": configuration,
-        "createdTime": ours.created_time,
+        "createdTime": table_metadata.created_time,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in action.items() if value is not None}
 
 
 def _field(field: Document, parent: str, mapped: bool) -> Document:
     """A column, or a field inside one, with the name that users have for it."""
-    given = field.get("metadata") or {}
+    field_metadata = field.get("metadata") or {}
     metadata = {
         key: value
-        for key, value in given.items()
+        for key, value in field_metadata.items()
         if isinstance(value, str | int | float | bool) and not key.startswith(("delta.", "__"))
     }
     shown = metadata.pop(SHOWN_NAME, field["name"])
@@ -160,28 +160,28 @@ def _field(field: Document, parent: str, mapped: bool) -> Document:
         # Splits have no ids; a number that only depends on the stored name never changes.
         metadata[_ID] = (zlib.crc32(path.encode()) & 0x7FFF_FFFE) + 1
         metadata[_PHYSICAL] = field["name"]
-    kind = _type(field["type"], f"{path}.", mapped)
-    return {"name": shown, "type": kind, "nullable": field["nullable"], "metadata": metadata}
+    delta_type = _type(field["type"], f"{path}.", mapped)
+    return {"name": shown, "type": delta_type, "nullable": field["nullable"], "metadata": metadata}
 
 
-def _type(kind: Any, parent: str, mapped: bool) -> Any:
-    if not isinstance(kind, dict):
-        return kind
-    if kind["type"] == "struct":
-        return {**kind, "fields": [_field(f, parent, mapped) for f in kind["fields"]]}
-    inner = {name: _type(kind[name], f"{parent}{name}.", mapped)
-             for name in _INNER if name in kind}  # fmt: skip
-    return {**kind, **inner}
+def _type(spark_type: Any, parent: str, mapped: bool) -> Any:
+    if not isinstance(spark_type, dict):
+        return spark_type
+    if spark_type["type"] == "struct":
+        return {**spark_type, "fields": [_field(f, parent, mapped) for f in spark_type["fields"]]}
+    inner = {name: _type(spark_type[name], f"{parent}{name}.", mapped)
+             for name in _INNER if name in spark_type}  # fmt: skip
+    return {**spark_type, **inner}
 
 
-def _every_field(kind: Any) -> Iterator[Document]:
-    if not isinstance(kind, dict):
+def _every_field(spark_type: Any) -> Iterator[Document]:
+    if not isinstance(spark_type, dict):
         return
-    for field in kind.get("fields", ()):
+    for field in spark_type.get("fields", ()):
         yield field
         yield from _every_field(field["type"])
     for name in _INNER:
-        yield from _every_field(kind.get(name))
+        yield from _every_field(spark_type.get(name))
 
 
 def _note_changes(old: Any, new: Any) -> None:
@@ -192,9 +192,9 @@ def _note_changes(old: Any, new: Any) -> None:
     """
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return
-    known = {_stored(field): field for field in old.get("fields", ())}
+    former_fields = {_stored(field): field for field in old.get("fields", ())}
     for field in new.get("fields", ()):
-        if (former := known.get(_stored(field))) is None:
+        if (former := former_fields.get(_stored(field))) is None:
             continue
         changes = list(former["metadata"].get(_CHANGES, ()))
         for path, one, other in _widened(former["type"], field["type"], ""):
@@ -241,7 +241,7 @@ class Columns:
 
 
 def columns_of(metadata: Metadata) -> Columns:
-    """The columns that add and remove actions speak of."""
+    """The columns of the values in add and remove actions."""
     return _columns(metadata.schema_string, metadata.partition_columns)
 
 
@@ -251,7 +251,7 @@ def _columns(schema_string: str, partition_by: tuple[str, ...]) -> Columns:
 
 
 def file_document(action: Action, columns: Columns, *, default_ms: int) -> Document | None:
-    """An add, a remove or a stream's progress; None for what Delta has no word for."""
+    """An add, a remove or a stream's progress; None for actions that Delta does not have."""
     match action:
         case Add():
             return {"add": add_body(action, columns)}
@@ -296,20 +296,20 @@ def _partition_values(values: Mapping[str, str | None], columns: Columns) -> Doc
     return {name: _partition_text(text, columns.kinds.get(name)) for name, text in values.items()}
 
 
-def _partition_text(text: str | None, kind: Any) -> str | None:
-    if text is None or kind is None:
+def _partition_text(text: str | None, data_type: Any) -> str | None:
+    if text is None or data_type is None:
         return text
-    if pa.types.is_floating(kind) and not math.isfinite(number := float(text)):
+    if pa.types.is_floating(data_type) and not math.isfinite(number := float(text)):
         return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(data_type):
         return format(Decimal(text), "f")
-    if pa.types.is_timestamp(kind) and kind.tz is None:
+    if pa.types.is_timestamp(data_type) and data_type.tz is None:
         return text.replace("T", " ")
     return text
 
 
 def _statistics(add: Add, schema: Mapping[str, pa.DataType]) -> str | None:
-    """What a reader may leave a file out by: the number of all its rows, bounds, nulls."""
+    """Statistics by which readers skip a file: the number of all its rows, bounds, null counts."""
     if add.num_records is None:
         return None
     own = orjson.loads(add.stats) if add.stats else {}
@@ -317,9 +317,9 @@ def _statistics(add: Add, schema: Mapping[str, pa.DataType]) -> str | None:
     nans = own.get("nanCount") or {}
     low = _bounds(add.min_values, schema, nans, highest=False)
     high = _bounds(add.max_values, schema, nans, highest=True)
-    found = {"numRecords": add.num_records + marked, "minValues": low, "maxValues": high,
+    statistics = {"numRecords": add.num_records + marked, "minValues": low, "maxValues": high,
              "nullCount": own.get("nullCount") or {}, "tightBounds": not marked}  # fmt: skip
-    return orjson.dumps(found).decode()
+    return orjson.dumps(statistics).decode()
 
 
 def _bounds(
@@ -329,41 +329,41 @@ def _bounds(
     *,
     highest: bool,
 ) -> Document:
-    found = {}
+    bounds = {}
     for name, text in (texts or {}).items():
         # A NaN is greater than all else for some readers, and no value for others.
         if name in schema and not nans.get(name):
             value = _bound(text, schema[name], highest=highest)
             if value is not None:
-                found[name] = value
-    return found
+                bounds[name] = value
+    return bounds
 
 
 _WHOLE = re.compile(r"-?\d{1,19}")
 
 
-def _bound(text: str, kind: Any, *, highest: bool) -> Any:
+def _bound(text: str, data_type: Any, *, highest: bool) -> Any:
     """A bound as a JSON value of its type; None for what readers could misunderstand."""
-    if pa.types.is_string(kind):
+    if pa.types.is_string(data_type):
         return text
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(data_type):
         return int(text) if _WHOLE.fullmatch(text) else None
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         number = float(text)
         if number == 0:  # zeros are equal here; a reader may put one before the other
             return 0.0 if highest else -0.0
         return number if math.isfinite(number) else None
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(data_type):
         try:
             return orjson.Fragment(format(Decimal(text), "f").encode())
         except InvalidOperation:
             return None
-    if pa.types.is_date(kind):
+    if pa.types.is_date(data_type):
         return text
-    if pa.types.is_timestamp(kind) and _WHOLE.fullmatch(text):
+    if pa.types.is_timestamp(data_type) and _WHOLE.fullmatch(text):
         try:
             moment = _EPOCH + datetime.timedelta(microseconds=int(text))
         except OverflowError:
             return None
-        return moment.isoformat(timespec="microseconds") + ("Z" if kind.tz else "")
+        return moment.isoformat(timespec="microseconds") + ("Z" if data_type.tz else "")
     return None

@@ -167,8 +167,8 @@ def conform_files(table: pa.Table) -> pa.Table:
 def paths_of(files: pa.Table) -> list[str]:
     """The paths of the rows."""
     column: Any = files["path"]
-    found: list[str] = column.to_pylist()
-    return found
+    paths: list[str] = column.to_pylist()
+    return paths
 
 
 def without_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
@@ -180,7 +180,7 @@ def without_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
     gone = np.flatnonzero(is_gone)
     if len(gone) > _FEW_SLICES:
         return files.filter(pa.array(~is_gone))
-    # What lies between the few that go is not copied.
+    # Slices between the few removed rows are not copied.
     starts, ends = [0, *(gone + 1).tolist()], [*gone.tolist(), files.num_rows]
     kept = [files.slice(a, b - a) for a, b in zip(starts, ends, strict=True) if a < b]
     return pa.concat_tables(kept) if kept else files.slice(0, 0)
@@ -188,18 +188,18 @@ def without_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
 
 def with_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
     """The rows whose path is among these."""
-    wanted = pa.array(list(paths), pa.string())
-    return files.filter(pc.is_in(files["path"], value_set=wanted))
+    path_set = pa.array(list(paths), pa.string())
+    return files.filter(pc.is_in(files["path"], value_set=path_set))
 
 
 def deleted_rows(files: pa.Table) -> npt.NDArray[np.int64]:
     """How many rows of each file are deleted: those that its vector names."""
-    found = np.zeros(files.num_rows, dtype=np.int64)
+    counts = np.zeros(files.num_rows, dtype=np.int64)
     if VECTOR in files.schema.names and files[VECTOR].null_count < files.num_rows:
         column: Any = files[VECTOR]
         for at in np.flatnonzero(np.asarray(column.is_valid())):
-            found[at] = orjson.loads(column[int(at)].as_py())["cardinality"]
-    return found
+            counts[at] = orjson.loads(column[int(at)].as_py())["cardinality"]
+    return counts
 
 
 def vectors_by_path(files: pa.Table) -> dict[str, Mapping[str, Any]]:

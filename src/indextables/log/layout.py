@@ -40,7 +40,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.json")
 _PART = re.compile(r"(\d{20})\.checkpoint\.([0-9a-f-]{1,64})\.(\d{5})\.json")
 _STATE = re.compile(r"state-v(\d{20})")
 
-# Absolute, with a scheme or drive, climbing out, or with characters no writer of ours produces.
+# Absolute, with a scheme or drive, climbing out, or with characters that this package never writes.
 _UNSAFE = (
     r"(^|/)\.\.?(/|$)|^/|//|^[A-Za-z][A-Za-z0-9+.\-]*:|\\|[\x00-\x1f]|^$|/$"
     r"|^_transaction_log(/|$)"
@@ -130,11 +130,11 @@ class LogListing:
 
     @property
     def latest(self) -> int:
-        """The newest version there is any trace of, or -1."""
+        """The newest version that any file belongs to, or -1."""
         return max((*self.versions, *self.checkpoints, *self.states), default=-1)
 
     def take(self, objects: Iterable[ObjectMeta]) -> LogListing:
-        """Sort these objects in; what is none of the log's files is passed over."""
+        """Add these objects; those that are not files of a log are ignored."""
         for meta in objects:
             folder, _, name = meta.path.removeprefix(LOG_DIRECTORY + "/").rpartition("/")
             if not folder:
@@ -227,7 +227,7 @@ def decode_lines(data: bytes, *, where: str, limit: int) -> list[bytes]:
 
 
 def _lines(text: bytes, *, where: str) -> list[bytes]:
-    """The lines that are not blank. A list of very many short ones would be a bomb."""
+    """The lines that are not blank, within a limit: a list of very many would exhaust memory."""
     most = _ANY_LINES + len(text) // _SHORT_LINE
     lines: list[bytes] = []
     for match in _LINE.finditer(text):
@@ -274,7 +274,7 @@ def _verify(text: bytes, first_line: bytes, *, where: str) -> None:
     if match is None:
         if ENGINE.encode() in first_line:
             raise CorruptLogError(where, "its checksum is missing")
-        return  # another writer's file; gzip's own checksum has to do
+        return  # another writer's file; only gzip's own checksum protects it
     start, end = match.span(1)
     blank = text[:start] + _NO_CHECKSUM.encode() + text[end:]
     if f"{zlib.crc32(blank):08x}".encode() != match[1]:

@@ -92,7 +92,7 @@ class LogReader:
     # --- snapshots ---------------------------------------------------------------------------
 
     def latest(self, *, keep_manifest: KeepManifest | None = None) -> Snapshot:
-        """The newest snapshot; from the cache where that is as good."""
+        """The newest snapshot; from the cache where it is recent enough."""
         if not self._config[keys.TRANSACTION_USE_OPTIMIZED]:
             return self.replay(None)
         cached = self._cache.latest()
@@ -108,7 +108,7 @@ class LogReader:
         return snapshot
 
     def newest(self) -> Snapshot:
-        """The newest snapshot the store has, however stale a reader may be."""
+        """The newest snapshot of the store, whatever staleness is tolerated."""
         if not self._config[keys.TRANSACTION_USE_OPTIMIZED]:
             return self.replay(None)
         cached = self._cache.latest()
@@ -180,7 +180,7 @@ class LogReader:
             try:
                 return self._load(version, keep_manifest)
             except (VersionGapError, ObjectNotFoundError):
-                continue  # perhaps a truncation took what was listed a moment ago
+                continue  # perhaps a truncation deleted what was just listed
         return self._load(version, keep_manifest)
 
     def _load(self, version: int | None, keep_manifest: KeepManifest | None) -> Snapshot:
@@ -225,7 +225,7 @@ class LogReader:
         if target > listing.latest or target < 0:
             raise self._not_found(f"version {target}", listing)
         if target in listing.versions:
-            # Before anything is read: a table that takes its place meanwhile is another one.
+            # Before anything is read: the table may be replaced meanwhile.
             self._cache.is_same_file(target, listing.versions[target].etag)
         damage: Exception | None = None
         for ref in _checkpoints_up_to(listing, target):
@@ -244,7 +244,7 @@ class LogReader:
             except VersionGapError:
                 if version is None or target in listing.versions or 0 in listing.versions:
                     raise
-                # Retention removed what leads from one old checkpoint to the next.
+                # Retention removed the versions between old checkpoints.
                 raise self._not_found(f"version {target}", listing) from None
         if not whole:
             raise damage or NotATableError(self._store.uri)
@@ -253,7 +253,7 @@ class LogReader:
         return empty_snapshot(self._store.uri).advance(self.read_versions(0, target))
 
     def _build_unlisted(self, version: int | None) -> Snapshot:
-        """A listing may be behind and show nothing; only version 0 itself can tell."""
+        """A snapshot without a listing, which may be behind: version 0 is read by its name."""
         try:
             first = empty_snapshot(self._store.uri).advance([self.read_version(0)])
         except ObjectNotFoundError:
@@ -279,9 +279,9 @@ class LogReader:
         try:
             return self._cache.versions[version]
         except KeyError:
-            found = self._task(version)()
-        self._cache.versions[version] = found
-        return found
+            version_actions = self._task(version)()
+        self._cache.versions[version] = version_actions
+        return version_actions
 
     def read_versions(self, first: int, last: int) -> list[VersionActions]:
         """Versions first to last, each one there, in order; those not cached in parallel."""
@@ -293,12 +293,12 @@ class LogReader:
 
     def _read_some(self, versions: range, *, last: int) -> list[VersionActions]:
         cached = ((v, self._cache.versions.get(v)) for v in versions)
-        known = {version: found for version, found in cached if found is not None}
+        known = {version: actions for version, actions in cached if actions is not None}
         missing = [v for v in versions if v not in known]
         try:
-            for found in self._read([self._task(v) for v in missing]):
-                self._cache.versions[found.version] = found
-                known[found.version] = found
+            for actions in self._read([self._task(v) for v in missing]):
+                self._cache.versions[actions.version] = actions
+                known[actions.version] = actions
         except ObjectNotFoundError as error:
             lost = next(v for v in missing if error.path.endswith(version_path(v)))
             raise VersionGapError(self._store.uri, missing=lost, found=last) from error
@@ -426,13 +426,13 @@ def version_at(store: Store, reader: LogReader, timestamp_ms: int, *, now_ms: in
         later = ahead + passed if passed else later
     moment = f"{timestamp_ms} (milliseconds since 1970)"
     problem = None if later else f"version as old as {moment}"
-    found = there[later - 1]
-    in_gap = 0 < later < len(there) and there[later] > found + 1
-    if in_gap and stamp(found) < timestamp_ms:
+    newest = there[later - 1]
+    in_gap = 0 < later < len(there) and there[later] > newest + 1
+    if in_gap and stamp(newest) < timestamp_ms:
         problem = f"version of {moment} any more"
     if problem:
         raise VersionNotFoundError(store.uri, problem, earliest=earliest, latest=listing.latest)
-    return found
+    return newest
 
 
 def _stored_ms(listing: LogListing, version: int) -> int:

@@ -43,7 +43,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class ExpiredFile:
-    """A file to delete, and why it may go."""
+    """A file to delete, and the reason."""
 
     path: str
     reason: str
@@ -51,7 +51,7 @@ class ExpiredFile:
 
 @dataclass(frozen=True, slots=True)
 class CleanupPlan:
-    """The files whose time is over, in the order in which they go."""
+    """The expired files, in the order in which they are deleted."""
 
     version_files: tuple[ExpiredFile, ...] = ()
     json_checkpoints: tuple[ExpiredFile, ...] = ()
@@ -69,7 +69,7 @@ class CleanupPlan:
 class _Checkpoint:
     ref: CheckpointRef
     meta: ObjectMeta
-    # None where its own gates keep it, else why it may go.
+    # None if its own retention keeps it, else the reason for its deletion.
     expiry: str | None
 
 
@@ -127,17 +127,17 @@ def _log_retention_ms(config: Config) -> int:
 
 
 def _checkpoints(listing: LogListing, *, now_ms: int, config: Config) -> list[_Checkpoint]:
-    """All checkpoints, oldest first, each with the verdict of its own gates."""
+    """All checkpoints, oldest first, each with the verdict of its own retention."""
     state_ms = config[keys.STATE_RETENTION_HOURS] * _HOUR_MS
     json_ms = config[keys.CHECKPOINT_RETENTION]
     newest_states = sorted(listing.states)[-config[keys.STATE_RETENTION_VERSIONS] :]
-    found = [(CheckpointRef(v, "json"), m) for v, m in listing.checkpoints.items()]
-    found += [(CheckpointRef(v, "avro"), m) for v, m in listing.states.items()]
+    candidates = [(CheckpointRef(v, "json"), m) for v, m in listing.checkpoints.items()]
+    candidates += [(CheckpointRef(v, "avro"), m) for v, m in listing.states.items()]
     # Of two formats of one version the later one counts as the newer: it was asked for.
-    found.sort(key=lambda item: (item[0].version, item[1].modified_ms, item[0].kind == "avro"))
+    candidates.sort(key=lambda item: (item[0].version, item[1].modified_ms, item[0].kind == "avro"))
     checkpoints: list[_Checkpoint] = []
     superseded: int | None = None
-    for ref, meta in reversed(found):
+    for ref, meta in reversed(candidates):
         limit = state_ms if ref.kind == "avro" else json_ms
         expiry = None
         if (
@@ -159,10 +159,10 @@ def _kept_checkpoints(
     retained: Iterable[int],
     step_ms: int,
 ) -> list[_Checkpoint]:
-    """Those that stay: by their own gates, or because retained versions are rebuilt from them."""
-    wanted = sorted(retained)
+    """Those that stay: by their own retention, or because retained versions need them."""
+    retained_versions = sorted(retained)
     kept: list[_Checkpoint] = []
-    # A replay that does without the checkpoint at hand starts there and gets as far as `reach`:
+    # A replay without the current checkpoint starts there and gets as far as `reach`:
     # before version 0 at first, then at the last checkpoint that stays.
     started_ms = listing.versions[0].modified_ms if 0 in listing.versions else 0
     reach = -1
@@ -171,10 +171,10 @@ def _kept_checkpoints(
         version = checkpoint.ref.version
         while reach + 1 in listing.versions:
             reach += 1
-        end = len(wanted)
+        end = len(retained_versions)
         if following is not None:
-            end = bisect.bisect_left(wanted, following.ref.version)
-        serves = bisect.bisect_left(wanted, version) < end
+            end = bisect.bisect_left(retained_versions, following.ref.version)
+        serves = bisect.bisect_left(retained_versions, version) < end
         near = checkpoint.meta.modified_ms - started_ms < max(step_ms, 1)
         needed = serves and not (reach >= version and near)
         passed_newest = passed_newest or checkpoint == newest
@@ -220,7 +220,7 @@ def _json_files(
         if version in reasons:
             files += [ExpiredFile(part.path, reasons[version]) for part in parts]
         elif CheckpointRef(version, "json") not in staying:
-            # What a writer that failed left behind, unless it is still at work.
+            # Files that a failed writer left behind, unless it is still running.
             files += [
                 ExpiredFile(part.path, "part of a checkpoint that does not exist")
                 for part in parts
@@ -247,7 +247,7 @@ def plan_log_cleanup(
     runner = LocalRunner(config[keys.STATE_READ_PARALLELISM])
 
     def is_readable(ref: CheckpointRef) -> bool:
-        # Loaded as a whole: what is deleted on its account does not come back.
+        # Loaded completely: files that it lets a clean-up delete cannot be restored.
         try:
             load_checkpoint(store, ref, config=config, runner=runner)
         except (LogError, ObjectNotFoundError) as error:
@@ -262,7 +262,7 @@ def plan_log_cleanup(
         try:
             return read_state_manifest(store, ref.version, config=config).metadata is not None
         except (LogError, ObjectNotFoundError):
-            return True  # nothing that could be kept readable
+            return True  # there is nothing to keep readable
 
     plan = plan_versions_and_checkpoints(
         listing, now_ms=now_ms, config=config, is_readable=is_readable, stands_alone=stands_alone

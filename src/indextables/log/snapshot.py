@@ -178,12 +178,12 @@ class Snapshot:
 
     def contains(self, paths: Iterable[str]) -> set[str]:
         """Which of these paths are live."""
-        wanted = set(paths)
-        live = {path for path in wanted if self.changes.get(path) is not None}
-        rest = pa.array([path for path in wanted if path not in self.changes], pa.string())
-        if len(rest) and self.base_files.num_rows:
+        path_set = set(paths)
+        live = {path for path in path_set if self.changes.get(path) is not None}
+        unchanged = pa.array([path for path in path_set if path not in self.changes], pa.string())
+        if len(unchanged) and self.base_files.num_rows:
             column: Any = self.base_files["path"]
-            live.update(column.filter(pc.is_in(column, value_set=rest)).to_pylist())
+            live.update(column.filter(pc.is_in(column, value_set=unchanged)).to_pylist())
         return live
 
     def advance(self, versions: Sequence[VersionActions]) -> Snapshot:
@@ -193,10 +193,10 @@ class Snapshot:
         state = _Replay(self)
         for version in sorted(versions, key=lambda v: v.version):
             state.apply(version)
-        found = state.snapshot()
+        snapshot = state.snapshot()
         if (read := self.unread) is None:
-            return found
-        return replace(found, unread=lambda keep: read(keep).advance(versions))
+            return snapshot
+        return replace(snapshot, unread=lambda keep: read(keep).advance(versions))
 
 
 class _Replay:
@@ -245,8 +245,10 @@ class _Replay:
         metadata = self._metadata
         missing = self._mappings.keys() - registry_of(metadata.configuration).keys()
         if missing:  # inline mappings of older writers
-            found = {reference: self._mappings[reference] for reference in missing}
-            metadata = replace(metadata, configuration=with_mappings(metadata.configuration, found))
+            mappings = {reference: self._mappings[reference] for reference in missing}
+            metadata = replace(
+                metadata, configuration=with_mappings(metadata.configuration, mappings)
+            )
         return Snapshot(
             uri=self._start.uri,
             version=self._version,
@@ -296,8 +298,8 @@ class Cover:
 
     def splits(self, rows: Rows) -> tuple[str, ...]:
         """The paths of some of the live splits."""
-        found: list[Any] = self.paths.take(rows).to_pylist()
-        return tuple(found)
+        paths: list[Any] = self.paths.take(rows).to_pylist()
+        return tuple(paths)
 
     def owned_by(self, xref: int) -> Rows:
         """The live splits that an XRef owns."""
@@ -312,13 +314,12 @@ class Cover:
 def cover_of(snapshot: Snapshot) -> Cover:
     """Hold a snapshot's XRefs against its live splits."""
     xrefs = list(snapshot.xrefs.values())
-    column = snapshot.paths
-    paths: Any = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], _TEXT)
+    paths: Any = snapshot.paths.combine_chunks()
     sources = pa.array(chain.from_iterable(x.source_split_paths for x in xrefs), _TEXT)
     counts = np.array([len(x.source_split_paths) for x in xrefs], dtype=np.int64)
-    found: Any = pc.index_in(sources, value_set=paths)
-    alive = found.is_valid().to_numpy(zero_copy_only=False)
-    rows = found.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+    positions: Any = pc.index_in(sources, value_set=paths)
+    alive = positions.is_valid().to_numpy(zero_copy_only=False)
+    rows = positions.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
     naming = np.repeat(np.arange(len(xrefs)), counts)[alive]
     live = np.bincount(naming, minlength=len(xrefs))
     order = np.lexsort((-counts, live < counts))

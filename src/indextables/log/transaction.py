@@ -165,25 +165,25 @@ MATRIX: dict[tuple[Operation, Change], Rule] = _parse_table(_TABLE)
 
 def changes_of(winner: VersionActions, *, before: Snapshot) -> set[Change]:
     """What a commit changed, given the table before it."""
-    found: set[Change] = set()
+    changes: set[Change] = set()
     marked = marked_paths(winner)
     for action in winner.actions:
         match action:
             case Add() | Remove() if action.path in marked:
-                found.add(Change.MARKED)
+                changes.add(Change.MARKED)
             case Protocol():
-                found |= _protocol_changes(before.protocol, action)
+                changes |= _protocol_changes(before.protocol, action)
             case Metadata():
-                found |= _metadata_changes(before.metadata, action)
+                changes |= _metadata_changes(before.metadata, action)
             case Add():
-                found.add(Change.ADDED if action.data_change else Change.MERGED)
+                changes.add(Change.ADDED if action.data_change else Change.MERGED)
             case Remove():
-                found.add(Change.REMOVED if action.data_change else Change.MERGED)
+                changes.add(Change.REMOVED if action.data_change else Change.MERGED)
             case AddXRef() | RemoveXRef():
-                found.add(Change.XREFS)
+                changes.add(Change.XREFS)
             case Skip():
-                found.add(Change.SKIPS)
-    return found
+                changes.add(Change.SKIPS)
+    return changes
 
 
 def marked_paths(winner: VersionActions) -> set[str]:
@@ -214,26 +214,26 @@ def _protocol_changes(old: Protocol, new: Protocol) -> set[Change]:
 
 
 def _metadata_changes(old: Metadata, new: Metadata) -> set[Change]:
-    found: set[Change] = set()
+    changes: set[Change] = set()
     if old.partition_columns != new.partition_columns or old.id != new.id:
-        found.add(Change.SCHEMA)
+        changes.add(Change.SCHEMA)
     elif old.schema_string != new.schema_string:
         additive = _only_adds_columns(old.schema_string, new.schema_string)
-        found.add(Change.COLUMNS if additive else Change.SCHEMA)
+        changes.add(Change.COLUMNS if additive else Change.SCHEMA)
     changed = {
         key
         for key in old.configuration.keys() | new.configuration.keys()
         if old.configuration.get(key) != new.configuration.get(key)
     }
     if any(key.startswith(CONSTRAINT_PREFIX) for key in changed):
-        found.add(Change.SCHEMA)  # rows that are on their way were not checked
+        changes.add(Change.SCHEMA)  # rows that are on their way were not checked
     if any(key.startswith(REGISTRY_PREFIX) for key in changed):
-        found.add(Change.MAPPINGS)
+        changes.add(Change.MAPPINGS)
     if any(not key.startswith(REGISTRY_PREFIX) for key in changed) or (
         (old.name, old.description) != (new.name, new.description)
     ):
-        found.add(Change.PROPERTIES)
-    return found
+        changes.add(Change.PROPERTIES)
+    return changes
 
 
 def _only_adds_columns(old: str, new: str) -> bool:
@@ -242,7 +242,7 @@ def _only_adds_columns(old: str, new: str) -> bool:
         after = {f["name"]: f["type"] for f in orjson.loads(new)["fields"]}
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return False
-    return all(name in after and after[name] == kind for name, kind in before.items())
+    return all(name in after and after[name] == data_type for name, data_type in before.items())
 
 
 def difference(before: Snapshot, after: Snapshot) -> VersionActions:

@@ -73,15 +73,15 @@ def skip_actions(
     """Actions that record these paths as skipped; each counts how often in a row it was."""
     live = snapshot.contains(reasons)
     rows = with_paths(snapshot.entries, live).select(["path", "partitionValues", "size"])
-    known = {row["path"]: row for row in rows.to_pylist(maps_as_pydicts="strict")}
+    rows_by_path = {row["path"]: row for row in rows.to_pylist(maps_as_pydicts="strict")}
     return [
         Skip(
             path=path,
             skip_timestamp=now_ms,
             reason=reason,
             operation=operation,
-            partition_values=known[path]["partitionValues"],
-            size=known[path]["size"],
+            partition_values=rows_by_path[path]["partitionValues"],
+            size=rows_by_path[path]["size"],
             retry_after=now_ms + cooldown_hours * _HOUR_MS,
             skip_count=snapshot.skips[path].skip_count + 1 if path in snapshot.skips else 1,
         )
@@ -204,9 +204,9 @@ class TransactionLog:
 
         What follows a commit, such as a merge, may have made further versions.
         """
-        known = self._cache.latest()
-        if known is not None and known[0].version >= version:
-            return known[0]
+        latest = self._cache.latest()
+        if latest is not None and latest[0].version >= version:
+            return latest[0]
         return self.snapshot(version=version)
 
     def completed(
@@ -215,11 +215,11 @@ class TransactionLog:
         """A partial snapshot with the files that it lacks: all, or those of some manifests."""
         if snapshot.unread is None:
             return snapshot
-        found = snapshot.unread(keep_manifest)
-        if not found.partial:
-            self._cache.remember_latest(found)
-            self._reader.recognise(found)
-        return found
+        complete = snapshot.unread(keep_manifest)
+        if not complete.partial:
+            self._cache.remember_latest(complete)
+            self._reader.recognise(complete)
+        return complete
 
     def newest(self) -> Snapshot:
         """The newest snapshot the store has, however stale a reader may be."""

@@ -58,18 +58,18 @@ class DeletionVector:
     def from_json(cls, body: Mapping[str, Any], *, path: str) -> DeletionVector:
         """The descriptor in the add action of the split at `path`."""
         try:
-            found = cls(
+            vector = cls(
                 body["storageType"], body["pathOrInlineDv"], body["sizeInBytes"],
                 body["cardinality"], body.get("offset"),
             )  # fmt: skip
         except KeyError as error:
             raise DamagedVectorError(path, f"its descriptor has no {error}") from error
-        counts = (found.size, found.cardinality, found.offset or 0)
-        if found.storage_type not in (_INLINE, _FILE) or type(found.path_or_inline) is not str:
-            raise DamagedVectorError(path, f"its storage type is {found.storage_type!r}")
+        counts = (vector.size, vector.cardinality, vector.offset or 0)
+        if vector.storage_type not in (_INLINE, _FILE) or type(vector.path_or_inline) is not str:
+            raise DamagedVectorError(path, f"its storage type is {vector.storage_type!r}")
         if any(type(count) is not int or count < 0 for count in counts):
             raise DamagedVectorError(path, "its descriptor has sizes that are not numbers")
-        return found
+        return vector
 
     def to_json(self) -> dict[str, Any]:
         """The descriptor as the log writes it."""
@@ -102,8 +102,8 @@ def is_vector_file(path: str) -> bool:
 
 def vector_files(descriptors: Iterable[Mapping[str, Any] | None]) -> set[str]:
     """The files that descriptors of add actions name."""
-    found = (DeletionVector.from_json(body, path="a split").file for body in descriptors if body)
-    return {path for path in found if path is not None}
+    files = (DeletionVector.from_json(body, path="a split").file for body in descriptors if body)
+    return {path for path in files if path is not None}
 
 
 # --- bytes -------------------------------------------------------------------------------------
@@ -161,17 +161,17 @@ class StoredVector:
         """The deleted rows, ascending, of a split that has so many rows."""
         key = (self.store.identity, self.descriptor)
         with _lock:
-            found = _kept.get(key)
-        if found is None:
-            found = self.read()
+            row_numbers = _kept.get(key)
+        if row_numbers is None:
+            row_numbers = self.read()
             with _lock:
-                if found.nbytes <= _MOST_KEPT:
-                    _kept[key] = found
-        if len(found) and found[-1] >= total:
+                if row_numbers.nbytes <= _MOST_KEPT:
+                    _kept[key] = row_numbers
+        if len(row_numbers) and row_numbers[-1] >= total:
             raise DamagedVectorError(
-                self.path, f"it names row {found[-1]:,}, and the split has {total:,} rows"
+                self.path, f"it names row {row_numbers[-1]:,}, and the split has {total:,} rows"
             )
-        return found
+        return row_numbers
 
     def read(self) -> Rows:
         """The deleted rows as they are stored, checked."""

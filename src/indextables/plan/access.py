@@ -3,7 +3,7 @@
 A `TableAccess` is pickled to executors with its credentials, and its repr leaves them out. Accesses
 of one process that are equal share a log, and so its cached snapshots.
 
-An option of a read or write is one of ours (`versionAsOf`, `mergeSchema`, …), a
+An option of a read or write is one of this package (`versionAsOf`, `mergeSchema`, …), a
 `spark.indextables.*` key, or it is passed to the store as a credential or endpoint. A store refuses
 what it does not know. Options for files of other formats are listed here: those about how a file is
 written are ignored with a warning, those that choose rows or files are refused. The Hadoop names
@@ -55,11 +55,11 @@ class TableAccess:
     config: Mapping[str, object] = field(default_factory=dict, repr=False)
     storage: Mapping[str, object] = field(default_factory=dict, repr=False)
     stores: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What there is for other stores, by the names of Hadoop and of the Scala product."""
+    """Options of other stores, by the names of Hadoop and of the Scala product."""
 
     @cached_property
     def uri(self) -> str:
-        """The canonical spelling of the table's address."""
+        """The canonical URI of the table."""
         return canonical_uri(self.path)
 
     @cached_property
@@ -84,7 +84,7 @@ class TableAccess:
         return TableView(log.store, snapshot, self.settings)
 
     def storage_of(self, uri: str) -> dict[str, object]:
-        """What the store of another place is reached with, such as that of an index's source."""
+        """The options of the store of another place, such as that of an index's source."""
         scheme, own = parse_location(uri).scheme, parse_location(self.path).scheme
         if scheme == "file":
             return {}
@@ -98,7 +98,7 @@ class TableAccess:
 
     def __getstate__(self) -> dict[str, object]:
         options = {"config": self.config, "storage": self.storage, "stores": self.stores}
-        return {"path": self.path, **{name: dict(given) for name, given in options.items()}}
+        return {"path": self.path, **{name: dict(mapping) for name, mapping in options.items()}}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -151,7 +151,7 @@ def invalidate_logs(path: str | None) -> list[TransactionLog]:
 
 
 def read_logs_with(runner_of: RunnerOf) -> None:
-    """Choose what reads the version files of logs that are opened from now on."""
+    """Set the reader of version files for logs that are opened from now on."""
     _LOGS.runner_of = runner_of
 
 
@@ -209,8 +209,8 @@ _OURS = frozenset(
     )
 )
 
-# What Spark's catalog says of a table. It is among the options when Spark asks for the columns of
-# a table that is given a name: CREATE TABLE … USING indextables LOCATION '…'.
+# Facts of Spark's catalog about a table. They are among the options when Spark asks for the columns
+# of a table that gets a name: CREATE TABLE … USING indextables LOCATION '…'.
 _OF_TABLES = frozenset(
     ("owner", "provider", "location", "external", "comment", "collation", "is_managed_location")
 )
@@ -243,7 +243,7 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True)
 class ChosenRows:
-    """Which rows a read asks for: those that meet a condition, those that a search finds."""
+    """The rows that a read asks for: those that meet a condition, those that a search finds."""
 
     where: str | None = None
     search: str | None = None
@@ -258,24 +258,29 @@ class ChosenRows:
     """What a query of Spark Connect asks of the table, as JSON; see `query.relations`."""
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> ChosenRows:
+    def parse(cls, options: Mapping[str, str]) -> ChosenRows:
         """Read the options, whose names are in lower case."""
-        found = cls(
-            where=given.get("where"),
-            search=given.get("search"),
-            fields=_names(given.get("fields")) or (),
-            mode=given.get("searchmode", "query"),
-            limit=_number("limit", given.get("limit")),
-            snippets=_names(given.get("snippets")) or (),
-            timezone=given.get("timezone", "UTC"),
-            relation=given.get("relation"),
+        chosen = cls(
+            where=options.get("where"),
+            search=options.get("search"),
+            fields=_names(options.get("fields")) or (),
+            mode=options.get("searchmode", "query"),
+            limit=_number("limit", options.get("limit")),
+            snippets=_names(options.get("snippets")) or (),
+            timezone=options.get("timezone", "UTC"),
+            relation=options.get("relation"),
         )
-        of_search = (found.fields, found.limit is not None, found.snippets, found.mode != "query")
-        if found.search is None and any(of_search):
+        of_search = (
+            chosen.fields,
+            chosen.limit is not None,
+            chosen.snippets,
+            chosen.mode != "query",
+        )
+        if chosen.search is None and any(of_search):
             raise ConfigError(
                 "The options fields, searchMode, limit and snippets belong to the option search."
             )
-        return found
+        return chosen
 
     def refuse(self) -> None:
         """Refuse options that choose rows where there are none to choose."""
@@ -332,44 +337,46 @@ class SourceOptions:
         >>> SourceOptions.parse({"path": "/data/docs", "versionAsOf": "3"}).version
         3
         """
-        given = {name.lower(): value for name, value in options.items()}
+        named = {name.lower(): value for name, value in options.items()}
         # A session's settings, handed on to a worker that has none.
-        handed = {name: given.pop(name) for name in list(given) if name.startswith(_HADOOP)}
+        handed = {name: named.pop(name) for name in list(named) if name.startswith(_HADOOP)}
         session = {**handed, **(session or {})}
-        mode = given.get("partitionoverwritemode", session.get(PARTITION_OVERWRITE_MODE, "static"))
+        mode = named.get("partitionoverwritemode", session.get(PARTITION_OVERWRITE_MODE, "static"))
         if mode.lower() not in ("static", "dynamic"):
             raise ConfigError(f"partitionOverwriteMode is static or dynamic, not {mode!r}.")
-        ours = {name: value for name, value in given.items() if is_own_key(name)}
+        own_keys = {name: value for name, value in named.items() if is_own_key(name)}
         own: dict[str, object] = {**session_keys(session)}
-        own |= settled({name: value for name, value in ours.items() if storage_key(name) is None})
-        if "mergeprecommit" in given:
-            own[MERGE_PRECOMMIT.name] = given["mergeprecommit"]
-        rest = _for_the_store(given)
-        if "versionasof" in given and "timestampasof" in given:
+        own |= settled(
+            {name: value for name, value in own_keys.items() if storage_key(name) is None}
+        )
+        if "mergeprecommit" in named:
+            own[MERGE_PRECOMMIT.name] = named["mergeprecommit"]
+        for_stores = _for_the_store(named)
+        if "versionasof" in named and "timestampasof" in named:
             raise ConfigError("A read is of a version or of a time: versionAsOf or timestampAsOf.")
-        paths = _paths(given)
+        paths = _paths(named)
         stores = {
             name.removeprefix(_HADOOP): value
             for name, value in session.items()
             if name.startswith(tuple(_HADOOP + prefix for prefix in _HADOOP_STORES.values()))
         }
-        for settings in (session, ours):
+        for settings in (session, own_keys):
             stores |= {n.lower(): v for n, v in settings.items() if storage_key(n) is not None}
         return cls(
             paths=paths,
-            version=_number("versionAsOf", given.get("versionasof")),
-            timestamp=given.get("timestampasof"),
-            merge_schema=parse_boolean(given.get("mergeschema", "false"), name="mergeSchema"),
+            version=_number("versionAsOf", named.get("versionasof")),
+            timestamp=named.get("timestampasof"),
+            merge_schema=parse_boolean(named.get("mergeschema", "false"), name="mergeSchema"),
             overwrite_schema=parse_boolean(
-                given.get("overwriteschema", "false"), name="overwriteSchema"
+                named.get("overwriteschema", "false"), name="overwriteSchema"
             ),
-            replace_where=given.get("replacewhere"),
+            replace_where=named.get("replacewhere"),
             dynamic=mode.lower() == "dynamic",
-            partition_by=_names(given.get("partitionby")),
-            row_change=given.get("rowchange"),
-            chosen=ChosenRows.parse(given),
+            partition_by=_names(named.get("partitionby")),
+            row_change=named.get("rowchange"),
+            chosen=ChosenRows.parse(named),
             config=own,
-            storage={**_of_the_store(paths, stores), **rest},
+            storage={**_of_the_store(paths, stores), **for_stores},
             stores=stores,
         )
 
@@ -393,10 +400,10 @@ class SourceOptions:
         return TableAccess(path, dict(self.config), dict(self.storage), dict(self.stores))
 
 
-def _for_the_store(given: Mapping[str, str]) -> dict[str, str]:
+def _for_the_store(named: Mapping[str, str]) -> dict[str, str]:
     """The options that the store gets: not ours, not a catalog's, not of another format."""
-    rest: dict[str, str] = {}
-    for name, value in given.items():
+    for_stores: dict[str, str] = {}
+    for name, value in named.items():
         if name.startswith(_OPTION_OF_TABLE):
             continue
         if name in _REFUSED:
@@ -413,13 +420,13 @@ def _for_the_store(given: Mapping[str, str]) -> dict[str, str]:
             or name in _OURS | _OF_TABLES | _OF_STREAMS
             or name.startswith(_OPTION_OF_TABLE)
         ):
-            rest[name] = value
-    return rest
+            for_stores[name] = value
+    return for_stores
 
 
-def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
-    several = json.loads(given["paths"]) if given.get("paths") else []
-    single = [given["path"]] if given.get("path") else []
+def _paths(named: Mapping[str, str]) -> tuple[str, ...]:
+    several = json.loads(named["paths"]) if named.get("paths") else []
+    single = [named["path"]] if named.get("path") else []
     return tuple(dict.fromkeys([*single, *several]))
 
 
@@ -435,8 +442,8 @@ def _number(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not text.strip().isdecimal():
-        what = "the number of a version" if name == "versionAsOf" else "a number of rows"
-        raise ConfigError(f"{name} is {what}, not {text!r}.")
+        meaning = "the number of a version" if name == "versionAsOf" else "a number of rows"
+        raise ConfigError(f"{name} is {meaning}, not {text!r}.")
     return int(text)
 
 
@@ -451,6 +458,6 @@ def store_settings(scheme: str, stores: Mapping[str, str]) -> dict[str, str]:
     prefix = _HADOOP_STORES.get(scheme)
     if prefix is None:
         return own
-    found = {name: value for name, value in stores.items() if name.startswith(prefix)}
-    hadoop = {n: v for n, v in found.items() if n in _HADOOP_NAMES or prefix != "fs.s3a."}
+    settings = {name: value for name, value in stores.items() if name.startswith(prefix)}
+    hadoop = {n: v for n, v in settings.items() if n in _HADOOP_NAMES or prefix != "fs.s3a."}
     return {**hadoop, **own}

@@ -62,7 +62,7 @@ class Aggregation:
         return tuple(dict.fromkeys([*grouped, *named]))
 
     def renamed(self, name: Callable[[str], str]) -> Aggregation:
-        """The same of columns with other names."""
+        """The same aggregation over renamed columns."""
         aggregates = (replace(a, column=a.column and name(a.column)) for a in self.aggregates)
         groups = (name(g) if isinstance(g, str) else renamed(g, name) for g in self.groups)
         return Aggregation(tuple(groups), tuple(aggregates))
@@ -96,7 +96,7 @@ class Aggregation:
         return self._shaped(self._narrowed(together))
 
     def _keys(self) -> dict[str, str | Value]:
-        """What rows are grouped by: Arrow has no groups of structs, so their fields are."""
+        """The columns of Arrow's GROUP BY: a struct is grouped by its fields."""
         keys: dict[str, str | Value] = {}
         for i, group in enumerate(self.groups):
             if isinstance(group, Call) and group.function == "struct":
@@ -112,9 +112,9 @@ class Aggregation:
         columns: dict[str, Any] = {name: table[name] for name in self._names()}
         for i, group in enumerate(self.groups):
             if isinstance(group, Call) and group.function == "struct":
-                kind: Any = group.kind
-                parts = [table[f"g{i}.{j}"].combine_chunks() for j in range(kind.num_fields)]
-                columns[f"g{i}"] = pa.StructArray.from_arrays(parts, fields=list(kind))
+                struct: Any = group.kind
+                parts = [table[f"g{i}.{j}"].combine_chunks() for j in range(struct.num_fields)]
+                columns[f"g{i}"] = pa.StructArray.from_arrays(parts, fields=list(struct))
             else:
                 columns[f"g{i}"] = table[f"g{i}"]
         return pa.table({name: columns[name] for name in self.names()})
@@ -134,8 +134,8 @@ class Aggregation:
         if not self.groups:
             row = zip(self._names(), self.aggregates, strict=True)
             return pa.table({name: _single(aggregate, table) for name, aggregate in row})
-        known: dict[Value, Any] = {}
-        columns = {key: _key(value, table, known) for key, value in self._keys().items()}
+        computed: dict[Value, Any] = {}
+        columns = {key: _key(value, table, computed) for key, value in self._keys().items()}
         functions: list[tuple[str, str]] = []
         for name, aggregate in zip(self._names(), self.aggregates, strict=True):
             columns[name] = self._input(aggregate, table)
@@ -174,11 +174,11 @@ class Aggregation:
         return pa.table(dict(zip(self._names(), empty, strict=True)))
 
 
-def _key(value: str | Value, table: pa.Table, known: dict[Value, Any]) -> Any:
-    """What rows are grouped by; Spark has one zero and one NaN."""
+def _key(value: str | Value, table: pa.Table, computed: dict[Value, Any]) -> Any:
+    """The key that rows are grouped by; Spark has one zero and one NaN."""
     if isinstance(value, str):
         return table[value]
-    return _one_nan(compute(value, table, known))
+    return _one_nan(compute(value, table, computed))
 
 
 def _single(aggregate: Aggregate, table: pa.Table) -> Any:
@@ -190,7 +190,7 @@ def _single(aggregate: Aggregate, table: pa.Table) -> Any:
         return pa.array([len(column) - column.null_count], pa.int64())
     if aggregate.function == "sum":
         return pa.array([_exact_sum(column)], sum_type(column.type))
-    # Not by way of Python, whose years end with 9999.
+    # Python's years end with 9999, so values stay in Arrow.
     end: Any = pc.min_max(column, options=_KEEP_NULLS)[aggregate.function]
     return pa.repeat(end, 1)
 
@@ -280,7 +280,7 @@ class RunningAggregation:
         self._parts: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Take some rows in."""
+        """Add some rows."""
         self._parts += self._aggregation.partials([rows])
         if len(self._parts) >= _PARTS_AT_ONCE:
             self._parts = [self.combined()]
@@ -293,12 +293,12 @@ class RunningAggregation:
         return table
 
 
-def _counts(columns: tuple[str, ...], what: str) -> RunningAggregation:
+def _counts(columns: tuple[str, ...], counted: str) -> RunningAggregation:
     """How many rows have each value of one group of columns."""
     advice = "Count a column with fewer, narrow the search, or GROUP BY it in SQL."
     return RunningAggregation(
         Aggregation(columns, (Aggregate("count_rows", None),)),
-        lambda: TooManyValuesError(what, MOST_GROUPS, advice),
+        lambda: TooManyValuesError(counted, MOST_GROUPS, advice),
     )
 
 
@@ -311,10 +311,10 @@ def facet_counts(
     """
     columns = tuple(dict.fromkeys(name for group in groups for name in group))
     for name in columns:
-        kind = column_field(view.schema, name).type
-        if not (groupable(kind) or pa.types.is_floating(kind)):
+        data_type = column_field(view.schema, name).type
+        if not (groupable(data_type) or pa.types.is_floating(data_type)):
             raise SchemaError(
-                f"Values of '{view.names.shown_name(name)}' are not counted: {kind} is not a "
+                f"Values of '{view.names.shown_name(name)}' are not counted: {data_type} is not a "
                 "single value. Name a column of texts, numbers, dates or times."
             )
     counts = [_counts(g, " and ".join(f"'{view.names.shown_name(n)}'" for n in g)) for g in groups]
@@ -340,7 +340,7 @@ def _one_nan(column: Any) -> Any:
 
 def _most_frequent(counted: pa.Table, types: Sequence[pa.DataType], top: int | None) -> pa.Table:
     """Values and counts under names of their own: a column may be called as counts are."""
-    fields = [pa.field(str(at), kind) for at, kind in enumerate([*types, pa.int64()])]
+    fields = [pa.field(str(at), data_type) for at, data_type in enumerate([*types, pa.int64()])]
     counted = counted.rename_columns([f.name for f in fields]).cast(pa.schema(fields))
     order: Any = [(fields[-1].name, "descending"), *((f.name, "ascending") for f in fields[:-1])]
     return counted.take(pc.sort_indices(counted, sort_keys=order)[:top])
@@ -353,24 +353,24 @@ def value_histogram(
 
     The names of the result's columns are for the caller to set.
     """
-    kind = column_field(view.schema, column).type
-    buckets = buckets_of(kind, interval, zone)
-    what = f"The histogram of '{view.names.shown_name(column)}'"
-    counted = _counts((column,), what)
+    data_type = column_field(view.schema, column).type
+    buckets = buckets_of(data_type, interval, zone)
+    title = f"The histogram of '{view.names.shown_name(column)}'"
+    counted = _counts((column,), title)
     for piece in run_scan(plan_scan(view, predicate=predicate, columns=(column,))):
         counted.add(pa.table({column: buckets.starts(piece[column].combine_chunks())}))
-    found = counted.combined()
-    found = found.filter(pc.is_valid(found[0]))
-    if not found.num_rows:
-        empty = buckets.starts(pa.array([], kind))
+    frequencies = counted.combined()
+    frequencies = frequencies.filter(pc.is_valid(frequencies[0]))
+    if not frequencies.num_rows:
+        empty = buckets.starts(pa.array([], data_type))
         return pa.table([empty, pa.array([], pa.int64())], ["start", "count"])
-    ends: Mapping[str, Any] = pc.min_max(found[0])
+    ends: Mapping[str, Any] = pc.min_max(frequencies[0])
     starts = buckets.between(ends["min"], ends["max"], _MOST_PARTS)
     if starts is None:
-        raise TooManyValuesError(what, _MOST_PARTS, "Take a longer interval or a narrower search.")
+        raise TooManyValuesError(title, _MOST_PARTS, "Take a longer interval or a narrower search.")
     # A start that only the rows have, where clocks changed within an hour, is not lost.
-    every: Any = pc.unique(pa.chunked_array([starts, *found[0].chunks]))
-    places = pc.index_in(every, found[0].combine_chunks())
-    counts: Any = found[1]
+    every: Any = pc.unique(pa.chunked_array([starts, *frequencies[0].chunks]))
+    places = pc.index_in(every, frequencies[0].combine_chunks())
+    counts: Any = frequencies[1]
     result = pa.table({"start": every, "count": counts.take(places).fill_null(0)})
     return result.take(pc.sort_indices(result, sort_keys=[("start", "ascending")]))

@@ -88,18 +88,18 @@ class NumberBuckets:
         begin, end = (round(Decimal(one.as_py()) / self.width) for one in (first, last))
         if end - begin >= most:
             return None
-        found = [i * self.width for i in range(begin, end + 1)]
+        starts = [i * self.width for i in range(begin, end + 1)]
         if pa.types.is_floating(first.type):
             return pa.array([i * float(self.width) for i in range(begin, end + 1)], first.type)
-        return pa.array(found).cast(first.type)
+        return pa.array(starts).cast(first.type)
 
 
-def _multiples(whole: Any, step: int) -> Any:
+def _multiples(numbers: Any, step: int) -> Any:
     """The greatest multiple of a step that is not above each number; an error if 64 bits end."""
-    down: Any = pc.divide(whole, step)
-    rest: Any = pc.subtract(whole, pc.multiply(down, step))
+    down: Any = pc.divide(numbers, step)
+    remainder: Any = pc.subtract(numbers, pc.multiply(down, step))
     # Arrow rounds a quotient towards zero.
-    below = pc.less(rest, pa.scalar(0, pa.int64()))
+    below = pc.less(remainder, pa.scalar(0, pa.int64()))
     return pc.multiply_checked(pc.subtract(down, below.cast(pa.int64())), step)
 
 
@@ -122,10 +122,10 @@ class TimeBuckets:
 
     def starts(self, values: Any) -> Any:
         """Where the part of each time starts, in the column's own type."""
-        kind = values.type
-        if pa.types.is_date(kind):
-            return self._of_local(values.cast(pa.timestamp("us"))).cast(kind)
-        values = values.cast(pa.timestamp("us", kind.tz))
+        data_type = values.type
+        if pa.types.is_date(data_type):
+            return self._of_local(values.cast(pa.timestamp("us"))).cast(data_type)
+        values = values.cast(pa.timestamp("us", data_type.tz))
         if self.count > 1:
             return self._fixed(values)
         return _by_cycles(values, self._of_time)
@@ -138,8 +138,8 @@ class TimeBuckets:
 
     def between(self, first: Any, last: Any, most: int) -> pa.Array[Any] | None:
         """The starts from one to another; None if there are more than so many."""
-        kind = first.type
-        times = pa.timestamp("us", getattr(kind, "tz", None))
+        data_type = first.type
+        times = pa.timestamp("us", getattr(data_type, "tz", None))
         ends = [one.cast(times).value for one in (first, last)]
         # Steps that are never longer than a part miss none; those that hit one twice are dropped.
         micros = _MICROS.get(self.unit) or _SHORTEST_DAYS[self.unit] * _DAY
@@ -147,8 +147,8 @@ class TimeBuckets:
         if (ends[1] - ends[0]) // step >= most:
             return None
         steps: Any = pa.array(np.arange(ends[0], ends[1] + 1, step), pa.int64())
-        found: pa.Array[Any] = pc.unique(self.starts(steps.cast(times).cast(kind)))
-        return found
+        starts: pa.Array[Any] = pc.unique(self.starts(steps.cast(times).cast(data_type)))
+        return starts
 
     def _of_local(self, local: Any) -> Any:
         return self._fixed(local) if self.count > 1 else pc.floor_temporal(local, 1, self.unit)
@@ -173,7 +173,7 @@ class TimeBuckets:
         return pc.if_else(is_kept, kept, moved)
 
     def _beyond(self, time: int) -> int:
-        """One time after 2037, where Arrow's time zones end while their rules go on."""
+        """One time after 2037, for which Arrow has no time zones but zoneinfo has their rules."""
         zone = zoneinfo.ZoneInfo(self.zone)
         local = _clocks(time, zone)
         naive: Any = pa.scalar(local.replace(tzinfo=None), pa.timestamp("us"))
@@ -212,18 +212,18 @@ def _by_cycles(values: Any, cut: Callable[[Any], Any]) -> Any:
     later = (np.maximum(numbers, _FAR) - _FAR) // _CYCLE + (numbers > _FAR)
     earlier = (-_FAR - np.minimum(numbers, -_FAR)) // _CYCLE + (numbers < -_FAR)
     moved = pa.array((later - earlier) * _CYCLE)
-    found = cut(pc.subtract(micros, moved).cast(values.type))
-    return pc.add(found.cast(pa.int64()), moved).cast(found.type)
+    moved_starts = cut(pc.subtract(micros, moved).cast(values.type))
+    return pc.add(moved_starts.cast(pa.int64()), moved).cast(moved_starts.type)
 
 
-def _after_2037(values: Any, found: Any, zone: str, beyond: Callable[[int], int]) -> Any:
-    """Numbers of times with those after 2037 anew, where Arrow's rules of time zones end."""
+def _after_2037(values: Any, starts: Any, zone: str, beyond: Callable[[int], int]) -> Any:
+    """Times as numbers, with those after 2037 computed again: Arrow's time zones end there."""
     micros = values.cast(pa.int64())
     late: Any = pc.greater_equal(micros, pa.scalar(_BEYOND))
     if zone[:1] in "+-" or not pc.any(late).as_py():
-        return found
+        return starts
     anew = [beyond(time.value) for time in values.filter(late)]
-    return pc.replace_with_mask(found, late.fill_null(False), pa.array(anew, pa.int64()))
+    return pc.replace_with_mask(starts, late.fill_null(False), pa.array(anew, pa.int64()))
 
 
 def _clocks(time: int, zone: zoneinfo.ZoneInfo) -> datetime.datetime:
@@ -235,17 +235,17 @@ def _micros_of(length: datetime.timedelta) -> int:
 
 
 def _exists(time: datetime.datetime) -> bool:
-    """Whether clocks show this time at all."""
+    """Whether clocks ever show this time."""
     return time.astimezone(datetime.UTC).astimezone(time.tzinfo).replace(tzinfo=None, fold=0) == (
         time.replace(tzinfo=None, fold=0)
     )
 
 
-def buckets_of(kind: Any, interval: object, zone: str) -> NumberBuckets | TimeBuckets:
+def buckets_of(data_type: Any, interval: object, zone: str) -> NumberBuckets | TimeBuckets:
     """The parts of a column of this type.
 
     Args:
-        kind: The column's type: numbers, dates or times.
+        data_type: The column's type: numbers, dates or times.
         interval: A width of numbers, or a length of time such as `1h`, `5 minutes` or `1 month`.
         zone: The time zone whose hours and days are meant.
 
@@ -253,13 +253,15 @@ def buckets_of(kind: Any, interval: object, zone: str) -> NumberBuckets | TimeBu
         IntervalError: The interval is none, or does not fit the type.
     """
     types = pa.types
-    if types.is_date(kind) or types.is_timestamp(kind):
+    if types.is_date(data_type) or types.is_timestamp(data_type):
         buckets = _time_buckets(interval, zone_of_arrow(zone))
-        if types.is_date(kind) and _MICROS.get(buckets.unit, _DAY) < _DAY:
+        if types.is_date(data_type) and _MICROS.get(buckets.unit, _DAY) < _DAY:
             raise IntervalError(interval, "a date has no hours; take a day or more")
         return buckets
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        raise IntervalError(interval, f"a column of type {kind} has neither numbers nor times")
+    if not (
+        types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type)
+    ):
+        raise IntervalError(interval, f"a column of type {data_type} has neither numbers nor times")
     if isinstance(interval, bool) or not isinstance(interval, (int, float, Decimal, str)):
         raise IntervalError(interval, "numbers have a width, such as 10 or 0.5")
     try:
@@ -273,21 +275,21 @@ def buckets_of(kind: Any, interval: object, zone: str) -> NumberBuckets | TimeBu
 
 def zone_of_arrow(name: str) -> str:
     """A zone as Arrow spells it: a region, or an offset with minutes."""
-    found = time_zone(name)
-    if isinstance(found, zoneinfo.ZoneInfo):
-        return found.key
-    minutes = (found.utcoffset(None) or datetime.timedelta()) // datetime.timedelta(minutes=1)
+    parsed = time_zone(name)
+    if isinstance(parsed, zoneinfo.ZoneInfo):
+        return parsed.key
+    minutes = (parsed.utcoffset(None) or datetime.timedelta()) // datetime.timedelta(minutes=1)
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
 def _time_buckets(interval: object, zone: str) -> TimeBuckets:
-    found = _INTERVAL.fullmatch(interval) if isinstance(interval, str) else None
-    name = found[2] if found else ""
+    match = _INTERVAL.fullmatch(interval) if isinstance(interval, str) else None
+    name = match[2] if match else ""
     unit = _UNITS.get(name) or _UNITS.get(name.lower())
-    if found is None or unit is None:
+    if match is None or unit is None:
         lengths = ", ".join(f"1{names[0]} ({unit})" for unit, names in _NAMES.items())
         raise IntervalError(interval, f"times have a length; there are {lengths}")
-    count = int(found[1] or 1)
+    count = int(match[1] or 1)
     if not count:
         raise IntervalError(interval, "a length is greater than 0")
     if count > 1 and unit in _SHORTEST_DAYS:

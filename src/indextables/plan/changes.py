@@ -54,7 +54,7 @@ _PIECE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A version, the table before it, and the splits that it took out and put in."""
+    """A version, the table before it, and the splits that it removed and added."""
 
     actions: VersionActions
     before: Snapshot
@@ -70,9 +70,9 @@ class Commit:
 def changes_schema(view: TableView) -> pa.Schema:
     """The columns of changes: those of the table, and three that say what happened."""
     shown = view.names.shown
-    if taken := [field.name for field in _COLUMNS if field.name in shown.names]:
+    if clashes := [field.name for field in _COLUMNS if field.name in shown.names]:
         raise SchemaError(
-            f"'{view.uri}' has a column '{taken[0]}', which is the name of a column of changes. "
+            f"'{view.uri}' has a column '{clashes[0]}', which is the name of a column of changes. "
             "Rename it to ask for changes."
         )
     return pa.schema([*shown, *_COLUMNS])
@@ -121,8 +121,8 @@ def table_changes(
     schema = changes_schema(view)
     for commit in commits_between(log, first, view.version if last is None else last):
         try:
-            for kind, rows in _changed_rows(commit, view, predicate):
-                yield _labelled(rows, kind, commit.actions, view, schema)
+            for change_type, rows in _changed_rows(commit, view, predicate):
+                yield _labelled(rows, change_type, commit.actions, view, schema)
         except ObjectNotFoundError as error:
             raise PurgedVersionError(log.store.uri, commit.version) from error
 
@@ -152,13 +152,13 @@ class ChangesReader:
 
 
 def _labelled(
-    rows: pa.Table, kind: str, commit: VersionActions, view: TableView, schema: pa.Schema
+    rows: pa.Table, change_type: str, commit: VersionActions, view: TableView, schema: pa.Schema
 ) -> pa.Table:
     count = rows.num_rows
     moment = pa.scalar(commit.timestamp * 1000, pa.timestamp("us", tz="UTC"))
     columns: list[Any] = [
         *view.names.shown_rows(rows).columns,
-        pa.repeat(pa.scalar(kind), count),
+        pa.repeat(pa.scalar(change_type), count),
         pa.repeat(pa.scalar(commit.version, pa.int64()), count),
         pa.repeat(moment, count),
     ]
@@ -191,17 +191,17 @@ def check_columns(commit: Commit, view: TableView) -> None:
         if one.version < 0 and one.metadata is commit.before.metadata:
             continue
         columns = one.schema
-        other = [
+        differing = [
             name
             for name in columns.names
             if name in view.schema.names
             and not _widens(columns.field(name), view.schema.field(name))
         ]
-        if other or one.partition_columns != view.partition_columns:
+        if differing or one.partition_columns != view.partition_columns:
             raise SchemaError(
                 f"Version {commit.version} of '{view.uri}' has other columns or partitions than "
                 f"version {view.version}"
-                + (f" ({', '.join(view.names.shown_names(other))})" if other else "")
+                + (f" ({', '.join(view.names.shown_names(differing))})" if differing else "")
                 + ": they were replaced. Ask for the versions before and after it one by one."
             )
 
@@ -226,11 +226,11 @@ def _marks(commit: Commit, view: TableView) -> dict[str, tuple[RowNumbers, RowNu
     """Of splits that went and came back: the rows that are deleted now, and those that are back."""
     old = {task.path: task for task in tasks_of(view, commit.removed, TRUE)}
     both = [task for task in tasks_of(view, commit.added, TRUE) if task.path in old]
-    found = {}
+    marks = {}
     for task in both:
         before, after = _dead(view, old[task.path]), _dead(view, task)
-        found[task.path] = (np.setdiff1d(after, before), np.setdiff1d(before, after))
-    return found
+        marks[task.path] = (np.setdiff1d(after, before), np.setdiff1d(before, after))
+    return marks
 
 
 def _dead(view: TableView, task: SplitTask) -> RowNumbers:
@@ -252,7 +252,7 @@ def _rows(view: TableView, task: SplitTask, among: RowNumbers | None) -> Iterato
     for start in range(0, len(matching), _PIECE):
         try:
             yield rows.searcher.read_rows(matching[start : start + _PIECE], view.schema.names)
-        except SchemaError as error:  # RESTORE took back that a column was widened
+        except SchemaError as error:  # RESTORE reverted the widening of a column
             why = str(error).partition("\n")[2].partition("\n")[0].strip()
             raise SchemaError(
                 f"'{view.uri}' had rows that do not fit the columns of version {view.version} "
@@ -319,11 +319,11 @@ def _classified(
             both = set(sides[0]) & set(sides[1])
             pre = np.array([key in both for key in sides[0]], dtype=np.bool_)
             post = np.array([key in both for key in sides[1]], dtype=np.bool_)
-    for kind, rows, chosen in (
+    for change_type, rows, chosen in (
         (DELETE, gone, ~pre), (BEFORE, gone, pre), (AFTER, new, post), (INSERT, new, ~post),
     ):  # fmt: skip
         if chosen.any():
-            yield kind, rows.filter(pa.array(chosen))
+            yield change_type, rows.filter(pa.array(chosen))
 
 
 _EQUAL = re.compile(r"(?:`?\w+`?\.)*`?(\w+)`?\s*=\s*(?:`?\w+`?\.)*`?(\w+)`?", re.IGNORECASE)

@@ -90,7 +90,7 @@ class ColumnNames:
         return tuple(map(self.shown_name, stored))
 
     def stored_columns(self, shown: pa.Schema) -> pa.Schema:
-        """The log's schema for columns after a change; those that are new get a stored name."""
+        """The log's schema for columns after a change; new ones get a stored name."""
         names = {
             name: self._to_stored.get(name)
             or (new_stored_name(name) if self.are_new_ones_fresh else name)
@@ -105,14 +105,14 @@ class ColumnNames:
         return self._translated(predicate, self._to_stored, self.shown, self.stored)
 
     def shown_predicate(self, predicate: Predicate) -> Predicate:
-        """A condition on stored columns in the words of users, for messages."""
+        """A condition on stored columns with shown names, for messages."""
         return self._translated(predicate, self._to_shown, self.stored, self.shown)
 
     def stored_search(self, search: Search) -> Search:
         """A search of the columns that users see, for the stored ones."""
-        found = self.stored_predicate(search)
-        assert isinstance(found, Search)
-        return found
+        translated = self.stored_predicate(search)
+        assert isinstance(translated, Search)
+        return translated
 
     def _translated(
         self, predicate: Predicate, names: Mapping[str, str], old: pa.Schema, new: pa.Schema
@@ -235,15 +235,15 @@ def _translated_fields(
         case _ if node.field is None:
             return node
         case _:
-            found = resolve_field(node.field, old)
-            if found is None:  # a stored name must not be found by chance
+            resolved = resolve_field(node.field, old)
+            if resolved is None:  # a stored name must not be found by chance
                 raise UnknownFieldError(node.field, available=old.names, query=text)
-            name, path = names[found[0]], found[1]
+            name, path = names[resolved[0]], resolved[1]
             field = escaped_field([name, *path])
             if resolve_field(field, new) != (name, path):
                 raise QueryError(
                     f"The field '{node.field}' cannot be told from a column that has a dot in its "
                     "stored name. Rename that column to its old name, or search with SQL: "
-                    f"`{found[0]}` indexquery '…'."
+                    f"`{resolved[0]}` indexquery '…'."
                 )
             return replace(node, field=field)

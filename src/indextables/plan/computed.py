@@ -61,8 +61,8 @@ class Call:
     option: str | None = None
 
     def __repr__(self) -> str:
-        given = [*map(str, self.arguments), *([self.option] if self.option else [])]
-        return f"{self.function}({', '.join(given)})"
+        parts = [*map(str, self.arguments), *([self.option] if self.option else [])]
+        return f"{self.function}({', '.join(parts)})"
 
 
 Value = ColumnValue | Constant | Call
@@ -83,7 +83,7 @@ def columns_of(value: Value) -> Iterator[str]:
 
 
 def renamed(value: Value, name: Callable[[str], str]) -> Value:
-    """The same of columns with other names."""
+    """The same value over renamed columns."""
     match value:
         case ColumnValue():
             return replace(value, name=name(value.name))
@@ -93,24 +93,24 @@ def renamed(value: Value, name: Callable[[str], str]) -> Value:
             return value
 
 
-def compute(value: Value, table: pa.Table, known: dict[Value, Any] | None = None) -> Any:
+def compute(value: Value, table: pa.Table, done: dict[Value, Any] | None = None) -> Any:
     """The value in each row, as an array of its type.
 
     Args:
         value: What to compute.
         table: The rows.
-        known: Values of the same rows that were computed before; parts are often the same.
+        done: Values of the same rows that were computed before; parts are often the same.
 
     Raises:
         ComputedOverflowError: A number does not fit into its type.
     """
-    known = {} if known is None else known
-    if value not in known:
-        known[value] = _computed(value, table, known)
-    return known[value]
+    done = {} if done is None else done
+    if value not in done:
+        done[value] = _computed(value, table, done)
+    return done[value]
 
 
-def _computed(value: Value, table: pa.Table, known: dict[Value, Any]) -> Any:
+def _computed(value: Value, table: pa.Table, done: dict[Value, Any]) -> Any:
     match value:
         case ColumnValue(name=name):
             column: Any = table[name].combine_chunks()
@@ -119,30 +119,30 @@ def _computed(value: Value, table: pa.Table, known: dict[Value, Any]) -> Any:
             scalar: Any = pa.scalar(constant, kind)
             return pa.repeat(scalar, table.num_rows)
         case Call(function="case"):
-            return _case(value, table, known)
+            return _case(value, table, done)
         case Call(function=function, arguments=arguments):
             try:
                 return _FUNCTIONS[function](
-                    value, *(compute(one, table, known) for one in arguments)
+                    value, *(compute(one, table, done) for one in arguments)
                 )
             except pa.ArrowInvalid:
                 raise ComputedOverflowError(str(value)) from None
 
 
-def _case(value: Call, table: pa.Table, known: dict[Value, Any]) -> Any:
+def _case(value: Call, table: pa.Table, done: dict[Value, Any]) -> Any:
     """The result of the first condition that is true; no other one is computed, nor its error."""
     *pairs, otherwise = value.arguments
     left, here = np.arange(table.num_rows), table
     places, parts = [], []
     for condition, result in zip(pairs[::2], pairs[1::2], strict=True):
-        holds = np.asarray(compute(condition, here, known).fill_null(False))
+        holds = np.asarray(compute(condition, here, done).fill_null(False))
         if holds.any():
             places.append(left[holds])
             parts.append(compute(result, here.filter(pa.array(holds))))
             left = left[~holds]
-            here, known = here.filter(pa.array(~holds)), {}
+            here, done = here.filter(pa.array(~holds)), {}
     if not parts:
-        return compute(otherwise, table, known)
+        return compute(otherwise, table, done)
     places.append(left)
     parts.append(compute(otherwise, here))
     order = np.argsort(np.concatenate(places), kind="stable")
@@ -159,30 +159,30 @@ def call(function: str, arguments: Sequence[Value], *, option: str | None = None
     Raises:
         NotComputedError: Only the engine can.
     """
-    kind = (
+    data_type = (
         _RESULTS[function]([one.kind for one in arguments], arguments)
         if (function in _RESULTS)
         else None
     )
-    if kind is None:
+    if data_type is None:
         raise NotComputedError(function)
-    return Call(function, tuple(arguments), kind, option)
+    return Call(function, tuple(arguments), data_type, option)
 
 
 def can_fail(value: Value) -> bool:
-    """Whether computing a value may be an error, so that it must not be computed in vain."""
+    """Whether computing a value may fail, so that it must only be computed if it is needed."""
     if not isinstance(value, Call):
         return False
     checked = value.function in _CHECKED and value.option is None
     return (checked and pa.types.is_integer(value.kind)) or any(map(can_fail, value.arguments))
 
 
-def _is_time(kind: Any) -> bool:
-    return pa.types.is_timestamp(kind)
+def _is_time(data_type: Any) -> bool:
+    return pa.types.is_timestamp(data_type)
 
 
 def _same(kinds: Sequence[Any]) -> bool:
-    return all(kind.equals(kinds[0]) for kind in kinds)
+    return all(data_type.equals(kinds[0]) for data_type in kinds)
 
 
 def _number(kinds: Sequence[Any], _: Sequence[Value]) -> Any:
@@ -203,10 +203,10 @@ def _whole(kinds: Sequence[Any], _: Sequence[Value]) -> Any:
 
 
 def _compared(kinds: Sequence[Any], _: Sequence[Value]) -> Any:
-    types, kind = pa.types, kinds[0]
+    types, data_type = pa.types, kinds[0]
     fits = (
-        types.is_integer(kind) or types.is_string(kind) or types.is_date(kind)
-        or types.is_timestamp(kind) or types.is_boolean(kind) or kind.equals(_DOUBLE)
+        types.is_integer(data_type) or types.is_string(data_type) or types.is_date(data_type)
+        or types.is_timestamp(data_type) or types.is_boolean(data_type) or data_type.equals(_DOUBLE)
     )  # fmt: skip
     return _FLAG if fits and _same(kinds) else None
 
@@ -223,8 +223,8 @@ def _chosen(kinds: Sequence[Any], _: Sequence[Value]) -> Any:
     return results[0] if fits else None
 
 
-def _of(test: Callable[[Any], bool], kind: pa.DataType) -> Callable[..., Any]:
-    return lambda kinds, _: kind if test(kinds[0]) else None
+def _of(test: Callable[[Any], bool], data_type: pa.DataType) -> Callable[..., Any]:
+    return lambda kinds, _: data_type if test(kinds[0]) else None
 
 
 def _kept(test: Callable[[Any], bool]) -> Callable[..., Any]:
@@ -249,7 +249,7 @@ _RESULTS: dict[str, Callable[[Sequence[Any], Sequence[Value]], Any]] = {
     "micros": _of(_is_time, _LONG),
     "time_of_micros": _of(pa.types.is_int64, _TIME),
     "local_of_micros": _of(pa.types.is_int64, _LOCAL),
-    "seconds": _of(lambda kind: kind.equals(_TIME), _LONG),
+    "seconds": _of(lambda data_type: data_type.equals(_TIME), _LONG),
     "to_date": _of(_is_time, _DATE),
     "to_long": _of(pa.types.is_integer, _LONG),
     "to_double": _of(lambda k: pa.types.is_integer(k) or pa.types.is_floating(k), _DOUBLE),
@@ -274,28 +274,30 @@ def _numbers(values: Any) -> Any:
     return np.asarray(values.cast(pa.int64()).fill_null(0))
 
 
-def _back(numbers: Any, like: Any, kind: pa.DataType) -> Any:
+def _back(numbers: Any, like: Any, data_type: pa.DataType) -> Any:
     """An array of a type from numbers, null where another one is."""
     nulls = np.asarray(like.is_null())
-    stored = pa.int32() if kind.equals(_DATE) else pa.int64() if _is_time(kind) else kind
-    return pa.array(numbers.astype(stored.to_pandas_dtype()), stored, mask=nulls).cast(kind)
+    stored = (
+        pa.int32() if data_type.equals(_DATE) else pa.int64() if _is_time(data_type) else data_type
+    )
+    return pa.array(numbers.astype(stored.to_pandas_dtype()), stored, mask=nulls).cast(data_type)
 
 
 def _remainder(value: Call, left: Any, right: Any) -> Any:
     if pa.types.is_floating(left.type):
-        found = np.fmod(_floats(left), _floats(right))
-        return pa.array(found, mask=np.asarray(left.is_null()))
+        remainder = np.fmod(_floats(left), _floats(right))
+        return pa.array(remainder, mask=np.asarray(left.is_null()))
     return _back(np.fmod(_numbers(left), _numbers(right)), left, value.kind)
 
 
 def _pmod(value: Call, left: Any, right: Any) -> Any:
     by = _floats(right) if pa.types.is_floating(left.type) else _numbers(right)
-    rest = np.fmod(_floats(left) if pa.types.is_floating(left.type) else _numbers(left), by)
-    rest = np.where(rest < 0, np.fmod(rest + by, by), rest)
+    remainder = np.fmod(_floats(left) if pa.types.is_floating(left.type) else _numbers(left), by)
+    remainder = np.where(remainder < 0, np.fmod(remainder + by, by), remainder)
     return (
-        pa.array(rest, mask=np.asarray(left.is_null()))
+        pa.array(remainder, mask=np.asarray(left.is_null()))
         if pa.types.is_floating(left.type)
-        else _back(rest, left, value.kind)
+        else _back(remainder, left, value.kind)
     )
 
 
@@ -307,13 +309,13 @@ def _rounded(to_whole: Callable[[Any], Any]) -> Callable[..., Any]:
     def computed(value: Call, values: Any) -> Any:
         if pa.types.is_integer(values.type):
             return values
-        whole = to_whole(_floats(values))
-        inside = (whole >= -(2.0**63)) & (whole < 2.0**63)
+        integers = to_whole(_floats(values))
+        inside = (integers >= -(2.0**63)) & (integers < 2.0**63)
         if value.option is None and not inside.all():
             raise pa.ArrowInvalid("out of range")
-        numbers = np.where(inside, whole, 0).astype(np.int64)
-        numbers[whole >= 2.0**63] = _LIMITS.max
-        numbers[whole < -(2.0**63)] = _LIMITS.min
+        numbers = np.where(inside, integers, 0).astype(np.int64)
+        numbers[integers >= 2.0**63] = _LIMITS.max
+        numbers[integers < -(2.0**63)] = _LIMITS.min
         return _back(numbers, values, _LONG)
 
     return computed
@@ -323,12 +325,12 @@ def _comparison(name: str) -> Callable[..., Any]:
     """To Spark NaN is equal to itself and greater than every other number."""
 
     def computed(_: Call, left: Any, right: Any) -> Any:
-        found = getattr(pc, name)(left, right)
+        chosen = getattr(pc, name)(left, right)
         if not pa.types.is_floating(left.type):
-            return found
+            return chosen
         one, two = pc.is_nan(left), pc.is_nan(right)
         ranked = getattr(pc, name)(one.cast(pa.int8()), two.cast(pa.int8()))
-        return pc.if_else(pc.or_(one, two), ranked, found)
+        return pc.if_else(pc.or_(one, two), ranked, chosen)
 
     return computed
 
@@ -354,7 +356,7 @@ def _weekday(days: Any) -> Any:
 
 
 def _thursday(days: Any) -> Any:
-    """The day that says which year a week belongs to."""
+    """The day that decides to which year a week belongs."""
     return days - _weekday(days) + 3
 
 
@@ -393,8 +395,8 @@ def _clock(unit: int, many: int) -> Callable[..., Any]:
 
 def _date_trunc(value: Call, times: Any) -> Any:
     unit, _, zone = (value.option or "").partition(" ")
-    wanted: Any = unit
-    kept: Unit = wanted
+    requested: Any = unit
+    kept: Unit = requested
     return TimeBuckets(1, kept, zone or "UTC").starts(times)
 
 

@@ -49,7 +49,7 @@ _SOME_ROWS: RowNumbers = np.zeros(1, dtype=np.int64)
 
 
 Answers = Mapping[Search, RowNumbers]
-"""What the indexes of several splits said together about one of them."""
+"""The answers of a linked index, for one of its splits."""
 
 _LINKED_FROM = 8
 """Fewer small splits than these are searched one by one."""
@@ -109,22 +109,22 @@ class SplitGroup:
 
 @dataclass(frozen=True)
 class Environment:
-    """What it takes to read splits of a table: its store, open indexes, schema and mapping."""
+    """Everything that reading splits of a table needs: store, open indexes, schema, mapping."""
 
     store: Store
     pool: IndexPool
     context: SearchContext
     parallelism: int
     kept: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What queries of the same version worked out."""
+    """Results that queries of the same version share."""
 
     @classmethod
     def of(cls, view: TableView) -> Environment:
         """The environment of a table in this process."""
-        known: Environment | None = view.kept.get((Environment, os.getpid()))
-        if known is not None:
-            known.pool.follow()
-            return known
+        kept: Environment | None = view.kept.get((Environment, os.getpid()))
+        if kept is not None:
+            kept.pool.follow()
+            return kept
         config = view.config
         pool = _shared_pool(
             config[keys.CACHE_DISK_PATH],
@@ -162,19 +162,19 @@ class Environment:
 
     def group(self, tasks: Sequence[SplitTask]) -> SplitGroup:
         """Splits to be searched as one index; the same ones are the same group again."""
-        # Of a plan, no task is made for a group that is kept.
+        # A plan makes no tasks for a group that is cached.
         planned = tasks.paths if isinstance(tasks, SplitTasks) else None
         paths = planned or tuple(task.path for task in tasks)
         groups: dict[Hashable, SplitGroup] = self.kept.setdefault(SplitGroup, {})
-        found = groups.get(paths)
-        if found is None:
+        group = groups.get(paths)
+        if group is None:
             searchers = tuple(self.searcher(task) for task in tasks)
             key = _GroupKey(self.context.mapping, self.store.identity, paths)
-            found = SplitGroup(searchers, key)
+            group = SplitGroup(searchers, key)
             while len(groups) >= _MOST_GROUPS:
                 groups.pop(next(iter(groups)), None)
-            groups[paths] = found
-        return found
+            groups[paths] = group
+        return group
 
     def _groups(self, tasks: Sequence[SplitTask]) -> list[list[SplitTask]]:
         """The tasks of small splits, in as few groups as may be open; none if they are few."""
@@ -194,7 +194,7 @@ class Environment:
     def _ask_together(
         self, tasks: Sequence[SplitTask], ask: Callable[[SplitGroup], Result | None]
     ) -> tuple[list[SplitTask], Result | None]:
-        """What a group of splits answers, and who is in it: without those that are damaged."""
+        """The answer of a group of splits, and the group without damaged ones."""
         group = list(tasks)
         for _ in range(_ATTEMPTS):
             try:
@@ -209,23 +209,23 @@ class Environment:
         return [], None
 
     def searched(self, tasks: Sequence[SplitTask]) -> list[tuple[SplitTask, Answers]]:
-        """The tasks that can have rows, with what linked indexes said to their searches."""
+        """The tasks that can have rows, with the answers of linked indexes to their searches."""
         together = self._searched_together(tasks)
         if together is not None:
             return together
         tasks = list(tasks)
-        asked = {id(task.predicate): task.predicate for task in tasks}
-        wanted = dict.fromkeys(search for p in asked.values() for search in searches(p))
+        predicates = {id(task.predicate): task.predicate for task in tasks}
+        distinct = dict.fromkeys(search for p in predicates.values() for search in searches(p))
         answered: dict[Search, dict[str, RowNumbers]] = {}
-        for search in wanted:
+        for search in distinct:
             by_path: dict[str, RowNumbers] = {}
             for some in self._groups(tasks):
                 check_stop()
                 ask = functools.partial(SplitGroup.matching, search=search)
-                group, found = self._ask_together(some, ask)
-                if found is not None:
+                group, rows_of = self._ask_together(some, ask)
+                if rows_of is not None:
                     by_path |= {task.path: _NO_ROWS for task in group}
-                    by_path |= {group[ordinal].path: rows for ordinal, rows in found.items()}
+                    by_path |= {group[ordinal].path: rows for ordinal, rows in rows_of.items()}
             if by_path:
                 answered[search] = by_path
         if not answered:
@@ -237,7 +237,7 @@ class Environment:
                 for part in conjuncts(p)
                 if isinstance(part, Search) and part in answered
             ]
-            for key, p in asked.items()
+            for key, p in predicates.items()
         }
         return [
             (task, {s: rows[task.path] for s, rows in answered.items() if task.path in rows})
@@ -268,17 +268,17 @@ class Environment:
         if only is None:
             return None
         try:
-            found = self.group(only[0]).matching(only[1])
+            rows_of = self.group(only[0]).matching(only[1])
         except TooManyExpansionsError:
             return None  # each of them may match fewer words
         except DamagedIndexError as error:
             self._unlinked.add(error.path)
             return None
-        if found is None:
+        if rows_of is None:
             return [(task, {}) for task in tasks]
-        ordinals = sorted(found)
+        ordinals = sorted(rows_of)
         some = only[0].chosen(np.array(ordinals, dtype=np.intp))
-        return [(task, {only[1]: found[at]}) for at, task in zip(ordinals, some, strict=True)]
+        return [(task, {only[1]: rows_of[at]}) for at, task in zip(ordinals, some, strict=True)]
 
     def _counted_together(self, tasks: SplitTasks) -> int | None:
         """How many rows match, if one index can count them."""
@@ -315,8 +315,8 @@ class Environment:
                 total += counted
                 for task in group:
                     del left[task.path]
-        rest = self.searched(list(left.values()))
-        return total + sum(self.map(lambda item: self.rows(*item).count(), rest))
+        unanswered = self.searched(list(left.values()))
+        return total + sum(self.map(lambda item: self.rows(*item).count(), unanswered))
 
     def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Results in order, computed a few splits before they are taken."""
@@ -403,14 +403,14 @@ def run_scan(plan: ScanPlan) -> Iterator[pa.Table]:
 
     def search(item: tuple[SplitTask, Answers]) -> pa.Table | list[Piece]:
         pieces = environment.rows(*item).pieces(plan.columns, limit=plan.limit)
-        # A small one is read where it is found.
+        # A small result is read in the thread that searched.
         return pieces[0]() if len(pieces) == 1 and pieces[0].size <= _SMALL_PIECE else pieces
 
     # One stream over all splits: the pieces of the next one are begun before the last are taken.
     calls = (
         piece
-        for found in environment.map(search, environment.searched(plan.tasks))
-        for piece in ([lambda found=found: found] if isinstance(found, pa.Table) else found)
+        for tables in environment.map(search, environment.searched(plan.tasks))
+        for piece in ([lambda tables=tables: tables] if isinstance(tables, pa.Table) else tables)
     )
     for table in environment.ahead(calls):
         if left is None:
@@ -434,25 +434,25 @@ def count_from_log(snapshot: Snapshot, predicate: Predicate) -> tuple[int, pa.Ta
         return 0, files
     counted = np.asarray(pc.is_valid(files["numRecords"]))
     if predicate == TRUE:
-        keep = whole = np.ones(files.num_rows, dtype=np.bool_)
+        keep = all_match = np.ones(files.num_rows, dtype=np.bool_)
     else:
-        keep, whole = FileStatistics.of(snapshot).judge(predicate)
-    sure, doubtful = whole & counted, keep & ~(whole & counted)
-    known = pc.sum(files["numRecords"].filter(pa.array(sure))).as_py() or 0
-    return known, files if doubtful.all() else files.filter(pa.array(doubtful))
+        keep, all_match = FileStatistics.of(snapshot).judge(predicate)
+    sure, doubtful = all_match & counted, keep & ~(all_match & counted)
+    total = pc.sum(files["numRecords"].filter(pa.array(sure))).as_py() or 0
+    return total, files if doubtful.all() else files.filter(pa.array(doubtful))
 
 
 def count_rows(view: TableView, predicate: Predicate) -> int:
-    """How many rows of a table match. Indexes are opened if the log and XRefs leave a doubt."""
-    known, doubtful = count_from_log(view.snapshot, predicate)
+    """How many rows of a table match. Indexes are opened only where the log cannot decide."""
+    from_log, doubtful = count_from_log(view.snapshot, predicate)
     tasks = split_tasks(view.snapshot, doubtful, predicate)
     if tasks and view.snapshot.xrefs:
         counted = Environment.of(view).counted_by_open_index(tasks)
         if counted is not None:
-            return known + counted
+            return from_log + counted
         routed, _ = route_files(view.router, predicate, doubtful)
         if routed is not doubtful:
             tasks = split_tasks(view.snapshot, routed, predicate)
     if not tasks:
-        return known
-    return known + Environment.of(view).count(tasks)
+        return from_log
+    return from_log + Environment.of(view).count(tasks)

@@ -72,11 +72,11 @@ from indextables.split.search import SearchContext
 from indextables.split.snippet import DEFAULT_LENGTH, snippets
 
 RANKED_BY = "_rank_by"
-"""What rows are ranked by if that is not their score."""
+"""The expression that rows are ranked by, instead of their score."""
 
 
 Rank = Callable[[Hits, Read], Any]
-"""What hits are ranked by instead of their scores: an array of numbers, higher is better."""
+"""Computes the ranks of hits instead of their scores: an array of numbers, higher is better."""
 
 
 def top_rows(
@@ -109,40 +109,40 @@ def top_rows(
     k = limit if rank is None and not fuse else None
     if nearest is None:
         assert search is not None
-        found = _text_hits(view, search, predicate, k, every)
+        candidates = _text_hits(view, search, predicate, k, every)
     elif fuse:
         assert search is not None
-        found = fused(
+        candidates = fused(
             _text_hits(view, search, predicate, k, every),
             nearest_hits(view, nearest, predicate, every.paths, k),
         )
     else:
         among = predicate if search is None else conjunction(search, predicate)
-        found = nearest_hits(view, nearest, among, every.paths, k)
-    wanted = len(found) if limit is None else limit
+        candidates = nearest_hits(view, nearest, among, every.paths, k)
+    count = len(candidates) if limit is None else limit
     if rank is None:
-        best = found if k == limit else best_of(found, wanted)
-        hits = break_ties(best, wanted, read, view.schema, hashed=view.mapping.hashed)
+        best = candidates if k == limit else best_of(candidates, count)
+        hits = break_ties(best, count, read, view.schema, hashed=view.mapping.hashed)
         table = read(columns, hits.splits, hits.rows)
         return table.append_column(SCORE, pa.array(hits.scores, pa.float32()))
-    values = rank(found, read)
+    values = rank(candidates, read)
     # Doubles would lose the order of large whole numbers and decimals. Nulls come last.
     ranks: Any = pc.rank(values, sort_keys="descending", tiebreaker="dense")
-    by_value = replace(found, scores=-ranks.to_numpy().astype(np.float64))
-    best = best_of(by_value, wanted)
-    hits = break_ties(best, wanted, read, view.schema, hashed=view.mapping.hashed)
-    places = _places(found, hits)
+    by_value = replace(candidates, scores=-ranks.to_numpy().astype(np.float64))
+    best = best_of(by_value, count)
+    hits = break_ties(best, count, read, view.schema, hashed=view.mapping.hashed)
+    places = _places(candidates, hits)
     table = read(columns, hits.splits, hits.rows)
-    table = table.append_column(SCORE, pa.array(found.scores[places], pa.float32()))
+    table = table.append_column(SCORE, pa.array(candidates.scores[places], pa.float32()))
     shown = pc.cast(values.take(pa.array(places)), pa.float64(), safe=False)
     return table.append_column(RANKED_BY, shown)
 
 
 def _places(hits: Hits, some: Hits) -> npt.NDArray[np.intp]:
-    """Where some of the hits are among all of them."""
-    keys, wanted = (one.splits << 40 | one.rows for one in (hits, some))
+    """The positions of some hits among all of them."""
+    keys, some_keys = (one.splits << 40 | one.rows for one in (hits, some))
     order = np.argsort(keys)
-    return order[np.searchsorted(keys, wanted, sorter=order)]
+    return order[np.searchsorted(keys, some_keys, sorter=order)]
 
 
 def _text_hits(
@@ -180,8 +180,8 @@ def _every_split(view: TableView, environment: Environment) -> _EverySplit | Non
     if key not in view.kept:
         tasks = split_tasks(view.snapshot, view.snapshot.entries, TRUE)
         view.kept[key] = _EverySplit(tasks.paths, environment.group(tasks)) if tasks else None
-    found: _EverySplit | None = view.kept[key]
-    return found
+    every: _EverySplit | None = view.kept[key]
+    return every
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +259,13 @@ def explain_score(view: TableView, search: Search, *, split: str, row: int) -> S
                         "score": factor * term.score,
                     }
 
-    whole = explained(search.query)
-    if whole is None:
+    explained_query = explained(search.query)
+    if explained_query is None:
         return ScoreExplanation(0.0, _PARTS.empty_table())
     fields = [escaped_field([field.name]) for field in view.mapping.searchable]
     query = over_fields(search.query, fields, fits=lambda leaf: _fits(view, leaf))
-    found = sorted(parts(query, 1.0), key=lambda part: -part["score"])
-    return ScoreExplanation(whole.score, pa.Table.from_pylist(found, _PARTS))
+    rows = sorted(parts(query, 1.0), key=lambda part: -part["score"])
+    return ScoreExplanation(explained_query.score, pa.Table.from_pylist(rows, _PARTS))
 
 
 def _shown(field: str, view: TableView) -> str:
@@ -361,8 +361,8 @@ def with_snippets(
     for name in columns:
         texts = table.column(name)
         if name in ROW_IDENTITY or not pa.types.is_string(texts.type):
-            what = "hidden" if name in ROW_IDENTITY else texts.type
-            raise QueryError(f"A snippet shows text; the column '{name}' is {what}.")
+            reason = "hidden" if name in ROW_IDENTITY else texts.type
+            raise QueryError(f"A snippet shows text; the column '{name}' is {reason}.")
         marked = snippets(
             texts.to_pylist(),
             search,
@@ -477,24 +477,24 @@ def _in_range(vectors: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def _sums(one: Doubles, other: Doubles) -> Doubles:
-    found: Doubles = np.einsum("ij,ij->i", one, other)
-    return found
+    sums: Doubles = np.einsum("ij,ij->i", one, other)
+    return sums
 
 
 def _vector_field(schema: pa.Schema, column: str | None) -> pa.Field[Any]:
     if column is None:
-        found = [field for field in schema if dimension_of(field) is not None]
-        if len(found) == 1:
-            return found[0]
-        names = ", ".join(field.name for field in found) or "none that declares its dimension"
+        vectors = [field for field in schema if dimension_of(field) is not None]
+        if len(vectors) == 1:
+            return vectors[0]
+        names = ", ".join(field.name for field in vectors) or "none that declares its dimension"
         raise ConfigError(f"Choose one with vector_column=…: the columns of vectors are {names}.")
     if column not in schema.names:
         raise UnknownColumnError(column, available=schema.names)
     field = schema.field(column)
-    kind: Any = field.type
-    if not pa.types.is_list(kind) or not pa.types.is_floating(kind.value_type):
+    data_type: Any = field.type
+    if not pa.types.is_list(data_type) or not pa.types.is_floating(data_type.value_type):
         raise SchemaError(
-            f"'{column}' is {kind} and has no vectors. Name a column of lists of floats."
+            f"'{column}' is {data_type} and has no vectors. Name a column of lists of floats."
         )
     return field
 
@@ -516,18 +516,18 @@ def nearest_hits(
 
     def compared(item: tuple[SplitTask, Answers]) -> Hits:
         task, answers = item
-        found = no_hits()
+        nearest_rows = no_hits()
         for rows in environment.rows(task, answers).read((nearest.column, ROW)):
             scores = nearest.scores(rows[nearest.column].combine_chunks())
             here = np.flatnonzero(~np.isnan(scores))
             numbers = np.asarray(rows[ROW])[here]
             splits = np.full(len(here), places[task.path], dtype=np.int64)
-            found = best_of(found.and_more(Hits(splits, numbers, scores[here])), k)
-        return found
+            nearest_rows = best_of(nearest_rows.and_more(Hits(splits, numbers, scores[here])), k)
+        return nearest_rows
 
     best = no_hits()
-    for found in environment.map(compared, environment.searched(plan.tasks)):
-        best = best_of(best.and_more(found), k)
+    for compared_hits in environment.map(compared, environment.searched(plan.tasks)):
+        best = best_of(best.and_more(compared_hits), k)
     return best
 
 

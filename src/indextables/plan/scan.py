@@ -193,18 +193,18 @@ def _bound(
     for leaf in leaves:
         # Three ways on for each predicate so far, of which those are kept that a file takes.
         ways = choices * len(_ANSWERS) + _answers(evaluate(leaf, rows))
-        taken = np.flatnonzero(np.bincount(ways))
+        used = np.flatnonzero(np.bincount(ways))
         predicates = [
             bind(predicates[way // len(_ANSWERS)], {leaf: _ANSWERS[way % len(_ANSWERS)]})
-            for way in taken.tolist()
+            for way in used.tolist()
         ]
-        choices = np.searchsorted(taken, ways)
+        choices = np.searchsorted(used, ways)
     return tuple(predicates), choices
 
 
-def _answers(found: Any) -> np.ndarray[Any, np.dtype[np.int8]]:
+def _answers(answers: Any) -> np.ndarray[Any, np.dtype[np.int8]]:
     """The places of answers in `_ANSWERS`."""
-    numbers = pc.fill_null(pc.cast(found, pa.int8()), _ANSWERS.index(NULL))
+    numbers = pc.fill_null(pc.cast(answers, pa.int8()), _ANSWERS.index(NULL))
     return np.asarray(numbers)
 
 
@@ -361,14 +361,14 @@ def _keep(predicate: Predicate, files: pa.Table, snapshot: Snapshot) -> Flags:
 
 def checked_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> tuple[str, ...]:
     """The columns that are asked for, all of them if none is named; unknown ones are refused."""
-    known = snapshot.schema.names
+    available = snapshot.schema.names
     if columns is None:
-        return tuple(known)
+        return tuple(available)
     if not columns:
         raise SchemaError("columns is empty. Name at least one; count() tells how many rows match.")
     for name in columns:
-        if name not in known and name not in ROW_IDENTITY:
-            raise UnknownColumnError(name, available=known)
+        if name not in available and name not in ROW_IDENTITY:
+            raise UnknownColumnError(name, available=available)
     return tuple(columns)
 
 
@@ -410,8 +410,8 @@ def explain_scan(plan: ScanPlan) -> str:
     return "\n".join(lines)
 
 
-def _share(part: int, whole: int) -> str:
-    return f"({100 * part / max(1, whole):.0f} %)"
+def _share(part: int, total: int) -> str:
+    return f"({100 * part / max(1, total):.0f} %)"
 
 
 def _access(predicate: Predicate, mapping: TableMapping) -> str:

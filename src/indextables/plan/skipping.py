@@ -138,7 +138,7 @@ def keep_row_groups(
     """
     names = {column.root for column in columns(predicate) if not column.path[1:]}
     leaves = {parquet.schema.column(n).path: n for n in range(len(parquet.schema))}
-    known = [
+    stored_names = [
         name
         for name in names & set(stored.names) & leaves.keys()
         if name in schema.names and stored.field(name).type.equals(schema.field(name).type)
@@ -149,10 +149,10 @@ def keep_row_groups(
         group = parquet.row_group(number)
         low.append({})
         high.append({})
-        for name in known:
-            found = _group_bounds(group.column(leaves[name]), stored.field(name).type)
-            if found is not None:
-                low[-1][name], high[-1][name] = found
+        for name in stored_names:
+            bounds = _group_bounds(group.column(leaves[name]), stored.field(name).type)
+            if bounds is not None:
+                low[-1][name], high[-1][name] = bounds
     texts = pa.map_(pa.string(), pa.string())
     groups = pa.table(
         {
@@ -163,17 +163,17 @@ def keep_row_groups(
     return keep_mask(predicate, groups, schema=schema, partition_columns=())
 
 
-def _group_bounds(chunk: Any, kind: pa.DataType) -> tuple[str, str] | None:
+def _group_bounds(chunk: Any, data_type: pa.DataType) -> tuple[str, str] | None:
     """The bounds of a column chunk as the log spells them."""
-    found = chunk.statistics
-    if found is None or not found.has_min_max:
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_min_max:
         return None
     types = pa.types
-    if types.is_timestamp(kind) and kind.unit == "us":
-        return spell(found.min_raw), spell(found.max_raw)
-    if types.is_signed_integer(kind) or types.is_date(kind) or types.is_string(kind):
+    if types.is_timestamp(data_type) and data_type.unit == "us":
+        return spell(statistics.min_raw), spell(statistics.max_raw)
+    if types.is_signed_integer(data_type) or types.is_date(data_type) or types.is_string(data_type):
         with contextlib.suppress(OverflowError, ValueError):  # a date that Python has no year for
-            return spell(found.min), spell(found.max)
+            return spell(statistics.min), spell(statistics.max)
     return None
 
 
@@ -206,39 +206,39 @@ def bounds_may_match(
 
 
 class Source(Protocol):
-    """Where conditions on columns, and searches, are answered from."""
+    """Answers conditions on columns, and searches, for each file."""
 
     def condition(self, node: Condition) -> Possible:
-        """What a condition may be for the rows of each file."""
+        """The possible results of a condition for the rows of each file."""
         ...
 
     def expression(self, node: Expression) -> Possible:
-        """What a computed condition may be for the rows of each file."""
+        """The possible results of a computed condition for the rows of each file."""
         ...
 
     def search(self, node: Search) -> Possible:
-        """What a search may be for the rows of each file; it is never null."""
+        """The possible results of a search for the rows of each file; it is never null."""
         ...
 
 
 def possible(node: Predicate, source: Source, count: int) -> Possible:
-    """What a predicate may be for the rows of each of `count` files."""
+    """The possible results of a predicate for the rows of each of `count` files."""
     match node:
         case And(children=children):
-            found = [possible(child, source, count) for child in children]
-            is_false = _some(f.false & ~f.true & ~f.null for f in found)
+            answers = [possible(child, source, count) for child in children]
+            is_false = _some(f.false & ~f.true & ~f.null for f in answers)
             return Possible(
-                _every(f.true for f in found),
-                _some(f.false for f in found),
-                _some(f.null for f in found) & ~is_false,
+                _every(f.true for f in answers),
+                _some(f.false for f in answers),
+                _some(f.null for f in answers) & ~is_false,
             )
         case Or(children=children):
-            found = [possible(child, source, count) for child in children]
-            is_true = _some(f.true & ~f.false & ~f.null for f in found)
+            answers = [possible(child, source, count) for child in children]
+            is_true = _some(f.true & ~f.false & ~f.null for f in answers)
             return Possible(
-                _some(f.true for f in found),
-                _every(f.false for f in found),
-                _some(f.null for f in found) & ~is_true,
+                _some(f.true for f in answers),
+                _every(f.false for f in answers),
+                _some(f.null for f in answers) & ~is_true,
             )
         case Not(child=child):
             inner = possible(child, source, count)
@@ -254,13 +254,13 @@ def possible(node: Predicate, source: Source, count: int) -> Possible:
 
 
 def _every(answers: Iterable[Flags]) -> Flags:
-    found: Flags = np.logical_and.reduce(list(answers))
-    return found
+    result: Flags = np.logical_and.reduce(list(answers))
+    return result
 
 
 def _some(answers: Iterable[Flags]) -> Flags:
-    found: Flags = np.logical_or.reduce(list(answers))
-    return found
+    result: Flags = np.logical_or.reduce(list(answers))
+    return result
 
 
 def _yes(count: int) -> Flags:
@@ -280,22 +280,22 @@ def _any_search(count: int) -> Possible:
 
 @dataclass(slots=True, eq=False)
 class FileStatistics:
-    """What the log says of the values of some files; a column is read when it is asked for."""
+    """Statistics of some files from the log; a column is decoded when it is first used."""
 
     files: pa.Table
     schema: pa.Schema
     partition_columns: frozenset[str]
     truncation_length: int = TRUNCATION_LENGTH
     counts_all: bool = False
-    """Whether null counts are wanted where they cannot make a file skippable."""
+    """Whether null counts are decoded where they cannot make a file skippable."""
     ranges: dict[tuple[str, bool], ValueRange] = field(default_factory=dict)
     answers: dict[tuple[Condition, bool], Possible] = field(default_factory=dict)
-    """What conditions may be. A query asks twice, and the next one for the same not-nulls."""
+    """Results of conditions. A query asks twice, and the next one has the same IS NOT NULL."""
     separating: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> FileStatistics:
-        """Those of all files of a version. What is read of them serves all its queries."""
+        """The statistics of all files of a version, decoded once for all its queries."""
         made: FileStatistics | None = snapshot.kept.get(cls.__name__)
         if made is None:
             parts = frozenset(snapshot.partition_columns)
@@ -305,8 +305,8 @@ class FileStatistics:
 
     def judge(self, predicate: Predicate) -> Verdict:
         """What is known about the rows of each file."""
-        found = possible(predicate, replace(self, counts_all=True), self.files.num_rows)
-        return Verdict(found.true, ~found.false & ~found.null)
+        answer = possible(predicate, replace(self, counts_all=True), self.files.num_rows)
+        return Verdict(answer.true, ~answer.false & ~answer.null)
 
     def keep(self, predicate: Predicate) -> Flags:
         """True where a file may hold a matching row.
@@ -340,12 +340,12 @@ class FileStatistics:
         count = self.files.num_rows
         if name in self.partition_columns:
             return pc.count_distinct(lookup(self.files, "partitionValues", name)).as_py() > 1
-        found = self.range(Column((name,)), counts_all=False)
-        is_known = pa.array(found.has_lower & found.has_upper)
-        bounds = [pa.table({"bound": each.filter(is_known)}) for each in (found.lower, found.upper)]
+        span = self.range(Column((name,)), counts_all=False)
+        is_known = pa.array(span.has_lower & span.has_upper)
+        bounds = [pa.table({"bound": each.filter(is_known)}) for each in (span.lower, span.upper)]
         ranks = np.asarray(pc.rank(pa.concat_tables(bounds)["bound"], tiebreaker="dense"))
         low, high = np.split(ranks, 2)
-        # Of a pair that has no value in common, one file ends before the other one begins.
+        # Two files have no value in common if one ends before the other begins.
         pairs = int(np.searchsorted(np.sort(high), low, side="left").sum())
         return count > 1 and 4 * pairs >= count * (count - 1)
 
@@ -376,7 +376,7 @@ class FileStatistics:
             is_marked = flags(pc.fill_null(pc.equal(texts, pa.scalar(NULL_PARTITION)), False))
             is_unknown |= ~decoded.is_known & ~flags(pc.is_null(texts)) & ~is_marked
             if pa.types.is_string(decoded.values.type):
-                # Some writers mean null by it; a row may also hold these very characters.
+                # Some writers write it for null; a row may also hold exactly this text.
                 is_unknown |= is_marked
             values[column.root] = decoded.values
         answer: Any = evaluate(node, pa.table(values))
@@ -389,41 +389,41 @@ class FileStatistics:
     def bounded(self, node: Condition) -> Possible:
         asks_for_null = isinstance(node, IsNull) or (isinstance(node, Compare) and node.op == "<=>")
         key = (node, self.counts_all or asks_for_null)
-        found = self.answers.get(key)
-        if found is None:
-            found = self.range(node.column, counts_all=key[1]).possible(node)
+        answer = self.answers.get(key)
+        if answer is None:
+            answer = self.range(node.column, counts_all=key[1]).possible(node)
             if not isinstance(node, In) or len(node.values) <= _MOST_VALUES:
                 self._make_room(self.answers)
-                self.answers[key] = found
-        return found
+                self.answers[key] = answer
+        return answer
 
     def range(self, column: Column, *, counts_all: bool) -> ValueRange:
         """The bounds of a column's values in each file."""
         key = (column.root, counts_all)
-        found = self.ranges.get(key)
-        if found is None:
-            found = self.range_of(column, counts_all=counts_all)
+        bounds = self.ranges.get(key)
+        if bounds is None:
+            bounds = self.range_of(column, counts_all=counts_all)
             self._make_room(self.ranges)
-            self.ranges[key] = found
-        return found
+            self.ranges[key] = bounds
+        return bounds
 
     def _make_room(self, kept: dict[Any, Any]) -> None:
         if (len(kept) + 1) * self.files.num_rows > _MOST_KEPT or len(kept) >= _MOST_ENTRIES:
             kept.clear()
 
     def range_of(self, column: Column, *, counts_all: bool) -> ValueRange:
-        name, kind = column.root, column_type(column, self.schema)
-        lower = decode(lookup(self.files, "minValues", name), kind)
-        upper = decode(lookup(self.files, "maxValues", name), kind)
-        # Where nobody asks for nulls, they matter only if a file may have nothing else.
-        wanted = ~lower.is_known & ~upper.is_known
-        if counts_all or pa.types.is_floating(kind):
-            wanted = _yes(self.files.num_rows)
-        nulls, records = self.counts("nullCount", name, wanted), self.records()
-        # Who counts nulls counts NaN as well and leaves a zero out.
-        nans = np.where(nulls < 0, -1, np.maximum(self.counts("nanCount", name, wanted), 0))
+        name, data_type = column.root, column_type(column, self.schema)
+        lower = decode(lookup(self.files, "minValues", name), data_type)
+        upper = decode(lookup(self.files, "maxValues", name), data_type)
+        # If no condition is about nulls, they matter only where a file may have nothing else.
+        needed = ~lower.is_known & ~upper.is_known
+        if counts_all or pa.types.is_floating(data_type):
+            needed = _yes(self.files.num_rows)
+        nulls, records = self.counts("nullCount", name, needed), self.records()
+        # A writer that counts nulls also counts NaN, and leaves a zero out.
+        nans = np.where(nulls < 0, -1, np.maximum(self.counts("nanCount", name, needed), 0))
         return value_range(
-            kind,
+            data_type,
             lower,
             upper,
             truncation_length=self.truncation_length,
@@ -443,22 +443,24 @@ class FileStatistics:
         left = np.asarray(pc.fill_null(column, -1).to_numpy(), np.int64)
         return np.where(left < 0, left, left + deleted_rows(self.files))
 
-    def counts(self, kind: str, name: str, wanted: Flags) -> Counts:
+    def counts(self, statistic: str, name: str, needed: Flags) -> Counts:
         """A count from the statistics' JSON for the wanted files, -1 if that is not known."""
-        found = np.full(self.files.num_rows, -1, np.int64)
+        per_file = np.full(self.files.num_rows, -1, np.int64)
         if "stats" not in self.files.schema.names:
-            return found
+            return per_file
         texts: Any = self.files.column("stats")
-        has_count = pc.and_(pc.match_substring(texts, f'"{kind}"'), pa.array(wanted))
+        has_count = pc.and_(pc.match_substring(texts, f'"{statistic}"'), pa.array(needed))
         numbers = np.flatnonzero(flags(pc.fill_null(has_count, False)))
-        counts = [_count(text, kind, name) for text in texts.take(pa.array(numbers)).to_pylist()]
-        found[numbers] = counts
-        return found
+        counts = [
+            _count(text, statistic, name) for text in texts.take(pa.array(numbers)).to_pylist()
+        ]
+        per_file[numbers] = counts
+        return per_file
 
 
-def _count(text: str, kind: str, name: str) -> int:
+def _count(text: str, statistic: str, name: str) -> int:
     try:
-        count = orjson.loads(text)[kind][name]
+        count = orjson.loads(text)[statistic][name]
     except (orjson.JSONDecodeError, LookupError, TypeError):
         return -1
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**63
@@ -485,14 +487,16 @@ class _Bounds:
         bounds = self.bounds.get(name)
         if node.column.path[1:] or name not in self.partition_columns or bounds is None:
             return _anything(1)
-        kind = column_type(node.column, self.schema)
+        data_type = column_type(node.column, self.schema)
         texts = [bounds.min, bounds.max]
-        if pa.types.is_string(kind) and any(t is None or _NUMBER_LIKE.fullmatch(t) for t in texts):
+        if pa.types.is_string(data_type) and any(
+            t is None or _NUMBER_LIKE.fullmatch(t) for t in texts
+        ):
             # Some writers order text that looks like numbers as numbers.
             return _anything(1)
-        lower, upper = (decode(pa.array([t], pa.string()), kind) for t in texts)
+        lower, upper = (decode(pa.array([t], pa.string()), data_type) for t in texts)
         return value_range(
-            kind,
+            data_type,
             lower,
             upper,
             truncation_length=TRUNCATION_LENGTH,
@@ -508,14 +512,14 @@ class _Bounds:
 def check_partition_condition(predicate: Predicate, snapshot: Snapshot) -> None:
     """Refuse a condition that is about more than partition columns."""
     names = names_of(snapshot)
-    others = [
+    unpartitioned = [
         ".".join((names.shown_name(column.root), *column.path[1:]))
         for column in columns(predicate)
         if len(column.path) > 1 or column.root not in snapshot.partition_columns
     ]
-    if others or searches(predicate):
+    if unpartitioned or searches(predicate):
         raise NotAPartitionError(
-            others[0] if others else "a search",
+            unpartitioned[0] if unpartitioned else "a search",
             partition_columns=names.shown_names(snapshot.partition_columns),
         )
 
@@ -524,7 +528,7 @@ def files_of_partitions(snapshot: Snapshot, predicate: Predicate) -> pa.Table:
     """The live files of the partitions that meet a condition."""
     files = snapshot.entries
     verdict = FileStatistics.of(snapshot).judge(predicate)
-    # A condition that is neither true nor surely not: a value that is not of its column's type.
+    # A condition that may be true or not: a value is not of its column's type.
     doubtful = np.flatnonzero(verdict.keep & ~verdict.whole)
     if len(doubtful):
         path = files["path"][int(doubtful[0])].as_py()

@@ -84,7 +84,7 @@ def file_metadata(rows: pa.Table, view: TableView, files: FileFacts) -> pa.Array
 
 
 def _uri_path(path: str) -> str:
-    return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", path)
+    return _ENCODED.sub(lambda match: f"%{ord(match[0]):02X}", path)
 
 
 def indexed_columns(metadata: Metadata) -> list[str]:
@@ -105,7 +105,7 @@ def documents(rows: pa.Table, view: TableView) -> pa.Array[Any]:
 
 def search_documents(values: pa.Array[Any], query: str) -> pa.Array[Any]:
     """Which values of `_indexall` a query over all fields matches. Null matches nothing."""
-    found = np.zeros(len(values), dtype=np.bool_)
+    matching = np.zeros(len(values), dtype=np.bool_)
     heads: dict[str, list[int]] = {}
     bodies: dict[int, str] = {}
     for number, value in enumerate(values.to_pylist()):
@@ -117,27 +117,29 @@ def search_documents(values: pa.Array[Any], query: str) -> pa.Array[Any]:
         schema = from_json(schema_text)
         rows = _rows([orjson.loads(bodies[n]) for n in numbers], schema)
         search = Search(None, parse_search(query, schema=schema), query)
-        found[numbers] = search_rows(search, rows, mapping_from_json(mapping_text), schema=schema)
-    return pa.array(found)
+        matching[numbers] = search_rows(
+            search, rows, mapping_from_json(mapping_text), schema=schema
+        )
+    return pa.array(matching)
 
 
 def _rows(bodies: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     """Rows from their JSON, in the table's types."""
     columns = {}
     for name in bodies[0]:
-        kind = schema.field(name).type
-        columns[name] = _typed([body[name] for body in bodies], kind)
+        data_type = schema.field(name).type
+        columns[name] = _typed([body[name] for body in bodies], data_type)
     return pa.table(columns)
 
 
-def _typed(values: list[Any], kind: Any) -> Any:
-    if pa.types.is_binary(kind):
-        return pa.array([None if v is None else bytes.fromhex(v) for v in values], kind)
-    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
-        return pa.array(values, pa.string()).cast(kind)
-    if pa.types.is_nested(kind):
-        return pa.array(values).cast(kind) if any(values) else pa.nulls(len(values), kind)
-    return pa.array(values, kind)
+def _typed(values: list[Any], data_type: Any) -> Any:
+    if pa.types.is_binary(data_type):
+        return pa.array([None if v is None else bytes.fromhex(v) for v in values], data_type)
+    if pa.types.is_temporal(data_type) or pa.types.is_decimal(data_type):
+        return pa.array(values, pa.string()).cast(data_type)
+    if pa.types.is_nested(data_type):
+        return pa.array(values).cast(data_type) if any(values) else pa.nulls(len(values), data_type)
+    return pa.array(values, data_type)
 
 
 def _plain(value: Any) -> Any:
@@ -151,7 +153,7 @@ _ROWS_AT_ONCE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The rows that a query wants first: one column, and how many rows."""
+    """The order and the number of rows of a query: one column, and how many."""
 
     column: str
     descending: bool
@@ -164,8 +166,8 @@ class Order:
         direction: Any = "descending" if self.descending else "ascending"
         indices = pc.sort_indices(column, sort_keys=[("", direction)])
         if self.nulls_first:  # Arrow puts them last
-            known = len(indices) - column.null_count
-            indices = pa.concat_arrays([indices.slice(known), indices.slice(0, known)])
+            values = len(indices) - column.null_count
+            indices = pa.concat_arrays([indices.slice(values), indices.slice(0, values)])
         return table.take(indices.slice(0, self.limit))
 
 
@@ -181,7 +183,7 @@ class SplitReader:
 
     @cached_property
     def environment(self) -> Environment:
-        """What it takes to read the table's splits in this process."""
+        """The environment of the table in this process."""
         return Environment.of(self.view)
 
     def tables(self, tasks: Sequence[SplitTask]) -> Iterator[pa.Table]:
@@ -204,9 +206,9 @@ class SplitReader:
         return self.environment.count(tasks)
 
     def _rows(self, tasks: Sequence[SplitTask]) -> Iterator[pa.Table]:
-        wanted = self.aggregation.columns if self.aggregation else self.columns
+        columns = self.aggregation.columns if self.aggregation else self.columns
         order = self.order
-        needed = _real(wanted, self.view)
+        needed = _real(columns, self.view)
         if order is not None and order.column not in needed:
             needed.append(order.column)
 
@@ -218,18 +220,18 @@ class SplitReader:
 
         searched = self.environment.searched(tasks)
         if order is None and self.limit is None:
-            found: Iterator[pa.Table] = (
+            tables: Iterator[pa.Table] = (
                 piece
                 for item in searched
                 for piece in self.environment.rows(*item).read(needed, limit=None)
             )
         else:
-            found = (p for pieces in self.environment.map(read, searched) for p in pieces)
+            tables = (p for pieces in self.environment.map(read, searched) for p in pieces)
         files: FileFacts = {}
-        if any(is_about_files(name, self.view.schema) for name in wanted):
+        if any(is_about_files(name, self.view.schema) for name in columns):
             files = {task.path: (task.size, task.modified) for task in tasks}
-        for piece in found:
-            yield with_hidden(piece, wanted, self.view, files)
+        for piece in tables:
+            yield with_hidden(piece, columns, self.view, files)
 
     def batches(self, tasks: Sequence[SplitTask], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The same in the schema that Spark expects, where columns count by position."""
@@ -264,15 +266,15 @@ class ScoredReader:
 
     def table(self) -> pa.Table:
         """The best rows, best first."""
-        wanted = [name for name in self.columns if name != SCORE]
-        found = top_rows(
+        columns = [name for name in self.columns if name != SCORE]
+        table = top_rows(
             self.view,
             self.search,
             predicate=self.predicate,
-            columns=_real(wanted, self.view),
+            columns=_real(columns, self.view),
             limit=self.limit,
         )
-        return with_hidden(found, self.columns, self.view, self._files)
+        return with_hidden(table, self.columns, self.view, self._files)
 
     @cached_property
     def _files(self) -> FileFacts:
@@ -299,7 +301,7 @@ class TaskReader(Protocol):
 
 @dataclass(frozen=True)
 class ReadSplits:
-    """What a Python worker of Spark runs: reads the splits that a partition names."""
+    """Runs in a Python worker of Spark: reads the splits that a partition names."""
 
     reader: TaskReader
     schema: pa.Schema
@@ -311,21 +313,21 @@ class ReadSplits:
             yield from self.reader.batches(tasks, self.schema)
 
 
-def _real(wanted: Sequence[str], view: TableView) -> list[str]:
+def _real(columns: Sequence[str], view: TableView) -> list[str]:
     """The table's columns that these columns are made of, one at least: rows have to be counted."""
-    about_files = [name for name in wanted if is_about_files(name, view.schema)]
-    named = [name for name in wanted if name not in (SCORE, ALL_FIELDS, *about_files)]
-    made_of = indexed_columns(view.snapshot.metadata) if ALL_FIELDS in wanted else []
+    about_files = [name for name in columns if is_about_files(name, view.schema)]
+    named = [name for name in columns if name not in (SCORE, ALL_FIELDS, *about_files)]
+    made_of = indexed_columns(view.snapshot.metadata) if ALL_FIELDS in columns else []
     every = list(dict.fromkeys([*named, *made_of, *((SPLIT, ROW) if about_files else ())]))
     return every or view.schema.names[:1]
 
 
 def with_hidden(
-    table: pa.Table, wanted: Sequence[str], view: TableView, files: FileFacts
+    table: pa.Table, requested: Sequence[str], view: TableView, files: FileFacts
 ) -> pa.Table:
     """The requested columns, hidden ones computed; without a ranked search the score is null."""
     columns: list[Any] = []
-    for name in wanted:
+    for name in requested:
         if name == ALL_FIELDS:
             columns.append(documents(table, view))
         elif name == SCORE and SCORE not in table.column_names:
@@ -334,7 +336,7 @@ def with_hidden(
             columns.append(file_metadata(table, view, files))
         else:
             columns.append(table.column(name))
-    return pa.table(columns, names=list(wanted))
+    return pa.table(columns, names=list(requested))
 
 
 def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:

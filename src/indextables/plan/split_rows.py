@@ -69,7 +69,7 @@ def count_proposed(condition: Condition, searcher: SplitSearcher) -> int | None:
 
 
 def _question(condition: Condition, searcher: SplitSearcher) -> tantivy.Query | None:
-    """What to ask the index of a split."""
+    """A predicate as a question to the index of a split."""
     match condition:
         case Compare(op="=" | "<=>", column=column, value=str(text)):
             return _equal(column, (text,), searcher)
@@ -116,10 +116,10 @@ def _equal(column: Column, texts: tuple[str, ...], searcher: SplitSearcher) -> t
         return None
     source = searcher.source()
     queries = [_value(text, field, source) for text in texts]
-    known = [(tantivy.Occur.Should, query) for query in queries if query is not None]
-    if len(known) < len(queries):
+    clauses = [(tantivy.Occur.Should, query) for query in queries if query is not None]
+    if len(clauses) < len(queries):
         return None
-    return source.compiler.build.combined(known)
+    return source.compiler.build.combined(clauses)
 
 
 def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query | None:
@@ -128,7 +128,7 @@ def _value(text: str, field: FieldMapping, source: SplitSource) -> tantivy.Query
         address = parse_address(text)
         if address is None:
             return None
-        # As it was indexed: a text with blanks around it is an address to us, not to Tantivy.
+        # As it was indexed: blanks around an address are stripped here, which Tantivy does not do.
         shown = show_address(address)
         return source.compiler.build.address(field, shown)
     if field.kind == "json" or _may_be_dropped(text, field):
@@ -200,8 +200,8 @@ class SplitRows:
         if proposal is not None and proposal.exact:
             return np.flatnonzero(proposal.mask)
         candidates = None if proposal is None else np.flatnonzero(proposal.mask)
-        found = [rows[self._decide(rows, table)] for rows, table in self._candidates(candidates)]
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+        matching = [rows[self._decide(rows, table)] for rows, table in self._candidates(candidates)]
+        return np.concatenate(matching) if matching else np.zeros(0, dtype=np.int64)
 
     def count(self) -> int:
         """How many rows match."""
@@ -210,30 +210,30 @@ class SplitRows:
         rows = self.matching()
         return self.total if rows is None else len(rows)
 
-    def pieces(self, wanted: Sequence[str], *, limit: int | None = None) -> list[Piece]:
+    def pieces(self, names: Sequence[str], *, limit: int | None = None) -> list[Piece]:
         """Functions that read the matching rows piece by piece, in the order of the split.
 
         Which rows match is decided here; what a piece holds is read when it is called.
         """
         reader, read_rows = self.searcher.split.rows, self.searcher.read_rows
-        here = [name for name in wanted if name in reader.schema.names]
+        here = [name for name in names if name in reader.schema.names]
         if self.predicate == TRUE and limit is None:
             return [
-                Piece(functools.partial(self._read_groups, groups, wanted), size)
+                Piece(functools.partial(self._read_groups, groups, names), size)
                 for groups, size in reader.group_ranges(here)
             ]
         rows = self.matching()
         if rows is None:
             rows = np.arange(min(self.total, limit or 0))
         return [
-            Piece(functools.partial(read_rows, some, wanted), size)
+            Piece(functools.partial(read_rows, some, names), size)
             for some, size in reader.row_ranges(rows[:limit], here, _PIECE)
         ]
 
-    def _read_groups(self, groups: range, wanted: Sequence[str]) -> pa.Table:
+    def _read_groups(self, groups: range, names: Sequence[str]) -> pa.Table:
         """All rows of some row groups that are not deleted."""
         rows, starts = self.searcher.split.rows, self.searcher.split.rows.footer.group_starts
-        table = rows.read_some(groups, [n for n in wanted if n in rows.schema.names])
+        table = rows.read_some(groups, [n for n in names if n in rows.schema.names])
         numbers = np.arange(starts[groups.start], starts[groups.stop])
         left = self.searcher.live(numbers)
         if left is not None and len(left) < len(numbers):
@@ -241,11 +241,11 @@ class SplitRows:
             some = pa.array(left - numbers[0])
             table = table.take(some) if table.column_names else without_columns(len(left))
             numbers = left
-        return self.searcher.complete(table, wanted, rows=numbers)
+        return self.searcher.complete(table, names, rows=numbers)
 
-    def read(self, wanted: Sequence[str], *, limit: int | None = None) -> Iterator[pa.Table]:
+    def read(self, names: Sequence[str], *, limit: int | None = None) -> Iterator[pa.Table]:
         """The matching rows with these columns, in pieces, in the order of the split."""
-        return (piece() for piece in self.pieces(wanted, limit=limit))
+        return (piece() for piece in self.pieces(names, limit=limit))
 
     # --- what the index says -----------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class SplitRows:
                 return self._propose_condition(node)
 
     def _propose_all(self, children: Sequence[Predicate]) -> Proposal | None:
-        found: Proposal | None = None
+        merged: Proposal | None = None
         exact = True
         for child in children:
             proposal = self._propose(child)
@@ -279,10 +279,10 @@ class SplitRows:
                 exact = False
                 continue
             exact = exact and proposal.exact
-            found = proposal if found is None else Proposal(found.mask & proposal.mask, False)
-            if not found.mask.any():
+            merged = proposal if merged is None else Proposal(merged.mask & proposal.mask, False)
+            if not merged.mask.any():
                 break
-        return None if found is None else replace(found, exact=exact)
+        return None if merged is None else replace(merged, exact=exact)
 
     def _propose_any(self, children: Sequence[Predicate]) -> Proposal | None:
         mask = np.zeros(self.total, dtype=np.bool_)

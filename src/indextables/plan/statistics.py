@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from indextables.predicate import Compare, In, IsNull, Like, Predicate, StartsWith, Value
 from indextables.predicate.literals import as_instant, as_local, parse_moment
 from indextables.predicate.tree import pattern_parts
+from indextables.schema import is_text
 
 Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 """One yes or no for each file."""
@@ -45,7 +46,7 @@ class Decoded:
     is_known: Flags
 
 
-def decode(texts: _Array, kind: Any, *, zone: datetime.tzinfo | None = None) -> Decoded:
+def decode(texts: _Array, data_type: Any, *, zone: datetime.tzinfo | None = None) -> Decoded:
     """Read an array of strings as values of a type.
 
     A timestamp that names no time zone is meant in `zone`; without one it stays unknown.
@@ -53,47 +54,47 @@ def decode(texts: _Array, kind: Any, *, zone: datetime.tzinfo | None = None) -> 
     >>> decode(pa.array(["7", "x", None]), pa.int32()).values.to_pylist()
     [7, None, None]
     """
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    if is_text(data_type):
         return Decoded(texts, flags(pc.is_valid(texts)))
-    readable = _readable(kind)
+    readable = _readable(data_type)
     if readable is None:
-        return Decoded(pa.nulls(len(texts), kind), np.zeros(len(texts), np.bool_))
-    kind = readable
-    values = _cast(texts, kind)
+        return Decoded(pa.nulls(len(texts), data_type), np.zeros(len(texts), np.bool_))
+    data_type = readable
+    values = _cast(texts, data_type)
     if values is None:
-        values = _read_distinct(texts, kind, lambda text: _read(text, kind, zone))
+        values = _read_distinct(texts, data_type, lambda text: _read(text, data_type, zone))
     return Decoded(values, flags(pc.is_valid(values)))
 
 
-def _readable(kind: Any) -> Any:
-    """The type a text is read as: wide enough for every value of `kind`."""
-    if pa.types.is_integer(kind):
-        return None if pa.types.is_uint64(kind) else pa.int64()
-    if pa.types.is_floating(kind):
-        return pa.float64() if kind.bit_width == 64 else pa.float32()
-    if pa.types.is_decimal(kind):
-        return pa.decimal256(76, kind.scale)
-    if pa.types.is_date(kind):
+def _readable(data_type: Any) -> Any:
+    """The type a text is read as: wide enough for every value of the column."""
+    if pa.types.is_integer(data_type):
+        return None if pa.types.is_uint64(data_type) else pa.int64()
+    if pa.types.is_floating(data_type):
+        return pa.float64() if data_type.bit_width == 64 else pa.float32()
+    if pa.types.is_decimal(data_type):
+        return pa.decimal256(76, data_type.scale)
+    if pa.types.is_date(data_type):
         return pa.date32()
-    return kind if pa.types.is_boolean(kind) or pa.types.is_timestamp(kind) else None
+    return data_type if pa.types.is_boolean(data_type) or pa.types.is_timestamp(data_type) else None
 
 
 def flags(answer: _Array) -> Flags:
     """An Arrow array without nulls as numpy flags."""
     if isinstance(answer, pa.ChunkedArray):
         answer = answer.combine_chunks()
-    found: Flags = np.asarray(answer.to_numpy(zero_copy_only=False), np.bool_)
-    return found
+    array: Flags = np.asarray(answer.to_numpy(zero_copy_only=False), np.bool_)
+    return array
 
 
-def _cast(texts: _Array, kind: pa.DataType) -> _Array | None:
-    """The quick way, for texts that are all in the usual spelling."""
+def _cast(texts: _Array, data_type: pa.DataType) -> _Array | None:
+    """The fast way, for texts that all have the usual format."""
     try:
-        if pa.types.is_timestamp(kind) and _all_digits(texts):
-            return _from_microseconds(texts, kind)
-        return pc.cast(texts, kind)
+        if pa.types.is_timestamp(data_type) and _all_digits(texts):
+            return _from_microseconds(texts, data_type)
+        return pc.cast(texts, data_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
@@ -102,46 +103,46 @@ def _all_digits(texts: _Array) -> bool:
     return pc.all(pc.match_substring_regex(texts, r"\A-?\d{9,18}\z")).as_py() is True
 
 
-def _from_microseconds(texts: _Array, kind: Any) -> _Array:
-    micros = pc.cast(pc.cast(texts, pa.int64()), pa.timestamp("us", tz=kind.tz))
-    return pc.cast(micros, kind)
+def _from_microseconds(texts: _Array, data_type: Any) -> _Array:
+    micros = pc.cast(pc.cast(texts, pa.int64()), pa.timestamp("us", tz=data_type.tz))
+    return pc.cast(micros, data_type)
 
 
 def _read_distinct(
-    texts: _Array, kind: pa.DataType, read: Callable[[str], object | None]
+    texts: _Array, data_type: pa.DataType, read: Callable[[str], object | None]
 ) -> _Array:
-    """The patient way: each distinct text once."""
+    """The slow way, for other texts: each distinct text once."""
     encoded = pc.dictionary_encode(texts)
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
     distinct: _Array = encoded.dictionary
-    read_values = pa.array([read(text) for text in distinct.to_pylist()], kind)
+    read_values = pa.array([read(text) for text in distinct.to_pylist()], data_type)
     return pc.take(read_values, encoded.indices)
 
 
-def _read(text: str, kind: Any, zone: datetime.tzinfo | None) -> Any:
+def _read(text: str, data_type: Any, zone: datetime.tzinfo | None) -> Any:
     text = text.strip()
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(data_type):
         number = _number(text)
         if number is None or not number.is_finite() or not -(2**63) <= number < 2**63:
             return None
         return int(number) if number == number.to_integral_value() else None
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(data_type):
         number = _number(text)
         if number is None or not number.is_finite() or abs(number) >= Decimal(10) ** 38:
             return None
-        rounded = number.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+        rounded = number.quantize(Decimal(1).scaleb(-data_type.scale), context=_EXACT)
         return rounded if rounded == number else None
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         try:
             return float(text)
         except ValueError:
             return None
-    if pa.types.is_boolean(kind):
+    if pa.types.is_boolean(data_type):
         return {"true": True, "false": False}.get(text.lower())
-    if pa.types.is_date(kind):
+    if pa.types.is_date(data_type):
         return _date(text)
-    return _timestamp(text, kind, zone)
+    return _timestamp(text, data_type, zone)
 
 
 def _number(text: str) -> Decimal | None:
@@ -162,17 +163,17 @@ def _date(text: str) -> datetime.date | None:
     return moment
 
 
-def _timestamp(text: str, kind: Any, zone: datetime.tzinfo | None) -> Any:
+def _timestamp(text: str, data_type: Any, zone: datetime.tzinfo | None) -> Any:
     """ISO, or a number of microseconds; a short number may be days of a column that was a date."""
     if _DIGITS.fullmatch(text):
         if len(text) <= 8:
             return None
-        start = datetime.datetime(1970, 1, 1, tzinfo=None if kind.tz is None else datetime.UTC)
+        start = datetime.datetime(1970, 1, 1, tzinfo=None if data_type.tz is None else datetime.UTC)
         return _after(start, microseconds=int(text))
     moment = parse_moment(text)
     if moment is None:
         return None
-    if kind.tz is None:
+    if data_type.tz is None:
         is_local = not isinstance(moment, datetime.datetime) or moment.tzinfo is None
         return as_local(moment, datetime.UTC) if is_local else None
     if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
@@ -268,7 +269,7 @@ class ValueRange:
         )
 
     def possible(self, node: Predicate) -> Possible:
-        """What one condition on this column may be."""
+        """The possible results of one condition on this column."""
         match node:
             case IsNull():
                 return Possible(self.may_be_null, self.may_be_value, self.nothing())
@@ -334,7 +335,7 @@ class ValueRange:
 
 
 def value_range(
-    kind: Any,
+    data_type: Any,
     lower: Decoded,
     upper: Decoded,
     *,
@@ -346,7 +347,7 @@ def value_range(
     """A range from bounds as they were read, without those that cannot be trusted."""
     has_lower, has_upper = lower.is_known, upper.is_known
     may_be_prefix = np.zeros_like(has_lower)
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         may_be_nan = may_be_nan | _nan(upper.values) | _nan(lower.values)
         has_lower = has_lower & ~_nan(lower.values)
         has_upper = has_upper & ~_nan(upper.values)
@@ -413,7 +414,7 @@ def _is_unsure(value: Value) -> bool:
 
 
 def _order(value: Value) -> Any:
-    """What values of one column are ordered by; moments may be of two kinds."""
+    """The sort key of values of one column; times may be with and without a zone."""
     if isinstance(value, datetime.datetime):
         start = datetime.datetime(1970, 1, 1, tzinfo=value.tzinfo)
         return (value - start) // datetime.timedelta(microseconds=1)

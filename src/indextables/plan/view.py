@@ -34,18 +34,18 @@ from indextables.storage import Store
 from indextables.xref.route import Router
 
 SEARCH_INDEX_PROPERTY = "indextables.searchIndex"
-"""What a search index is of. Its splits have no rows: `lake` reads them elsewhere."""
+"""The source of a search index, whose splits have no rows: `lake` reads those elsewhere."""
 INTERNAL_PROPERTIES = (
     MAPPING_PROPERTY, REGISTRY_PREFIX, CONSTRAINT_PREFIX, SEARCH_INDEX_PROPERTY,
 )  # fmt: skip
-"""Properties that no user sets or sees begin like this."""
+"""The prefix of properties that users neither set nor see."""
 
 _PREPARED = 262_144
 """Letters of searches that are kept prepared, times the columns that they may be asked of."""
 
 
 class RowsElsewhere(Protocol):
-    """Where the rows of a search index are."""
+    """The rows of a search index: their source."""
 
     @property
     def uri(self) -> str:
@@ -72,7 +72,7 @@ class RowsElsewhere(Protocol):
         ...
 
     def environment(self, plain: Any) -> Any:
-        """What reads those rows, made of an `Environment`."""
+        """The reader of those rows, made from an `Environment`."""
         ...
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class TableView:
         return replace(self, settings=settings)
 
     def for_tasks(self) -> TableView:
-        """The same without its files and cross-references: tasks get what to read."""
+        """The same without files and cross-references, for tasks that get theirs."""
         bare = replace(
             self.snapshot, base_files=empty_files(), changes={}, xrefs={}, skips={}, txns={}
         )
@@ -184,7 +184,7 @@ class TableView:
 
     @functools.cached_property
     def context(self) -> SearchContext:
-        """What a search of this table means."""
+        """The mapping, schema and limits by which searches of this table are resolved."""
         return SearchContext(
             self.schema,
             self.mapping,
@@ -194,7 +194,7 @@ class TableView:
 
     @functools.cached_property
     def kept(self) -> dict[Hashable, Any]:
-        """What queries of this version worked out and need again."""
+        """Results that queries of this version share."""
         return {}
 
     @functools.cached_property
@@ -205,7 +205,7 @@ class TableView:
 
     @functools.cached_property
     def router(self) -> Router:
-        """What asks the cross-references."""
+        """The router, which asks the cross-references."""
         return Router(self.store, self.snapshot.xrefs, self.config, lambda: self.context)
 
     def condition(self, where: str | Predicate, *, timezone: str = "UTC") -> Predicate:
@@ -222,7 +222,7 @@ class TableView:
             )
         for node in walk(predicate):
             if isinstance(node, Expression):
-                # Without rows nothing is computed, but names, functions and types are looked at.
+                # Without rows nothing is computed, but names, functions and types are checked.
                 evaluate(node, self.names.shown.empty_table())
         self.shown.check_searches(predicate)
         return self.names.stored_predicate(predicate)

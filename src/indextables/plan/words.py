@@ -1,4 +1,4 @@
-"""The words of a table's dictionaries: type-ahead, corrections, and what a text is about.
+"""The words of a table's dictionaries: type-ahead, corrections, and typical words of a text.
 
 Dictionaries of all splits are read as one, so answers do not depend on how rows lie in splits. The
 index of a split counts deleted rows too: where there are some, or a condition, rows are counted
@@ -108,8 +108,8 @@ class Dictionary:
 
     def _rows_with(self, column: str, word: str) -> int:
         check_stop()
-        found = self.combined.rows_with_word(column, word)
-        masks = ((self.within[ordinal], rows) for ordinal, rows in found.items())
+        rows_of = self.combined.rows_with_word(column, word)
+        masks = ((self.within[ordinal], rows) for ordinal, rows in rows_of.items())
         return sum(len(rows) if m is None else int(m[rows].sum()) for m, rows in masks)
 
 
@@ -137,8 +137,8 @@ def _dictionary(
             mask = np.ones(searcher.split.info.rows, dtype=np.bool_) if mask is None else mask
             mask[searcher.dead] = False
             within[ordinal] = mask
-    asked = Boolean(should=tuple(Term(escaped_field([name]), "") for name in columns))
-    search = Search(None, asked, "")
+    query = Boolean(should=tuple(Term(escaped_field([name]), "") for name in columns))
+    search = Search(None, query, "")
     with CombinedSearcher(group.searchers, search, view.config, key=group.key) as combined:
         yield Dictionary(combined, within)
 
@@ -149,16 +149,16 @@ _Rank = tuple[int, int, str]
 
 def _best(ranks: Iterable[_Rank], count: Callable[[str], int], limit: int | None) -> list[_Rank]:
     """The best words by the rows that count. `ranks` come in order and have at least as many."""
-    found: list[_Rank] = []
+    best: list[_Rank] = []
     if limit == 0:
-        return found
+        return best
     for distance, most, word in ranks:
-        if limit is not None and len(found) >= limit and found[limit - 1][:2] < (distance, most):
+        if limit is not None and len(best) >= limit and best[limit - 1][:2] < (distance, most):
             break
         rows = count(word)
         if rows:
-            bisect.insort(found, (distance, -rows, word))
-    return found[:limit]
+            bisect.insort(best, (distance, -rows, word))
+    return best[:limit]
 
 
 def completions(
@@ -174,8 +174,8 @@ def completions(
         counted = words.combined.words(column, beginning)
         _check_count(view, f"{prefix}*", name, len(counted))
         ranks = sorted((0, -rows, word) for word, rows in counted)
-        found = _best(ranks, words.counting(column, dict(counted)), limit)
-    return _ranked_words(found).drop_columns(["distance"])
+        best = _best(ranks, words.counting(column, dict(counted)), limit)
+    return _ranked_words(best).drop_columns(["distance"])
 
 
 def suggestions(
@@ -189,18 +189,18 @@ def suggestions(
 ) -> pa.Table:
     """The words of a column that are a few letters away, the nearest and most frequent first."""
     field = _listed_field(view, name)
-    asked = field.analyzer.query_words(text)
-    if len(asked) != 1:
-        what = f"{len(asked)} words" if asked else "not a word"
-        raise QueryError(f"{text!r} is {what} of '{name}'. Ask for one word at a time.")
-    word = asked[0].text
+    words_of_text = field.analyzer.query_words(text)
+    if len(words_of_text) != 1:
+        problem = f"{len(words_of_text)} words" if words_of_text else "not a word"
+        raise QueryError(f"{text!r} is {problem} of '{name}'. Ask for one word at a time.")
+    word = words_of_text[0].text
     column = view.names.stored_name(name)
     with _dictionary(view, [column], predicate) as words:
         counted = dict(words.combined.words(column, ""))
         ranks = sorted((d, -counted[w], w) for w, d in _near(list(counted), word, distance))
         _check_count(view, f"{text}~{distance}", name, len(ranks))
-        found = _best(ranks, words.counting(column, counted), limit)
-    return _ranked_words(found)
+        best = _best(ranks, words.counting(column, counted), limit)
+    return _ranked_words(best)
 
 
 def corrected(
@@ -220,7 +220,7 @@ def corrected(
         if not is_plain or not 3 <= len(term.text) <= 64:
             continue
         named = columns[:_CORRECTED]
-        found = []
+        candidates = []
         # A column may be cut into pieces, or the word be one that it leaves out.
         with contextlib.suppress(QueryError, SchemaError):
             if finds_rows(f"{prefix}{term.text}"):
@@ -231,10 +231,10 @@ def corrected(
         for column in named:
             with contextlib.suppress(QueryError, SchemaError):
                 check_stop()
-                found += suggestions(
+                candidates += suggestions(
                     view, column, term.text, predicate=TRUE, distance=MAX_DISTANCE, limit=1
                 ).to_pylist()
-        best = min(found, key=lambda one: (one["distance"], -one["count"]), default=None)
+        best = min(candidates, key=lambda one: (one["distance"], -one["count"]), default=None)
         if best is not None and best["distance"]:
             changes[at] = term.text, _written(best["word"])
     for at in sorted(changes, reverse=True):
@@ -276,7 +276,7 @@ def _near(words: Sequence[str], text: str, most: int) -> Iterator[tuple[str, int
 
 
 def _listed_field(view: TableView, name: str) -> FieldMapping:
-    """A column whose words are in the dictionaries as people write them."""
+    """A column whose dictionary has words as users write them, not stems."""
     field = _field_of_words(view, name)
     pieces = field.analyzer.chain.pieces
     if field.analyzer.is_ngram or (pieces is not None and pieces.name == "edge"):
@@ -291,10 +291,10 @@ def _listed_field(view: TableView, name: str) -> FieldMapping:
     return field
 
 
-def _check_count(view: TableView, shown: str, name: str, found: int) -> None:
-    if found > view.context.max_expansions:
+def _check_count(view: TableView, shown: str, name: str, count: int) -> None:
+    if count > view.context.max_expansions:
         raise TooManyExpansionsError(
-            shown, field=name, found=found, limit=view.context.max_expansions
+            shown, field=name, found=count, limit=view.context.max_expansions
         )
 
 
@@ -326,13 +326,13 @@ def more_like(
     leaves = [(Term(escaped_field([view.names.stored_name(n)]), w), fields[n]) for n, w in words]
     parts = tuple(leaf if weight == 1 else Boost(leaf, weight) for leaf, weight in leaves)
     search = Search(None, Boolean(should=parts), " ".join(word for _, word in words))
-    wanted = list(dict.fromkeys([*columns, SPLIT, ROW]))
+    read = list(dict.fromkeys([*columns, SPLIT, ROW]))
     more = None if limit is None else limit + 1
-    found = top_rows(view, search, predicate=predicate, columns=wanted, limit=more)
+    similar = top_rows(view, search, predicate=predicate, columns=read, limit=more)
     if own is not None:
-        places = zip(found[SPLIT].to_pylist(), found[ROW].to_pylist(), strict=True)
-        found = found.filter(pa.array([place != own for place in places], pa.bool_()))
-    return found.slice(0, limit).select([*columns, found.schema.names[-1]])
+        places = zip(similar[SPLIT].to_pylist(), similar[ROW].to_pylist(), strict=True)
+        similar = similar.filter(pa.array([place != own for place in places], pa.bool_()))
+    return similar.slice(0, limit).select([*columns, similar.schema.names[-1]])
 
 
 def _texts_of(
@@ -341,15 +341,15 @@ def _texts_of(
     """The texts of the one row that a condition names, and where it is."""
     stored = {name: view.names.stored_name(name) for name in mapped}
     plan = plan_scan(view, predicate=row, columns=(*stored.values(), SPLIT, ROW), limit=2)
-    found = pa.concat_tables(run_scan(plan)) if plan.tasks else None
-    if found is None or found.num_rows != 1:
-        what = "no row" if found is None or not found.num_rows else "several rows"
-        raise QueryError(f"row={row} names {what} of '{view.uri}'. Name one, by its key.")
+    row_table = pa.concat_tables(run_scan(plan)) if plan.tasks else None
+    if row_table is None or row_table.num_rows != 1:
+        problem = "no row" if row_table is None or not row_table.num_rows else "several rows"
+        raise QueryError(f"row={row} names {problem} of '{view.uri}'. Name one, by its key.")
     texts = {}
     for name, field in mapped.items():
-        (value,) = document_values(found[stored[name]].combine_chunks(), field)
+        (value,) = document_values(row_table[stored[name]].combine_chunks(), field)
         texts[name] = [] if value is None else [value] if isinstance(value, str) else list(value)
-    return texts, (str(found[SPLIT][0]), found[ROW][0].as_py())
+    return texts, (str(row_table[SPLIT][0]), row_table[ROW][0].as_py())
 
 
 def _telling_words(

@@ -53,6 +53,7 @@ from indextables.predicate.tree import (
     false_unless_null,
     true_unless_null,
 )
+from indextables.schema import is_bytes, is_text
 
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "INT", "BIGINT"))
 _TEXTS = frozenset(("TEXT", "VARCHAR", "CHAR"))
@@ -107,25 +108,25 @@ def _number(text: str) -> Value:
 
 
 def _cast(value: Value, to: exp.DataType, timezone: str) -> Value:
-    kind = str(to.this.name)
+    type_name = str(to.this.name)
     try:
-        if kind in _INTEGERS and isinstance(value, (int, str)):
+        if type_name in _INTEGERS and isinstance(value, (int, str)):
             return int(value)
-        if kind == "DOUBLE" and isinstance(value, (int, float, Decimal, str)):
+        if type_name == "DOUBLE" and isinstance(value, (int, float, Decimal, str)):
             return float(value)
-        if kind == "FLOAT" and isinstance(value, (int, float, Decimal, str)):
+        if type_name == "FLOAT" and isinstance(value, (int, float, Decimal, str)):
             narrow: float = struct.unpack("f", struct.pack("f", float(value)))[0]
             return narrow
-        if kind == "DECIMAL" and isinstance(value, (int, Decimal, str)):
+        if type_name == "DECIMAL" and isinstance(value, (int, Decimal, str)):
             return _decimal(Decimal(value), to)
-        if kind == "BOOLEAN" and isinstance(value, bool):
+        if type_name == "BOOLEAN" and isinstance(value, bool):
             return value
-        if kind in _TEXTS and isinstance(value, str) and not to.expressions:
+        if type_name in _TEXTS and isinstance(value, str) and not to.expressions:
             return value
-        if kind == "BINARY" and isinstance(value, (bytes, str)):
+        if type_name == "BINARY" and isinstance(value, (bytes, str)):
             return value.encode() if isinstance(value, str) else value
-        if kind == "DATE" or kind in _INSTANTS or kind == "TIMESTAMPNTZ":
-            return _moment(value, kind, timezone)
+        if type_name == "DATE" or type_name in _INSTANTS or type_name == "TIMESTAMPNTZ":
+            return _moment(value, type_name, timezone)
     except (ValueError, OverflowError, InvalidOperation, struct.error):
         pass
     raise NotALiteralError(f"{value!r} cannot be cast to {to.sql('spark')} without loss")
@@ -140,14 +141,14 @@ def _decimal(value: Decimal, to: exp.DataType) -> Decimal:
     return rounded
 
 
-def _moment(value: Value, kind: str, timezone: str) -> Value:
+def _moment(value: Value, type_name: str, timezone: str) -> Value:
     moment = parse_moment(value) if isinstance(value, str) else value
     if not isinstance(moment, (datetime.date, FarInstant, FarLocal)):
         raise ValueError
     zone = time_zone(timezone)
-    if kind == "TIMESTAMPNTZ":
+    if type_name == "TIMESTAMPNTZ":
         return as_local(moment, zone)
-    if kind in _INSTANTS:
+    if type_name in _INSTANTS:
         return as_instant(moment, zone)
     if isinstance(moment, datetime.date) and not isinstance(moment, datetime.datetime):
         return moment
@@ -165,26 +166,26 @@ _DAY = datetime.timedelta(days=1)
 def compare(
     op: Operator,
     column: Column,
-    kind: pa.DataType,
+    data_type: pa.DataType,
     literal: Value | None,
     *,
     timezone: str = "UTC",
 ) -> Predicate:
-    """`column op literal`, where the column has the type `kind`.
+    """`column op literal`, where the column has this type.
 
     >>> print(compare(">", Column(("n",)), pa.int32(), Decimal("5.5")))
     n >= 6
     """
     if literal is None:
         return IsNull(column) if op == "<=>" else NULL
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return _Comparison(op, column, kind, literal, time_zone(timezone)).fold()
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    return _Comparison(op, column, data_type, literal, time_zone(timezone)).fold()
 
 
 def is_in(
     column: Column,
-    kind: pa.DataType,
+    data_type: pa.DataType,
     literals: Sequence[Value | None],
     *,
     timezone: str = "UTC",
@@ -196,7 +197,7 @@ def is_in(
     for literal in _of_one_type(literals):
         if literal is None:
             continue
-        folded = compare("=", column, kind, literal, timezone=timezone)
+        folded = compare("=", column, data_type, literal, timezone=timezone)
         if isinstance(folded, Compare):
             values[folded.value] = None
         elif isinstance(folded, And) and NULL not in folded.children:
@@ -226,54 +227,54 @@ class _Comparison:
         self,
         op: Operator,
         column: Column,
-        kind: pa.DataType,
+        data_type: pa.DataType,
         literal: Value,
         zone: datetime.tzinfo,
     ) -> None:
         self.op = op
         self.column = column
-        self.kind = kind
+        self.data_type = data_type
         self.literal = literal
         self.zone = zone
 
     def fold(self) -> Predicate:
-        kind = self.kind
-        if pa.types.is_null(kind):
+        data_type = self.data_type
+        if pa.types.is_null(data_type):
             return FALSE if self.op == "<=>" else NULL
-        if pa.types.is_boolean(kind):
+        if pa.types.is_boolean(data_type):
             return self.boolean()
-        if pa.types.is_integer(kind):
-            bits = kind.bit_width
-            is_signed = pa.types.is_signed_integer(kind)
+        if pa.types.is_integer(data_type):
+            bits = data_type.bit_width
+            is_signed = pa.types.is_signed_integer(data_type)
             low, high = -(2 ** (bits - 1)) if is_signed else 0, 2 ** (bits - is_signed) - 1
             if type(self.literal) is int and low <= self.literal <= high:
                 return self.same(self.literal)  # the keys of a join: often thousands
             return self.number(0, Decimal(low), Decimal(high))
-        if pa.types.is_decimal(kind):
-            top = Decimal((0, (9,) * kind.precision, -kind.scale))
-            return self.number(kind.scale, top.copy_negate(), top)
-        if pa.types.is_floating(kind):
+        if pa.types.is_decimal(data_type):
+            top = Decimal((0, (9,) * data_type.precision, -data_type.scale))
+            return self.number(data_type.scale, top.copy_negate(), top)
+        if pa.types.is_floating(data_type):
             return self.floating()
-        if _is_text(kind):
+        if is_text(data_type):
             if isinstance(self.literal, str):
                 return self.same(self.literal)
             raise self.refused("write the literal in quotes")
-        if _is_binary(kind):
+        if is_bytes(data_type):
             if isinstance(self.literal, bytes):
                 return self.same(self.literal)
             if isinstance(self.literal, str):
                 return self.same(self.literal.encode())
             raise self.refused("write the bytes as X'1F' or in quotes")
-        if pa.types.is_date(kind):
+        if pa.types.is_date(data_type):
             return self.date()
-        if pa.types.is_timestamp(kind):
+        if pa.types.is_timestamp(data_type):
             return self.timestamp()
         raise self.refused("only IS NULL and IS NOT NULL work on this type")
 
     # --- results
 
     def refused(self, reason: str) -> LiteralError:
-        return LiteralError(str(self.column), str(self.kind), self.literal, reason)
+        return LiteralError(str(self.column), str(self.data_type), self.literal, reason)
 
     def same(self, value: Value) -> Predicate:
         return Compare(self.op, self.column, value)
@@ -322,7 +323,7 @@ class _Comparison:
         unit = Decimal(1).scaleb(-scale)
         below = value.quantize(unit, ROUND_FLOOR, _EXACT)
         above = value.quantize(unit, ROUND_CEILING, _EXACT)
-        if pa.types.is_integer(self.kind):
+        if pa.types.is_integer(self.data_type):
             return self.same(int(below)) if below == above else self.between(int(below), int(above))
         return self.same(below) if below == above else self.between(below, above)
 
@@ -337,7 +338,7 @@ class _Comparison:
         first, last = max(first, least), min(last, greatest)
 
         def value(unscaled: int) -> Value:
-            if pa.types.is_integer(self.kind):
+            if pa.types.is_integer(self.data_type):
                 return unscaled
             return _EXACT.scaleb(Decimal(unscaled), -scale)
 
@@ -392,16 +393,16 @@ class _Comparison:
             return self.same(math.nan)
         # Zero has one sign in SQL.
         value = value or 0.0
-        neighbours = _narrow(value, self.kind.bit_width)
+        neighbours = _narrow(value, self.data_type.bit_width)
         return self.same(value) if neighbours is None else self.between(*neighbours)
 
     def moment(self) -> Moment:
         if isinstance(self.literal, (datetime.date, FarInstant, FarLocal)):
             return self.literal
         if isinstance(self.literal, str):
-            found = parse_moment(self.literal)
-            if found is not None:
-                return found
+            parsed = parse_moment(self.literal)
+            if parsed is not None:
+                return parsed
             raise self.refused("the text is neither a date nor a timestamp of at most microseconds")
         raise self.refused("write a DATE '…' or TIMESTAMP '…'")
 
@@ -422,48 +423,35 @@ class _Comparison:
         return self.between(day, day + _DAY)
 
     def timestamp(self) -> Predicate:
-        assert isinstance(self.kind, pa.TimestampType)
+        assert isinstance(self.data_type, pa.TimestampType)
         moment = self.moment()
         if isinstance(self.literal, str) and isinstance(moment, datetime.datetime):
-            moment = moment.replace(tzinfo=None) if self.kind.tz is None else moment
+            moment = moment.replace(tzinfo=None) if self.data_type.tz is None else moment
         value = (
-            as_local(moment, self.zone) if self.kind.tz is None else as_instant(moment, self.zone)
+            as_local(moment, self.zone)
+            if self.data_type.tz is None
+            else as_instant(moment, self.zone)
         )
-        step = {"s": 1_000_000, "ms": 1_000}.get(self.kind.unit, 1)
+        step = {"s": 1_000_000, "ms": 1_000}.get(self.data_type.unit, 1)
         try:
             if not isinstance(value, datetime.datetime):
-                if self.kind.unit == "us":
+                if self.data_type.unit == "us":
                     return self.same(value)
                 raise OverflowError
-            rest = datetime.timedelta(microseconds=value.microsecond % step)
-            if not rest:
+            over = datetime.timedelta(microseconds=value.microsecond % step)
+            if not over:
                 return self.same(value)
-            return self.between(value - rest, value - rest + datetime.timedelta(microseconds=step))
+            return self.between(value - over, value - over + datetime.timedelta(microseconds=step))
         except OverflowError:
             raise self.refused("the timestamp lies outside the years 1 to 9999") from None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
 
 
 def _narrow(value: float, bits: int) -> tuple[float, float] | None:
     """The two neighbours of a double among narrower floats, if it is none of them itself."""
     if bits == 64 or math.isinf(value):
         return None
-    code, whole, largest = ("f", "I", 0x7F7FFFFF) if bits == 32 else ("e", "H", 0x7BFF)
-    top: float = struct.unpack(code, struct.pack(whole, largest))[0]
+    code, unsigned, largest = ("f", "I", 0x7F7FFFFF) if bits == 32 else ("e", "H", 0x7BFF)
+    top: float = struct.unpack(code, struct.pack(unsigned, largest))[0]
     if abs(value) > top:
         return (top, math.inf) if value > 0 else (-math.inf, -top)
     # Packing rounds to the nearest; the other neighbour is one step of the bit pattern away.
@@ -471,10 +459,12 @@ def _narrow(value: float, bits: int) -> tuple[float, float] | None:
     if nearest == value:
         return None
     away_from_zero = abs(nearest) < abs(value)
-    (pattern,) = struct.unpack(whole, struct.pack(code, abs(nearest)))
-    (other,) = struct.unpack(code, struct.pack(whole, pattern + (1 if away_from_zero else -1)))
-    other = math.copysign(other, value)
-    return min(nearest, other), max(nearest, other)
+    (pattern,) = struct.unpack(unsigned, struct.pack(code, abs(nearest)))
+    (neighbour,) = struct.unpack(
+        code, struct.pack(unsigned, pattern + (1 if away_from_zero else -1))
+    )
+    neighbour = math.copysign(neighbour, value)
+    return min(nearest, neighbour), max(nearest, neighbour)
 
 
 def _equal_to(number: float, scale: int) -> tuple[int, int]:

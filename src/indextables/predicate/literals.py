@@ -69,24 +69,24 @@ def parse_moment(text: str) -> datetime.date | datetime.datetime | None:
     (datetime.date(2024, 1, 5), datetime.datetime(2024, 1, 5, 10, 0, 0, 500000, \
 tzinfo=datetime.timezone.utc))
     """
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         return None
     try:
-        day = datetime.date(int(found["year"]), int(found["month"] or 1), int(found["day"] or 1))
-        if found["time"] is None:
+        day = datetime.date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
+        if match["time"] is None:
             return day
-        fraction = (found["fraction"] or "").ljust(9, "0")
+        fraction = (match["fraction"] or "").ljust(9, "0")
         if fraction[6:].strip("0"):
             return None
-        zone = None if found["zone"] is None else time_zone(found["zone"])
+        zone = None if match["zone"] is None else time_zone(match["zone"])
         return datetime.datetime(
             day.year,
             day.month,
             day.day,
-            int(found["hour"]),
-            int(found["minute"]),
-            int(found["second"] or 0),
+            int(match["hour"]),
+            int(match["minute"]),
+            int(match["second"] or 0),
             int(fraction[:6]),
             tzinfo=zone,
         )
@@ -117,14 +117,14 @@ def as_instant(moment: Moment, zone: datetime.tzinfo) -> datetime.datetime | Far
 
 
 def as_local(moment: Moment, zone: datetime.tzinfo) -> datetime.datetime | FarLocal:
-    """What the clock shows in `zone`: a timestamp without a time zone."""
+    """The local time in `zone`: a timestamp without a time zone."""
     if isinstance(moment, FarLocal):
         return moment
     if isinstance(moment, FarInstant):
         end = datetime.datetime.max if moment > 0 else datetime.datetime.min
-        found = moment_of(moment + _offset(end, zone))
-        assert not isinstance(found, FarInstant)
-        return found
+        local = moment_of(moment + _offset(end, zone))
+        assert not isinstance(local, FarInstant)
+        return local
     if not isinstance(moment, datetime.datetime):
         return datetime.datetime.combine(moment, datetime.time())
     if moment.tzinfo is None:
@@ -208,7 +208,7 @@ def sql_text(text: str) -> str:
     >>> print(sql_text("O'Brien\\\\s"))
     'O\\'Brien\\\\s'
     """
-    return "'" + _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text) + "'"
+    return "'" + _ESCAPED.sub(lambda match: _ESCAPES[match[0]], text) + "'"
 
 
 def sql_literal(value: object) -> str:
@@ -227,9 +227,9 @@ def sql_literal(value: object) -> str:
             return "'NaN'" if math.isnan(value) else "'Infinity'" if value > 0 else "'-Infinity'"
         case FarInstant() | FarLocal():
             zone = "Z" if isinstance(value, FarInstant) else ""
-            kind = "TIMESTAMP" if isinstance(value, FarInstant) else "TIMESTAMP_NTZ"
+            type_name = "TIMESTAMP" if isinstance(value, FarInstant) else "TIMESTAMP_NTZ"
             text = str(np.datetime64(int(value), "us")).replace("T", " ")
-            return f"{kind} '{text}{zone}'"
+            return f"{type_name} '{text}{zone}'"
         case int() | float():
             return repr(value)
         case Decimal():

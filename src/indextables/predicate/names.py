@@ -25,7 +25,7 @@ from indextables.predicate.tree import (
     columns,
     walk,
 )
-from indextables.schema import is_collated
+from indextables.schema import is_collated, is_text
 
 
 def split_path(field: str) -> tuple[str, ...]:
@@ -50,15 +50,6 @@ def split_path(field: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def join_path(parts: Sequence[str]) -> str:
-    """The search field of some parts.
-
-    >>> join_path(["user", "first.name"])
-    'user.first\\\\.name'
-    """
-    return ".".join(part.replace("\\", "\\\\").replace(".", "\\.") for part in parts)
-
-
 def resolve_field(field: str, schema: pa.Schema) -> tuple[str, tuple[str, ...]] | None:
     """The column that a search field names and the path below it, or `None`.
 
@@ -73,38 +64,32 @@ def resolve_field(field: str, schema: pa.Schema) -> tuple[str, tuple[str, ...]] 
     longest = 1 if len(parts) == 1 else 1 + max((name.count(".") for name in names), default=0)
     for length in range(min(longest, len(parts)), 0, -1):
         # An unescaped dot may be part of a column's name as well.
-        found = _matches(".".join(parts[:length]), names)
-        if len(found) == 1:
-            below = _below(schema.field(found[0]).type, parts[length:], is_column=True)
+        same_name = _matches(".".join(parts[:length]), names)
+        if len(same_name) == 1:
+            below = _below(schema.field(same_name[0]).type, parts[length:], is_column=True)
             if below is not None:
-                return found[0], below
+                return same_name[0], below
     return None
 
 
 def _below(
-    kind: pa.DataType, path: tuple[str, ...], *, is_column: bool = False
+    data_type: pa.DataType, path: tuple[str, ...], *, is_column: bool = False
 ) -> tuple[str, ...] | None:
-    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        kind = kind.value_type
+    while pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        data_type = data_type.value_type
     if not path:
         return path
-    if pa.types.is_map(kind):
-        rest = _below(kind.item_type, path[1:])
-        return None if rest is None else (path[0], *rest)
-    if not pa.types.is_struct(kind):
+    if pa.types.is_map(data_type):
+        deeper = _below(data_type.item_type, path[1:])
+        return None if deeper is None else (path[0], *deeper)
+    if not pa.types.is_struct(data_type):
         # A text may be JSON, which the mapping decides; other values have nothing inside.
-        return path if is_column and _is_text(kind) else None
-    found = _matches(path[0], [f.name for f in kind])
-    if len(found) != 1:
+        return path if is_column and is_text(data_type) else None
+    fields = _matches(path[0], [f.name for f in data_type])
+    if len(fields) != 1:
         return None
-    rest = _below(kind.field(found[0]).type, path[1:])
-    return None if rest is None else (found[0], *rest)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    deeper = _below(data_type.field(fields[0]).type, path[1:])
+    return None if deeper is None else (fields[0], *deeper)
 
 
 def escaped_field(parts: Sequence[str]) -> str:
@@ -125,26 +110,26 @@ def resolve_column(parts: Sequence[str], schema: pa.Schema) -> tuple[Column, pa.
     fields: list[pa.Field[pa.DataType]] = list(schema)
     path: list[str] = []
     for part in parts:
-        found = _matches(part, [f.name for f in fields])
-        if len(found) != 1:
+        candidates = _matches(part, [f.name for f in fields])
+        if len(candidates) != 1:
             shown = ".".join(map(sql_name, parts))
             available = [".".join(map(sql_name, [*path, f.name])) for f in fields]
-            if not found and path and not fields:
+            if not candidates and path and not fields:
                 available = schema.names
-            raise UnknownColumnError(shown, available=available, candidates=found)
-        path.append(found[0])
-        kind = next(f for f in fields if f.name == found[0]).type
-        fields = list(kind) if pa.types.is_struct(kind) else []
-    return Column(tuple(path)), kind
+            raise UnknownColumnError(shown, available=available, candidates=candidates)
+        path.append(candidates[0])
+        data_type = next(f for f in fields if f.name == candidates[0]).type
+        fields = list(data_type) if pa.types.is_struct(data_type) else []
+    return Column(tuple(path)), data_type
 
 
 def column_type(column: Column, schema: pa.Schema) -> pa.DataType:
     """The type of a column that is already in the schema's spelling."""
-    kind: pa.DataType = schema.field(column.root).type
+    data_type: pa.DataType = schema.field(column.root).type
     for name in column.path[1:]:
-        assert isinstance(kind, pa.StructType)
-        kind = kind.field(name).type
-    return kind
+        assert isinstance(data_type, pa.StructType)
+        data_type = data_type.field(name).type
+    return data_type
 
 
 def refuse_collated(predicate: Predicate, schema: pa.Schema) -> None:

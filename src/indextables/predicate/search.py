@@ -27,7 +27,7 @@ from indextables.errors import QuerySyntaxError
 
 
 def _position() -> Any:
-    """Where the query says it, for messages: nodes that ask the same are equal anywhere."""
+    """The position in the query, for messages; equality of nodes ignores it."""
     return dataclasses.field(default=0, compare=False, repr=False, kw_only=True)
 
 
@@ -271,8 +271,8 @@ def half_character(text: str) -> int | None:
 
     Bytes that are no UTF-8 become such ones on a command line.
     """
-    found = _HALF.search(text)
-    return None if found is None else found.start()
+    half = _HALF.search(text)
+    return None if half is None else half.start()
 
 
 class Scanner:
@@ -293,7 +293,7 @@ class Scanner:
         return self.text[self.at + offset : self.at + offset + 1]
 
     def skip_blanks(self) -> None:
-        """Move to what is not a blank."""
+        """Skip blanks."""
         while self.peek().isspace():
             self.at += 1
 
@@ -310,13 +310,13 @@ class Scanner:
 
     def word(self, ends: frozenset[str] = ENDS_WORD) -> list[Character]:
         """Consume characters up to a blank or a delimiter."""
-        start, found = self.at, []
+        start, characters = self.at, []
         while (c := self.peek()) and not c.isspace() and c not in ends:
             escaped = c == "\\" and self.peek(1) != "" and not self.peek(1).isalnum()
             self.at += escaped
-            found.append(Character(self.peek(), escaped))
+            characters.append(Character(self.peek(), escaped))
             self.at += 1
-        if not found:
+        if not characters:
             self.fail(
                 f"{self.peek()!r} has no meaning here" if self.peek() else "a word is missing"
             )
@@ -325,28 +325,28 @@ class Scanner:
                 f"{self.peek()!r} is inside the word "
                 f"{self.text[start : self.at]!r}; put a blank or a backslash before it"
             )
-        return found
+        return characters
 
     def quoted(self) -> str:
         """Consume a text in quotes."""
-        start, quote, found = self.at, self.peek(), ""
+        start, quote, text = self.at, self.peek(), ""
         self.at += 1
         while self.peek() != quote:
             if not self.peek():
                 self.fail(f"the quote {quote} is never closed", start)
             if self.peek() == "\\" and self.peek(1) and not self.peek(1).isalnum():
                 self.at += 1
-            found += self.peek()
+            text += self.peek()
             self.at += 1
         self.at += 1
-        return found
+        return text
 
 
 MAX_DISTANCE = 2
-"""More edits than this no index answers."""
+"""The largest distance that an index supports."""
 
 MAX_PATTERN = 1_000
-"""A longer pattern or fuzzy term would be an automaton that no index takes."""
+"""The longest pattern or fuzzy term: a longer one exceeds the index's automaton."""
 
 _DEFAULT_DISTANCE = 1
 
@@ -354,7 +354,7 @@ _DEFAULT_DISTANCE = 1
 def read_word(
     field: str | None, characters: Sequence[Character], *, fail: Callable[[str], NoReturn]
 ) -> SearchNode:
-    """What one word asks for.
+    """The node of one word.
 
     >>> read_word("body", [Character(c) for c in "spark~2"], fail=print)
     Fuzzy(field='body', text='spark', distance=2)
@@ -387,10 +387,10 @@ def _fuzzy(
 
 
 def _check_length(
-    what: str, characters: Sequence[Character], fail: Callable[[str], NoReturn]
+    description: str, characters: Sequence[Character], fail: Callable[[str], NoReturn]
 ) -> None:
     if len(characters) > MAX_PATTERN:
-        fail(f"{what} of {len(characters):,} characters is longer than {MAX_PATTERN:,}")
+        fail(f"{description} of {len(characters):,} characters is longer than {MAX_PATTERN:,}")
 
 
 def _parts(characters: Sequence[Character]) -> tuple[str | Placeholder, ...]:

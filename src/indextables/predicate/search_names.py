@@ -10,7 +10,7 @@ Each is a search query like that of `indexquery`. The words of the first four ar
 no syntax, whatever characters they hold, because the tree of the query is built from them.
 `written` is the same tree in the search syntax, for those who keep a query as text.
 
-Text typed by people (`lenient_query`) has the search syntax where that is meant and right: words,
+Text that users type (`lenient_query`) has the search syntax where that is meant and valid: words,
 phrases in quotes, `+` and `-`, fields that exist, AND, OR and NOT, word*, word~1. Where a text is
 not a query as a whole, each part of it between blanks is read on its own, and what is still wrong
 there (`http://example.com`, `os.sendfile()`, a quote without its other half) stands for its words,
@@ -56,7 +56,7 @@ _OPERATORS = frozenset(("AND", "OR", "NOT"))
 
 @dataclass(frozen=True, slots=True)
 class SearchName:
-    """What a name of SQL means: its mode, if that is not an argument, and whom it may ask."""
+    """A search function of SQL: its mode, if that is not an argument, and its kind of columns."""
 
     mode: Mode | None
     kind: ColumnKind | None = None
@@ -65,7 +65,7 @@ class SearchName:
 
 
 SEVERAL_COLUMNS = "indexquerycolumns"
-"""What a search of some columns becomes, as one of a column becomes `indexquery`."""
+"""The function of a search in several columns, as `indexquery` is that of one column."""
 
 SEARCH_NAMES: dict[str, SearchName] = {
     "search": SearchName(None),
@@ -100,13 +100,13 @@ def mode_of(function: str, mode: str | None) -> Mode:
                 function, f"has no mode: its name says it. Write search(…, mode => '{mode}')."
             )
         return named.mode
-    wanted = "all" if mode is None else mode.lower()
-    for known in MODES:
-        if known == wanted:
-            return known
-    close = difflib.get_close_matches(wanted, MODES, n=1)
+    lowered = "all" if mode is None else mode.lower()
+    for candidate in MODES:
+        if candidate == lowered:
+            return candidate
+    close = difflib.get_close_matches(lowered, MODES, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    listed = ", ".join(f"'{known}'" for known in MODES)
+    listed = ", ".join(f"'{candidate}'" for candidate in MODES)
     raise SearchCallError(function, f"has no mode '{mode}'. There are {listed}.{hint}")
 
 
@@ -175,7 +175,7 @@ def query_text(words: str, mode: Mode) -> str:
     return words if mode == "query" else written(words_query(words, mode))
 
 
-# --- text typed by people ------------------------------------------------------------------------
+# --- text that users type ------------------------------------------------------------------------
 
 NO_ROW = Boolean(must=(All(),), must_not=(All(),))
 
@@ -192,13 +192,13 @@ def lenient_query(text: str, read: Callable[[str], SearchNode] | None) -> Search
     Term(field=None, text='spark')
     """
     text = "".join(" " if "\ud800" <= c <= "\udfff" else c for c in text)
-    if (whole := _read(text, read)) is not None:
-        return whole
+    if (query := _read(text, read)) is not None:
+        return query
     parts: dict[str, list[SearchNode]] = {"+": [], "-": [], "": []}
-    for found in _PART.finditer(text):
-        part = found["text"]
+    for match in _PART.finditer(text):
+        part = match["text"]
         if part not in _OPERATORS and _WORD.search(part):
-            parts[found["sign"]].append(_read(part, read) or _words(part))
+            parts[match["sign"]].append(_read(part, read) or _words(part))
     must, must_not, should = (tuple(dict.fromkeys(nodes)) for nodes in parts.values())
     if not must and not should:
         return Boolean(must=(All(),), must_not=must_not) if must_not else NO_ROW
@@ -211,10 +211,10 @@ def _read(text: str, read: Callable[[str], SearchNode] | None) -> SearchNode | N
     if read is None:
         return None
     try:
-        found = read(text)
+        query = read(text)
     except QueryError:
         return None
-    return found if all(map(_is_plain, walk(found))) else None
+    return query if all(map(_is_plain, walk(query))) else None
 
 
 def _is_plain(node: SearchNode) -> bool:
@@ -225,8 +225,8 @@ def _is_plain(node: SearchNode) -> bool:
 
 def _words(part: str) -> SearchNode:
     words = [Term(None, word) for word in dict.fromkeys(_WORD.findall(part))]
-    whole = Term(None, part)
-    return words[0] if len(words) == 1 else Boolean(should=(whole, *words))
+    word_with_marks = Term(None, part)
+    return words[0] if len(words) == 1 else Boolean(should=(word_with_marks, *words))
 
 
 # --- calls in a parsed statement -----------------------------------------------------------------
@@ -246,7 +246,7 @@ class SearchCall:
 
     @property
     def kind(self) -> ColumnKind | None:
-        """What columns may be asked."""
+        """The kind of columns that may be searched."""
         return SEARCH_NAMES[self.name].kind
 
     @property
@@ -279,19 +279,19 @@ def search_call(
     max_depth: int = INDEXQUERY_MAX_DEPTH.default,
 ) -> SearchCall:
     """Read a call of one of the names."""
-    name, given = node.name.lower(), list(node.expressions)
+    name, arguments = node.name.lower(), list(node.expressions)
     named: dict[str, exp.Expr] = {}
-    while given and isinstance(given[-1], (exp.Kwarg, exp.PropertyEQ)):
-        last = given.pop()
+    while arguments and isinstance(arguments[-1], (exp.Kwarg, exp.PropertyEQ)):
+        last = arguments.pop()
         named[last.this.name.lower()] = last.expression
     if SEARCH_NAMES[name].every_column:
-        given.insert(0, exp.Star())
-    if len(given) == 3 and "mode" not in named and name == "search":
-        named["mode"] = given.pop()
-    if len(given) != 2 or set(named) - {"mode"}:
+        arguments.insert(0, exp.Star())
+    if len(arguments) == 3 and "mode" not in named and name == "search":
+        named["mode"] = arguments.pop()
+    if len(arguments) != 2 or set(named) - {"mode"}:
         raise SearchCallError(name, usage(name))
-    words, mode = given[1], named.get("mode")
-    target = given[0].unnest()
+    words, mode = arguments[1], named.get("mode")
+    target = arguments[0].unnest()
     if (
         not words.is_string
         or not (mode is None or mode.is_string)
@@ -301,14 +301,14 @@ def search_call(
     chosen = mode_of(name, None if mode is None else mode.name)
     query = words_query(words.name, chosen, max_length=max_length, max_depth=max_depth)
     text = words.name if chosen == "query" else written(query)
-    return SearchCall(name, given[0], query, text, chosen)
+    return SearchCall(name, arguments[0], query, text, chosen)
 
 
 def usage(name: str) -> str:
     """How a call is written, as the end of a sentence that begins with its name."""
-    found = SEARCH_NAMES[name.lower()]
-    if found.every_column:
+    search_name = SEARCH_NAMES[name.lower()]
+    if search_name.every_column:
         return "requires exactly 1 argument: a search query in quotes."
-    what = "a search query" if found.mode == "query" else "the words"
-    more = ", and mode => '…' if wanted" if found.mode is None else ""
+    what = "a search query" if search_name.mode == "query" else "the words"
+    more = ", and mode => '…' if wanted" if search_name.mode is None else ""
     return f"takes a column, several in parentheses or *, then {what} in quotes{more}."

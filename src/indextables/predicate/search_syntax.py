@@ -69,7 +69,7 @@ class Clause:
     """One clause and its sign."""
 
     joiner: str | None
-    """AND, OR or nothing: what stands before the clause."""
+    """The operator before the clause: AND, OR or none."""
     occur: Occur
     node: SearchNode
 
@@ -121,7 +121,7 @@ MAX_BOOST = 1e9
 
 _OPERATORS = {"AND": "AND", "&&": "AND", "OR": "OR", "||": "OR"}
 _PLAIN = re.compile(r"\w+(?=[\s)]|$)(?!\s*:)")
-"""A word that is nothing but a word, unless it is one of these."""
+"""A word without any syntax, unless it is one of these."""
 _WORD = re.compile(r"\w+")
 _PLAIN_WORDS = re.compile(r"\s*\w+(?:\s+\w+)*\s*")
 _RESERVED = frozenset((*_OPERATORS, "NOT", "IN"))
@@ -177,12 +177,12 @@ must_not=())
     if _PLAIN_WORDS.fullmatch(text) is None:
         return None
     words: dict[str, Term] = {}
-    for found in _WORD.finditer(text):
-        word = found[0]
+    for match in _WORD.finditer(text):
+        word = match[0]
         if word in _RESERVED:
             return None
         if word not in words:  # one that is said twice counts once
-            words[word] = Term(field, word, at=found.start())
+            words[word] = Term(field, word, at=match.start())
     terms = tuple(words.values())
     return terms[0] if len(terms) == 1 else Boolean(should=terms)
 
@@ -225,7 +225,7 @@ class _Parser(Scanner):
         return query
 
     def clauses(self, field: str | None) -> SearchNode:
-        found: list[Clause] = []
+        clauses: list[Clause] = []
         while True:
             joiner = None
             self.skip_blanks()
@@ -233,7 +233,7 @@ class _Parser(Scanner):
                 break
             for word, meaning in _OPERATORS.items() if self.peek() in "AO&|" else ():
                 if self.keyword(word):
-                    if not found:
+                    if not clauses:
                         self.fail(f"{word} has nothing on its left")
                     start, joiner = self.at, meaning
                     self.at += len(word)
@@ -241,10 +241,10 @@ class _Parser(Scanner):
                     if self.peek() in ("", ")"):
                         self.fail(f"{word} has nothing on its right", start)
                     break
-            found.append(self.clause(field, joiner))
-        if not found:
+            clauses.append(self.clause(field, joiner))
+        if not clauses:
             self.fail("something to search for is missing")
-        return combine(found)
+        return combine(clauses)
 
     def clause(self, field: str | None, joiner: str | None) -> Clause:
         occur: Occur = "should"
@@ -335,14 +335,14 @@ class _Parser(Scanner):
         """Whether a timestamp or an IPv6 address stands here, whose colons end no field name."""
         if _TIMESTAMP.match(self.text, self.at):
             return True
-        found = _ADDRESS.match(self.text, self.at)
-        if found is None:
+        match = _ADDRESS.match(self.text, self.at)
+        if match is None:
             return False
-        first = found[1].partition(":")[0]
+        first = match[1].partition(":")[0]
         if self.schema is not None and first in self.schema.names:
             return False
         try:
-            ipaddress.IPv6Address(found[1])
+            ipaddress.IPv6Address(match[1])
         except ValueError:
             return False
         return True
@@ -447,10 +447,10 @@ class _Parser(Scanner):
 
     def regex(self, field: str | None) -> Regex | None:
         """A pattern between slashes; a path such as /usr/bin is a word."""
-        found = re.compile(r"/((?:[^/\\]|\\.)+)/(?=[\s)^]|$)", re.DOTALL).match(self.text, self.at)
-        if found is None:
+        match = re.compile(r"/((?:[^/\\]|\\.)+)/(?=[\s)^]|$)", re.DOTALL).match(self.text, self.at)
+        if match is None:
             return None
-        pattern = found[1].replace("\\/", "/")
+        pattern = match[1].replace("\\/", "/")
         if (size := repeated_size(pattern)) > MAX_REPEATED:
             self.fail(
                 f"the repetitions of the regular expression expand to {size:,} letters, more than "
@@ -458,12 +458,12 @@ class _Parser(Scanner):
             )
         if (problem := _regex_problem(pattern)) is not None:
             self.fail(f"the regular expression does not compile ({problem})")
-        self.at = found.end()
+        self.at = match.end()
         return Regex(field, pattern)
 
 
 def _regex_problem(pattern: str) -> str | None:
-    """Why the index's engine refuses a pattern; it knows best."""
+    """The reason for which the index's regular expression engine refuses a pattern."""
     import tantivy
 
     builder = tantivy.SchemaBuilder()

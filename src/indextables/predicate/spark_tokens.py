@@ -219,11 +219,11 @@ def _start_of_operand(sql: str, tokens: Sequence[Token], end: int) -> int | None
 
 
 def _matching(tokens: Sequence[Token], closing: int) -> int | None:
-    kind, depth = tokens[closing].token_type, 0
+    bracket, depth = tokens[closing].token_type, 0
     for at in range(closing, -1, -1):
-        if tokens[at].token_type is kind:
+        if tokens[at].token_type is bracket:
             depth += 1
-        elif tokens[at].token_type is _OPENING[kind]:
+        elif tokens[at].token_type is _OPENING[bracket]:
             depth -= 1
             if depth == 0:
                 return at

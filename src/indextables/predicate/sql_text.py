@@ -60,6 +60,7 @@ from indextables.predicate.tree import (
     like,
     negation,
 )
+from indextables.schema import is_text
 
 _COMPARISONS: dict[type[exp.Expr], Operator] = {
     exp.EQ: "=",
@@ -262,10 +263,10 @@ class _Reader:
         if isinstance(node, exp.Anonymous):
             return self.function(node)
         if isinstance(node, (exp.Column, exp.Dot)):
-            column, kind = self.column(node)
-            if not pa.types.is_boolean(kind):
-                raise _unsupported(node, f"the column is of type {kind}, not BOOLEAN")
-            return compare("=", column, kind, True)
+            column, data_type = self.column(node)
+            if not pa.types.is_boolean(data_type):
+                raise _unsupported(node, f"the column is of type {data_type}, not BOOLEAN")
+            return compare("=", column, data_type, True)
         raise _unsupported(node, "it is not a comparison of a column with a literal")
 
     # --- what only an engine computes
@@ -276,12 +277,12 @@ class _Reader:
             raise _unsupported(node, "it names no column")
         return Expression(node.sql(dialect="spark", comments=False), tuple(operands.items()))
 
-    def operands(self, whole: exp.Expr, part: exp.Expr) -> dict[str, Column]:
+    def operands(self, condition: exp.Expr, part: exp.Expr) -> dict[str, Column]:
         """The columns that an expression reads, by their names. It must be about one row."""
-        found, reason = row_operands(part, self.schema, timezone=self.timezone)
+        columns, reason = row_operands(part, self.schema, timezone=self.timezone)
         if reason is not None:
-            raise _unsupported(whole, reason)
-        return found
+            raise _unsupported(condition, reason)
+        return columns
 
     # --- names
 
@@ -291,15 +292,11 @@ class _Reader:
         return resolve_column([part.name for part in node.parts], self.schema)
 
     def text_column(self, node: exp.Expr, name: exp.Expr) -> Column:
-        column, kind = self.column(name)
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        if not (
-            pa.types.is_string(kind)
-            or pa.types.is_large_string(kind)
-            or pa.types.is_string_view(kind)
-        ):
-            raise _unsupported(node, f"'{column}' is of type {kind}, not text")
+        column, data_type = self.column(name)
+        if pa.types.is_dictionary(data_type):
+            data_type = data_type.value_type
+        if not is_text(data_type):
+            raise _unsupported(node, f"'{column}' is of type {data_type}, not text")
         return column
 
     def text(self, node: exp.Expr, literal: exp.Expr) -> str | None:
@@ -352,22 +349,22 @@ class _Reader:
         return negation(predicate) if isinstance(node, exp.NullSafeNEQ) else predicate
 
     def against(self, op: Operator, name: exp.Expr, literal: exp.Expr) -> Predicate:
-        column, kind = self.column(name)
+        column, data_type = self.column(name)
         value = self.literal(literal.parent or literal, literal)
-        return compare(op, column, kind, value, timezone=self.timezone)
+        return compare(op, column, data_type, value, timezone=self.timezone)
 
     def is_in(self, node: exp.In) -> Predicate:
         if not node.expressions or node.args.get("query") or node.args.get("unnest"):
             raise _unsupported(node, "IN needs a list of literals")
-        column, kind = self.column(node.this)
+        column, data_type = self.column(node.this)
         values = [self.literal(node, literal) for literal in node.expressions]
-        return is_in(column, kind, values, timezone=self.timezone)
+        return is_in(column, data_type, values, timezone=self.timezone)
 
     def is_(self, node: exp.Is) -> Predicate:
         inner = node.this
         if isinstance(node.expression, exp.Boolean):
-            column, kind = self.column(inner)
-            return compare("<=>", column, kind, bool(node.expression.this))
+            column, data_type = self.column(inner)
+            return compare("<=>", column, data_type, bool(node.expression.this))
         if not isinstance(node.expression, exp.Null):
             raise _unsupported(node, "IS takes NULL, TRUE or FALSE")
         return IsNull(self.column(inner)[0])
@@ -412,27 +409,27 @@ class _Reader:
                 return self.column(name)[0]
             except UnknownColumnError:
                 # Not a column to SQL, but perhaps a path into JSON.
-                found = resolve_field(escaped_field([p.name for p in name.parts]), self.schema)
-                if found is None:
+                field = resolve_field(escaped_field([p.name for p in name.parts]), self.schema)
+                if field is None:
                     raise
-                return Column((found[0], *found[1]))
+                return Column((field[0], *field[1]))
         text = self.text(node, name)
         if text is None:
             raise _unsupported(node, "the column of a search cannot be NULL")
         if text.lower() == ALL_FIELDS:
             return None
-        found = resolve_field(text, self.schema)
-        if found is None:
+        field = resolve_field(text, self.schema)
+        if field is None:
             raise UnknownColumnError(text, available=self.schema.names)
-        return Column((found[0], *found[1]))
+        return Column((field[0], *field[1]))
 
     def named_search(self, node: exp.Expr) -> Predicate:
         call = search_call(node, max_length=self.max_query_length, max_depth=self.max_query_depth)
         check_fields(call.query, call.text, self.schema)
-        found = [self.searched(node, column) for column in call.columns or ()]
-        if None in found or not found:
+        resolved = [self.searched(node, column) for column in call.columns or ()]
+        if None in resolved or not resolved:
             return Search(None, call.query, call.text)
-        columns = tuple(column for column in found if column is not None)
+        columns = tuple(column for column in resolved if column is not None)
         if len(columns) == 1:
             return Search(columns[0], call.query, call.text, kind=call.kind)
         return Search(None, call.query, call.text, columns, call.kind)

@@ -1,6 +1,6 @@
 """SQL without Spark: a query in Spark's dialect over index tables and other relations, as Arrow.
 
-`sql` is the public door, `run_query` the one for a caller that opens tables by itself. `rewrite`
+`sql` is the public function, `run_query` the one for callers that open tables themselves. `rewrite`
 takes the searches out of a query and decides what the scans of its tables do, `dialect` writes the
 rest for the engine, `engine` runs it.
 """

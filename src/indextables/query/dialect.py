@@ -55,16 +55,17 @@ def digits_of(node: Any) -> tuple[int, int] | None:
     if isinstance(node, exp.Paren | exp.Neg):
         return digits_of(node.this)
     if isinstance(node, exp.Literal) and not node.is_string:
-        whole, _, fraction = node.name.partition(".")
-        return None if "e" in node.name.lower() else (len(whole.lstrip("0")) + len(fraction) or 1,
+        integer, _, fraction = node.name.partition(".")
+        return None if "e" in node.name.lower() else (len(integer.lstrip("0")) + len(fraction) or 1,
                                                       len(fraction))  # fmt: skip
-    kind = node.type
-    if kind is None:
+    sql_type = node.type
+    if sql_type is None:
         return None
     if is_decimal(node):
-        given = [int(p.name) for p in kind.expressions]
-        return (given[0], given[1] if len(given) > 1 else 0) if given else (10, 0)
-    whole_digits = _DIGITS_OF_INTEGERS.get(kind.this)
+        parameters = [int(p.name) for p in sql_type.expressions]
+        precision, scale = (*parameters, 0)[:2] if parameters else (10, 0)
+        return precision, scale
+    whole_digits = _DIGITS_OF_INTEGERS.get(sql_type.this)
     return None if whole_digits is None else (whole_digits, 0)
 
 
@@ -76,18 +77,18 @@ def is_a(node: Any, *kinds: Any) -> bool:
     return node.type is not None and node.type.this in kinds
 
 
-def _type_name(kind: pa.DataType) -> str:
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision}, {kind.scale})"
-    if pa.types.is_timestamp(kind):
-        return "timestamp" if kind.tz else "timestamp_ntz"
+def _type_name(data_type: pa.DataType) -> str:
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision}, {data_type.scale})"
+    if pa.types.is_timestamp(data_type):
+        return "timestamp" if data_type.tz else "timestamp_ntz"
     names = {
         "boolean": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int",
         "int64": "bigint", "float32": "float", "float64": "double", "date": "date",
         "string": "string", "large_string": "string", "string_view": "string", "binary": "binary",
     }  # fmt: skip
     return next(
-        (n for what, n in names.items() if getattr(pa.types, f"is_{what}")(kind)), "unknown"
+        (n for check, n in names.items() if getattr(pa.types, f"is_{check}")(data_type)), "unknown"
     )
 
 
@@ -115,8 +116,8 @@ def _qualify(tree: Any, schema: MappingSchema) -> list[Any]:
 def _decimal(precision: int, scale: int) -> exp.DataType:
     """A type within 38 digits; of those behind the point six stay, before others go."""
     if precision > _MOST_DIGITS:
-        whole = precision - scale
-        scale = max(_MOST_DIGITS - whole, min(scale, 6))
+        before_point = precision - scale
+        scale = max(_MOST_DIGITS - before_point, min(scale, 6))
     return exp.DataType.build(f"decimal({min(precision, _MOST_DIGITS)}, {scale})", dialect="spark")
 
 
@@ -130,14 +131,14 @@ def _binary(annotator: Any, node: Any) -> Any:
     match node:
         case exp.Div():
             scale = max(6, s1 + p2 + 1)
-            kind = _decimal(p1 - s1 + s2 + scale, scale)
+            result_type = _decimal(p1 - s1 + s2 + scale, scale)
         case exp.Mul():
-            kind = _decimal(p1 + p2 + 1, s1 + s2)
+            result_type = _decimal(p1 + p2 + 1, s1 + s2)
         case exp.Mod():
-            kind = _decimal(min(p1 - s1, p2 - s2) + max(s1, s2), max(s1, s2))
+            result_type = _decimal(min(p1 - s1, p2 - s2) + max(s1, s2), max(s1, s2))
         case _:
-            kind = _decimal(max(s1, s2) + max(p1 - s1, p2 - s2) + 1, max(s1, s2))
-    return annotator._set_type(node, kind)
+            result_type = _decimal(max(s1, s2) + max(p1 - s1, p2 - s2) + 1, max(s1, s2))
+    return annotator._set_type(node, result_type)
 
 
 def _sum_or_average(annotator: Any, node: Any) -> Any:
@@ -147,16 +148,16 @@ def _sum_or_average(annotator: Any, node: Any) -> Any:
     if is_decimal(argument):
         precision, scale = digits_of(argument) or (_MOST_DIGITS, 0)
         more = 4 if isinstance(node, exp.Avg) else 0
-        kind: Any = exp.DataType.build(
+        result_type: Any = exp.DataType.build(
             f"decimal({min(precision + (more or 10), _MOST_DIGITS)}, "
             f"{min(scale + more, _MOST_DIGITS)})",
             dialect="spark",
         )
     elif isinstance(node, exp.Avg) or is_a(argument, exp.DType.DOUBLE, exp.DType.FLOAT):
-        kind = exp.DType.DOUBLE
+        result_type = exp.DType.DOUBLE
     else:
-        kind = exp.DType.BIGINT
-    return annotator._set_type(node, kind)
+        result_type = exp.DType.BIGINT
+    return annotator._set_type(node, result_type)
 
 
 def _literal(annotator: Any, node: Any) -> Any:
@@ -217,8 +218,8 @@ def translated_number(node: Any, divisions: set[Division]) -> Any:
             return exp.Coalesce(this=node.copy(), expressions=[exp.false()])
         case exp.Nanvl():
             nan = exp.Anonymous(this="ISNAN", expressions=[node.this.copy()])
-            other = exp.cast(node.expression.copy(), "double")
-            return exp.Case().when(nan, other).else_(node.this.copy())
+            as_double = exp.cast(node.expression.copy(), "double")
+            return exp.Case().when(nan, as_double).else_(node.this.copy())
         case exp.Sign():
             return exp.cast(node.copy(), "double")
         case exp.Quantile():
@@ -553,18 +554,18 @@ def _is_date_with_days(node: Any) -> bool:
 
 def _pattern(node: Any) -> Any:
     """A pattern for times. sqlglot made directives of Spark's letters; the engine has most."""
-    given = node.args["format"]
-    if not given.is_string:
+    pattern = node.args["format"]
+    if not pattern.is_string:
         raise EmbeddedQueryError(f"A pattern must be a text in quotes in {node.sql('spark')}.")
-    found = _FRACTION.sub("%g", given.name)
-    found = _DIRECTIVE.sub(r"\1", found)
-    unknown = re.search(r"[A-Za-z]", re.sub(r"%-?[A-Za-z]", "", _QUOTED.sub("", found)))
+    translated = _FRACTION.sub("%g", pattern.name)
+    translated = _DIRECTIVE.sub(r"\1", translated)
+    unknown = re.search(r"[A-Za-z]", re.sub(r"%-?[A-Za-z]", "", _QUOTED.sub("", translated)))
     if unknown:
         raise EmbeddedQueryError(
             f"The pattern in {node.sql('spark')} has letters that are not known here: use y, M, d, "
             "D, E, H, h, m, s, SSS, SSSSSS and a."
         )
-    return exp.Literal.string(_QUOTED.sub(r"\1", found))
+    return exp.Literal.string(_QUOTED.sub(r"\1", translated))
 
 
 # --- the whole query -------------------------------------------------------------------------
@@ -662,8 +663,8 @@ def _is_null(value: Any) -> Any:
 
 
 def _pmod(value: Any, divisor: Any) -> Any:
-    rest = exp.paren(exp.Mod(this=exp.paren(value), expression=exp.paren(divisor.copy())))
-    again = exp.paren(exp.Add(this=rest, expression=exp.paren(divisor.copy())))
+    remainder = exp.paren(exp.Mod(this=exp.paren(value), expression=exp.paren(divisor.copy())))
+    again = exp.paren(exp.Add(this=remainder, expression=exp.paren(divisor.copy())))
     return exp.paren(exp.Mod(this=again, expression=exp.paren(divisor)))
 
 

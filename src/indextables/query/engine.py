@@ -261,12 +261,12 @@ class _Engine:
 
     @classmethod
     def free(cls) -> _Engine:
-        """One that waits, or a new one."""
+        """A waiting engine, or a new one."""
         with contextlib.suppress(IndexError):
-            engine = cls.waiting.pop()  # which no other thread can have then
+            engine = cls.waiting.pop()  # so that no other thread has it
             if engine.process == os.getpid():
                 return engine
-            # The threads of this one stayed in the process that this one is a fork of.
+            # A fork does not have the threads of its parent's engine.
             _FORKED.append(engine)
         return cls()
 
@@ -298,10 +298,11 @@ class _Engine:
                 self.register(division.name, _divider(division), operands, result)
         result = self.connection.sql(query.engine.sql)
         # A sum of integers is wider here than in Spark, which has no such type.
-        if any(str(kind) == "HUGEINT" for kind in result.types):
+        types = list(map(str, result.types))
+        if "HUGEINT" in types:
             columns = (
-                f"CAST(#{at} AS BIGINT) AS {_quoted(name)}" if str(kind) == "HUGEINT" else f"#{at}"
-                for at, (name, kind) in enumerate(zip(result.columns, result.types, strict=True), 1)
+                f"CAST(#{at} AS BIGINT) AS {_quoted(name)}" if type_ == "HUGEINT" else f"#{at}"
+                for at, (name, type_) in enumerate(zip(result.columns, types, strict=True), 1)
             )
             result = result.project(", ".join(columns))
         return result.to_arrow_reader(_BATCH)
@@ -339,9 +340,7 @@ class _Engine:
     ) -> None:
         """Give queries a function that DuckDB does not have."""
 
-        failures = (
-            self.failures
-        )  # with the engine itself, it and its functions would hold each other
+        failures = self.failures  # a reference to the engine itself would be a cycle
 
         @functools.wraps(work)  # DuckDB counts its parameters
         def call(*columns: Any) -> Any:
@@ -377,7 +376,7 @@ def _quoted(name: str) -> str:
 
 
 def _explained(error: Exception, failures: list[IndexTablesError]) -> IndexTablesError:
-    """Our own error where there was one, otherwise what the engine says."""
+    """The error of this package if there was one, otherwise that of the engine."""
     if failures:
         return failures[0]
     if isinstance(error, IndexTablesError):
@@ -490,8 +489,8 @@ class _Scan:
     def _with_masks(self, rows: pa.Table) -> pa.Table:
         mapping = self.relation.relation.table.view.shown.mapping
         for name, search in self.relation.masks.items():
-            found = search_rows(search, rows, mapping, schema=self.relation.columns)
-            rows = rows.append_column(name, pa.array(found, pa.bool_()))
+            matching = search_rows(search, rows, mapping, schema=self.relation.columns)
+            rows = rows.append_column(name, pa.array(matching, pa.bool_()))
         return rows
 
     def _with_snippets(self, rows: pa.Table) -> pa.Table:
@@ -534,9 +533,9 @@ def _exact(column: str, schema: pa.Schema) -> str:
 
 def _text_column(column: str, schema: pa.Schema) -> str:
     name = _exact(column, schema)
-    kind = schema.field(name).type
-    if not pa.types.is_string(kind):
-        raise SearchCallError("snippet", f"shows words of a text, but '{name}' is {kind}.")
+    data_type = schema.field(name).type
+    if not pa.types.is_string(data_type):
+        raise SearchCallError("snippet", f"shows words of a text, but '{name}' is {data_type}.")
     return name
 
 
@@ -592,7 +591,7 @@ class _Steps:
 
 def _divider(division: Division) -> Callable[[Any, Any], Any]:
     unit = Decimal(1).scaleb(-division.scale)
-    kind = pa.decimal128(division.precision, division.scale)
+    quotient_type = pa.decimal128(division.precision, division.scale)
 
     def divided(left: Decimal | None, right: Decimal | None) -> Decimal | None:
         if left is None or not right:
@@ -601,7 +600,7 @@ def _divider(division: Division) -> Callable[[Any, Any], Any]:
 
     def divide(lefts: Any, rights: Any) -> Any:
         pairs = zip(lefts.to_pylist(), rights.to_pylist(), strict=True)
-        return pa.array([divided(*pair) for pair in pairs], kind)
+        return pa.array([divided(*pair) for pair in pairs], quotient_type)
 
     return divide
 

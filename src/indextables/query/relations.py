@@ -1,4 +1,4 @@
-"""What a query asks of a table: relations, which table has a column, what a scan may decide.
+"""Relations of a query: which columns they read, and which conditions their scans may evaluate.
 
 A condition may be pushed to the scan of a table only if the scan means exactly the same by it. Of
 searches that is always so: they are ours. Of comparisons it is so where types and literals leave no
@@ -67,7 +67,7 @@ class PushedSearch:
 
 @dataclass
 class Relation:
-    """One reference to a table in a query, and what its scan is asked for."""
+    """One reference to a table in a query, and the request to its scan."""
 
     name: str
     table: Table
@@ -92,29 +92,30 @@ class Relation:
         fields = [f.with_nullable(True) for f in self.table.schema]
         fields += [pa.field(name, pa.bool_()) for name in self.masks]
         fields += [pa.field(name, pa.string()) for name in self.snippets]
-        fields += [pa.field(name, ROW_IDENTITY[what]) for name, what in self.identity.items()]
+        fields += [pa.field(name, ROW_IDENTITY[part]) for name, part in self.identity.items()]
         if self.score:
             fields.append(pa.field(self.score, pa.float32()))
         return pa.schema(fields)
 
     def to_json(self) -> str:
-        """What the scan is asked for, for another process; `from_json` reads it."""
-        asked = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"}
-        asked["searches"] = [[search.query, search.columns] for search in self.searches]
-        return json.dumps(asked)
+        """The request to the scan, for another process; `from_json` reads it."""
+        document = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"}
+        document["searches"] = [[search.query, search.columns] for search in self.searches]
+        return json.dumps(document)
 
     @classmethod
     def from_json(cls, text: str, table: Table) -> Relation:
-        """What `to_json` wrote, of a table."""
-        asked = json.loads(text)
-        asked["searches"] = [
-            PushedSearch(query, tuple(map(tuple, columns))) for query, columns in asked["searches"]
+        """The relation that `to_json` wrote, for a table."""
+        document = json.loads(text)
+        document["searches"] = [
+            PushedSearch(query, tuple(map(tuple, columns)))
+            for query, columns in document["searches"]
         ]
-        return cls(table=table, **asked)
+        return cls(table=table, **document)
 
     @property
     def condition(self) -> str | None:
-        """All that the rows must meet."""
+        """All conditions that rows must meet."""
         searches = [search.condition() for search in self.searches]
         return " AND ".join(f"({c})" for c in [*self.conditions, *searches]) or None
 
@@ -144,21 +145,21 @@ class Sources:
             return relation if relation and _exact(column.name, relation) else None
         if column.name.lower() in self.others:
             return None
-        found = [r for a, r in self.relations.items() if a in self.visible
+        owners = [r for a, r in self.relations.items() if a in self.visible
                  and _exact(column.name, r)]  # fmt: skip
-        return found[0] if len(found) == 1 else None
+        return owners[0] if len(owners) == 1 else None
 
     def with_path(self, column: Any) -> Any:
         """A field in a column, `doc.user` or `t.doc.user`, apart from the table before it.
 
-        The parser takes the first name for the table's. What is no such field is returned as it is.
+        The parser takes the first name for the table's. Any other column is returned unchanged.
         """
         if not isinstance(column, exp.Column | exp.Dot) or self.owner(column) is not None:
             return column
-        first, *rest = column.parts
-        readings: list[tuple[Any, list[Any]]] = [(None, [first, *rest])]
+        first, *nested = column.parts
+        readings: list[tuple[Any, list[Any]]] = [(None, [first, *nested])]
         if first.name.lower() in self.relations:
-            readings.insert(0, (first, rest))
+            readings.insert(0, (first, nested))
         for table, (name, *path) in readings:
             root = exp.Column(this=name.copy(), table=table and table.copy())
             if path and self.owner(root) is not None:
@@ -169,8 +170,8 @@ class Sources:
         """The relation of an alias, or the only one there is."""
         if alias:
             return self.relations.get(alias.lower())
-        found = [r for a, r in self.relations.items() if a in self.visible]
-        return found[0] if len(found) == 1 else None
+        visible = [r for a, r in self.relations.items() if a in self.visible]
+        return visible[0] if len(visible) == 1 else None
 
     def is_padded(self, relation: Relation) -> bool:
         return any(r is relation and alias in self.padded for alias, r in self.relations.items())
@@ -192,11 +193,11 @@ def is_snippet(node: Any) -> bool:
 def searched_columns(call: Any) -> list[Any]:
     """The columns of a search; none if it searches all fields of the row."""
     name, arguments = call.name.lower(), call.expressions
-    wanted = 1 if name in ALL_COLUMNS else 2
-    if len(arguments) != wanted or not arguments[-1].is_string:
-        what = "a search query in quotes" if wanted == 1 else "a column and a query in quotes"
-        raise EmbeddedQueryError(f"{call.name} takes {what}, not {call.sql('spark')}.")
-    if wanted == 1:
+    count = 1 if name in ALL_COLUMNS else 2
+    if len(arguments) != count or not arguments[-1].is_string:
+        expected = "a search query in quotes" if count == 1 else "a column and a query in quotes"
+        raise EmbeddedQueryError(f"{call.name} takes {expected}, not {call.sql('spark')}.")
+    if count == 1:
         return []
     if name == SEVERAL_COLUMNS:
         return list(arguments[0].expressions)
@@ -274,27 +275,28 @@ def _comparable(column: Any, values: list[Any], sources: Sources) -> Relation | 
     relation = sources.owner(column)
     if relation is None:
         return None
-    kind = _type(column, relation)
+    data_type = _type(column, relation)
     for signed in values:
         value = signed.this if isinstance(signed, exp.Neg) else signed
         if not isinstance(value, exp.Literal):
             return None
-        if pa.types.is_floating(kind):
+        if pa.types.is_floating(data_type):
             fits = value.is_number or signed is value
-        elif pa.types.is_integer(kind):
+        elif pa.types.is_integer(data_type):
             fits = value.is_int
-        elif pa.types.is_string(kind):
+        elif pa.types.is_string(data_type):
             fits = signed.is_string
         else:
-            fits = pa.types.is_date(kind) and bool(_DATE.fullmatch(value.name)) and signed.is_string
+            is_date = signed.is_string and bool(_DATE.fullmatch(value.name))
+            fits = is_date and pa.types.is_date(data_type)
         if not fits:
             return None
     return relation
 
 
 def _type(column: Any, relation: Relation) -> pa.DataType:
-    kind: pa.DataType = relation.table.schema.field(_exact(column.name, relation) or "").type
-    return kind
+    data_type: pa.DataType = relation.table.schema.field(_exact(column.name, relation) or "").type
+    return data_type
 
 
 def unqualified(node: Any) -> str:
@@ -343,8 +345,8 @@ def joins(select: Any) -> tuple[set[str], set[str]]:
     unseen: set[str] = set()
     for join in select.args.get("joins") or []:
         alias = join.alias_or_name.lower()
-        side, kind = (join.side or "").upper(), (join.kind or "").upper()
-        if kind in ("SEMI", "ANTI"):
+        side, join_kind = (join.side or "").upper(), (join.kind or "").upper()
+        if join_kind in ("SEMI", "ANTI"):
             unseen.add(alias)
             continue
         if side in ("RIGHT", "FULL"):
@@ -377,8 +379,8 @@ def conjuncts(node: Any) -> Iterator[Any]:
 
 
 def searched_one(sources: Sources) -> Relation | None:
-    found = [r for r in sources.relations.values() if r.searches]
-    return found[0] if len(found) == 1 else None
+    searched = [r for r in sources.relations.values() if r.searches]
+    return searched[0] if len(searched) == 1 else None
 
 
 def push_limit(select: Any, sources: Sources) -> None:
@@ -452,16 +454,16 @@ def written_items(sql: str) -> list[str]:
     items: list[list[Token]] = []
     depth, before = 0, None
     for token in Spark().tokenize(sql):
-        kind = token.token_type
-        depth += (kind in _OPENING) - (kind in _CLOSING)
+        token_type = token.token_type
+        depth += (token_type in _OPENING) - (token_type in _CLOSING)
         if not items:
-            if kind == TokenType.SELECT and depth == 0:
+            if token_type == TokenType.SELECT and depth == 0:
                 items.append([])
-        elif depth == 0 and kind in _AFTER and before != TokenType.DISTINCT:
+        elif depth == 0 and token_type in _AFTER and before != TokenType.DISTINCT:
             break
-        elif depth == 0 and kind == TokenType.COMMA:
+        elif depth == 0 and token_type == TokenType.COMMA:
             items.append([])
-        elif items[-1] or len(items) > 1 or kind not in (TokenType.DISTINCT, TokenType.ALL):
+        elif items[-1] or len(items) > 1 or token_type not in (TokenType.DISTINCT, TokenType.ALL):
             items[-1].append(token)
-        before = kind
+        before = token_type
     return [" ".join(sql[i[0].start : i[-1].end + 1].split()) for i in items if i]

@@ -139,7 +139,7 @@ def _taken_apart(tree: Any, sql: str, opener: Opener) -> _Rewriter:
 
 
 def _parsed(sql: str) -> Any:
-    # It warns of statements that it does not know; ours is the better sentence about them.
+    # It warns of statements that it does not know; the error below is clearer.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         rewritten = rewrite_operators(sql)
@@ -147,8 +147,8 @@ def _parsed(sql: str) -> Any:
         tokens = join_strings(rewritten, dialect.tokenize(rewritten))
         statements = [s for s in dialect.parser().parse(tokens, rewritten) if s is not None]
     except SqlglotError as error:
-        found: list[dict[str, Any]] = getattr(error, "errors", [])
-        first = found[0] if found else {}
+        details: list[dict[str, Any]] = getattr(error, "errors", [])
+        first = details[0] if details else {}
         where = f"line {first['line']}, column {first['col']}: " if first else ""
         reason = _plain(first.get("description") or str(error).splitlines()[0], first)
         raise EmbeddedQueryError(f"Cannot read the query: {where}{reason}") from None
@@ -164,10 +164,10 @@ def _parsed(sql: str) -> Any:
 _TOKEN = re.compile(r"<Token .*?text: (.*?), line: .*?>(?=$| )")
 
 
-def _plain(reason: str, found: dict[str, Any]) -> str:
-    """What sqlglot says, without its classes."""
-    if "Unexpected token" in reason and found.get("highlight"):
-        return f"'{found['highlight']}' is not expected here."
+def _plain(reason: str, details: dict[str, Any]) -> str:
+    """The message of sqlglot, without names of its classes."""
+    if "Unexpected token" in reason and details.get("highlight"):
+        return f"'{details['highlight']}' is not expected here."
     reason = _TOKEN.sub(r"'\1'", reason)
     return reason.replace("Expecting )", "a closing ) is missing").rstrip(".") + "."
 
@@ -198,7 +198,7 @@ class _Rewriter:
 
     def sources(self, scope: Scope) -> Sources:
         relations: dict[str, Relation] = {}
-        others: set[str] = set()
+        other_names: set[str] = set()
         for alias, source in scope.sources.items():
             # Tables of a query around this one are sources too, but not its own.
             if isinstance(source, exp.Table) and any(node is source for node in scope.tables):
@@ -206,8 +206,8 @@ class _Rewriter:
                 if isinstance(rows, Relation):
                     relations[alias.lower()] = rows
                 else:
-                    others.update(name.lower() for name in rows.names)
-        return Sources(relations, others, *joins(scope.expression))
+                    other_names.update(name.lower() for name in rows.names)
+        return Sources(relations, other_names, *joins(scope.expression))
 
     def relation(self, node: Any) -> Relation | pa.Schema:
         parts = tuple(part.name for part in node.parts)
@@ -241,7 +241,7 @@ class _Rewriter:
     # --- conditions and searches
 
     def place_names(self, scope: Scope, sources: Sources) -> None:
-        """Calls of `search` and its siblings as those that the rest of this module is about."""
+        """Calls of `search` and its siblings, as calls of `indexquery` and its variants."""
         for node in [n for n in scope.find_all(exp.Anonymous) if is_search_name(n)]:
             shown = node.sql("spark", normalize_functions=False)
             replace(node, self.named_search(search_call(node), sources), shown)
@@ -276,7 +276,7 @@ class _Rewriter:
         return _searched_one_by_one(call.query, columns)
 
     def push_conditions(self, select: Any, sources: Sources) -> bool:
-        """Push what can be pushed; whether that is everything."""
+        """Push what can be pushed; returns whether that is everything."""
         where = select.args.get("where")
         complete = True
         for condition in list(conjuncts(where.this)) if where else []:
@@ -309,9 +309,9 @@ class _Rewriter:
         name = self.hidden_column(relation.masks, unqualified(call))
         shown = call.sql("spark", normalize_functions=False)
         # A row that an outer join pads with nulls is found by no search.
-        found = exp.Coalesce(this=exp.column(name, quoted=True),
+        value = exp.Coalesce(this=exp.column(name, quoted=True),
                              expressions=[exp.false()])  # fmt: skip
-        replace(call, found, shown)
+        replace(call, value, shown)
 
     def place_snippet(self, call: Any, sources: Sources) -> None:
         column, query = snippet_parts(call, self.searches)
@@ -323,9 +323,9 @@ class _Rewriter:
         search = PushedSearch(query, ((column.name,),)).condition()
         name = self.hidden_column(relation.snippets, (column.name, search))
         shown = call.sql("spark", normalize_functions=False)
-        found = exp.Coalesce(this=exp.column(name, quoted=True),
+        value = exp.Coalesce(this=exp.column(name, quoted=True),
                              expressions=[exp.Literal.string("")])  # fmt: skip
-        replace(call, found, shown)
+        replace(call, value, shown)
 
     def place_scores(self, scope: Scope, sources: Sources) -> None:
         for column in list(scope.columns):
@@ -356,7 +356,7 @@ class _Rewriter:
 
     def hidden_column(self, columns: dict[str, Any], content: Any) -> str:
         """The column with this content. An expression that is there twice must stay the same."""
-        name = next((n for n, known in columns.items() if known == content), None)
+        name = next((n for n, hidden in columns.items() if hidden == content), None)
         if name is None:
             name = self.hidden_name()
             columns[name] = content
@@ -370,18 +370,18 @@ class _Rewriter:
 
     def rename(self, tree: Any) -> None:
         """Names of columns in their exact spelling, by which results and types are found."""
-        known: dict[str, set[str]] = {}
+        spellings: dict[str, set[str]] = {}
         for relation in self.relations:
             for name in relation.table.schema.names:
-                known.setdefault(name.lower(), set()).add(name)
+                spellings.setdefault(name.lower(), set()).add(name)
         for rows in self.foreign.values():
             for name in rows.schema.names:
-                known.setdefault(name.lower(), set()).add(name)
+                spellings.setdefault(name.lower(), set()).add(name)
         for node in tree.find_all(exp.Column, exp.Alias):
             identifier = node.args.get("alias" if isinstance(node, exp.Alias) else "this")
             if not isinstance(identifier, exp.Identifier):
                 continue
-            exact = known.get(identifier.name.lower(), set())
+            exact = spellings.get(identifier.name.lower(), set())
             if identifier.name in exact or len(exact) == 1:
                 name = identifier.name if identifier.name in exact else next(iter(exact))
                 identifier.set("this", name)

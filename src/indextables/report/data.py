@@ -133,7 +133,7 @@ class Report:
 
 
 def gather(table: Table, *, config: Mapping[str, object], now_ms: int | None = None) -> Report:
-    """Look at a table. Nothing but its log and footers of splits is read, and its files listed."""
+    """Collect the facts of a table: only its log and footers are read, and its files listed."""
     snapshot = table.snapshot()
     now = int(time.time() * 1000) if now_ms is None else now_ms
     splits = tuple(_splits(snapshot, now))
@@ -281,9 +281,9 @@ def _fields(
     shared: dict[str, int] = {}
     names = ["component_type", "field_name", "size_bytes"]
     for row in rows.select(names).to_pylist():
-        kind, owner = row["component_type"], row["field_name"]
+        component, owner = row["component_type"], row["field_name"]
         target: dict[str, int] = shared if owner is None else by_field.setdefault(owner, {})
-        target[kind] = target.get(kind, 0) + row["size_bytes"]
+        target[component] = target.get(component, 0) + row["size_bytes"]
     own = MAPPING_PROPERTY in snapshot.metadata.configuration
     mapping: Any = seen.mapping.by_name if own else {}
     types = {f.name: type_name(f.type) for f in seen.schema}
@@ -328,7 +328,7 @@ _MUCH_UNUSED = 100 << 20
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A finding and what helps."""
+    """A finding and its remedy."""
 
     level: Literal["warning", "hint"]
     title: str

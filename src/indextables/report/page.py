@@ -269,12 +269,12 @@ _OTHER = ("c6", "other")
 def partitions_chart(report: Report) -> Chart:
     """Partitions as areas, by their bytes; those of small splits are marked."""
     shown = list(report.partitions[:_MAX_PARTITIONS])
-    rest = report.partitions[_MAX_PARTITIONS:]
+    unshown = report.partitions[_MAX_PARTITIONS:]
     names = [partition_name(report, p) for p in shown]
-    if rest:
-        shown.append(PartitionSize((), sum(p.splits for p in rest), sum(p.bytes for p in rest),
-                                   sum(p.rows for p in rest)))  # fmt: skip
-        names.append(f"{len(rest):,} more partitions")
+    if unshown:
+        sums = (sum(getattr(p, name) for p in unshown) for name in ("splits", "bytes", "rows"))
+        shown.append(PartitionSize((), *sums))
+        names.append(f"{len(unshown):,} more partitions")
     height = 320.0
     order = sorted(range(len(shown)), key=lambda i: -shown[i].bytes)
     boxes = treemap([max(1, shown[i].bytes) for i in order], Box(0, 0, WIDTH, height))
@@ -287,8 +287,8 @@ def partitions_chart(report: Report) -> Chart:
                         class_="small tile" if small else "large tile")  # fmt: skip
         lines = [name, f"{size(partition.bytes)}, {partition.splits:,} "
                  + ("split" if partition.splits == 1 else "splits")]  # fmt: skip
-        for number, whole in enumerate(lines):
-            line = whole
+        for number, text_line in enumerate(lines):
+            line = text_line
             room = int((box.width - 14) / (8.6 if number == 0 else 7.6))
             if box.height > 20 + 17 * number + 8 and room >= 4:
                 if number == 0 and len(line) > room:  # the columns' names go first
@@ -342,8 +342,8 @@ def fields_chart(report: Report) -> Chart:
         parts.append(titled(text(cut, x=left - 10, y=y + 15, class_="end strong"), name))
         parts.append(text(how, x=left - 10, y=y + 28, class_="tick end"))
         done = 0
-        for kind, count in sorted(components.items(), key=lambda item: -item[1]):
-            colour, meaning = COMPONENTS.get(kind, _OTHER)
+        for component, count in sorted(components.items(), key=lambda item: -item[1]):
+            colour, meaning = COMPONENTS.get(component, _OTHER)
             bar = element("rect", x=across(done), y=y + 5, height=tall - 12,
                           width=max(0.5, across(done + count) - across(done)),
                           class_=f"bar {colour}")  # fmt: skip
@@ -368,16 +368,16 @@ def fields_chart(report: Report) -> Chart:
     return Chart(drawn, ("field", "type", "searched as", "component", "size"), tuple(rows))
 
 
-def _component(kind: str) -> str:
-    return COMPONENTS.get(kind, (_OTHER[0], kind))[1]
+def _component(component: str) -> str:
+    return COMPONENTS.get(component, (_OTHER[0], component))[1]
 
 
 def legend(report: Report) -> list[tuple[str, str]]:
     """Colour and meaning of the components that the field chart shows."""
-    kinds = {kind for f in report.fields for kind in f.components} | set(report.shared)
+    kinds = {component for f in report.fields for component in f.components} | set(report.shared)
     meanings: dict[str, list[str]] = {}
-    for kind, (colour, meaning) in COMPONENTS.items():
-        if kind in kinds:
+    for component, (colour, meaning) in COMPONENTS.items():
+        if component in kinds:
             meanings.setdefault(colour, []).append(meaning)
     if kinds - COMPONENTS.keys():
         meanings.setdefault(_OTHER[0], []).append(_OTHER[1])
@@ -452,15 +452,15 @@ def versions_chart(report: Report) -> Chart:
 
 
 def _panel(
-    points: Sequence[VersionSize], across: Scale, top: float, bottom: float, what: str
+    points: Sequence[VersionSize], across: Scale, top: float, bottom: float, measure: str
 ) -> str:
-    values = [getattr(point, what) for point in points]
+    values = [getattr(point, measure) for point in points]
     marks = steps(max(values), count=4 if bottom - top > 100 else 2)
     up = Scale(0, marks[-1], bottom, top)
-    parts = [text(what, x=LEFT + 4, y=top - 4, class_="tick strong")]
+    parts = [text(measure, x=LEFT + 4, y=top - 4, class_="tick strong")]
     for mark in marks:
-        shown = size(mark) if what == "bytes" else f"{mark:,.0f}"
-        if what == "splits" and mark != int(mark):
+        shown = size(mark) if measure == "bytes" else f"{mark:,.0f}"
+        if measure == "splits" and mark != int(mark):
             continue
         parts.append(element("line", x1=LEFT, x2=RIGHT, y1=up(mark), y2=up(mark), class_="grid"))
         parts.append(text(shown, x=LEFT - 8, y=up(mark) + 4, class_="tick end"))
@@ -470,12 +470,12 @@ def _panel(
         path.append(f"H{across(at):.1f}V{up(value):.1f}")
     path.append(f"H{across(len(values)):.1f}")
     line = "".join(path)
-    colour = "c1" if what == "bytes" else "c3"
+    colour = "c1" if measure == "bytes" else "c3"
     area = f"{line}V{bottom:.1f}H{across(0):.1f}Z"
     parts.append(element("path", d=area, class_=f"area {colour}"))
     parts.append(element("path", d=line, class_=f"line {colour}"))
     for at, (point, value) in enumerate(zip(points, values, strict=True)):
-        shown = size(value) if what == "bytes" else f"{value:,} splits"
+        shown = size(value) if measure == "bytes" else f"{value:,} splits"
         dot = element("circle", cx=across(at), cy=up(value), r=3.5 if len(points) <= 60 else 2,
                       class_=f"dot {colour}")  # fmt: skip
         parts.append(
@@ -570,7 +570,7 @@ class Chart:
 
 
 def moment(ms: int) -> str:
-    """A time for a person.
+    """A readable time.
 
     >>> moment(0)
     '1970-01-01 00:00 UTC'

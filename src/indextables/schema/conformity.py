@@ -29,6 +29,7 @@ from indextables.schema.types import (
     dimension_of,
     has_variant,
     is_list,
+    is_text,
     is_variant,
     map_of,
     normalize,
@@ -73,24 +74,24 @@ def _merge_fields(
     arriving = {f.name: f for f in new}
     merged = []
     for field in table:
-        other = arriving.pop(field.name, None)
-        if other is None:
+        arrived = arriving.pop(field.name, None)
+        if arrived is None:
             if not field.nullable:
                 problems.append(f"'{parent}{field.name}' is missing and may not be null")
             merged.append(field)
             continue
-        kind = _merge_types(field.type, other.type, f"{parent}{field.name}", problems)
-        merged.append(field.with_type(kind))
+        data_type = _merge_types(field.type, arrived.type, f"{parent}{field.name}", problems)
+        merged.append(field.with_type(data_type))
     spelled = {f.name.lower(): f.name for f in table}
-    for name, other in arriving.items():
-        if (known := spelled.get(name.lower())) is not None:
-            problems.append(f"'{parent}{name}' differs from the column '{parent}{known}' in case")
+    for name, arrived in arriving.items():
+        if (similar := spelled.get(name.lower())) is not None:
+            problems.append(f"'{parent}{name}' differs from the column '{parent}{similar}' in case")
         # It is null in older rows, whatever the table has for it that these rows come from.
-        merged.append(with_existence_default(other.with_nullable(True), None))
+        merged.append(with_existence_default(arrived.with_nullable(True), None))
     return merged
 
 
-def as_floats(values: Any, kind: Any = None) -> Any:
+def as_floats(values: Any, data_type: Any = None) -> Any:
     """Numbers as floats, of 64 bits if no type is given. Arrow makes others of many decimals.
 
     >>> tenths = pa.array([Decimal("0.3")])
@@ -99,7 +100,7 @@ def as_floats(values: Any, kind: Any = None) -> Any:
     """
     if pa.types.is_decimal(values.type):
         values = values.cast(pa.string())
-    return values.cast(kind or pa.float64())
+    return values.cast(data_type or pa.float64())
 
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -248,42 +249,42 @@ def _first_invalid(column: Any) -> int:
 
 def _bytes_in(column: Any) -> bytes:
     """The first text in a column that is not UTF-8."""
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    data_type = column.type
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
         for value in column.cast(pa.large_binary()).to_pylist():
             if value is not None and value != value.decode(errors="replace").encode():
                 return bytes(value)
         return b""
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(data_type):
         parts = column.flatten()
-    elif pa.types.is_map(kind):
+    elif pa.types.is_map(data_type):
         parts = [column.keys, column.items]
     else:
-        parts = [column.flatten()] if is_list(kind) else []
-    return next((found for part in parts if (found := _bytes_in(part))), b"")
+        parts = [column.flatten()] if is_list(data_type) else []
+    return next((content for part in parts if (content := _bytes_in(part))), b"")
 
 
-def _cast(column: Any, kind: Type) -> Any:
+def _cast(column: Any, target: Type) -> Any:
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.cast(column.type.storage_type)
     if pa.types.is_dictionary(column.type):
         column = _decoded(column)
-    if column.type.equals(kind):
+    if column.type.equals(target):
         return column
-    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(target):
         # A cast between naive and zoned would silently read local times as UTC.
-        if bool(column.type.tz) != bool(kind.tz):
+        if bool(column.type.tz) != bool(target.tz):
             raise pa.ArrowInvalid("a timestamp without time zone is not a point in time")
-        return column.cast(kind)
-    if not _is_kin(column.type, kind):
-        wanted = "text" if pa.types.is_string(kind) else type_name(kind)
-        raise pa.ArrowInvalid(f"{column.type} is not {wanted}")
-    if lost := list(_lost_fields(column.type, kind)):
+        return column.cast(target)
+    if not _is_kin(column.type, target):
+        expected = "text" if pa.types.is_string(target) else type_name(target)
+        raise pa.ArrowInvalid(f"{column.type} is not {expected}")
+    if lost := list(_lost_fields(column.type, target)):
         raise pa.ArrowInvalid(f"it has no {', '.join(lost)}")
-    if pa.types.is_nested(kind) and _may_lose_digits(column.type, kind):
+    if pa.types.is_nested(target) and _may_lose_digits(column.type, target):
         raise pa.ArrowInvalid("numbers inside it could lose digits as float")
-    cast = column.cast(kind)
-    if pa.types.is_float64(column.type) and kind == pa.float32():
+    cast = column.cast(target)
+    if pa.types.is_float64(column.type) and target == pa.float32():
         back = cast.cast(column.type)
         same = pc.or_(pc.equal(back, column), pc.is_nan(column))
         if pc.all(same).as_py() is False:
@@ -293,85 +294,82 @@ def _cast(column: Any, kind: Type) -> Any:
 
 def _decoded(column: Any) -> Any:
     """The values of a dictionary. Arrow takes nothing from views, which is what Polars has."""
-    kind = normalize_type(column.type.value_type, "", [])
+    data_type = normalize_type(column.type.value_type, "", [])
     chunks: list[Any] = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    plain = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in chunks]
-    return pa.chunked_array(plain, kind) if isinstance(column, pa.ChunkedArray) else plain[0]
+    plain = [chunk.dictionary.cast(data_type).take(chunk.indices) for chunk in chunks]
+    return pa.chunked_array(plain, data_type) if isinstance(column, pa.ChunkedArray) else plain[0]
 
 
-def _is_kin(given: Type, kind: Type) -> bool:
+def _is_kin(source: Type, target: Type) -> bool:
     """Whether values of a type can be values of another one without being read as something else.
 
     Arrow would make a number of a text, a date of a time, and a truth of any number.
     """
     types = pa.types
-    if types.is_dictionary(given) or types.is_run_end_encoded(given):
-        return _is_kin(given.value_type, kind)
-    if types.is_null(given):
+    if types.is_dictionary(source) or types.is_run_end_encoded(source):
+        return _is_kin(source.value_type, target)
+    if types.is_null(source):
         return True
-    if types.is_string(kind):
-        return _holds_text(given)
-    if given.equals(kind):
+    if types.is_string(target):
+        return _holds_text(source)
+    if source.equals(target):
         return True
-    if types.is_boolean(kind) or types.is_date(kind):
-        return given.id == kind.id or (types.is_date(kind) and types.is_date(given))
-    if types.is_timestamp(kind):
-        same_clock = types.is_timestamp(given) and bool(given.tz) == bool(kind.tz)
-        return same_clock or (types.is_date(given) and kind.tz is None)
-    if types.is_integer(kind) or types.is_floating(kind):
-        return types.is_integer(given) or types.is_floating(given)
-    if types.is_decimal(kind):
-        return types.is_decimal(given) or types.is_integer(given)
-    if is_list(kind):
-        return is_list(given) and _is_kin(given.value_type, kind.value_type)
-    if types.is_map(kind) and types.is_map(given):
-        return _is_kin(given.key_type, kind.key_type) and _is_kin(given.item_type, kind.item_type)
-    if types.is_struct(kind) and types.is_struct(given):
-        fields = {f.name: f.type for f in kind.fields}
-        return all(_is_kin(f.type, fields.get(f.name, f.type)) for f in given.fields)
+    if types.is_boolean(target) or types.is_date(target):
+        return source.id == target.id or (types.is_date(target) and types.is_date(source))
+    if types.is_timestamp(target):
+        same_clock = types.is_timestamp(source) and bool(source.tz) == bool(target.tz)
+        return same_clock or (types.is_date(source) and target.tz is None)
+    if types.is_integer(target) or types.is_floating(target):
+        return types.is_integer(source) or types.is_floating(source)
+    if types.is_decimal(target):
+        return types.is_decimal(source) or types.is_integer(source)
+    if is_list(target):
+        return is_list(source) and _is_kin(source.value_type, target.value_type)
+    if types.is_map(target) and types.is_map(source):
+        return _is_kin(source.key_type, target.key_type) and _is_kin(
+            source.item_type, target.item_type
+        )
+    if types.is_struct(target) and types.is_struct(source):
+        fields = {f.name: f.type for f in target.fields}
+        return all(_is_kin(f.type, fields.get(f.name, f.type)) for f in source.fields)
     return True
 
 
-def _lost_fields(given: Type, kind: Type) -> Iterator[str]:
+def _lost_fields(source: Type, target: Type) -> Iterator[str]:
     """Nested fields that a cast would drop without a word."""
-    if pa.types.is_struct(given) and pa.types.is_struct(kind):
-        kept = {f.name: f.type for f in kind.fields}
-        for field in given.fields:
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        kept = {f.name: f.type for f in target.fields}
+        for field in source.fields:
             if field.name not in kept:
                 yield f"'{field.name}'"
             else:
                 yield from _lost_fields(field.type, kept[field.name])
-    elif is_list(given) and is_list(kind):
-        yield from _lost_fields(given.value_type, kind.value_type)
-    elif pa.types.is_map(given) and pa.types.is_map(kind):
-        yield from _lost_fields(given.item_type, kind.item_type)
+    elif is_list(source) and is_list(target):
+        yield from _lost_fields(source.value_type, target.value_type)
+    elif pa.types.is_map(source) and pa.types.is_map(target):
+        yield from _lost_fields(source.item_type, target.item_type)
 
 
-def _holds_text(kind: Type) -> bool:
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return _holds_text(kind.value_type)
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_null(kind)
-    )
+def _holds_text(data_type: Type) -> bool:
+    if pa.types.is_dictionary(data_type) or pa.types.is_run_end_encoded(data_type):
+        return _holds_text(data_type.value_type)
+    return is_text(data_type) or pa.types.is_null(data_type)
 
 
-def _may_lose_digits(given: Type, kind: Type) -> bool:
+def _may_lose_digits(source: Type, target: Type) -> bool:
     """Whether a cast makes floats of doubles somewhere inside; only flat ones are compared."""
-    if pa.types.is_struct(given) and pa.types.is_struct(kind):
-        fields = {f.name: f.type for f in kind.fields}
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        fields = {f.name: f.type for f in target.fields}
         return any(
-            _may_lose_digits(f.type, fields[f.name]) for f in given.fields if f.name in fields
+            _may_lose_digits(f.type, fields[f.name]) for f in source.fields if f.name in fields
         )
-    if is_list(given) and is_list(kind):
-        return _may_lose_digits(given.value_type, kind.value_type)
-    if pa.types.is_map(given) and pa.types.is_map(kind):
-        return _may_lose_digits(given.key_type, kind.key_type) or _may_lose_digits(
-            given.item_type, kind.item_type
+    if is_list(source) and is_list(target):
+        return _may_lose_digits(source.value_type, target.value_type)
+    if pa.types.is_map(source) and pa.types.is_map(target):
+        return _may_lose_digits(source.key_type, target.key_type) or _may_lose_digits(
+            source.item_type, target.item_type
         )
-    return bool(pa.types.is_float64(given) and pa.types.is_float32(kind))
+    return bool(pa.types.is_float64(source) and pa.types.is_float32(target))
 
 
 # --- defaults of columns that were added -----------------------------------------------------
@@ -428,20 +426,20 @@ def with_existence_default(field: pa.Field[Any], value: Any) -> pa.Field[Any]:
 
 def _with(field: pa.Field[Any], changed: Mapping[str, str | None]) -> pa.Field[Any]:
     metadata: dict[Any, Any] = dict(field.metadata or {})
-    known = orjson.loads(metadata.pop(FIELD_METADATA, b"{}")) | changed
-    known = {key: value for key, value in known.items() if value is not None}
-    if known:
-        metadata[FIELD_METADATA] = orjson.dumps(known)
+    entries = orjson.loads(metadata.pop(FIELD_METADATA, b"{}")) | changed
+    entries = {key: value for key, value in entries.items() if value is not None}
+    if entries:
+        metadata[FIELD_METADATA] = orjson.dumps(entries)
     return field.with_metadata(metadata) if metadata else field.remove_metadata()
 
 
-def can_be_default(kind: Any) -> bool:
+def can_be_default(data_type: Any) -> bool:
     """Whether values of a type are single ones, which have a literal."""
     types = pa.types
     return bool(
-        types.is_string(kind) or types.is_binary(kind) or types.is_boolean(kind)
-        or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-        or types.is_date(kind) or types.is_timestamp(kind)
+        types.is_string(data_type) or types.is_binary(data_type) or types.is_boolean(data_type)
+        or types.is_integer(data_type) or types.is_floating(data_type)
+        or types.is_decimal(data_type) or types.is_date(data_type) or types.is_timestamp(data_type)
     )  # fmt: skip
 
 
@@ -451,29 +449,29 @@ def spark_literal(value: Any) -> str:
     >>> spark_literal(pa.scalar("it's")), spark_literal(pa.scalar(1.5))
     ("'it\\\\'s'", "CAST('1.5' AS DOUBLE)")
     """
-    types, kind = pa.types, value.type
+    types, data_type = pa.types, value.type
     if not value.is_valid:
         return "NULL"
-    if types.is_string(kind):
+    if types.is_string(data_type):
         escaped = value.as_py().replace("\\", "\\\\").replace("'", "\\'")
         return f"'{escaped}'"
-    if types.is_binary(kind):
+    if types.is_binary(data_type):
         return f"X'{value.as_py().hex().upper()}'"
-    if types.is_boolean(kind):
+    if types.is_boolean(data_type):
         return str(value.as_py()).lower()
-    if types.is_floating(kind):
-        return f"CAST('{value.as_py()!r}' AS {'DOUBLE' if kind.bit_width == 64 else 'FLOAT'})"
-    if types.is_decimal(kind):
+    if types.is_floating(data_type):
+        return f"CAST('{value.as_py()!r}' AS {'DOUBLE' if data_type.bit_width == 64 else 'FLOAT'})"
+    if types.is_decimal(data_type):
         return f"{value.as_py():f}BD"
-    if types.is_date(kind):
+    if types.is_date(data_type):
         return f"DATE '{np.datetime64(value.cast(pa.int32()).as_py(), 'D')}'"
-    if types.is_timestamp(kind):
+    if types.is_timestamp(data_type):
         text = str(np.datetime64(value.cast(pa.int64()).as_py(), "us")).replace("T", " ")
-        return f"TIMESTAMP '{text}Z'" if kind.tz else f"TIMESTAMP_NTZ '{text}'"
+        return f"TIMESTAMP '{text}Z'" if data_type.tz else f"TIMESTAMP_NTZ '{text}'"
     return str(value.as_py())
 
 
-def read_literal(text: str, kind: pa.DataType) -> Any:
+def read_literal(text: str, data_type: pa.DataType) -> Any:
     """The scalar of a type that a literal of Spark's means; None if it is NULL.
 
     >>> read_literal("1.50BD", pa.decimal128(10, 2)), read_literal("NULL", pa.string())
@@ -481,41 +479,41 @@ def read_literal(text: str, kind: pa.DataType) -> Any:
     """
     match = _LITERAL.fullmatch(text)
     try:
-        if match is not None and can_be_default(kind):
+        if match is not None and can_be_default(data_type):
             if (inner := match["cast"]) is not None:
                 # The column may be wider by now than its default was.
-                is_float = match["type"].strip().upper() == "FLOAT" and kind == pa.float64()
-                value = read_literal(inner, pa.float32() if is_float else kind)
-                return value.cast(kind) if is_float and value is not None else value
+                is_float = match["type"].strip().upper() == "FLOAT" and data_type == pa.float64()
+                value = read_literal(inner, pa.float32() if is_float else data_type)
+                return value.cast(data_type) if is_float and value is not None else value
             if (match["word"] or "").lower() == "null":
                 return None
-            return pa.array([_python(match, kind)], kind)[0]
+            return pa.array([_python(match, data_type)], data_type)[0]
     except (pa.ArrowException, ValueError, ArithmeticError):
         pass
     raise SchemaError(
         f"The default {text} of a column that was added later cannot be read as "
-        f"{type_name(kind)}. Older rows have it, so they cannot be read either; drop the column."
+        f"{type_name(data_type)}. Older rows have it and cannot be read either; drop the column."
     )
 
 
-def _python(match: re.Match[str], kind: Any) -> Any:
+def _python(match: re.Match[str], data_type: Any) -> Any:
     types = pa.types
     if match["bytes"] is not None:
         return bytes.fromhex(match["bytes"])
     if match["moment"] is not None:
-        unit: Any = "D" if types.is_date(kind) else "us"
+        unit: Any = "D" if types.is_date(data_type) else "us"
         moment = np.datetime64(match["moment"].strip().removesuffix("Z").replace(" ", "T"), unit)
         return int(moment.astype(np.int64))
     plain = match["word"] or match["number"]
     if plain is None:
         plain = _ESCAPED.sub(_unescaped, match["text"])
-    if types.is_boolean(kind):
+    if types.is_boolean(data_type):
         return {"true": True, "false": False}[plain.lower()]
-    if types.is_integer(kind):
+    if types.is_integer(data_type):
         return int(plain)
-    if types.is_floating(kind):
+    if types.is_floating(data_type):
         return float(plain)
-    return Decimal(plain) if types.is_decimal(kind) else plain
+    return Decimal(plain) if types.is_decimal(data_type) else plain
 
 
 def _unescaped(match: re.Match[str]) -> str:

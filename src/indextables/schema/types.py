@@ -80,13 +80,15 @@ def map_of(key: pa.Field[Any], value: pa.Field[Any]) -> Type:
     return build(key, value)
 
 
-def is_variant(kind: Type) -> bool:
+def is_variant(data_type: Type) -> bool:
     """Whether a type is Spark's VARIANT: two binaries that only Spark's functions understand.
 
     >>> is_variant(VARIANT), is_variant(pa.struct([("value", pa.binary())]))
     (True, False)
     """
-    return pa.types.is_struct(kind) and any(b"variant" in (f.metadata or {}) for f in kind.fields)
+    return pa.types.is_struct(data_type) and any(
+        b"variant" in (f.metadata or {}) for f in data_type.fields
+    )
 
 
 def has_variant(field: pa.Field[Any]) -> bool:
@@ -94,14 +96,33 @@ def has_variant(field: pa.Field[Any]) -> bool:
     return is_variant(field.type) or any(map(has_variant, inner_fields(field.type)))
 
 
-def is_list(kind: Type) -> bool:
+def is_text(data_type: Type) -> bool:
+    """Whether values are texts, whatever the layout of the column."""
+    return (
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_string_view(data_type)
+    )
+
+
+def is_bytes(data_type: Type) -> bool:
+    """Whether values are bytes, whatever the layout of the column."""
+    return (
+        pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+        or pa.types.is_binary_view(data_type)
+    )
+
+
+def is_list(data_type: Type) -> bool:
     types = pa.types
     return (
-        types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_fixed_size_list(kind)
-        or types.is_list_view(kind)
-        or types.is_large_list_view(kind)
+        types.is_list(data_type)
+        or types.is_large_list(data_type)
+        or types.is_fixed_size_list(data_type)
+        or types.is_list_view(data_type)
+        or types.is_large_list_view(data_type)
     )
 
 
@@ -130,13 +151,17 @@ def dimension_of(field: pa.Field[Any]) -> int | None:
     return declared if isinstance(declared, int) else None
 
 
-def inner_fields(kind: Type) -> list[pa.Field[Any]]:
+def inner_fields(data_type: Type) -> list[pa.Field[Any]]:
     """The fields of a nested type; none of any other."""
-    if pa.types.is_map(kind):
-        return [kind.key_field, kind.item_field]
-    if is_list(kind):
-        return [kind.value_field]
-    return list(kind.fields) if pa.types.is_struct(kind) and not is_variant(kind) else []
+    if pa.types.is_map(data_type):
+        return [data_type.key_field, data_type.item_field]
+    if is_list(data_type):
+        return [data_type.value_field]
+    return (
+        list(data_type.fields)
+        if pa.types.is_struct(data_type) and not is_variant(data_type)
+        else []
+    )
 
 
 def column_field(schema: pa.Schema, name: str) -> pa.Field[Any]:
@@ -202,10 +227,10 @@ def _refuse_deep(schema: pa.Schema) -> None:
 def _normalize_field(field: pa.Field[Any], path: str, problems: list[str]) -> pa.Field[Any]:
     kept = {k: v for k, v in (field.metadata or {}).items() if k == FIELD_METADATA}
     if pa.types.is_fixed_size_list(field.type) and (dimension := dimension_of(field)) is not None:
-        known = orjson.loads(kept.get(FIELD_METADATA, b"{}"))
-        kept[FIELD_METADATA] = orjson.dumps({**known, DIMENSION: dimension})
-    kind = normalize_type(field.type, path, problems)
-    return pa.field(field.name, kind, nullable=field.nullable, metadata=kept or None)
+        entries = orjson.loads(kept.get(FIELD_METADATA, b"{}"))
+        kept[FIELD_METADATA] = orjson.dumps({**entries, DIMENSION: dimension})
+    data_type = normalize_type(field.type, path, problems)
+    return pa.field(field.name, data_type, nullable=field.nullable, metadata=kept or None)
 
 
 _DIRECT: dict[pa.DataType, pa.DataType] = {
@@ -221,45 +246,50 @@ _DIRECT: dict[pa.DataType, pa.DataType] = {
 }
 
 
-def normalize_type(kind: Type, path: str, problems: list[str]) -> Type:
+def normalize_type(data_type: Type, path: str, problems: list[str]) -> Type:
     types = pa.types
-    if kind in NAMES:
-        return kind
-    if is_variant(kind):
+    if data_type in NAMES:
+        return data_type
+    if is_variant(data_type):
         return VARIANT
-    if kind in _DIRECT:
-        return _DIRECT[kind]
-    if isinstance(kind, pa.BaseExtensionType):
-        return normalize_type(kind.storage_type, path, problems)
-    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
-        return normalize_type(kind.value_type, path, problems)
-    if types.is_fixed_size_binary(kind):
+    if data_type in _DIRECT:
+        return _DIRECT[data_type]
+    if isinstance(data_type, pa.BaseExtensionType):
+        return normalize_type(data_type.storage_type, path, problems)
+    if types.is_dictionary(data_type) or types.is_run_end_encoded(data_type):
+        return normalize_type(data_type.value_type, path, problems)
+    if types.is_fixed_size_binary(data_type):
         return pa.binary()
-    if types.is_timestamp(kind):
-        return TIMESTAMP if kind.tz else TIMESTAMP_NTZ
-    if types.is_decimal(kind):
-        if 0 < kind.precision <= MAX_DECIMAL_PRECISION and 0 <= kind.scale <= kind.precision:
-            return pa.decimal128(kind.precision, kind.scale)
-        problems.append(f"'{path}': {kind} (Spark's decimals have 1 to 38 digits)")
-    elif types.is_map(kind):
-        key = normalize_type(kind.key_type, f"{path}.key", problems)
-        value = normalize_type(kind.item_type, f"{path}.value", problems)
+    if types.is_timestamp(data_type):
+        return TIMESTAMP if data_type.tz else TIMESTAMP_NTZ
+    if types.is_decimal(data_type):
+        if (
+            0 < data_type.precision <= MAX_DECIMAL_PRECISION
+            and 0 <= data_type.scale <= data_type.precision
+        ):
+            return pa.decimal128(data_type.precision, data_type.scale)
+        problems.append(f"'{path}': {data_type} (Spark's decimals have 1 to 38 digits)")
+    elif types.is_map(data_type):
+        key = normalize_type(data_type.key_type, f"{path}.key", problems)
+        value = normalize_type(data_type.item_type, f"{path}.value", problems)
         return map_of(
             pa.field("key", key, nullable=False),
-            pa.field("value", value, nullable=kind.item_field.nullable),
+            pa.field("value", value, nullable=data_type.item_field.nullable),
         )
-    elif is_list(kind):
-        element = normalize_type(kind.value_type, f"{path}.element", problems)
-        return pa.list_(pa.field("element", element, nullable=kind.value_field.nullable))
-    elif types.is_struct(kind):
-        names = [f.name for f in kind.fields]
+    elif is_list(data_type):
+        element = normalize_type(data_type.value_type, f"{path}.element", problems)
+        return pa.list_(pa.field("element", element, nullable=data_type.value_field.nullable))
+    elif types.is_struct(data_type):
+        names = [f.name for f in data_type.fields]
         if repeated := repeated_names(names):
             problems.append(f"'{path}': the struct has {', '.join(repeated)} more than once")
-        return pa.struct([_normalize_field(f, f"{path}.{f.name}", problems) for f in kind.fields])
-    elif types.is_null(kind):
+        return pa.struct(
+            [_normalize_field(f, f"{path}.{f.name}", problems) for f in data_type.fields]
+        )
+    elif types.is_null(data_type):
         problems.append(f"'{path}': null (a column of nulls only has no type; cast it to one)")
     else:
-        problems.append(f"'{path}': {kind} (Spark has no such type)")
+        problems.append(f"'{path}': {data_type} (Spark has no such type)")
     return pa.string()
 
 
@@ -304,36 +334,40 @@ def _fields_from_json(document: Mapping[str, Any], parent: str) -> list[pa.Field
     return fields
 
 
-def _type_from_json(kind: Any, path: str) -> Type:
-    if isinstance(kind, str):
-        if kind in SIMPLE:
-            return SIMPLE[kind]
-        if kind == "variant":
+def _type_from_json(spark_type: Any, path: str) -> Type:
+    if isinstance(spark_type, str):
+        if spark_type in SIMPLE:
+            return SIMPLE[spark_type]
+        if spark_type == "variant":
             return VARIANT
-        if (match := DECIMAL.fullmatch(kind)) is not None:
+        if (match := DECIMAL.fullmatch(spark_type)) is not None:
             return pa.decimal128(int(match[1] or 10), int(match[2] or 0))
-        if CHARACTERS.fullmatch(kind):
+        if CHARACTERS.fullmatch(spark_type):
             return pa.string()
-    elif isinstance(kind, dict):
-        if kind.get("type") == "struct":
-            return pa.struct(_fields_from_json(kind, f"{path}."))
-        if kind.get("type") == "array":
-            element = _type_from_json(kind["elementType"], f"{path}.element")
+    elif isinstance(spark_type, dict):
+        if spark_type.get("type") == "struct":
+            return pa.struct(_fields_from_json(spark_type, f"{path}."))
+        if spark_type.get("type") == "array":
+            element = _type_from_json(spark_type["elementType"], f"{path}.element")
             return pa.list_(
-                pa.field("element", element, nullable=bool(kind.get("containsNull", True)))
+                pa.field("element", element, nullable=bool(spark_type.get("containsNull", True)))
             )
-        if kind.get("type") == "map":
+        if spark_type.get("type") == "map":
             return map_of(
-                pa.field("key", _type_from_json(kind["keyType"], f"{path}.key"), nullable=False),
+                pa.field(
+                    "key", _type_from_json(spark_type["keyType"], f"{path}.key"), nullable=False
+                ),
                 pa.field(
                     "value",
-                    _type_from_json(kind["valueType"], f"{path}.value"),
-                    nullable=bool(kind.get("valueContainsNull", True)),
+                    _type_from_json(spark_type["valueType"], f"{path}.value"),
+                    nullable=bool(spark_type.get("valueContainsNull", True)),
                 ),
             )
-        if kind.get("type") == "udt" and "sqlType" in kind:
-            return _type_from_json(kind["sqlType"], path)
-    raise SchemaError(f"Column '{path}' has the type {kind!r}, which no index table can hold.")
+        if spark_type.get("type") == "udt" and "sqlType" in spark_type:
+            return _type_from_json(spark_type["sqlType"], path)
+    raise SchemaError(
+        f"Column '{path}' has the type {spark_type!r}, which no index table can hold."
+    )
 
 
 def to_json(schema: pa.Schema) -> str:
@@ -353,53 +387,53 @@ def _struct_to_json(fields: Iterable[pa.Field[Any]]) -> dict[str, Any]:
                 "name": f.name,
                 "type": _type_to_json(f.type),
                 "nullable": f.nullable,
-                "metadata": orjson.loads((f.metadata or {}).get(FIELD_METADATA, b"{}")),
+                "metadata": field_metadata(f),
             }
             for f in fields
         ],
     }
 
 
-def _type_to_json(kind: Type) -> Any:
-    if kind in NAMES:
-        return NAMES[kind]
-    if is_variant(kind):
+def _type_to_json(data_type: Type) -> Any:
+    if data_type in NAMES:
+        return NAMES[data_type]
+    if is_variant(data_type):
         return "variant"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_list(kind):
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    if pa.types.is_list(data_type):
         return {
             "type": "array",
-            "elementType": _type_to_json(kind.value_type),
-            "containsNull": kind.value_field.nullable,
+            "elementType": _type_to_json(data_type.value_type),
+            "containsNull": data_type.value_field.nullable,
         }
-    if pa.types.is_map(kind):
+    if pa.types.is_map(data_type):
         return {
             "type": "map",
-            "keyType": _type_to_json(kind.key_type),
-            "valueType": _type_to_json(kind.item_type),
-            "valueContainsNull": kind.item_field.nullable,
+            "keyType": _type_to_json(data_type.key_type),
+            "valueType": _type_to_json(data_type.item_type),
+            "valueContainsNull": data_type.item_field.nullable,
         }
-    return _struct_to_json(kind.fields)
+    return _struct_to_json(data_type.fields)
 
 
-def type_name(kind: Type) -> str:
+def type_name(data_type: Type) -> str:
     """A type as Spark's SQL would call it, for messages.
 
     >>> type_name(pa.list_(pa.int32()))
     'array<integer>'
     """
-    if is_variant(kind):
+    if is_variant(data_type):
         return "variant"
-    if pa.types.is_list(kind):
-        return f"array<{type_name(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{f.name}:{type_name(f.type)}' for f in kind.fields)}>"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    return NAMES.get(kind, str(kind))
+    if pa.types.is_list(data_type):
+        return f"array<{type_name(data_type.value_type)}>"
+    if pa.types.is_map(data_type):
+        return f"map<{type_name(data_type.key_type)},{type_name(data_type.item_type)}>"
+    if pa.types.is_struct(data_type):
+        return f"struct<{','.join(f'{f.name}:{type_name(f.type)}' for f in data_type.fields)}>"
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    return NAMES.get(data_type, str(data_type))
 
 
 # --- the two names of a column ---------------------------------------------------------------
@@ -410,12 +444,12 @@ SHOWN_NAME = "indextables.name"
 
 def shown_name(field: pa.Field[Any]) -> str:
     """The name that users have for a stored column."""
-    return str(_metadata(field).get(SHOWN_NAME, field.name))
+    return str(field_metadata(field).get(SHOWN_NAME, field.name))
 
 
 def shown_field(field: pa.Field[Any]) -> pa.Field[Any]:
     """A stored column as users see it."""
-    metadata = _metadata(field)
+    metadata = field_metadata(field)
     if SHOWN_NAME not in metadata:
         return field
     return _with_metadata(field, metadata, None).with_name(metadata[SHOWN_NAME])
@@ -437,7 +471,7 @@ def stored_schema(shown: pa.Schema, stored: Mapping[str, str]) -> pa.Schema:
     for field in shown:
         name = stored[field.name]
         different = field.name if field.name != name else None
-        fields.append(_with_metadata(field, _metadata(field), different).with_name(name))
+        fields.append(_with_metadata(field, field_metadata(field), different).with_name(name))
     return pa.schema(fields)
 
 
@@ -446,10 +480,11 @@ def new_stored_name(shown: str) -> str:
     return f"{shown}_{uuid.uuid4().hex[:12]}"
 
 
-def _metadata(field: pa.Field[Any]) -> dict[str, Any]:
+def field_metadata(field: pa.Field[Any]) -> dict[str, Any]:
+    """The metadata that Spark keeps of a column."""
     text = (field.metadata or {}).get(FIELD_METADATA)
-    found: dict[str, Any] = orjson.loads(text) if text else {}
-    return found
+    entries: dict[str, Any] = orjson.loads(text) if text else {}
+    return entries
 
 
 def _with_metadata(
@@ -460,9 +495,9 @@ def _with_metadata(
         kept[SHOWN_NAME] = shown
     if kept == metadata:
         return field
-    others: dict[Any, Any] = {
+    kept_metadata: dict[Any, Any] = {
         k: v for k, v in (field.metadata or {}).items() if k != FIELD_METADATA
     }
     if kept:
-        others[FIELD_METADATA] = orjson.dumps(kept)
-    return field.with_metadata(others) if others else field.remove_metadata()
+        kept_metadata[FIELD_METADATA] = orjson.dumps(kept)
+    return field.with_metadata(kept_metadata) if kept_metadata else field.remove_metadata()

@@ -26,6 +26,7 @@ from indextables.plan.ranking import with_snippets
 from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search, searches
+from indextables.predicate.literals import sql_text
 from indextables.predicate.search import walk
 from indextables.runner import check_stop
 from indextables.schema import ROW, SCORE, SPLIT
@@ -77,29 +78,29 @@ class SearchRequest:
     """Values as a page shows them: as texts that are not too long."""
 
     @classmethod
-    def parsed(cls, given: Mapping[str, Any]) -> SearchRequest:
+    def parsed(cls, parts: Mapping[str, Any]) -> SearchRequest:
         """A request from JSON or from the parameters of an address."""
-        known = set(cls.__dataclass_fields__)
-        if unknown := sorted(set(given) - known):
+        names = set(cls.__dataclass_fields__)
+        if unknown := sorted(set(parts) - names):
             raise RequestError(
-                f"'{unknown[0]}' is not a part of a search. There are: {', '.join(sorted(known))}."
+                f"'{unknown[0]}' is not a part of a search. There are: {', '.join(sorted(names))}."
             )
-        columns = _names(given, "columns")
+        columns = _names(parts, "columns")
         return cls(
-            query=_text(given, "query"),
-            where=_text(given, "where"),
-            filters=tuple(_filter(one) for one in _list(given, "filters")),
+            query=_text(parts, "query"),
+            where=_text(parts, "where"),
+            filters=tuple(_filter(one) for one in _list(parts, "filters")),
             columns=tuple(columns) or None,
-            limit=whole_number(given, "limit", 20, most=MOST_ROWS),
-            offset=whole_number(given, "offset", 0, most=LAST_ROW),
-            version=requested_version(given),
-            facets=tuple(_names(given, "facets", most=MOST_FACETS)),
-            top=whole_number(given, "top", 10, most=_MOST_VALUES),
-            histogram=_text(given, "histogram"),
-            interval=_text(given, "interval") or "auto",
-            snippets=_flag(given, "snippets", default=True),
-            timezone=_text(given, "timezone") or "UTC",
-            display=_flag(given, "display", default=False),
+            limit=whole_number(parts, "limit", 20, most=MOST_ROWS),
+            offset=whole_number(parts, "offset", 0, most=LAST_ROW),
+            version=requested_version(parts),
+            facets=tuple(_names(parts, "facets", most=MOST_FACETS)),
+            top=whole_number(parts, "top", 10, most=_MOST_VALUES),
+            histogram=_text(parts, "histogram"),
+            interval=_text(parts, "interval") or "auto",
+            snippets=_flag(parts, "snippets", default=True),
+            timezone=_text(parts, "timezone") or "UTC",
+            display=_flag(parts, "display", default=False),
         )
 
     def condition(self, schema: pa.Schema) -> str | None:
@@ -129,8 +130,8 @@ SEARCH_PARTS = {
 """The parts of a search: their types in JSON, and what they mean."""
 
 
-def _text(given: Mapping[str, Any], name: str) -> str | None:
-    value = given.get(name)
+def _text(parts: Mapping[str, Any], name: str) -> str | None:
+    value = parts.get(name)
     if value is None:
         return None
     if not isinstance(value, str):
@@ -140,8 +141,8 @@ def _text(given: Mapping[str, Any], name: str) -> str | None:
     return value.strip() or None
 
 
-def _list(given: Mapping[str, Any], name: str) -> list[Any]:
-    value = given.get(name)
+def _list(parts: Mapping[str, Any], name: str) -> list[Any]:
+    value = parts.get(name)
     if value is None:
         return []
     if not isinstance(value, list) or len(value) > _MOST_VALUES:
@@ -149,18 +150,18 @@ def _list(given: Mapping[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _names(given: Mapping[str, Any], name: str, most: int = _MOST_VALUES) -> list[str]:
-    names = _list(given, name)
+def _names(parts: Mapping[str, Any], name: str, most: int = _MOST_VALUES) -> list[str]:
+    names = _list(parts, name)
     if len(names) > most or not all(isinstance(one, str) for one in names):
         raise RequestError(f"'{name}' is a list of at most {most:,} columns.")
     return list(dict.fromkeys(names))
 
 
 def whole_number(
-    given: Mapping[str, Any], name: str, default: int = 0, *, most: int | None = None
+    parts: Mapping[str, Any], name: str, default: int = 0, *, most: int | None = None
 ) -> int:
     """A number of 0 or more that a request has."""
-    value = given.get(name, default)
+    value = parts.get(name, default)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -170,29 +171,29 @@ def whole_number(
     return value
 
 
-def requested_version(given: Mapping[str, Any]) -> int | None:
+def requested_version(parts: Mapping[str, Any]) -> int | None:
     """The version that a request names."""
-    return None if given.get("version") in (None, "") else whole_number(given, "version")
+    return None if parts.get("version") in (None, "") else whole_number(parts, "version")
 
 
-def _flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    value = given.get(name, default)
-    known = {"true": True, "false": False, "1": True, "0": False, True: True, False: False}
-    if not isinstance(value, str | bool) or value not in known:
+def _flag(parts: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = parts.get(name, default)
+    booleans = {"true": True, "false": False, "1": True, "0": False, True: True, False: False}
+    if not isinstance(value, str | bool) or value not in booleans:
         raise RequestError(f"'{name}' is true or false, not {value!r}.")
-    return known[value]
+    return booleans[value]
 
 
-def _filter(given: Any) -> Filter:
-    if not isinstance(given, dict) or not isinstance(given.get("column"), str):
+def _filter(parts: Any) -> Filter:
+    if not isinstance(parts, dict) or not isinstance(parts.get("column"), str):
         raise RequestError('A filter is {"column": …, "values": […]}, or with "from" and "to".')
-    if unknown := sorted(set(given) - {"column", "values", "from", "to", "not"}):
+    if unknown := sorted(set(parts) - {"column", "values", "from", "to", "not"}):
         raise RequestError(f"'{unknown[0]}' is not a part of a filter.")
-    values = tuple(_list(given, "values"))
-    if not values and given.get("from") is None and given.get("to") is None:
-        raise RequestError(f"The filter of '{given['column']}' has neither values nor a range.")
+    values = tuple(_list(parts, "values"))
+    if not values and parts.get("from") is None and parts.get("to") is None:
+        raise RequestError(f"The filter of '{parts['column']}' has neither values nor a range.")
     return Filter(
-        given["column"], values, given.get("from"), given.get("to"), given.get("not") is True
+        parts["column"], values, parts.get("from"), parts.get("to"), parts.get("not") is True
     )
 
 
@@ -210,12 +211,12 @@ def filter_sql(one: Filter, schema: pa.Schema) -> str:
     """
     if one.column not in schema.names:
         raise RequestError(f"There is no column '{one.column}' to filter by.")
-    kind, name = schema.field(one.column).type, quoted(one.column)
+    data_type, name = schema.field(one.column).type, quoted(one.column)
     parts = []
     if one.values:
-        given = [literal(value, kind) for value in one.values if value is not None]
-        parts = [f"{name} IN ({', '.join(given)})"] if len(given) > 1 else []
-        parts += [f"{name} = {given[0]}"] if len(given) == 1 else []
+        literals = [literal(value, data_type) for value in one.values if value is not None]
+        parts = [f"{name} IN ({', '.join(literals)})"] if len(literals) > 1 else []
+        parts += [f"{name} = {literals[0]}"] if len(literals) == 1 else []
         parts += [f"{name} IS NULL"] if None in one.values else []
         text = parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
         # Not equal is true of null as well: a person who hides a value keeps all other rows.
@@ -224,9 +225,9 @@ def filter_sql(one: Filter, schema: pa.Schema) -> str:
             return f"(NOT {text if len(parts) > 1 else f'({text})'}{keeps_null})"
         return text
     if one.start is not None:
-        parts.append(f"{name} >= {literal(one.start, kind)}")
+        parts.append(f"{name} >= {literal(one.start, data_type)}")
     if one.end is not None:
-        parts.append(f"{name} < {literal(one.end, kind)}")
+        parts.append(f"{name} < {literal(one.end, data_type)}")
     text = " AND ".join(parts)
     return f"(NOT ({text}))" if one.negated else text
 
@@ -236,43 +237,38 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def literal(value: object, kind: pa.DataType) -> str:
+def literal(value: object, data_type: pa.DataType) -> str:
     """A value that came as JSON, as a literal of a column's type."""
     types = pa.types
-    if types.is_string(kind) and isinstance(value, str):
+    if types.is_string(data_type) and isinstance(value, str):
         return sql_text(value)
-    if types.is_boolean(kind) and isinstance(value, bool | str):
+    if types.is_boolean(data_type) and isinstance(value, bool | str):
         if str(value).lower() in ("true", "false"):
             return str(value).lower()
-    elif types.is_date(kind) and isinstance(value, str):
+    elif types.is_date(data_type) and isinstance(value, str):
         try:
             return f"DATE '{datetime.date.fromisoformat(value[:10]).isoformat()}'"
         except ValueError:
             pass
-    elif types.is_timestamp(kind) and isinstance(value, str):
+    elif types.is_timestamp(data_type) and isinstance(value, str):
         try:
             moment = datetime.datetime.fromisoformat(value)
         except ValueError:
             pass
         else:
-            if kind.tz is None:
+            if data_type.tz is None:
                 return f"TIMESTAMP_NTZ '{moment.replace(tzinfo=None).isoformat(sep=' ')}'"
             zoned = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
             return f"TIMESTAMP '{zoned.astimezone(datetime.UTC).isoformat(sep=' ')}'"
     elif isinstance(value, str | int | float | decimal.Decimal) and not isinstance(value, bool):
         try:
-            number: Any = pa.scalar(str(value)).cast(kind)
+            number: Any = pa.scalar(str(value)).cast(data_type)
         except (pa.ArrowException, ValueError):
             pass
         else:
             text = str(number.as_py())
             return f"CAST('{text}' AS DOUBLE)" if text in ("nan", "inf", "-inf") else text
-    raise RequestError(f"{value!r} is not a value of a column of {kind}.")
-
-
-def sql_text(value: str) -> str:
-    """A text as a literal of Spark's SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    raise RequestError(f"{value!r} is not a value of a column of {data_type}.")
 
 
 # --- answers ---------------------------------------------------------------------------------
@@ -320,8 +316,8 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
         )  # fmt: skip
         answer["facets"] = {
             facet: [{"value": _plain(value, request.display), "count": count}
-                    for value, count in zip(*column_values(found), strict=True)]
-            for facet, found in counted.items()
+                    for value, count in zip(*column_values(values), strict=True)]
+            for facet, values in counted.items()
         }  # fmt: skip
         clock.lap("facets")
     if request.histogram:
@@ -410,7 +406,7 @@ def _row(record: dict[str, Any], columns: Sequence[str], *, display: bool) -> di
     if SCORE in record:
         row["score"] = record[SCORE]
         row["snippets"] = {
-            name: [{"text": part, "found": found} for part, found in marked_parts(text)]
+            name: [{"text": part, "found": is_match} for part, is_match in marked_parts(text)]
             for name in columns
             if (text := record.get(f"_snippet_{name}"))
         }
@@ -469,9 +465,11 @@ def fitting_interval(
     """The shortest interval that makes few parts of the rows' times; None if there are none."""
     if column not in table.schema.names:
         raise RequestError(f"There is no column '{column}' for a histogram.")
-    kind = table.schema.field(column).type
-    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-        raise RequestError(f"'{column}' is {kind}: say the interval of its histogram, 10 for ten.")
+    data_type = table.schema.field(column).type
+    if not (pa.types.is_timestamp(data_type) or pa.types.is_date(data_type)):
+        raise RequestError(
+            f"'{column}' is {data_type}: say the interval of its histogram, 10 for ten."
+        )
     ends = column_stats(view, predicate, view.names.stored_name(column), ("min", "max"))
     if ends["min"] is None:
         return None
@@ -479,7 +477,7 @@ def fitting_interval(
     fitting = (
         name
         for name, length in _INTERVALS
-        if seconds / length < _PARTS and (length >= 86_400 or not pa.types.is_date(kind))
+        if seconds / length < _PARTS and (length >= 86_400 or not pa.types.is_date(data_type))
     )
     years = int(seconds // 31_536_000 // _PARTS) + 1
     return next(fitting, f"{years * 366}d")
@@ -531,8 +529,8 @@ def words(table: Table, prefix: str, field: str | None, *, most: int = 8) -> lis
         if field in (None, column):
             # A column may be cut into pieces, and too many words may begin so.
             with contextlib.suppress(QueryError, SchemaError):
-                found = table.complete(prefix, column=column, limit=most).to_pylist()
-                counted.update({one["word"]: one["count"] for one in found})
+                completed = table.complete(prefix, column=column, limit=most).to_pylist()
+                counted.update({one["word"]: one["count"] for one in completed})
     return [word for word, _ in counted.most_common(most)]
 
 

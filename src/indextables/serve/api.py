@@ -130,18 +130,18 @@ class Api:
     async def search(self, request: Request) -> Response:
         """Rows, their number, facets, a histogram, and how the plan narrowed."""
         name = request.path_params["name"]
-        given = parameters(request) if request.method == "GET" else await json_of(request)
-        asked = SearchRequest.parsed(given)
+        sent = parameters(request) if request.method == "GET" else await json_of(request)
+        search = SearchRequest.parsed(sent)
 
         def work() -> dict[str, Any]:
-            return answers.search(name, self.tables.get(name, asked.version), asked)
+            return answers.search(name, self.tables.get(name, search.version), search)
 
         return await self._answer(request, work, what=f"search of {name}")
 
     async def words(self, request: Request) -> Response:
         """Words that begin like this."""
-        name, given = request.path_params["name"], request.query_params
-        prefix, field = given.get("prefix", ""), given.get("field")
+        name, sent = request.path_params["name"], request.query_params
+        prefix, field = sent.get("prefix", ""), sent.get("field")
 
         def work() -> dict[str, Any]:
             return {"words": answers.words(self.tables.get(name), prefix, field or None)}
@@ -150,26 +150,26 @@ class Api:
 
     async def instead(self, request: Request) -> Response:
         """A query whose words are spelled like those that rows have, if that finds any."""
-        name, given = request.path_params["name"], parameters(request)
-        wanted = ("query", "where", "filters", "version", "timezone")
-        asked = SearchRequest.parsed({key: given[key] for key in wanted if key in given})
+        name, sent = request.path_params["name"], parameters(request)
+        names = ("query", "where", "filters", "version", "timezone")
+        search = SearchRequest.parsed({key: sent[key] for key in names if key in sent})
 
         def work() -> dict[str, Any]:
-            return {"instead": answers.corrected(self.tables.get(name, asked.version), asked)}
+            return {"instead": answers.corrected(self.tables.get(name, search.version), search)}
 
         return await self._answer(request, work, what=f"words of {name}")
 
     async def why(self, request: Request) -> Response:
         """What each word of a query adds to the score of a row."""
-        name, given = request.path_params["name"], parameters(request)
-        asked = SearchRequest.parsed({key: given.get(key) for key in ("query", "version")})
-        split, row = given.get("split", ""), whole_number(given, "row")
-        if not asked.query:
+        name, sent = request.path_params["name"], parameters(request)
+        search = SearchRequest.parsed({key: sent.get(key) for key in ("query", "version")})
+        split, row = sent.get("split", ""), whole_number(sent, "row")
+        if not search.query:
             raise RequestError("'query' is missing: without one rows have no scores.")
 
         def work() -> dict[str, Any]:
-            table = self.tables.get(name, asked.version)
-            return answers.why(table, str(asked.query), split, row)
+            table = self.tables.get(name, search.version)
+            return answers.why(table, str(search.query), split, row)
 
         return await self._answer(request, work, what=f"score of {name}")
 
@@ -222,27 +222,27 @@ class Api:
 
     async def changes(self, request: Request) -> Response:
         """Rows of a search that came or went between two versions."""
-        name, given = request.path_params["name"], parameters(request)
-        limit = whole_number(given, "limit", 100, most=MOST_ROWS)
-        asked = SearchRequest.parsed(
-            {key: given[key] for key in ("query", "where", "filters", "version") if key in given}
+        name, sent = request.path_params["name"], parameters(request)
+        limit = whole_number(sent, "limit", 100, most=MOST_ROWS)
+        search = SearchRequest.parsed(
+            {key: sent[key] for key in ("query", "where", "filters", "version") if key in sent}
         )
-        if "since" not in given:
+        if "since" not in sent:
             raise RequestError("'since' is the older version, 'version' the newer one.")
-        since = whole_number(given, "since")
+        since = whole_number(sent, "since")
 
         def work() -> dict[str, Any]:
-            newer = self.tables.get(name, asked.version)
+            newer = self.tables.get(name, search.version)
             if newer.view.elsewhere is not None:
                 raise RequestError(
                     f"'{name}' is a search index: its source '{newer.view.elsewhere.uri}' records "
                     "what changed, the index does not."
                 )
-            condition = asked.condition(newer.schema)
-            view, predicate = newer.matching(asked.query, where=condition)
+            condition = search.condition(newer.schema)
+            view, predicate = newer.matching(search.query, where=condition)
             where = view.names.shown_predicate(predicate)
             older = self.tables.get(name, since)
-            found = (
+            changed = (
                 newer.changes(from_version=since + 1, where=where)
                 if since < newer.version
                 else newer.schema.empty_table()
@@ -251,40 +251,42 @@ class Api:
                 "since": since,
                 "version": newer.version,
                 "total": count_rows(view, predicate),
-                "total_since": _count(older, asked),
-                "changes": found.num_rows,
-                "rows": found.slice(0, limit).to_pylist(),
+                "total_since": _count(older, search),
+                "changes": changed.num_rows,
+                "rows": changed.slice(0, limit).to_pylist(),
             }
 
         return await self._answer(request, work, what=f"changes of {name}")
 
     async def export(self, request: Request) -> Response:
         """All rows of a search as a file: whole, or an error."""
-        name, given = request.path_params["name"], parameters(request)
-        kind = given.pop("format", "parquet")
-        if kind not in _FORMATS:
-            raise RequestError(f"A format is one of {', '.join(_FORMATS)}, not {kind!r}.")
-        wanted = ("query", "where", "filters", "columns", "version", "timezone")
-        asked = SearchRequest.parsed({key: given[key] for key in wanted if key in given})
+        name, sent = request.path_params["name"], parameters(request)
+        file_format = sent.pop("format", "parquet")
+        if file_format not in _FORMATS:
+            raise RequestError(f"A format is one of {', '.join(_FORMATS)}, not {file_format!r}.")
+        names = ("query", "where", "filters", "columns", "version", "timezone")
+        search = SearchRequest.parsed({key: sent[key] for key in names if key in sent})
 
         def work() -> Path:
-            return self._exported(self.tables.get(name, asked.version), asked, _FORMATS[kind])
+            return self._exported(
+                self.tables.get(name, search.version), search, _FORMATS[file_format]
+            )
 
         path = await self._run(request, work, what=f"export of {name}")
         plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in name)
         return FileResponse(
             path,
-            media_type=_KINDS[kind],
-            filename=f"{plain or 'rows'}.{kind}",
+            media_type=_KINDS[file_format],
+            filename=f"{plain or 'rows'}.{file_format}",
             background=BackgroundTask(remove_folder, path.parent),
         )
 
-    def _exported(self, table: Table, asked: SearchRequest, kind: str) -> Path:
+    def _exported(self, table: Table, search: SearchRequest, file_format: str) -> Path:
         """The path of a temporary file with the rows."""
         from indextables.sinks import write_rows
 
         view, predicate = table.matching(
-            asked.query, where=asked.condition(table.schema), timezone=asked.timezone
+            search.query, where=search.condition(table.schema), timezone=search.timezone
         )
         total = count_rows(view, predicate)
         if total > MOST_EXPORTED:
@@ -293,12 +295,12 @@ class Api:
                 "search, or use `indextables export`."
             )
         rows = table.scan_batches(
-            columns=asked.columns, where=view.names.shown_predicate(predicate)
+            columns=search.columns, where=view.names.shown_predicate(predicate)
         )
         folder = new_folder("export")
         try:
             with (folder / "rows").open("wb") as file:
-                write_rows(rows, file, kind, lambda _done: None)
+                write_rows(rows, file, file_format, lambda _done: None)
         except BaseException:
             remove_folder(folder)
             raise
@@ -306,8 +308,8 @@ class Api:
 
     async def sql(self, request: Request) -> Response:
         """The rows of one SELECT over the tables that are served."""
-        given = await json_of(request)
-        query, limit = given.get("query"), whole_number(given, "limit", MOST_ROWS, most=MOST_ROWS)
+        sent = await json_of(request)
+        query, limit = sent.get("query"), whole_number(sent, "limit", MOST_ROWS, most=MOST_ROWS)
         if not isinstance(query, str) or len(query) > MOST_TEXT:
             raise RequestError(f"'query' is a text of at most {MOST_TEXT:,} characters.")
 
@@ -329,9 +331,9 @@ class Api:
             count += batch.num_rows
             if count > limit:
                 break
-        found = answers.within_bytes(pa.concat_tables(parts).slice(0, limit))
-        values = answers.column_values(found)
-        names = list(found.schema.names)
+        table = answers.within_bytes(pa.concat_tables(parts).slice(0, limit))
+        values = answers.column_values(table)
+        names = list(table.schema.names)
         return {
             "columns": names,
             "rows": [list(row) for row in zip(*values, strict=True)],
@@ -340,10 +342,10 @@ class Api:
 
     def _opened(self, parts: tuple[str, ...], version: int | None, at: str | None) -> Table:
         name = ".".join(parts)
-        known = {one.lower(): one for one in self.tables}
-        if name.lower() not in known:
+        names = {one.lower(): one for one in self.tables}
+        if name.lower() not in names:
             raise NoSuchTableError(name, list(self.tables))
-        table = self.tables.get(known[name.lower()], version)
+        table = self.tables.get(names[name.lower()], version)
         return table if at is None else Table.of_log(table.log, timestamp=at)
 
     async def searches(self, request: Request) -> Response:  # noqa: ARG002
@@ -365,10 +367,10 @@ class Api:
         return Json(_openapi(self))
 
 
-def _count(table: Table, asked: SearchRequest) -> int | None:
+def _count(table: Table, search: SearchRequest) -> int | None:
     """How many rows an older version had; None if it could not be asked this."""
     try:
-        view, predicate = table.matching(asked.query, where=asked.condition(table.schema))
+        view, predicate = table.matching(search.query, where=search.condition(table.schema))
     except (QueryError, RequestError):
         return None
     return count_rows(view, predicate)
@@ -388,8 +390,8 @@ def _openapi(api: Api) -> dict[str, Any]:
         "array": {"items": {"type": "string"}},
     }
     properties: dict[str, dict[str, Any]] = {
-        name: {"type": kind, "description": text} | bounds.get(kind, {})
-        for name, (kind, text) in SEARCH_PARTS.items()
+        name: {"type": type_name, "description": text} | bounds.get(type_name, {})
+        for name, (type_name, text) in SEARCH_PARTS.items()
     }
     properties["filters"] |= {"items": {"type": "object"}}
     properties["facets"] |= {"maxItems": MOST_FACETS}

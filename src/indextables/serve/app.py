@@ -1,4 +1,4 @@
-"""The application and its server: pages, the JSON interface, and the door in front of them."""
+"""The application and its server: pages, the JSON interface, and access control."""
 
 from __future__ import annotations
 

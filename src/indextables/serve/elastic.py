@@ -1,4 +1,4 @@
-"""A part of Elasticsearch's interface, so that its clients can read the tables.
+"""A part of Elasticsearch's HTTP API, so that its clients can read the tables.
 
 `_search`, `_msearch`, `_count` and `_mapping`: queries are in `elastic_query`,
 aggregations in `elastic_aggregations`. What is not understood is an error in Elasticsearch's form.
@@ -79,7 +79,7 @@ def hits_of(name: str, question: Question, body: Mapping[str, Any]) -> Iterator[
         rows = _with_marks(rows, question, marked)
     values = {column: python_values(rows[column]) for column in rows.column_names}
     for at in range(rows.num_rows):
-        row = {column: found[at] for column, found in values.items()}
+        row = {column: cells[at] for column, cells in values.items()}
         score = row["_score"] if scored else None if keys else question.score
         hit = {"_index": name, "_id": f"{row[SPLIT]}:{row[ROW]}", "_score": score}
         if source or body.get("_source", True) is not False:
@@ -151,10 +151,10 @@ def _first(parts: list[pa.Table], order: Any, count: int) -> pa.Table:
 
 def _without_nan(rows: pa.Table, keys: list[tuple[str, str]]) -> pa.Table:
     """NaN in columns that rows are sorted by becomes null, which it is in JSON."""
-    for at, (name, kind) in enumerate(zip(rows.column_names, rows.schema.types, strict=True)):
-        if pa.types.is_floating(kind) and name in dict(keys):
+    for at, (name, data_type) in enumerate(zip(rows.column_names, rows.schema.types, strict=True)):
+        if pa.types.is_floating(data_type) and name in dict(keys):
             values: Any = rows[name]
-            numbers = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
+            numbers = pc.if_else(pc.is_nan(values), pa.scalar(None, data_type), values)
             rows = rows.set_column(at, name, numbers)
     return rows
 
@@ -201,16 +201,16 @@ def _sort_value(value: Any) -> Any:
     return str(value) if is_infinite else spelled_value(value)
 
 
-def _scalar(value: Any, kind: pa.DataType, key: str) -> Any:
-    value = moment_of(value, kind, "search_after")
+def _scalar(value: Any, data_type: pa.DataType, key: str) -> Any:
+    value = moment_of(value, data_type, "search_after")
     try:
-        if pa.types.is_floating(kind):
+        if pa.types.is_floating(data_type):
             value = float(value)
-        elif pa.types.is_decimal(kind):
+        elif pa.types.is_decimal(data_type):
             value = decimal.Decimal(str(value))
-        elif pa.types.is_binary(kind):
+        elif pa.types.is_binary(data_type):
             value = bytes.fromhex(value.removeprefix("0x"))
-        return pa.scalar(value, kind)
+        return pa.scalar(value, data_type)
     except (pa.ArrowException, ArithmeticError, AttributeError, ValueError, TypeError):
         raise UnsupportedError(f"[{value}] is not a value of [{key}]") from None
 
@@ -251,20 +251,20 @@ def _fields(body: Mapping[str, Any], schema: pa.Schema) -> dict[str, str | None]
     """Columns that are wanted beside the source, and the format of each."""
     if body.get("script_fields"):
         raise UnsupportedError("[script_fields] are not supported")
-    found: dict[str, str | None] = {}
+    columns: dict[str, str | None] = {}
     for name in ("docvalue_fields", "fields"):
-        given = body.get(name)
-        for one in given if isinstance(given, list) else [] if given is None else [given]:
-            asked = one if isinstance(one, dict) else {"field": one}
-            pattern, format_ = asked.get("field"), asked.get("format")
-            if not isinstance(pattern, str) or set(asked) - {"field", "format"}:
+        listed = body.get(name)
+        for one in listed if isinstance(listed, list) else [] if listed is None else [listed]:
+            field = one if isinstance(one, dict) else {"field": one}
+            pattern, format_ = field.get("field"), field.get("format")
+            if not isinstance(pattern, str) or set(field) - {"field", "format"}:
                 raise UnsupportedError(f"[{name}] with [{one}] is not supported")
             if format_ not in _FORMATS:
                 raise UnsupportedError(f"[{name}] with [format] of [{format_}] is not supported")
             named = fnmatch.filter(schema.names, pattern) if "*" in pattern else [
                 column_name(pattern, schema)]  # fmt: skip
-            found.update(dict.fromkeys(named, format_))
-    return found
+            columns.update(dict.fromkeys(named, format_))
+    return columns
 
 
 _FORMATS = (None, "epoch_millis", "strict_date_optional_time", "strict_date_optional_time_nanos",
@@ -287,10 +287,10 @@ def _listed_value(value: Any, format_: str | None) -> list[Any]:
             .replace("+00:00", "Z")]  # fmt: skip
 
 
-def _source(given: Any, names: list[str]) -> list[str]:
-    if isinstance(given, bool):
-        return names if given else []
-    chosen = given if isinstance(given, dict) else {"includes": given}
+def _source(source: Any, names: list[str]) -> list[str]:
+    if isinstance(source, bool):
+        return names if source else []
+    chosen = source if isinstance(source, dict) else {"includes": source}
     if set(chosen) - {"includes", "excludes", "include", "exclude"}:
         raise UnsupportedError("[_source] has [includes] and [excludes]")
 
@@ -341,33 +341,33 @@ _OF_HIGHLIGHT = frozenset((
 """Of these some choose a method, which here is one; the others are heard."""
 
 
-def _highlighted(given: Any, table: Table) -> dict[str, _Marking]:
+def _highlighted(highlight: Any, table: Table) -> dict[str, _Marking]:
     """Columns to mark words in, and how."""
-    if not given:
+    if not highlight:
         return {}
-    fields = given.get("fields", {}) if isinstance(given, dict) else None
+    fields = highlight.get("fields", {}) if isinstance(highlight, dict) else None
     if isinstance(fields, list):  # an object for each, in their order
         fields = {n: o for one in fields if isinstance(one, dict) for n, o in one.items()}
     if not isinstance(fields, dict) or not all(isinstance(o, dict) for o in fields.values()):
         raise UnsupportedError("[highlight] has [fields], an object of objects")
-    every, texts = {k: v for k, v in given.items() if k != "fields"}, text_columns(table)
+    every, texts = {k: v for k, v in highlight.items() if k != "fields"}, text_columns(table)
     _Marking.of(every)
-    found: dict[str, _Marking] = {}
+    markings: dict[str, _Marking] = {}
     for pattern, options in fields.items():
         named = fnmatch.filter(texts, pattern)
         if not named and "*" not in pattern:
             raise UnsupportedError(f"[highlight] of [{pattern}]: it is not a column of text")
-        found |= dict.fromkeys(named, _Marking.of(every | options))
-    return found
+        markings |= dict.fromkeys(named, _Marking.of(every | options))
+    return markings
 
 
 def _with_marks(rows: pa.Table, question: Question, marked: Mapping[str, _Marking]) -> pa.Table:
     view = question.table.view
     # The words of all filters are marked, not only those that count for the score.
-    found = tuple(searches(view.names.shown_predicate(question.stored)))
-    if not found:
+    of_conditions = tuple(searches(view.names.shown_predicate(question.stored)))
+    if not of_conditions:
         return rows
-    every = Search(None, Boolean(should=tuple(one.query for one in found)), "")
+    every = Search(None, Boolean(should=tuple(one.query for one in of_conditions)), "")
     for column, how in marked.items():
         rows = with_snippets(rows, every, [column], view.shown.context, length=how.length)
     return rows
@@ -376,8 +376,8 @@ def _with_marks(rows: pa.Table, question: Question, marked: Mapping[str, _Markin
 def _tagged(snippet: str, how: _Marking) -> str:
     spelled = html.escape if how.escaped else str
     return "".join(
-        f"{how.before}{spelled(text)}{how.after}" if found else spelled(text)
-        for text, found in marked_parts(snippet)
+        f"{how.before}{spelled(text)}{how.after}" if is_match else spelled(text)
+        for text, is_match in marked_parts(snippet)
     )
 
 
@@ -405,17 +405,17 @@ def failure(error: Exception) -> dict[str, Any]:
     """An error in Elasticsearch's form."""
     match error:
         case NoSuchTableError():
-            kind = "index_not_found_exception"
+            error_type = "index_not_found_exception"
         case RequestError():
-            kind = "parsing_exception"
+            error_type = "parsing_exception"
         case IndexTablesError():
-            kind = "search_phase_execution_exception"
+            error_type = "search_phase_execution_exception"
         case _:
-            kind = "exception"
+            error_type = "exception"
     is_ours = isinstance(error, IndexTablesError)
     unknown = "This should not have happened; the server's terminal says more."
     reason = str(error) if is_ours else unknown
-    cause = {"type": kind, "reason": reason}
+    cause = {"type": error_type, "reason": reason}
     return {"error": {"root_cause": [cause], **cause}, "status": status_of(error)}
 
 
@@ -443,11 +443,12 @@ class Elastic:
         ]
         every = ["GET", "POST", "PUT", "DELETE"]
         # Whatever else their clients ask for is refused as Elasticsearch would.
-        rest = [("/_{path:path}", self.nothing, every),
+        refused = [("/_{path:path}", self.nothing, every),
                 ("/{table}/_{path:path}", self.nothing, every),
                 ("/{table}", self.table, ["GET", "PUT", "DELETE"])]  # fmt: skip
         return [
-            Route(path, self._guarded(to), methods=methods) for path, to, methods in listed + rest
+            Route(path, self._guarded(to), methods=methods)
+            for path, to, methods in listed + refused
         ]
 
     def _guarded(self, handler: Any) -> Any:
@@ -501,48 +502,48 @@ class Elastic:
 
     async def mapping(self, request: Request) -> Any:
         """The columns, as Elasticsearch calls their types."""
-        given = request.path_params.get("table", "*")
+        pattern = request.path_params.get("table", "*")
 
         def work() -> dict[str, Any]:
             return {
                 name: {"mappings": {"properties": {c: {"type": t} for c, t in types.items()}}}
-                for name, types in self._types(given).items()
+                for name, types in self._types(pattern).items()
             }
 
-        return await self.work.run(work, request, what=f"_mapping of {given}")
+        return await self.work.run(work, request, what=f"_mapping of {pattern}")
 
     async def field_caps(self, request: Request) -> Any:
         """What can be done with each column."""
-        given, body = request.path_params.get("table", "*"), await _body(request)
-        asked = body.get("fields") or "*"
-        patterns = asked if isinstance(asked, list) else str(asked).split(",")
+        pattern, body = request.path_params.get("table", "*"), await _body(request)
+        listed = body.get("fields") or "*"
+        patterns = listed if isinstance(listed, list) else str(listed).split(",")
 
         def work() -> dict[str, Any]:
-            tables = self._types(given)
+            tables = self._types(pattern)
             fields: dict[str, dict[str, Any]] = {}
             for types in tables.values():
-                for column, kind in types.items():
+                for column, type_name in types.items():
                     if any(fnmatch.fnmatchcase(column, str(one)) for one in patterns):
-                        counted = kind not in ("text", "object", "binary")
-                        fields.setdefault(column, {})[kind] = {
-                            "type": kind, "metadata_field": False, "searchable": True,
+                        counted = type_name not in ("text", "object", "binary")
+                        fields.setdefault(column, {})[type_name] = {
+                            "type": type_name, "metadata_field": False, "searchable": True,
                             "aggregatable": counted,
                         }  # fmt: skip
             return {"indices": list(tables), "fields": fields}
 
-        return await self.work.run(work, request, what=f"_field_caps of {given}")
+        return await self.work.run(work, request, what=f"_field_caps of {pattern}")
 
     async def indices(self, request: Request) -> Any:
         """The tables, with their rows and bytes."""
 
         def work() -> list[dict[str, Any]]:
-            found = []
+            indices = []
             for name in list(self.tables):
-                known = facts(name, self.tables.get(name))
-                found.append({"health": "green", "status": "open", "index": name,
-                              "docs.count": str(known["rows"]),
-                              "store.size": str(known["bytes"])})  # fmt: skip
-            return found
+                about = facts(name, self.tables.get(name))
+                indices.append({"health": "green", "status": "open", "index": name,
+                              "docs.count": str(about["rows"]),
+                              "store.size": str(about["bytes"])})  # fmt: skip
+            return indices
 
         return await self.work.run(work, request, what="_cat/indices")
 
@@ -562,29 +563,29 @@ class Elastic:
             advice = "; sort by [_doc] and turn pages with [search_after]"
         raise UnsupportedError(f"[{path}] is not supported{advice}")
 
-    def _named(self, given: str) -> list[str]:
+    def _named(self, pattern: str) -> list[str]:
         """The tables of a name, of several with commas between, or of a pattern."""
-        if given in list(self.tables) or not set(given) & set("*,"):
-            return [given]
-        patterns = given.replace("_all", "*").split(",")
+        if pattern in list(self.tables) or not set(pattern) & set("*,"):
+            return [pattern]
+        patterns = pattern.replace("_all", "*").split(",")
         return [name for name in list(self.tables)
                 if any(fnmatch.fnmatchcase(name, one) for one in patterns)]  # fmt: skip
 
-    def _types(self, given: str) -> dict[str, dict[str, str]]:
+    def _types(self, pattern: str) -> dict[str, dict[str, str]]:
         types = {}
-        for name in self._named(given):
+        for name in self._named(pattern):
             table = self.tables.get(name)
             mapping = table.mapping
             types[name] = {f.name: _type(f.type, mapping.get(f.name)) for f in table.schema}
         return types
 
-    def _only(self, given: str) -> str:
+    def _only(self, pattern: str) -> str:
         """The one table that is meant."""
-        names = self._named(given)
+        names = self._named(pattern)
         if not names:
-            raise NoSuchTableError(given, list(self.tables))
+            raise NoSuchTableError(pattern, list(self.tables))
         if len(names) > 1:
-            raise UnsupportedError(f"a search is of one table here; [{given}] are: {names}")
+            raise UnsupportedError(f"a search is of one table here; [{pattern}] are: {names}")
         return names[0]
 
     async def msearch(self, request: Request) -> Any:
@@ -600,8 +601,8 @@ class Elastic:
 
         def work() -> dict[str, Any]:
             begun = time.perf_counter()
-            found = [self._one(head.get("index", default), body) for head, body in pairs]
-            return {"took": _milliseconds(begun), "responses": found}
+            responses = [self._one(head.get("index", default), body) for head, body in pairs]
+            return {"took": _milliseconds(begun), "responses": responses}
 
         return await self.work.run(work, request, what="_msearch")
 
@@ -671,48 +672,48 @@ _OFF_ONLY = frozenset((
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    body, given = _object(await body_of(request)), dict(request.query_params)
-    text, options = given.pop("q", None), {
-        "default_field": given.pop("df", None),
-        "default_operator": given.pop("default_operator", None),
+    body, parameters = _object(await body_of(request)), dict(request.query_params)
+    text, options = parameters.pop("q", None), {
+        "default_field": parameters.pop("df", None),
+        "default_operator": parameters.pop("default_operator", None),
     }  # fmt: skip
     if text is not None:
         named = {name: value for name, value in options.items() if value is not None}
         body["query"] = {"query_string": {"query": text, **named}}
     for name in ("size", "from"):
-        if name in given:
-            number = given.pop(name)
+        if name in parameters:
+            number = parameters.pop(name)
             body[name] = int(number) if number.isdecimal() and len(number) < 10 else number
-    if (sort := given.pop("sort", None)) is not None:
+    if (sort := parameters.pop("sort", None)) is not None:
         keys = [one.rpartition(":") for one in sort.split(",")]
         body["sort"] = [{name: order} if name else order for name, _, order in keys]
-    if "fields" in given:
-        body["fields"] = given.pop("fields").split(",")
-    sources = {name: given.pop(f"_source_{name}", None) for name in ("includes", "excludes")}
-    whole = given.pop("_source", None)
-    if whole is not None:
-        body["_source"] = whole == "true" if whole in ("true", "false") else whole.split(",")
+    if "fields" in parameters:
+        body["fields"] = parameters.pop("fields").split(",")
+    sources = {name: parameters.pop(f"_source_{name}", None) for name in ("includes", "excludes")}
+    source = parameters.pop("_source", None)
+    if source is not None:
+        body["_source"] = source == "true" if source in ("true", "false") else source.split(",")
     if any(sources.values()):
         listed = {name: one.split(",") for name, one in sources.items() if one}
         body["_source"] = listed
-    _check_parameters(given)
+    _check_parameters(parameters)
     return body
 
 
-def _check_parameters(given: Mapping[str, str]) -> None:
+def _check_parameters(parameters: Mapping[str, str]) -> None:
     """Refuse parameters of an address that would change what is found."""
-    for name, value in given.items():
+    for name, value in parameters.items():
         if name not in _WITHOUT_EFFECT and (name not in _OFF_ONLY or value != "false"):
             raise UnsupportedError(f"[{name}] is not supported as a parameter of the address")
 
 
-def _type(kind: pa.DataType, searched_as: str | None) -> str:
+def _type(data_type: pa.DataType, searched_as: str | None) -> str:
     types = pa.types
-    if types.is_string(kind):
+    if types.is_string(data_type):
         return {"text": "text", "json": "object", "ip": "ip"}.get(searched_as or "", "keyword")
-    if types.is_list(kind):
-        return _type(kind.value_type, searched_as)
+    if types.is_list(data_type):
+        return _type(data_type.value_type, searched_as)
     named = ((types.is_boolean, "boolean"), (types.is_integer, "long"), (types.is_float32, "float"),
              (types.is_floating, "double"), (types.is_decimal, "double"),
              (types.is_temporal, "date"), (types.is_binary, "binary"))  # fmt: skip
-    return next((name for is_kind, name in named if is_kind(kind)), "object")
+    return next((name for is_kind, name in named if is_kind(data_type)), "object")

@@ -116,20 +116,20 @@ class _Metric:
 
     def percents(self) -> list[float]:
         """The percentiles that are asked for."""
-        given = self.options.get("percents", _PERCENTS)
+        listed = self.options.get("percents", _PERCENTS)
         try:
-            found = [float(one) for one in given]
+            percents = [float(one) for one in listed]
         except (TypeError, ValueError):
-            found = [-1.0]
-        if not found or not all(0 <= one <= 100 for one in found):
+            percents = [-1.0]
+        if not percents or not all(0 <= one <= 100 for one in percents):
             raise UnsupportedError(f"[percents] of [{self.name}] are numbers from 0 to 100")
-        return found
+        return percents
 
     def sigma(self) -> float:
         """How many standard deviations bounds are away."""
-        given = self.options.get("sigma", 2)
+        sigma = self.options.get("sigma", 2)
         try:
-            factor = float(given)
+            factor = float(sigma)
         except (TypeError, ValueError):
             factor = -1.0
         if not 0 <= factor < math.inf:
@@ -199,9 +199,9 @@ class _Terms:
         return _key(value)
 
 
-def _order(given: Any) -> tuple[str, bool]:
-    one = given[0] if isinstance(given, list) and given else given
-    if isinstance(given, list) and given[1:] not in ([], [{"_key": "asc"}]):
+def _order(order: Any) -> tuple[str, bool]:
+    one = order[0] if isinstance(order, list) and order else order
+    if isinstance(order, list) and order[1:] not in ([], [{"_key": "asc"}]):
         raise UnsupportedError("[order] of [terms] has one name, and [_key] [asc] after it")
     if one in (None, {}):
         return ("_count", True)
@@ -240,10 +240,10 @@ class _Parts:
         if str(options.get("offset") or "0").strip("+-smhd0"):
             raise UnsupportedError(f"[{kind}] with [offset] is not supported")
         named = ("calendar_interval", "fixed_interval", "interval")
-        given = [options[name] for name in named if name in options]
-        if len(given) != 1 or not isinstance(given[0], str if times else str | int | float):
+        intervals = [options[name] for name in named if name in options]
+        if len(intervals) != 1 or not isinstance(intervals[0], str if times else str | int | float):
             raise UnsupportedError(f"[{kind}] needs one interval")
-        interval = _CALENDAR.get(given[0], given[0]) if times else given[0]
+        interval = _CALENDAR.get(intervals[0], intervals[0]) if times else intervals[0]
         buckets = buckets_of(type_, interval, str(options.get("time_zone", "UTC")))
         bounds = options.get("extended_bounds")
         if bounds is not None:
@@ -271,25 +271,25 @@ class _Parts:
         return sorted({*python_values(starts), *present})
 
     def key(self, value: Any) -> dict[str, Any]:
-        found = _key(value)
-        return {**found, "key_as_string": str(found["key"])} if self.in_millis else found
+        shown = _key(value)
+        return {**shown, "key_as_string": str(shown["key"])} if self.in_millis else shown
 
 
-def _bounds(given: Any, type_: Any, buckets: NumberBuckets | TimeBuckets) -> Any:
-    if not isinstance(given, dict) or set(given) - {"min", "max"}:
+def _bounds(extended: Any, type_: Any, buckets: NumberBuckets | TimeBuckets) -> Any:
+    if not isinstance(extended, dict) or set(extended) - {"min", "max"}:
         raise UnsupportedError("[extended_bounds] has [min] and [max]")
-    named = [given[end] for end in ("min", "max") if given.get(end) is not None]
+    named = [extended[end] for end in ("min", "max") if extended.get(end) is not None]
     ends = [moment_of(end, type_, "extended_bounds") for end in named]
     try:
         starts = buckets.starts(pa.array(ends, type_))
     except (pa.ArrowException, OverflowError):
-        raise UnsupportedError(f"[extended_bounds] of [{given}] are not values") from None
-    found = starts.combine_chunks() if isinstance(starts, pa.ChunkedArray) else starts
-    if found.null_count:
-        raise UnsupportedError(f"[extended_bounds] of [{given}] are not values")
-    if len(found) == 2 and found[0].as_py() > found[1].as_py():
-        raise UnsupportedError(f"[extended_bounds] of [{given}] end before they begin")
-    return found if len(found) else None
+        raise UnsupportedError(f"[extended_bounds] of [{extended}] are not values") from None
+    array = starts.combine_chunks() if isinstance(starts, pa.ChunkedArray) else starts
+    if array.null_count:
+        raise UnsupportedError(f"[extended_bounds] of [{extended}] are not values")
+    if len(array) == 2 and array[0].as_py() > array[1].as_py():
+        raise UnsupportedError(f"[extended_bounds] of [{extended}] end before they begin")
+    return array if len(array) else None
 
 
 # --- what is counted -----------------------------------------------------------------------------
@@ -306,9 +306,9 @@ def _counted(groups: int, functions: list[tuple[str, str]]) -> RunningAggregatio
     )
 
 
-def _too_many(what: str) -> UnsupportedError:
+def _too_many(reason: str) -> UnsupportedError:
     return UnsupportedError(
-        f"too many buckets: {what}. Narrow the search, or take a longer interval."
+        f"too many buckets: {reason}. Narrow the search, or take a longer interval."
     )
 
 
@@ -381,9 +381,9 @@ class _Level:
             yield from level.all()
 
     def columns(self) -> set[str]:
-        found = {bucketing.column for _, bucketing in self.path}
-        found |= {metric.column for metric in self.metrics}
-        return found.union(*(level.columns() for level in self.inner))
+        names = {bucketing.column for _, bucketing in self.path}
+        names |= {metric.column for metric in self.metrics}
+        return names.union(*(level.columns() for level in self.inner))
 
     def add(self, rows: Mapping[str, Any]) -> None:
         """Count some rows, by column."""
@@ -410,11 +410,11 @@ class _Level:
         Of many values those that are not shown are left out here: they are in Arrow's memory still.
         """
         assert self._figures is not None
-        found = self._figures.combined()
-        rows = int(pc.sum(found["a0"]).as_py() or 0) if len(self.path) == 1 else 0
+        table = self._figures.combined()
+        rows = int(pc.sum(table["a0"]).as_py() or 0) if len(self.path) == 1 else 0
         if len(self.path) == 1 and isinstance(self.bucketing, _Terms):
-            found = self.bucketing.shown(found)
-        return _by_keys(found, len(self.path), self._functions()), rows
+            table = self.bucketing.shown(table)
+        return _by_keys(table, len(self.path), self._functions()), rows
 
     def _functions(self) -> list[tuple[str, str]]:
         functions = list(dict.fromkeys(f for m in self.metrics for f in _functions(m)))
@@ -423,11 +423,11 @@ class _Level:
     def values(self, metric: _Metric) -> dict[tuple[Any, ...], list[tuple[Any, int]]]:
         """The different values of each group and how often each occurs."""
         depth = len(self.path)
-        found: dict[tuple[Any, ...], list[tuple[Any, int]]] = {}
+        values: dict[tuple[Any, ...], list[tuple[Any, int]]] = {}
         counted = _by_keys(self._values[metric.name].combined(), depth + 1, [("count_rows", "")])
         for keys, one in counted.items():
-            found.setdefault(keys[:depth], []).append((keys[depth], one["count_rows", ""]))
-        return found
+            values.setdefault(keys[:depth], []).append((keys[depth], one["count_rows", ""]))
+        return values
 
 
 def _by_keys(
@@ -503,10 +503,10 @@ class _Answer:
     def inside(self, level: _Level, keys: tuple[Any, ...]) -> dict[str, Any]:
         """The figures and buckets of one group of a level."""
         figures = self._of(level).get(keys, {})
-        found = {m.name: self._figure(level, m, keys, figures) for m in level.metrics}
+        results = {m.name: self._figure(level, m, keys, figures) for m in level.metrics}
         for inner in level.inner:
-            found[inner.path[-1][0]] = self._bucketed(inner, keys)
-        return found
+            results[inner.path[-1][0]] = self._bucketed(inner, keys)
+        return results
 
     def _of(self, level: _Level) -> dict[tuple[Any, ...], dict[tuple[str, str], Any]]:
         if id(level) not in self._groups:
@@ -525,12 +525,12 @@ class _Answer:
             return int(groups.get((*above, key), {}).get(("count_rows", ""), 0))
 
         kept = [k for k in bucketing.all_keys(present) if count(k) >= bucketing.least]
-        rest = {}
+        counts = {}
         if isinstance(bucketing, _Terms):
             kept = self._ordered(level, above, kept, count)[: bucketing.size]
             every = sum(map(count, present)) if above else self._rows[id(level)]
-            others = every - sum(map(count, kept))
-            rest = {"doc_count_error_upper_bound": 0, "sum_other_doc_count": others}
+            remaining = every - sum(map(count, kept))
+            counts = {"doc_count_error_upper_bound": 0, "sum_other_doc_count": remaining}
         self._buckets += len(kept)
         if self._buckets > _MOST_BUCKETS:
             raise _too_many(f"an answer has at most {_MOST_BUCKETS:,}")
@@ -538,7 +538,7 @@ class _Answer:
             {**bucketing.key(k), "doc_count": count(k), **self.inside(level, (*above, k))}
             for k in kept
         ]
-        return {**rest, "buckets": buckets}
+        return {**counts, "buckets": buckets}
 
     def _ordered(
         self, level: _Level, above: tuple[Any, ...], keys: list[Any], count: Callable[[Any], int]
@@ -631,12 +631,12 @@ def _metric_of_order(name: str) -> tuple[str, str]:
 def _ordering_value(figure: Mapping[str, Any], part: str) -> float | None:
     values = {**figure, **figure.get("values", {}), **(figure.get("std_deviation_bounds") or {})}
     short = part.removeprefix("std_deviation_bounds_")
-    given = values.get(short or "value", values.get(f"{short}.0"))
-    if not isinstance(given, int | float | None):
+    value = values.get(short or "value", values.get(f"{short}.0"))
+    if not isinstance(value, int | float | None):
         raise UnsupportedError(f"[order] by [{part}]: it is not a number")
-    if given is None and (short or "value") not in values and f"{short}.0" not in values:
+    if value is None and (short or "value") not in values and f"{short}.0" not in values:
         raise UnsupportedError(f"[order] needs a part of the figure, one of: {', '.join(values)}")
-    return given
+    return value
 
 
 def _number(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Queries of Elasticsearch's language in the search syntax of ours.
+"""Queries of Elasticsearch's query language, translated to the search syntax.
 
 A query becomes one text that is scored and some that only leave rows out: the `filter` of the
 outermost `bool`. What has no counterpart is refused, with the name that it has there; nothing is
@@ -71,38 +71,38 @@ def translated(
     name, value = _single(query, "a query")
     if name == "bool" and isinstance(value, dict) and "filter" in value:
         filters = tuple(language.text(one) for one in _listed(value["filter"]))
-        rest = {key: inner for key, inner in value.items() if key != "filter" and inner != []}
-        if not (set(rest) - {"boost", "minimum_should_match", "must_not"}):
-            excluded = tuple(f"(+* -{language.text(o)})" for o in _listed(rest.get("must_not")))
+        positive = {key: inner for key, inner in value.items() if key != "filter" and inner != []}
+        if not (set(positive) - {"boost", "minimum_should_match", "must_not"}):
+            excluded = tuple(f"(+* -{language.text(o)})" for o in _listed(positive.get("must_not")))
             every = (*filters, *excluded)
             return Translated(None, every, score=0.0 if every else 1.0)
         # Beside a filter, alternatives are optional.
-        optional = "must" not in rest and not rest.get("minimum_should_match")
-        return Translated(_boosted(language.bool_(rest, all_rows=optional), rest), filters)
+        optional = "must" not in positive and not positive.get("minimum_should_match")
+        return Translated(_boosted(language.bool_(positive, all_rows=optional), positive), filters)
     return Translated(language.text(query))
 
 
-def _single(given: Any, what: str) -> tuple[str, Any]:
-    if not isinstance(given, dict) or len(given) != 1:
-        raise UnsupportedError(f"[{what}] is an object with one name.")
-    return next(iter(given.items()))
+def _single(clause: Any, clause_type: str) -> tuple[str, Any]:
+    if not isinstance(clause, dict) or len(clause) != 1:
+        raise UnsupportedError(f"[{clause_type}] is an object with one name.")
+    return next(iter(clause.items()))
 
 
 def _listed(value: Any) -> list[Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
-def texts_of(value: Any, what: str) -> list[str]:
+def texts_of(value: Any, clause_type: str) -> list[str]:
     """A text, or a list of them."""
     texts = _listed(value)
     if not all(isinstance(text, str) for text in texts):
-        raise UnsupportedError(f"[{what}] is a text or a list of texts, not [{value}]")
+        raise UnsupportedError(f"[{clause_type}] is a text or a list of texts, not [{value}]")
     return texts
 
 
-def _allow(given: Mapping[str, Any], names: set[str], what: str) -> None:
-    if unknown := sorted(set(given) - names):
-        raise UnsupportedError(f"[{what}] with [{unknown[0]}] is not supported.")
+def _allow(clause: Mapping[str, Any], names: set[str], clause_type: str) -> None:
+    if unknown := sorted(set(clause) - names):
+        raise UnsupportedError(f"[{clause_type}] with [{unknown[0]}] is not supported.")
 
 
 def _quoted(text: str) -> str:
@@ -159,15 +159,15 @@ class _Language:
         """A column as our syntax writes it; `level.keyword` is the column `level`."""
         return search_field(column_name(name, self.schema))
 
-    def query_string(self, given: Mapping[str, Any]) -> str:
-        _allow(given, {"query", "default_field", "fields", "default_operator", "boost",
+    def query_string(self, clause: Mapping[str, Any]) -> str:
+        _allow(clause, {"query", "default_field", "fields", "default_operator", "boost",
                        "analyze_wildcard", "lenient"}, "query_string")  # fmt: skip
-        if str(given.get("default_operator", "or")).lower() != "or":
+        if str(clause.get("default_operator", "or")).lower() != "or":
             raise UnsupportedError("[query_string] with [default_operator] and is not supported.")
-        text = given.get("query")
+        text = clause.get("query")
         if not isinstance(text, str):
             raise UnsupportedError("[query_string] needs a [query]")
-        fields = texts_of(given.get("fields") or given.get("default_field"), "fields")
+        fields = texts_of(clause.get("fields") or clause.get("default_field"), "fields")
         if not fields or fields == ["*"]:
             return f"({text})"
         if len(fields) > 1 and any(
@@ -178,23 +178,23 @@ class _Language:
                 "[query_string] with several [fields] and AND, NOT, + or - is not supported: name "
                 "the fields in the query, (title:a OR body:a) AND (title:b OR body:b)"
             )
-        found = []
+        queries = []
         for one in fields:
             name, boost = self.weighted(one, "query_string")
-            found.append(f"{self.field(name)}:({text}){boost}")
-        return f"({' '.join(found)})"
+            queries.append(f"{self.field(name)}:({text}){boost}")
+        return f"({' '.join(queries)})"
 
-    def weighted(self, given: str, what: str) -> tuple[str, str]:
+    def weighted(self, field: str, clause_type: str) -> tuple[str, str]:
         """The column of `title^3`, and its weight in our syntax."""
-        name, _, boost = (given, "", "") if given in self.schema.names else given.partition("^")
+        name, _, boost = (field, "", "") if field in self.schema.names else field.partition("^")
         if not boost:
             return name, ""
         if not _is_number(boost):
-            raise UnsupportedError(f"[{what}] of [{given}]: a boost is a number")
+            raise UnsupportedError(f"[{clause_type}] of [{field}]: a boost is a number")
         return name, f"^{float(boost):f}"
 
-    def match(self, given: Mapping[str, Any]) -> str:
-        name, value = _single(given, "match")
+    def match(self, clause: Mapping[str, Any]) -> str:
+        name, value = _single(clause, "match")
         options = value if isinstance(value, dict) else {"query": value}
         _allow(options, {"query", "operator", "boost", "fuzziness"}, "match")
         field, text = self.field(name), options.get("query")
@@ -228,91 +228,93 @@ class _Language:
         text, analyzer = target.analyzer.shown(text)
         return [text[word.start : word.end] for word in analyzer.words(text)]
 
-    def match_phrase(self, given: Mapping[str, Any], what: str = "match_phrase") -> str:
-        name, value = _single(given, what)
+    def match_phrase(self, clause: Mapping[str, Any], clause_type: str = "match_phrase") -> str:
+        name, value = _single(clause, clause_type)
         options = value if isinstance(value, dict) else {"query": value}
-        _allow(options, {"query", "slop", "boost"}, what)
+        _allow(options, {"query", "slop", "boost"}, clause_type)
         slop = options.get("slop")
         phrase = f"{self.field(name)}:{_quoted(str(options.get('query', '')))}"
-        if what == "match_phrase_prefix":
+        if clause_type == "match_phrase_prefix":
             if slop:
-                raise UnsupportedError(f"[{what}] with [slop] is not supported")
+                raise UnsupportedError(f"[{clause_type}] with [slop] is not supported")
             return f"{phrase}*"
         return f"{phrase}~{number_of(options, 'slop', 0)}" if slop else phrase
 
-    def match_phrase_prefix(self, given: Mapping[str, Any]) -> str:
+    def match_phrase_prefix(self, clause: Mapping[str, Any]) -> str:
         """A phrase whose last word is only begun."""
-        return self.match_phrase(given, "match_phrase_prefix")
+        return self.match_phrase(clause, "match_phrase_prefix")
 
-    def term(self, given: Mapping[str, Any]) -> str:
-        name, value = _single(given, "term")
+    def term(self, clause: Mapping[str, Any]) -> str:
+        name, value = _single(clause, "term")
         options = value if isinstance(value, dict) else {"value": value}
         _allow(options, {"value", "boost"}, "term")
         return self._value(name, options.get("value"))
 
-    def terms(self, given: Mapping[str, Any]) -> str:
-        name, values = _single({k: v for k, v in given.items() if k != "boost"}, "terms")
+    def terms(self, clause: Mapping[str, Any]) -> str:
+        name, values = _single({k: v for k, v in clause.items() if k != "boost"}, "terms")
         if not isinstance(values, list):
             raise UnsupportedError("[terms] query requires an array of terms")
         return f"({' '.join(self._value(name, one) for one in values)})" if values else NOTHING
 
-    def multi_match(self, given: Mapping[str, Any]) -> str:
+    def multi_match(self, clause: Mapping[str, Any]) -> str:
         """The same of several columns. Scores are added, as in `most_fields`."""
-        known = {"query", "fields", "operator", "type", "boost", "fuzziness"}
-        _allow(given, known, "multi_match")
-        kind = given.get("type", "best_fields")
-        if kind not in ("best_fields", "most_fields", "phrase", "phrase_prefix"):
-            raise UnsupportedError(f"[multi_match] with [type] of [{kind}] is not supported")
-        fields = texts_of(given.get("fields"), "fields")
+        allowed = {"query", "fields", "operator", "type", "boost", "fuzziness"}
+        _allow(clause, allowed, "multi_match")
+        match_type = clause.get("type", "best_fields")
+        if match_type not in ("best_fields", "most_fields", "phrase", "phrase_prefix"):
+            raise UnsupportedError(f"[multi_match] with [type] of [{match_type}] is not supported")
+        fields = texts_of(clause.get("fields"), "fields")
         if not fields:
             raise UnsupportedError("[multi_match] needs [fields]")
-        found = []
+        queries = []
         for one in fields:
             name, boost = self.weighted(one, "multi_match")
-            options = {k: given[k] for k in ("query", "operator", "fuzziness") if k in given}
-            if kind == "phrase":
-                text = self.match_phrase({name: given.get("query")})
-            elif kind == "phrase_prefix":
-                text = self.match_phrase_prefix({name: given.get("query")})
+            options = {k: clause[k] for k in ("query", "operator", "fuzziness") if k in clause}
+            if match_type == "phrase":
+                text = self.match_phrase({name: clause.get("query")})
+            elif match_type == "phrase_prefix":
+                text = self.match_phrase_prefix({name: clause.get("query")})
             else:
                 text = self.match({name: options})
-            found.append(f"{text}{boost}")
-        return f"({' '.join(found)})"
+            queries.append(f"{text}{boost}")
+        return f"({' '.join(queries)})"
 
-    def constant_score(self, given: Mapping[str, Any]) -> str:
+    def constant_score(self, clause: Mapping[str, Any]) -> str:
         """Every row of a filter has one score."""
-        _allow(given, {"filter", "boost"}, "constant_score")
-        return f"(+({self.text(given.get('filter'))})^0 +*)"
+        _allow(clause, {"filter", "boost"}, "constant_score")
+        return f"(+({self.text(clause.get('filter'))})^0 +*)"
 
-    def pattern(self, given: Mapping[str, Any], kind: str, spelled: Callable[[str], str]) -> str:
+    def pattern(
+        self, clause: Mapping[str, Any], clause_type: str, spelled: Callable[[str], str]
+    ) -> str:
         """Words that are like a pattern."""
-        name, value = _single(given, kind)
+        name, value = _single(clause, clause_type)
         options = value if isinstance(value, dict) else {"value": value}
-        named = {"wildcard": {"wildcard"}, "fuzzy": {"fuzziness"}}.get(kind, set())
-        _allow(options, {"value", "boost", "case_insensitive", "rewrite", *named}, kind)
+        named = {"wildcard": {"wildcard"}, "fuzzy": {"fuzziness"}}.get(clause_type, set())
+        _allow(options, {"value", "boost", "case_insensitive", "rewrite", *named}, clause_type)
         text = options.get("value", options.get("wildcard"))
         if not isinstance(text, str) or not text:
-            raise UnsupportedError(f"[{kind}] of [{name}] needs a [value], a text")
+            raise UnsupportedError(f"[{clause_type}] of [{name}] needs a [value], a text")
         field = self.field(name)
         target = self.mapping.get(column_name(name, self.schema))
         lowered = target is None or (target.is_tokenized and target.analyzer.lowercases)
         if options.get("case_insensitive") and not lowered:
             raise UnsupportedError(
-                f"[{kind}] of [{name}] with [case_insensitive]: its words are in the case of the "
-                "text"
+                f"[{clause_type}] of [{name}] with [case_insensitive]: its words are in the case "
+                "of the text"
             )
-        if kind == "regexp":
+        if clause_type == "regexp":
             return f"{field}:/{_regex(text)}/"
-        if kind == "fuzzy":
+        if clause_type == "fuzzy":
             return f"{field}:{_fuzzy(text, options.get('fuzziness', 'AUTO'))}"
-        return f"{field}:{spelled(_escaped(text, keep='*?' if kind == 'wildcard' else ''))}"
+        return f"{field}:{spelled(_escaped(text, keep='*?' if clause_type == 'wildcard' else ''))}"
 
-    def exists(self, given: Mapping[str, Any]) -> str:
-        _allow(given, {"field", "boost"}, "exists")
-        return f"{self.field(str(given.get('field')))}:*"
+    def exists(self, clause: Mapping[str, Any]) -> str:
+        _allow(clause, {"field", "boost"}, "exists")
+        return f"{self.field(str(clause.get('field')))}:*"
 
-    def range_(self, given: Mapping[str, Any]) -> str:
-        name, ends = _single(given, "range")
+    def range_(self, clause: Mapping[str, Any]) -> str:
+        name, ends = _single(clause, "range")
         if not isinstance(ends, dict):
             raise UnsupportedError("[range] query malformed")
         _allow(ends, {"gte", "gt", "lte", "lt", "from", "to", "format", "boost"}, "range")
@@ -330,15 +332,15 @@ class _Language:
         opening, closing = ("[" if first == "*" else opening), ("]" if last == "*" else closing)
         return f"{self.field(name)}:{opening}{first} TO {last}{closing}"
 
-    def bool_(self, given: Mapping[str, Any], *, all_rows: bool = False) -> str:
+    def bool_(self, clause: Mapping[str, Any], *, all_rows: bool = False) -> str:
         names = {"must", "should", "must_not", "filter", "boost", "minimum_should_match"}
-        _allow(given, names, "bool")
-        must = [self.text(one) for one in _listed(given.get("must"))]
+        _allow(clause, names, "bool")
+        must = [self.text(one) for one in _listed(clause.get("must"))]
         # A filter inside another query leaves rows out and adds nothing to a score.
-        must += [f"({self.text(one)})^0" for one in _listed(given.get("filter"))]
-        should = [self.text(one) for one in _listed(given.get("should"))]
-        excluded = [self.text(one) for one in _listed(given.get("must_not"))]
-        needed = given.get("minimum_should_match", 0 if must or all_rows else 1)
+        must += [f"({self.text(one)})^0" for one in _listed(clause.get("filter"))]
+        should = [self.text(one) for one in _listed(clause.get("should"))]
+        excluded = [self.text(one) for one in _listed(clause.get("must_not"))]
+        needed = clause.get("minimum_should_match", 0 if must or all_rows else 1)
         if str(needed) not in ("0", "1"):
             raise UnsupportedError(f"[minimum_should_match] of [{needed}] is not supported: 0 or 1")
         if should and str(needed) == "1":
@@ -354,14 +356,14 @@ class _Language:
     def _value(self, name: str, value: Any) -> str:
         if value is None:
             raise UnsupportedError("value cannot be null")
-        kind = self.schema.field(column_name(name, self.schema)).type
-        return f"{self.field(name)}:{_quoted(str(_spelled(value, kind)))}"
+        data_type = self.schema.field(column_name(name, self.schema)).type
+        return f"{self.field(name)}:{_quoted(str(_spelled(value, data_type)))}"
 
     def _bound(self, name: str, value: Any, *, rounded_up: bool) -> str:
-        kind = self.schema.field(column_name(name, self.schema)).type
-        if pa.types.is_temporal(kind) and isinstance(value, str) and value.startswith("now"):
+        data_type = self.schema.field(column_name(name, self.schema)).type
+        if pa.types.is_temporal(data_type) and isinstance(value, str) and value.startswith("now"):
             value = _millis_of(date_math(value, rounded_up=rounded_up))
-        text = str(_spelled(value, kind))
+        text = str(_spelled(value, data_type))
         return text if _is_number(text) else _quoted(text)
 
 
@@ -380,12 +382,12 @@ def date_math(
     >>> date_math("now/M", rounded_up=True, now=at).isoformat()
     '2024-03-31T23:59:59.999000+00:00'
     """
-    rest = text.removeprefix("now")
-    if "".join(step.group() for step in _STEP.finditer(rest)) != rest:
+    steps = text.removeprefix("now")
+    if "".join(step.group() for step in _STEP.finditer(steps)) != steps:
         raise UnsupportedError(f"failed to parse date math [{text}]")
     moment = now or datetime.datetime.now(datetime.UTC)
     try:
-        for step in _STEP.finditer(rest):
+        for step in _STEP.finditer(steps):
             count, unit, rounded = step.groups()
             if rounded is None:
                 moment = _moved(moment, int(count), unit)
@@ -464,17 +466,17 @@ def _is_whole(text: str) -> bool:
     return text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20
 
 
-def _spelled(value: Any, kind: pa.DataType) -> Any:
+def _spelled(value: Any, data_type: pa.DataType) -> Any:
     """A value as our syntax spells it: times as ISO, of milliseconds too."""
     if isinstance(value, bool):
         return str(value).lower()
-    whole = isinstance(value, int) or (isinstance(value, str) and _is_whole(value))
-    if whole and pa.types.is_temporal(kind) and abs(int(value)) > 9_999:
+    is_integer = isinstance(value, int) or (isinstance(value, str) and _is_whole(value))
+    if is_integer and pa.types.is_temporal(data_type) and abs(int(value)) > 9_999:
         try:
             moment = _EPOCH + datetime.timedelta(milliseconds=int(value))
         except OverflowError:
             raise UnsupportedError(f"[{value}] milliseconds are not a time") from None
-        if pa.types.is_date(kind):
+        if pa.types.is_date(data_type):
             return moment.date().isoformat()
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value
@@ -497,9 +499,9 @@ def number_of(body: Mapping[str, Any], name: str, default: int) -> int:
     return value
 
 
-def moment_of(value: Any, kind: Any, what: str) -> Any:
+def moment_of(value: Any, data_type: Any, clause_type: str) -> Any:
     """A value of a request as one of a column: times are ISO text, or milliseconds since 1970."""
-    if not pa.types.is_temporal(kind):
+    if not pa.types.is_temporal(data_type):
         return value
     try:
         if isinstance(value, str) and not _is_whole(value):
@@ -509,10 +511,10 @@ def moment_of(value: Any, kind: Any, what: str) -> Any:
         else:
             moment = _EPOCH + datetime.timedelta(milliseconds=float(value))
     except (ValueError, TypeError, OverflowError):
-        raise UnsupportedError(f"[{what}] has [{value}], which is not a time") from None
-    if pa.types.is_date(kind):
+        raise UnsupportedError(f"[{clause_type}] has [{value}], which is not a time") from None
+    if pa.types.is_date(data_type):
         return moment.date()
-    if getattr(kind, "tz", None) is None:
+    if getattr(data_type, "tz", None) is None:
         return moment.astimezone(datetime.UTC).replace(tzinfo=None) if moment.tzinfo else moment
     return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
 
@@ -540,9 +542,9 @@ class Question:
         query = body.get("query")
         if query is not None and not isinstance(query, dict):
             raise UnsupportedError("[query] is an object")
-        found = translated(query, table.schema, table.view.shown.mapping.by_name)
+        question = translated(query, table.schema, table.view.shown.mapping.by_name)
         shown = table.view.names.shown_predicate
-        filters = [shown(table.matching(text)[1]) for text in found.filters]
+        filters = [shown(table.matching(text)[1]) for text in question.filters]
         where = conjunction(*filters)
-        _, stored = table.matching(found.text, where=where)
-        return cls(table, found.text, found.score, where, stored)
+        _, stored = table.matching(question.text, where=where)
+        return cls(table, question.text, question.score, where, stored)

@@ -1,4 +1,4 @@
-"""HTTP of the server: who may ask, and requests and answers in JSON.
+"""HTTP of the server: authorisation, and requests and responses in JSON.
 
 Requests are read within bounds, answers are written exactly, errors included.
 
@@ -81,12 +81,12 @@ def status_of(error: Exception) -> int:
 
 def described(error: Exception) -> dict[str, Any]:
     """An error for a program, with its place in the query where it has one."""
-    found: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    fields: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     for name in ("position", "reason", "query", "field"):
         value = getattr(error, name, None)
         if isinstance(value, str | int):
-            found[name] = value
-    return found
+            fields[name] = value
+    return fields
 
 
 def guarded(handler: Handler) -> Handler:
@@ -124,28 +124,28 @@ async def json_of(request: Request) -> dict[str, Any]:
     """The object that a request carries."""
     text = await body_of(request)
     try:
-        given = orjson.loads(text) if text.strip() else {}
+        document = orjson.loads(text) if text.strip() else {}
     except orjson.JSONDecodeError as error:
         raise RequestError(f"The request is not JSON: {error}.") from None
-    if not isinstance(given, dict):
+    if not isinstance(document, dict):
         raise RequestError("The request is an object of JSON.")
-    return given
+    return document
 
 
 def parameters(request: Request) -> dict[str, Any]:
     """The parameters of an address as the JSON of a search: lists are said by repeating them."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name in ("columns", "facets"):
-            given.setdefault(name, []).append(value)
+            values.setdefault(name, []).append(value)
         elif name == "filters":
             try:
-                given.setdefault(name, []).append(orjson.loads(value))
+                values.setdefault(name, []).append(orjson.loads(value))
             except orjson.JSONDecodeError:
                 raise RequestError("A filter in an address is an object of JSON.") from None
         else:
-            given[name] = value
-    return given
+            values[name] = value
+    return values
 
 
 # --- who may ask -----------------------------------------------------------------------------
@@ -220,21 +220,21 @@ class Guard:
         return self._unless_known(scope, headers, self.access.token)
 
     def _unless_known(self, scope: Scope, headers: Headers, token: str) -> Response | None:
-        given = _given(headers, self.access.cookie)
-        if given.get("header") is not None:
-            if _same(given["header"], token):
+        sent = _given(headers, self.access.cookie)
+        if sent.get("header") is not None:
+            if _same(sent["header"], token):
                 return None
             return _refused(401, "The token is wrong. Use the one of the printed address.")
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         offered = dict(query).get("token")
         if offered is not None and scope["method"] in _READS and _same(offered, token):
-            rest = urlencode([pair for pair in query if pair[0] != "token"])
+            remaining = urlencode([pair for pair in query if pair[0] != "token"])
             # Two slashes would name another host.
             path = "/" + scope["path"].lstrip("/")
-            answer = RedirectResponse(f"{path}?{rest}" if rest else path, status_code=303)
+            answer = RedirectResponse(f"{path}?{remaining}" if remaining else path, status_code=303)
             answer.set_cookie(self.access.cookie, token, httponly=True, samesite="lax", path="/")
             return answer
-        if _same(given.get("cookie"), token):
+        if _same(sent.get("cookie"), token):
             return None
         if "text/html" in headers.get("accept", ""):
             return PlainTextResponse(
@@ -265,28 +265,28 @@ def _is_foreign(headers: Headers, *, host: str, path: str) -> bool:
 def _given(headers: Headers, cookie: str) -> Mapping[str, str]:
     """Tokens that a request carries, by where."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
-    given = {}
+    sent = {}
     if scheme.lower() == "bearer":
-        given["header"] = value.strip()
+        sent["header"] = value.strip()
     elif scheme.lower() == "basic":  # the token is the password, whatever the user is called
         try:
             text = base64.b64decode(value, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             text = ""
-        given["header"] = text.partition(":")[2]
+        sent["header"] = text.partition(":")[2]
     elif scheme:
-        given["header"] = ""
+        sent["header"] = ""
     try:
         jar: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
-        return given
+        return sent
     if cookie in jar:
-        given["cookie"] = jar[cookie].value
-    return given
+        sent["cookie"] = jar[cookie].value
+    return sent
 
 
-def _same(given: str | None, token: str) -> bool:
-    return given is not None and hmac.compare_digest(given.encode(), token.encode())
+def _same(sent: str | None, token: str) -> bool:
+    return sent is not None and hmac.compare_digest(sent.encode(), token.encode())
 
 
 def _refused(status: int, reason: str) -> JSONResponse:

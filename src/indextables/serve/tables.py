@@ -1,4 +1,4 @@
-"""The tables that are served, by name, and what a page has to know about each.
+"""The served tables by name, and the facts about each that a page shows.
 
 A name is all that a request can say: no request opens a place of its own. The newest version is
 looked for at most once a second; a request that names a version gets a handle pinned to it.
@@ -78,10 +78,10 @@ class ServedTables:
             return newest
         key = (name, version)
         with self._past_lock:
-            if (known := self._past.get(key)) is not None:
+            if (kept := self._past.get(key)) is not None:
                 self._past.move_to_end(key)
-                if known.metadata().id == newest.metadata().id:
-                    return known
+                if kept.metadata().id == newest.metadata().id:
+                    return kept
         if newest.view.elsewhere is not None:
             past = self.open(self.places[name], version)
         else:
@@ -93,22 +93,22 @@ class ServedTables:
         return past
 
     def _refreshed(self, name: str) -> Table:
-        known = self._newest.get(name)
-        if known is not None and time.monotonic() - known.seen_s < _FRESH_S:
-            return known.table
+        seen = self._newest.get(name)
+        if seen is not None and time.monotonic() - seen.seen_s < _FRESH_S:
+            return seen.table
         with self._locks[name]:
-            known, now = self._newest.get(name), time.monotonic()
-            if known is not None and now - known.seen_s < _FRESH_S:
-                return known.table
-            if known is None or known.table.view.elsewhere is not None:
+            seen, now = self._newest.get(name), time.monotonic()
+            if seen is not None and now - seen.seen_s < _FRESH_S:
+                return seen.table
+            if seen is None or seen.table.view.elsewhere is not None:
                 table = self.open(self.places[name], None)
-                if known is not None and table.view.revision == known.table.view.revision:
-                    table = known.table
+                if seen is not None and table.view.revision == seen.table.view.revision:
+                    table = seen.table
             else:
-                table = copy.copy(known.table).refresh()
+                table = copy.copy(seen.table).refresh()
                 same = (table.version, table.metadata().id)
-                if same == (known.table.version, known.table.metadata().id):
-                    table = known.table  # with all that it has opened
+                if same == (seen.table.version, seen.table.metadata().id):
+                    table = seen.table  # with all that it has opened
             table.view  # noqa: B018 - all of its files, before threads share it
             self._newest[name] = _Newest(table, now)
             return table
@@ -116,12 +116,12 @@ class ServedTables:
     def suggested(self, name: str, table: Table) -> Suggested:
         """Columns of a table for facets and for the histogram."""
         key = (name, table.view.revision)
-        found = self._suggested.get(key)
-        if found is None:
-            found = self._suggested[key] = _suggest(table)
+        suggestion = self._suggested.get(key)
+        if suggestion is None:
+            suggestion = self._suggested[key] = _suggest(table)
             while len(self._suggested) > _PAST_VERSIONS * len(self.places):
                 self._suggested.pop(next(iter(self._suggested)), None)
-        return found
+        return suggestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _suggest(table: Table) -> Suggested:
     facets = [name for name in partitions if name not in times[:1]]
     if candidates:
         rows = table.scan(columns=candidates, limit=_SAMPLED_ROWS)
-        exact = {name for name, kind in table.mapping.items() if kind == "string"}
+        exact = {name for name, field_type in table.mapping.items() if field_type == "string"}
         scores = {name: _few_values(rows[name], exact=name in exact) for name in candidates}
         # Texts and flags before numbers: a small number is often a count.
         facets += sorted(
@@ -178,8 +178,8 @@ def _few_values(column: Any, *, exact: bool) -> int | None:
 def version_of(table: Table) -> int:
     """The version of the rows: that of a search index's source, if it has versions."""
     elsewhere = table.view.elsewhere
-    found = None if elsewhere is None else elsewhere.version
-    return table.version if found is None else found
+    version = None if elsewhere is None else elsewhere.version
+    return table.version if version is None else version
 
 
 def facts(name: str, table: Table) -> dict[str, Any]:

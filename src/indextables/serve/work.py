@@ -163,11 +163,11 @@ def _forget(future: asyncio.Future[Any]) -> None:
 
 
 async def _first_of(
-    wanted: asyncio.Future[Any], ends: asyncio.Future[Any], timeout_s: float | None
+    work: asyncio.Future[Any], ends: asyncio.Future[Any], timeout_s: float | None
 ) -> bool:
     """Whether one is done before the other, and in time."""
-    await asyncio.wait({wanted, ends}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    return wanted.done()
+    await asyncio.wait({work, ends}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    return work.done()
 
 
 def _from_thread(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

@@ -136,7 +136,7 @@ def _frame(spark: SparkSession, relation: Relation) -> DataFrame:
 
 
 class ServerStatement:
-    """The table function that runs a statement of ours; one row with Arrow's stream of its rows."""
+    """The table function that runs an IndexTables statement; its rows are one Arrow stream."""
 
     def eval(self, text: str, settings: str, timezone: str) -> Iterator[tuple[bytes]]:
         """Run it."""
@@ -305,8 +305,8 @@ class _ServerTable:
             raise _told(error) from None
         metrics, splits_removed = dict[str, str](), 0
         for entry in self._history(100):
-            ours = entry["operation"] == "MERGE" and dict(entry["parameters"]).get("on") == on
-            if ours and entry["version"] > version:
+            is_same = entry["operation"] == "MERGE" and dict(entry["parameters"]).get("on") == on
+            if is_same and entry["version"] > version:
                 version, metrics = entry["version"], dict(entry["metrics"])
                 splits_removed = entry["filesRemoved"]
                 break
@@ -339,25 +339,25 @@ def _told(error: Exception) -> Exception:
     return StatementError(sentence)
 
 
-def can_store_by_ansi(given: DataType, column: DataType) -> bool:
+def can_store_by_ansi(value_type: DataType, column: DataType) -> bool:
     """Whether Spark's policy lets an INSERT store values of a type in a column of another one."""
-    match given, column:
+    match value_type, column:
         case (ArrayType(), ArrayType()):
-            return can_store_by_ansi(given.elementType, column.elementType)
+            return can_store_by_ansi(value_type.elementType, column.elementType)
         case (MapType(), MapType()):
-            return can_store_by_ansi(given.keyType, column.keyType) and can_store_by_ansi(
-                given.valueType, column.valueType
+            return can_store_by_ansi(value_type.keyType, column.keyType) and can_store_by_ansi(
+                value_type.valueType, column.valueType
             )
         case (StructType(), StructType()):
-            pairs = zip(given.fields, column.fields, strict=False)
-            return len(given) == len(column) and all(
+            pairs = zip(value_type.fields, column.fields, strict=False)
+            return len(value_type) == len(column) and all(
                 can_store_by_ansi(a.dataType, b.dataType) for a, b in pairs
             )
     times = (DateType, TimestampType, TimestampNTZType)
     return (
-        isinstance(given, NullType)
-        or type(given) is type(column)
-        or (isinstance(given, NumericType) and isinstance(column, NumericType))
-        or (isinstance(column, StringType) and isinstance(given, AtomicType))
-        or (isinstance(given, times) and isinstance(column, times))
+        isinstance(value_type, NullType)
+        or type(value_type) is type(column)
+        or (isinstance(value_type, NumericType) and isinstance(column, NumericType))
+        or (isinstance(column, StringType) and isinstance(value_type, AtomicType))
+        or (isinstance(value_type, times) and isinstance(column, times))
     )

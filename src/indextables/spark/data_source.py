@@ -53,14 +53,14 @@ class IndexTablesSource(source.DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        given = dict(options.items())
+        all_options = dict(options.items())
         # `where` chooses rows of a stream, and of a read as well.
         self.stream = {
-            name: given[name] if name.lower() == "where" else given.pop(name)
-            for name in list(given)
+            name: all_options[name] if name.lower() == "where" else all_options.pop(name)
+            for name in list(all_options)
             if is_stream_option(name)
         }
-        self.parsed = SourceOptions.parse(given)
+        self.parsed = SourceOptions.parse(all_options)
         # Set when Spark asks for the schema: the rows are then read from that very version.
         self.versions: dict[str, int | None] = {}
 
@@ -78,23 +78,23 @@ class IndexTablesSource(source.DataSource):
             seen = view.shown
             schemas[path] = seen.schema
             mappings.append(seen.carried_mapping)
-        first, *others = schemas.items()
-        for path, schema in others:
+        first, *following = schemas.items()
+        for path, schema in following:
             if not schema.equals(first[1]):
                 raise SchemaError(
                     f"'{path}' has other columns than '{first[0]}'. Read the tables one by one "
                     "and combine them with unionByName."
                 )
-        found = with_mappings(first[1], mappings[0])
+        columns = with_mappings(first[1], mappings[0])
         chosen = self.parsed.chosen
         if chosen.relation is not None:
             return with_mappings(self._relation(chosen.relation).schema, mappings[0])
         if chosen.search is None:
-            return found
-        if others:
+            return columns
+        if following:
             raise SchemaError("The option search is for one table, because scores are a table's.")
-        found = found.add(SCORE, "float")
-        return StructType([*found.fields, *(StructField(f"_snippet_{n}", StringType())
+        columns = columns.add(SCORE, "float")
+        return StructType([*columns.fields, *(StructField(f"_snippet_{n}", StringType())
                                             for n in chosen.snippets)])  # fmt: skip
 
     def reader(self, schema: StructType) -> source.DataSourceReader:
@@ -108,8 +108,8 @@ class IndexTablesSource(source.DataSource):
             relation = self._relation(chosen.relation)
             if relation.hidden:
                 return RelationReader(self.parsed, self.versions, schema)
-            asked = replace(chosen, where=relation.condition)
-            return TableReader(replace(self.parsed, chosen=asked), self.versions, schema)
+            combined = replace(chosen, where=relation.condition)
+            return TableReader(replace(self.parsed, chosen=combined), self.versions, schema)
         return TableReader(self.parsed, self.versions, schema)
 
     def _relation(self, text: str) -> Relation:
@@ -188,18 +188,18 @@ class TableReader(source.DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> Sequence[source.InputPartition]:
-        found: list[source.InputPartition] = []
+        partitions: list[source.InputPartition] = []
         for path, version in self.versions.items():
             view = view_of(self.options.access(path), version=version)
             names = view.names.stored_names(f.name for f in self.schema.fields)
             plan = plan_scan(view, columns=names, predicate=condition_of(view, self.options.chosen))
             reader = SplitReader(view, plan.columns)
             groups = in_groups(plan.tasks, parallelism=_PARALLELISM)
-            found += [SplitPartition(reader, group) for group in groups]
-        return found
+            partitions += [SplitPartition(reader, group) for group in groups]
+        return partitions
 
     def read(self, partition: source.InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, SplitPartition):  # Spark's own, when there is none of ours
+        if not isinstance(partition, SplitPartition):  # Spark's own, if there is no partition
             return
         yield from partition.reader.batches(partition.tasks, worker_schema(self.schema))
 
@@ -225,19 +225,19 @@ class RankedReader(source.DataSourceReader):
         ((path, version),) = self.versions.items()
         chosen = self.options.chosen
         table = _opened(self.options.access(path), version)
-        wanted = worker_schema(self.schema)
+        target = worker_schema(self.schema)
         made = {SCORE, *(f"_snippet_{name}" for name in chosen.snippets)}
-        found = table.search(
+        hits = table.search(
             chosen.search or "",
             mode=check_mode(chosen.mode),
             fields=chosen.fields or None,
             where=chosen.where,
-            columns=[name for name in wanted.names if name not in made],
+            columns=[name for name in target.names if name not in made],
             limit=chosen.limit,
             snippets=chosen.snippets,
             timezone=chosen.timezone,
         )
-        yield from found.select(wanted.names).cast(wanted).to_batches()
+        yield from hits.select(target.names).cast(target).to_batches()
 
 
 class RelationReader(RankedReader):
@@ -251,9 +251,9 @@ class RelationReader(RankedReader):
         chosen = self.options.chosen
         table = _opened(self.options.access(path), version)
         relation = Relation.from_json(chosen.relation or "", table)
-        wanted = worker_schema(self.schema)
-        for batch in scan_relation(relation, wanted.names, timezone=chosen.timezone):
-            yield from pa.Table.from_batches([batch]).cast(wanted).to_batches()
+        target = worker_schema(self.schema)
+        for batch in scan_relation(relation, target.names, timezone=chosen.timezone):
+            yield from pa.Table.from_batches([batch]).cast(target).to_batches()
 
 
 def _opened(access: TableAccess, version: int | None) -> Table:
@@ -293,11 +293,11 @@ class TableWriter(source.DataSourceArrowWriter):
 
 def _row_change(access: TableAccess, options: SourceOptions, schema: StructType) -> WriteJob:
     """The write of a MERGE that a client of Spark Connect computed."""
-    asked = json.loads(options.row_change or "")
-    view = view_of(access, version=asked.pop("version"))
+    change = json.loads(options.row_change or "")
+    view = view_of(access, version=change.pop("version"))
     own = StructType([f for f in schema if f.name not in (*ROW_IDENTITY, ROW_ACTION)])
     target = evolved_table(view, table_schema(own), merge_schema=options.merge_schema)
-    return plan_row_change(view, target=target, kind="merge", checked_by_spark=False, **asked)
+    return plan_row_change(view, target=target, kind="merge", checked_by_spark=False, **change)
 
 
 def _outputs(messages: Sequence[source.WriterCommitMessage | None]) -> list[TaskOutput]:

@@ -192,8 +192,8 @@ def snippet(column: str | Column, query: str) -> Column:
     from pyspark.sql import functions as f
 
     parse_search(_text("snippet", query))
-    found = f.col(column) if isinstance(column, str) else column
-    return _call("snippet", found, f.lit(query))
+    column_of_text = f.col(column) if isinstance(column, str) else column
+    return _call("snippet", column_of_text, f.lit(query))
 
 
 def register(spark: SparkSession) -> None:
@@ -267,8 +267,8 @@ def _udf(name: str) -> Callable[..., Column]:
     made = {} if context is None else _udfs.setdefault(context, {})
     if name not in made:
         make: Any = arrow_udf  # its kind is inferred from the annotations, which mypy does not know
-        kind = "string" if name == SNIPPET else "boolean"
-        made[name] = make(getattr(search_functions, name), kind)
+        return_type = "string" if name == SNIPPET else "boolean"
+        made[name] = make(getattr(search_functions, name), return_type)
     return made[name]
 
 

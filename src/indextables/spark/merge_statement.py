@@ -167,7 +167,9 @@ def with_clauses(
             f"CASE WHEN {CLAUSE} = {number} THEN ({text}) END AS {_VALUE.format(number, at)}"
             for at, text in enumerate(assigned.values())
         ]
-    case = {kind: f"CASE {' '.join(some)} END" if some else "NULL" for kind, some in cases.items()}
+    case = {
+        action: f"CASE {' '.join(some)} END" if some else "NULL" for action, some in cases.items()
+    }
     there = f"{source_name}.{THERE}"
     chosen = (
         f"CASE WHEN {target_name}.{SPLIT} IS NULL THEN {case['not matched']} "
@@ -220,13 +222,13 @@ def _assigned(
             for name in merged.columns.names
             if name.lower() in by_name
         }
-    found: dict[Place, str] = {}
+    assigned: dict[Place, str] = {}
     for one in clause.assignments:
         place = place_in(one.name, statement.alias, statement.table.name, merged.columns)
-        if place in found:
+        if place in assigned:
             raise ExpressionError(".".join(one.name), "it is assigned twice")
-        found[place] = default_of(place, merged.columns) if one.is_default else one.value
-    return found
+        assigned[place] = default_of(place, merged.columns) if one.is_default else one.value
+    return assigned
 
 
 def reads_again(statement: MergeInto) -> bool:
@@ -238,7 +240,7 @@ def reads_again(statement: MergeInto) -> bool:
 def _conjuncts(condition: str) -> list[str]:
     """The parts of a condition that AND joins at its top, as text."""
     words = words_of(condition) or []
-    depth, between, begin, found = 0, False, 0, []
+    depth, between, begin, parts = 0, False, 0, []
     for word in words:
         text = word.text.upper() if word.kind in ("word", "symbol") else ""
         depth += {"(": 1, "[": 1, "CASE": 1, ")": -1, "]": -1, "END": -1}.get(text, 0)
@@ -249,9 +251,9 @@ def _conjuncts(condition: str) -> list[str]:
         elif depth == 0 and text == "AND" and between:
             between = False
         elif depth == 0 and text == "AND":
-            found.append(condition[begin : word.start])
+            parts.append(condition[begin : word.start])
             begin = word.end
-    return [*found, condition[begin:]]
+    return [*parts, condition[begin:]]
 
 
 def _mentions(text: str, alias: str) -> bool:
@@ -331,7 +333,7 @@ def _new_column(
     """What a column becomes under each clause; its old value under none."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    kind = spark_schema(table.columns)[number].dataType
+    data_type = spark_schema(table.columns)[number].dataType
     # A row that is only deleted or kept is not written, and what is not needed is not read.
     unread = (
         column.nullable
@@ -357,9 +359,9 @@ def _new_column(
         else:
             continue
         condition = F.col(CLAUSE) == at
-        value = new.cast(kind)
+        value = new.cast(data_type)
         result = F.when(condition, value) if result is None else result.when(condition, value)
-    return old.cast(kind) if result is None else result.otherwise(old.cast(kind))
+    return old.cast(data_type) if result is None else result.otherwise(old.cast(data_type))
 
 
 def _check_types(
@@ -369,14 +371,14 @@ def _check_types(
     can_store: Callable[[DataType, DataType], bool],
 ) -> None:
     """Refuse values that an INSERT would refuse to store in their columns."""
-    wanted = spark_schema(table.columns)
+    stored = spark_schema(table.columns)
     for at, clause in enumerate(clauses):
         for n, place in enumerate(clause.places):
-            given = flat.schema[_VALUE.format(at, n)].dataType
-            field = wanted[table.columns.names.index(place[0])]
-            if len(place) == 1 and not can_store(given, field.dataType):
+            value_type = flat.schema[_VALUE.format(at, n)].dataType
+            field = stored[table.columns.names.index(place[0])]
+            if len(place) == 1 and not can_store(value_type, field.dataType):
                 raise SchemaError(
-                    f"A value of {given.simpleString()} cannot safely be stored in the column "
+                    f"A value of {value_type.simpleString()} cannot safely be stored in the column "
                     f"'{field.name}', which is {field.dataType.simpleString()}. Write a CAST."
                 )
 
@@ -547,9 +549,9 @@ def _assigned_columns(
             for n in table.columns.names
             if n.lower() in by_name
         }
-    found: dict[Place, Column] = {}
+    assigned: dict[Place, Column] = {}
     for name, value in clause.assignments.items():
         parts = tuple(w.text for w in words_of(name) or () if w.kind in ("word", "name"))
         alias = [w.text for w in words_of(builder.name) or () if w.kind in ("word", "name")]
-        found[place_in(parts, None, tuple(alias), table.columns)] = value
-    return found
+        assigned[place_in(parts, None, tuple(alias), table.columns)] = value
+    return assigned

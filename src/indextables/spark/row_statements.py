@@ -9,7 +9,6 @@ commit does it all.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +31,11 @@ from indextables.jobs.write_target import constraints_of
 from indextables.log.snapshot import Snapshot
 from indextables.plan.access import NAME, TableAccess
 from indextables.plan.column_names import names_of
-from indextables.predicate.literals import quoted_name
+from indextables.predicate.literals import quoted_name, sql_text
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW, ROW_IDENTITY, SPLIT
-from indextables.schema.types import FIELD_METADATA
+from indextables.schema.types import field_metadata
 from indextables.statements.forms import split_assignments, words_of
-from indextables.statements.search_calls import literal
 from indextables.statements.statements import DeleteRows, UpdateRows
 from indextables.table import Table
 
@@ -76,7 +74,8 @@ def needs_spark(
                 statement.set, table.schema, timezone=timezone, by_engine=False
             )
             return not changes.is_as_in_spark or any(
-                _CHARACTERS in _metadata(table.schema.field(name)) for name in changes.expressions
+                _CHARACTERS in field_metadata(table.schema.field(name))
+                for name in changes.expressions
             )
     except (PredicateSyntaxError, UnsupportedPredicateError, UnknownColumnError, ExpressionError):
         return True
@@ -92,9 +91,9 @@ def delete_rows(
     from pyspark.sql.functions import collect_list
 
     columns = ", ".join(identity_of(snapshot.uri, names_of(snapshot).shown))
-    found = query(f"{statement.ctes} SELECT {columns} FROM {_source(statement, snapshot)}")
+    chosen = query(f"{statement.ctes} SELECT {columns} FROM {_source(statement, snapshot)}")
     # One row for each split: the path of a split is much longer than the number of a row.
-    by_split = found.groupBy(SPLIT).agg(collect_list(ROW).alias(ROW)).toArrow()
+    by_split = chosen.groupBy(SPLIT).agg(collect_list(ROW).alias(ROW)).toArrow()
     numbers = {
         path.as_py(): np.unique(np.asarray(rows.values))
         for path, rows in zip(by_split[SPLIT], by_split[ROW], strict=True)
@@ -112,18 +111,20 @@ def update_rows(
     statement: UpdateRows, access: TableAccess, snapshot: Snapshot, query: Query, bridge: Bridge
 ) -> Written:
     """Write the rows that a query computes in place of those that it names."""
-    given = split_assignments(statement.set)
+    assignments = split_assignments(statement.set)
     shown = names_of(snapshot).shown
-    places = [place_in(one.name, statement.alias, statement.table.name, shown) for one in given]
+    places = [
+        place_in(one.name, statement.alias, statement.table.name, shown) for one in assignments
+    ]
     # In the order of the statement: its parameters may count by position.
     values = [
         f"({default_of(place, shown) if one.is_default else one.value}) AS {_ASSIGNED}{number}"
-        for number, (one, place) in enumerate(zip(given, places, strict=True))
+        for number, (one, place) in enumerate(zip(assignments, places, strict=True))
     ]
     qualifier = f"{quoted_name(statement.alias)}." if statement.alias else ""
     unchanged = [f"{qualifier}{quoted_name(name)}" for name in names_of(snapshot).shown.names]
     assigned = {place: f"{_ASSIGNED}{number}" for number, place in enumerate(places)}
-    if len(assigned) < len(given):
+    if len(assigned) < len(assignments):
         raise ExpressionError(statement.set, "it assigns a column twice")
     columns = [
         f"{new_value((f.name,), f.type, assigned, statement.set)} AS {quoted_name(f.name)}"
@@ -190,13 +191,7 @@ def default_of(place: Place, schema: pa.Schema) -> str:
     """The DEFAULT of a column as SQL: null where it has none."""
     if len(place) > 1:
         raise ExpressionError(".".join(place), "a field of a struct has no DEFAULT")
-    return str(_metadata(schema.field(place[0])).get(_DEFAULT, "NULL"))
-
-
-def _metadata(field: Any) -> dict[str, Any]:
-    text = (field.metadata or {}).get(FIELD_METADATA)
-    found: dict[str, Any] = json.loads(text) if text else {}
-    return found
+    return str(field_metadata(schema.field(place[0])).get(_DEFAULT, "NULL"))
 
 
 def _lower(parts: tuple[str, ...] | tuple[str | None, ...]) -> list[str]:
@@ -211,21 +206,21 @@ def _lower(parts: tuple[str, ...] | tuple[str | None, ...]) -> list[str]:
 
 def place_of(name: tuple[str, ...], schema: pa.Schema) -> Place:
     """The place that a name means, as the schema spells it."""
-    found: Place = ()
-    kind: Any = pa.struct(list(schema))
+    place: Place = ()
+    data_type: Any = pa.struct(list(schema))
     for part in name:
-        if not pa.types.is_struct(kind):
-            raise ExpressionError(".".join(name), f"'{'.'.join(found)}' is not a struct")
-        fields = [kind.field(number) for number in range(kind.num_fields)]
+        if not pa.types.is_struct(data_type):
+            raise ExpressionError(".".join(name), f"'{'.'.join(place)}' is not a struct")
+        fields = [data_type.field(number) for number in range(data_type.num_fields)]
         same = [f for f in fields if f.name.lower() == part.lower()]
         if not same:
             raise UnknownColumnError(".".join(name), available=[f.name for f in fields])
         field = next((f for f in same if f.name == part), same[0])
-        found, kind = (*found, field.name), field.type
-    return found
+        place, data_type = (*place, field.name), field.type
+    return place
 
 
-def new_value(place: Place, kind: Any, assigned: Mapping[Place, str], text: str) -> str:
+def new_value(place: Place, data_type: Any, assigned: Mapping[Place, str], text: str) -> str:
     """The SQL of what a column or field becomes, by the expressions of what is assigned."""
     below = [one for one in assigned if len(one) > len(place) and one[: len(place)] == place]
     if place in assigned:
@@ -234,8 +229,8 @@ def new_value(place: Place, kind: Any, assigned: Mapping[Place, str], text: str)
         return assigned[place]
     if not below:
         return ".".join(map(quoted_name, place))
-    fields = (kind.field(number) for number in range(kind.num_fields))
+    fields = (data_type.field(number) for number in range(data_type.num_fields))
     parts = [
-        f"{literal(f.name)}, {new_value((*place, f.name), f.type, assigned, text)}" for f in fields
+        f"{sql_text(f.name)}, {new_value((*place, f.name), f.type, assigned, text)}" for f in fields
     ]
     return f"named_struct({', '.join(parts)})"

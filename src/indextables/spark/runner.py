@@ -156,13 +156,13 @@ class _Places:
 @contextlib.contextmanager
 def _watched(done: Any, ended: Callable[[int], None]) -> Iterator[None]:
     """Pass on which tasks have ended while they run. A task that runs twice is reported once."""
-    told: set[int] = set()
+    reported: set[int] = set()
     over = threading.Event()
 
     def tell() -> None:
         for place in list(done.value):
-            if place not in told:
-                told.add(place)
+            if place not in reported:
+                reported.add(place)
                 ended(place)
 
     def watch() -> None:

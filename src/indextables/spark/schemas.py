@@ -51,8 +51,8 @@ def table_schema(schema: StructType, *, declared: bool = False) -> pa.Schema:
     refuse_hidden(schema.names)
     nullable = _nullable(without_mappings(schema.fields))
     if declared:
-        for field, given in zip(nullable.fields, schema.fields, strict=True):
-            field.nullable = given.nullable
+        for field, original in zip(nullable.fields, schema.fields, strict=True):
+            field.nullable = original.nullable
     return from_json(nullable.json())
 
 

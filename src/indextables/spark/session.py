@@ -162,9 +162,9 @@ def hide_options(spark: SparkSession) -> None:
 
     Its own rules let the id of an access key pass.
     """
-    theirs = spark.conf.get(_OPTIONS_REDACTED, None)
-    if not theirs or SECRET_NAMES not in theirs:
-        hidden = f"{theirs}|{SECRET_NAMES}" if theirs else SECRET_NAMES
+    pattern = spark.conf.get(_OPTIONS_REDACTED, None)
+    if not pattern or SECRET_NAMES not in pattern:
+        hidden = f"{pattern}|{SECRET_NAMES}" if pattern else SECRET_NAMES
         spark.conf.set(_OPTIONS_REDACTED, hidden)
 
 

@@ -1,8 +1,8 @@
 """SQL text on its way to Spark: our statements are executed, searches are prepared.
 
 `install` replaces the methods of PySpark that take SQL text: `spark.sql`, `DataFrame.filter` and
-`where`, `DataFrame.selectExpr` and `functions.expr`. Text without a search and without a statement
-of ours goes to Spark byte for byte. What a view stores is the prepared text, so it works in every
+`where`, `DataFrame.selectExpr` and `functions.expr`. Text without a search and without an
+IndexTables statement goes to Spark unchanged. A view stores the prepared text, so it works in every
 session that has the functions.
 
 Sessions that were not enabled keep PySpark's behaviour. `functions.expr` has no session; on a
@@ -203,9 +203,9 @@ def _on_server(
 def _query_on_server(
     original: Callable[..., DataFrame], spark: SparkSession, text: str, args: Arguments
 ) -> DataFrame:
-    found = with_relations(spark, text, args)
-    if found is not None:
-        ready, frames = found
+    relations = with_relations(spark, text, args)
+    if relations is not None:
+        ready, frames = relations
         return original(spark, ready, args, **frames)
     ready = prepare(text, arguments=args, row=Row.STRUCT, config=_limits(spark))
     return original(spark, ready, args)
@@ -240,8 +240,8 @@ def _with_column(
 
 def _select_expr(original: Callable[..., DataFrame], frame: DataFrame, *expr: Any) -> DataFrame:
     texts = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
-    ours = all(isinstance(text, str) for text in texts) and any(map(has_search, texts))
-    if not ours or not is_enabled(frame.sparkSession):
+    has_searches = all(isinstance(text, str) for text in texts) and any(map(has_search, texts))
+    if not has_searches or not is_enabled(frame.sparkSession):
         return original(frame, *expr)
 
     def run(row: Row) -> DataFrame:
@@ -296,8 +296,8 @@ def _nothing_to_do(
     from pyspark.sql.types import StructType
 
     text, args = with_name(text, args, functools.partial(_value, original, spark))
-    found = _KEPT_BY_LOG.match(text)
-    named = form("TABLE <table>").match(words_of(f"TABLE {found['name']}") or ()) if found else None
+    match = _KEPT_BY_LOG.match(text)
+    named = form("TABLE <table>").match(words_of(f"TABLE {match['name']}") or ()) if match else None
     try:
         return original(spark, text, args, **kwargs)
     except AnalysisException as error:
@@ -308,7 +308,7 @@ def _nothing_to_do(
             metadata = table_at(access_to(spark, named["table"])).metadata()
         except IndexTablesError:
             raise error from None
-        if found is not None and found["repairs"] and not metadata.partition_columns:
+        if match is not None and match["repairs"] and not metadata.partition_columns:
             raise
     return spark.createDataFrame([], StructType([]))
 
@@ -340,14 +340,14 @@ def _hidden(spark: SparkSession, values: list[str]) -> Iterator[None]:
     if not values:
         yield
         return
-    theirs = spark.conf.get(_REDACTED, None)
-    pattern = "|".join([*([theirs] if theirs else []), *map(re.escape, values)])
+    hidden = spark.conf.get(_REDACTED, None)
+    pattern = "|".join([*([hidden] if hidden else []), *map(re.escape, values)])
     spark.conf.set(_REDACTED, pattern)
     try:
         yield
     finally:
-        if theirs:
-            spark.conf.set(_REDACTED, theirs)
+        if hidden:
+            spark.conf.set(_REDACTED, hidden)
         else:
             spark.conf.unset(_REDACTED)
 
@@ -444,5 +444,5 @@ def _lacks_row(error: Any) -> bool:
 
 def _limits(spark: SparkSession) -> Config:
     """The limits of queries alone: the whole configuration takes as long as a small query."""
-    found = {key.name: spark.conf.get(key.name, None) for key in _LIMITS}
-    return Config({name: value for name, value in found.items() if value is not None})
+    limits = {key.name: spark.conf.get(key.name, None) for key in _LIMITS}
+    return Config({name: value for name, value in limits.items() if value is not None})

@@ -129,13 +129,13 @@ class SparkIndexes:
         path = _path(target)
         if path is not None:
             return self._at(path)
-        found = self._bridge(target).place_of(target.name)
-        if found is None:
+        place = self._bridge(target).place_of(target.name)
+        if place is None:
             raise StatementError(
                 f"There is no search index {target}. Write its path in quotes, or its name as in "
                 "SHOW TABLES."
             )
-        return found
+        return place
 
     def new(self, target: Target, location: str | None) -> TableAccess:
         """The place of an index that is created: its path, LOCATION, or the warehouse."""
@@ -145,9 +145,9 @@ class SparkIndexes:
                 raise StatementError(f"'{path}' is a path already. Leave out LOCATION.")
             return self._at(path)
         bridge = self._bridge(target)
-        known = bridge.place_of(target.name)
-        if known is not None:
-            return known
+        place = bridge.place_of(target.name)
+        if place is not None:
+            return place
         return bridge.new_place(target.name, location)
 
     def created(self, target: Target, access: TableAccess) -> None:
@@ -224,8 +224,8 @@ def change_rows(
     if bridge is None:
         return query(text)
     if isinstance(statement, DeleteRows) and statement.table.path is None and not has_search(text):
-        # Spark folds constants and binds parameters; if that leaves a condition of ours, it asks
-        # us, and no row has to be named.
+        # Spark folds constants and binds parameters. If the result can be pushed down, the table
+        # deletes by that condition, and no row has to be named.
         try:
             with without_analysis_log():
                 return query(text)
@@ -289,7 +289,7 @@ def _hosts(spark: SparkSession) -> Hosts:
 
 
 def execute_statement(spark: SparkSession, statement: Statement) -> DataFrame:
-    """Execute a statement of ours; the rows that it returns."""
+    """Execute an IndexTables statement and return its rows."""
     from indextables.spark.runner import SparkRunner
     from indextables.statements.execute import Session, execute
 
@@ -324,11 +324,11 @@ def without_analysis_log() -> Iterator[None]:
     # By PySpark's own class: the first caller for a logger decides its class.
     logger, thread = PySparkLogger.getLogger("SQLQueryContextLogger"), threading.get_ident()
 
-    def others(_: logging.LogRecord) -> bool:
+    def of_other_threads(_: logging.LogRecord) -> bool:
         return threading.get_ident() != thread
 
-    logger.addFilter(others)
+    logger.addFilter(of_other_threads)
     try:
         yield
     finally:
-        logger.removeFilter(others)
+        logger.removeFilter(of_other_threads)

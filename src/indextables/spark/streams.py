@@ -89,19 +89,19 @@ class StreamOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamOptions:
         """Read the options of a stream."""
-        given = {name.lower(): value for name, value in options.items()}
-        version = given.get("startingversion")
-        if version is not None and "startingtimestamp" in given:
+        named = {name.lower(): value for name, value in options.items()}
+        version = named.get("startingversion")
+        if version is not None and "startingtimestamp" in named:
             raise ConfigError("A stream starts at startingVersion or startingTimestamp, not both.")
         is_latest = version is not None and version.strip().lower() == "latest"
         return cls(
-            starting_version=None if is_latest else _number(given, "startingVersion", least=0),
-            starting_timestamp=given.get("startingtimestamp"),
-            max_files=_number(given, "maxFilesPerTrigger"),
-            max_bytes=_size(given.get("maxbytespertrigger")),
-            where=given.get("where"),
-            ignore_deletes=parse_boolean(given.get("ignoredeletes", "false"), name="ignoreDeletes"),
-            ignore_changes=parse_boolean(given.get("ignorechanges", "false"), name="ignoreChanges"),
+            starting_version=None if is_latest else _number(named, "startingVersion", least=0),
+            starting_timestamp=named.get("startingtimestamp"),
+            max_files=_number(named, "maxFilesPerTrigger"),
+            max_bytes=_size(named.get("maxbytespertrigger")),
+            where=named.get("where"),
+            ignore_deletes=parse_boolean(named.get("ignoredeletes", "false"), name="ignoreDeletes"),
+            ignore_changes=parse_boolean(named.get("ignorechanges", "false"), name="ignoreChanges"),
             begins_after_newest=is_latest,
         )
 
@@ -114,8 +114,8 @@ def is_stream_option(name: str) -> bool:
     return name.lower() in _NAMES
 
 
-def _number(given: Mapping[str, str], name: str, *, least: int = 1) -> int | None:
-    text = given.get(name.lower())
+def _number(named: Mapping[str, str], name: str, *, least: int = 1) -> int | None:
+    text = named.get(name.lower())
     if text is None:
         return None
     if not text.strip().isdecimal() or int(text) < least:
@@ -247,7 +247,7 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
         predicate = _condition(self.options, view)
         first, last = self._offset(start, newest), self._offset(end, newest)
         files: list[pa.Table] = []
-        found: list[source.InputPartition] = []
+        partitions: list[source.InputPartition] = []
         complete = last.version if last.index else last.version - 1
         for unit in self._log(newest).units(first, complete):
             if (unit.at.version, unit.at.index) >= (last.version, last.index):
@@ -255,14 +255,14 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
             if unit.file is not None:
                 files.append(unit.file)
             else:
-                found.append(CommitPartition(view.for_tasks(), unit.at.version, predicate))
+                partitions.append(CommitPartition(view.for_tasks(), unit.at.version, predicate))
         if files:
             tasks = tasks_of(view, pa.concat_tables(files), predicate)
             names = view.names.stored_names(f.name for f in self.schema.fields)
             reader = SplitReader(view.for_tasks(), names)
             groups = in_groups(tasks, parallelism=_PARALLELISM)
-            found += [FilePartition(reader, group) for group in groups]
-        return found
+            partitions += [FilePartition(reader, group) for group in groups]
+        return partitions
 
     def _check_columns(self, view: TableView) -> None:
         now = without_mappings(spark_schema(view.names.shown).fields)
@@ -275,9 +275,9 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
             )
 
     def read(self, partition: source.InputPartition) -> Iterator[Any]:
-        wanted = worker_schema(self.schema)
+        target = worker_schema(self.schema)
         if isinstance(partition, FilePartition):
-            yield from partition.reader.batches(partition.tasks, wanted)
+            yield from partition.reader.batches(partition.tasks, target)
         elif isinstance(partition, CommitPartition):
             version = partition.version
             changes = table_changes(
@@ -286,7 +286,7 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
             )  # fmt: skip
             for rows in changes:
                 if rows[CHANGE_TYPE][0].as_py() in (INSERT, AFTER):
-                    yield from rows.select(wanted.names).cast(wanted).to_batches()
+                    yield from rows.select(target.names).cast(target).to_batches()
 
 
 # --- the sink --------------------------------------------------------------------------------
@@ -387,18 +387,18 @@ class Offset:
     def from_json(cls, body: Mapping[str, Any], *, uri: str, table: str) -> Offset:
         """An offset of this table; those of another one are refused."""
         try:
-            found = cls(body["table"], body["version"], body["index"], body["isStart"])
+            offset = cls(body["table"], body["version"], body["index"], body["isStart"])
         except KeyError as error:
             raise StreamSourceError(
                 uri, "its checkpoint was not written by this source."
             ) from error
-        if found.table != table:
+        if offset.table != table:
             raise StreamSourceError(
                 uri,
                 "its checkpoint belongs to another table, or the table was dropped and created "
                 "again. Start it with a checkpointLocation of its own.",
             )
-        return found
+        return offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,8 +153,8 @@ def search_table(
     """
     check_mode(mode)
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    given = [value if isinstance(value, str) else tuple(value) for value in (fields, snippets)]
-    if any(isinstance(value, str) for value in (*given, columns)):
+    lists = [value if isinstance(value, str) else tuple(value) for value in (fields, snippets)]
+    if any(isinstance(value, str) for value in (*lists, columns)):
         raise SchemaError("columns, fields and snippets are lists of names.")
     limit = check_limit(limit)
     chosen = ChosenRows(where, query, tuple(fields), mode, limit, tuple(snippets), zone)
@@ -162,13 +162,13 @@ def search_table(
     is_named = target.path is None and bridge_of(spark) is not None
     if is_named and not chosen.needs_table(lambda: _config(spark, target)):
         name = ".".join(map(quoted_name, target.name))
-        found = chosen_rows(spark.table(name), chosen)
+        hits = chosen_rows(spark.table(name), chosen)
     else:
-        found = _read(spark, _path(spark, target, table), chosen)
+        hits = _read(spark, _path(spark, target, table), chosen)
     if columns is not None:
         marked = [f"_snippet_{name}" for name in snippets]
-        found = found.select(*(quoted_name(name) for name in [*columns, SCORE, *marked]))
-    return _shown_in_notebooks(found)
+        hits = hits.select(*(quoted_name(name) for name in [*columns, SCORE, *marked]))
+    return _shown_in_notebooks(hits)
 
 
 def _shown_in_notebooks(frame: DataFrame) -> DataFrame:
@@ -232,21 +232,21 @@ def _search(spark: SparkSession, words: Sequence[Word]) -> DataFrame:
             arguments.append([])
         else:
             arguments[-1].append(word)
-    given: dict[str, Word] = {}
+    named: dict[str, Word] = {}
     for number, argument in enumerate(arguments):
         if len(argument) == 1 and number < 2:
-            given[("table", "query")[number]] = argument[0]
+            named[("table", "query")[number]] = argument[0]
         elif len(argument) == 3 and argument[1].text == "=>" and number >= 2:
-            given[argument[0].text.lower()] = argument[2]
+            named[argument[0].text.lower()] = argument[2]
         else:
             raise error
-    limit = given.pop("limit", None)
+    limit = named.pop("limit", None)
     if limit is not None and not limit.text.isdecimal() and limit.text.upper() != "NULL":
         raise error
-    texts = {name: word.text for name, word in given.items()}
+    texts = {name: word.text for name, word in named.items()}
     if len(texts) < 2 or set(texts) - {"table", "query", *_NAMED}:
         raise error
-    if any(word.kind != "string" for word in given.values()):
+    if any(word.kind != "string" for word in named.values()):
         raise error
     listed = {name: _listed(texts[name]) for name in ("columns", "fields", "snippets")
               if name in texts}  # fmt: skip
@@ -301,14 +301,14 @@ class RankedSearch:
             for name in ("columns", "fields", "snippets")
             if named.get(name)
         }
-        found = open_table(table).search(
+        hits = open_table(table).search(
             query,
             limit=named.get("limit", 10),
             where=named.get("where"),
             mode=check_mode(named.get("mode") or "query"),
             **listed,
         )
-        for batch in found.to_batches():
+        for batch in hits.to_batches():
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
@@ -330,10 +330,10 @@ def changes_frame(spark: SparkSession, access: TableAccess, first: int, last: in
     schema = with_mappings(changes_schema(view), view.shown.carried_mapping)
     tasks = min(last - first + 1, _MOST_TASKS)
     versions: Any = spark.range(first, last + 1, 1, tasks)
-    found: DataFrame = versions.mapInArrow(
+    changes: DataFrame = versions.mapInArrow(
         _ReadChanges(ChangesReader(access, last), schema), schema
     )
-    return found
+    return changes
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,7 @@ class _ReadChanges:
     schema: StructType
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wanted = worker_schema(self.schema)
+        target = worker_schema(self.schema)
         for batch in batches:
             versions: list[Any] = batch.column(0).to_pylist()
-            yield from self.reader.batches(versions, wanted)
+            yield from self.reader.batches(versions, target)

@@ -51,7 +51,7 @@ LANGUAGES_WITH_STOP_WORDS = {
     c: name for c, name in STEMMERS.items() if c not in ("ar", "el", "ro", "ta", "tr")
 }
 STOP_WORDS = {**LANGUAGES_WITH_STOP_WORDS, "en_long": "english_long"}
-"""Lists of stop words by their codes: Tantivy's of each language, and a long one of ours."""
+"""Lists of stop words by their codes: Tantivy's for most languages, and a longer English one."""
 
 MAX_GRAM = 20
 MAX_SHINGLE = 4
@@ -88,12 +88,12 @@ class Chain:
     def __str__(self) -> str:
         for name, steps in _SHORTEST.items():
             if self.tokenizer == steps[0] and self.filters[: len(steps) - 1] == steps[1:]:
-                rest = self.filters[len(steps) - 1 :]
-                return " | ".join([*(["html"] if self.html else []), name, *map(str, rest)])
+                remaining = self.filters[len(steps) - 1 :]
+                return " | ".join([*(["html"] if self.html else []), name, *map(str, remaining)])
         # Pieces of the whole text are always in lower case: it is part of the name.
-        rest = self.filters[1:] if self.tokenizer.name == "ngram" else self.filters
+        remaining = self.filters[1:] if self.tokenizer.name == "ngram" else self.filters
         first = ["html"] if self.html else []
-        return " | ".join([*first, str(self.tokenizer), *map(str, rest)])
+        return " | ".join([*first, str(self.tokenizer), *map(str, remaining)])
 
     @property
     def lowercases(self) -> bool:
@@ -126,7 +126,7 @@ _NAMED: dict[str, tuple[Step, ...]] = {
     },
     "english_long": (_WORDS, _LOWER, Step("stop", ("en_long",)), Step("stem", ("en",))),
 }
-"""Chains with a name of their own. A mapping stores these names, so none may change its meaning."""
+"""Named chains. A mapping stores these names, so none may change its meaning."""
 
 _WRITTEN = re.compile(r"(\s*html\s*\|)?\s*english\s*(?=\||$)", re.IGNORECASE)
 
@@ -143,7 +143,7 @@ _TOKENIZERS = (
 )  # fmt: skip
 
 CHAINS = (*(n for n in _NAMED if not n.endswith("_stem")), "ngram(2,3)", "<language>_stem")
-"""What a chain may begin with and what is more than a tokenizer, for messages."""
+"""The valid beginnings of a chain, for messages."""
 FILTERS = (
     "lower", "fold", "stop(en_long)", "stop_words(a,b)", "stem(en)", "edge(1,10)", "pieces(2,3)",
     "shingles(2)",
@@ -169,7 +169,7 @@ words, so the list never changes: another one gets another code."""
 
 
 class AnalyzerError(ValueError):
-    """What is wrong with an analyzer, in words for the person who wrote it."""
+    """An invalid analyzer; the message is for the user who wrote it."""
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -184,11 +184,11 @@ def parse_chain(text: str) -> Chain:
     steps = [_step(part) for part in text.split("|")]
     html = steps[0].name == "html"
     steps = steps[1:] if html else steps
-    first, *rest = steps or [Step("default")]
+    first, *following = steps or [Step("default")]
     tokenizer, *filters = _beginning(first, text)
-    for number, step in enumerate(rest, 1):
+    for number, step in enumerate(following, 1):
         new = _filter(step)
-        if new.name in _LAST and number < len(rest):
+        if new.name in _LAST and number < len(following):
             raise AnalyzerError(f"'{step}' makes several words of one and must come last")
         if new.name in _LAST and tokenizer.name not in ("words", "whitespace", "raw"):
             raise AnalyzerError(f"'{step}' cannot follow '{first}', which makes pieces itself")
@@ -198,7 +198,7 @@ def parse_chain(text: str) -> Chain:
 
 
 def chosen_chain(text: str) -> Chain:
-    """The chain that a person names: `english` is the one that we recommend today.
+    """The chain behind a name that users write: `english` is the one that we recommend today.
 
     In a mapping `english` is what it was at first, with 33 stop words: splits have those words.
 
@@ -272,13 +272,13 @@ def _filter(step: Step) -> Step:
             raise AnalyzerError(f"there is no filter '{step.name}'; there are {', '.join(FILTERS)}")
 
 
-def _languages(step: Step, known: dict[str, str]) -> Step:
-    by_name = {language: code for code, language in known.items()}
+def _languages(step: Step, languages: dict[str, str]) -> Step:
+    by_name = {language: code for code, language in languages.items()}
     codes = tuple(by_name.get(a.lower(), a.lower()) for a in step.arguments) or ("",)
     for code in codes:
-        if code not in known:
+        if code not in languages:
             reason = f"no language '{code}'" if code else "no language"
-            listed = ", ".join(f"{c} ({language})" for c, language in known.items())
+            listed = ", ".join(f"{c} ({language})" for c, language in languages.items())
             raise AnalyzerError(f"'{step.name}' has {reason}; there are {listed}")
     return Step(step.name, tuple(dict.fromkeys(codes)))
 
@@ -317,7 +317,7 @@ _SOURCES = {
     "mecab_ko": "mecab-ko 2.1.1",
 }
 _LONG_WORD = 40
-"""Longer texts are not worth remembering."""
+"""Longer texts are not cached."""
 _CUT_HERE = ("identifiers", "bigrams", "jieba", "sudachi", "mecab_ko")
 """Tokenizers that Tantivy does not have."""
 
@@ -451,8 +451,8 @@ def _described(step: Step) -> str:
 def _words(chain: Chain, token_length: int, text: str, *, query: bool = False) -> list[Word]:
     if chain.html and not query:  # searches are not HTML
         plain = strip_html(text)
-        found = _words(replace(chain, html=False), token_length, plain.text)
-        return [Word(w.text, w.position, *plain.source(w.start, w.end)) for w in found]
+        plain_words = _words(replace(chain, html=False), token_length, plain.text)
+        return [Word(w.text, w.position, *plain.source(w.start, w.end)) for w in plain_words]
     if chain.tokenizer.name in _CUT_HERE:
         return _cut_here(chain, token_length, text, whole=not query)
     words = _tantivy_words(_build(chain, token_length), text)
@@ -475,7 +475,7 @@ def _asked_words(tokenizer: str, token_length: int, text: str) -> tuple[Word, ..
 
 
 def _cut_here(chain: Chain, token_length: int, text: str, *, whole: bool) -> list[Word]:
-    """Cut a text by a tokenizer of ours. A word that a filter drops leaves its place empty."""
+    """Tokenize a text in Python. A word that a filter drops keeps its position."""
     runs = _tantivy_words(_build(Chain(Step("words")), MAX_TOKEN_LENGTH), text)
     match chain.tokenizer.name:
         case "identifiers":
@@ -504,7 +504,7 @@ def _jieba() -> Callable[[str], Iterable[Part]]:
     """
     require("jieba", extra="chinese", for_what="The analyzer 'chinese'")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its patterns are spelled in an old way
+        warnings.simplefilter("ignore")  # its patterns have invalid escapes
         import jieba  # type: ignore[import-untyped]
 
     jieba.setLogLevel(logging.WARNING)
@@ -571,10 +571,10 @@ def _require_words(package: str, words: str, version: str, *, language: str) -> 
     needed = f"The analyzer '{language}'"
     require(package, extra=language, for_what=needed)
     try:
-        found = importlib.metadata.version(words)
+        installed = importlib.metadata.version(words)
     except importlib.metadata.PackageNotFoundError:
-        found = ""
-    if found.split(".post")[0] != version:
+        installed = ""
+    if installed.split(".post")[0] != version:
         raise MissingPackageError(f"{words} {version}", extra=language, for_what=needed)
 
 
@@ -634,7 +634,7 @@ def _stop_words(code: str) -> tantivy.Filter:
 
 
 def canonical_tokenizer(name: str, *, old: str = "") -> str:
-    """The spelling that a mapping stores for an analyzer that a person names.
+    """The form in which a mapping stores an analyzer, given the name that a user wrote.
 
     A name that a mapping has stored already, as `old`, means what it meant there. `AnalyzerError`
     if there is no such analyzer.

@@ -65,9 +65,9 @@ def _octets(octets: list[str]) -> list[tuple[int, int]]:
     starts = [[octet] if octet != "*" else [str(n) for n in range(256)] for octet in octets[:fixed]]
     ranges = []
     for start in itertools.product(*starts):
-        rest = 4 - fixed
-        first = parse_address(".".join([*start, *["0"] * rest]))
-        last = parse_address(".".join([*start, *["255"] * rest]))
+        missing = 4 - fixed
+        first = parse_address(".".join([*start, *["0"] * missing]))
+        last = parse_address(".".join([*start, *["255"] * missing]))
         if first is not None and last is not None:
             ranges.append((first, last))
     return ranges
@@ -81,7 +81,7 @@ def parse_ranges(node: FieldNode) -> list[tuple[int, int]]:
         case Wildcard(parts=parts):
             return parse_addresses("".join(p if isinstance(p, str) else p.value for p in parts))
         case TermSet(values=values):
-            return [found for text in values for found in parse_addresses(text)]
+            return [address for text in values for address in parse_addresses(text)]
         case Range():
             return _between(node)
         case _:

@@ -61,24 +61,24 @@ def leaves(
     [([1, 2, 3], [0, 0, 2])]
     """
     rows = np.arange(len(column), dtype=np.int64)
-    found = _descend(column, rows, path, parse_json, below)
-    return [part for part in found if len(part.rows)]
+    parts = _descend(column, rows, path, parse_json, below)
+    return [part for part in parts if len(part.rows)]
 
 
 def _descend(
     array: ArrowColumn, rows: RowNumbers, path: Path, parse_json: bool, below: bool
 ) -> Iterator[Leaves]:
-    kind = array.type
-    if not path and not below and (pa.types.is_struct(kind) or pa.types.is_map(kind)):
+    data_type = array.type
+    if not path and not below and (pa.types.is_struct(data_type) or pa.types.is_map(data_type)):
         return
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(data_type):
         children = array.flatten()
-        for index, field in enumerate(kind.fields):
+        for index, field in enumerate(data_type.fields):
             if not path or field.name == path[0]:
                 yield from _descend(children[index], rows, path[1:], parse_json, below)
-    elif pa.types.is_map(kind):
+    elif pa.types.is_map(data_type):
         # Compute functions for lists abort the process on maps, so it becomes a list first.
-        entries = pa.struct([kind.key_field, kind.item_field])
+        entries = pa.struct([data_type.key_field, data_type.item_field])
         array = array.cast(pa.list_(entries))
         parents = rows[_parents(array)]
         flat: ArrowColumn = pc.list_flatten(array)
@@ -88,14 +88,14 @@ def _descend(
             parents = parents[keep.to_numpy(zero_copy_only=False)]
             values = values.filter(keep)
         yield from _descend(values, parents, path[1:], parse_json, below)
-    elif pa.types.is_list(kind):
+    elif pa.types.is_list(data_type):
         inner = pc.list_flatten(array)
         yield from _descend(inner, rows[_parents(array)], path, parse_json, below)
     else:
         if array.null_count:
             valid = array.is_valid()
             array, rows = array.filter(valid), rows[valid.to_numpy(zero_copy_only=False)]
-        if parse_json and pa.types.is_string(kind):
+        if parse_json and pa.types.is_string(data_type):
             yield from _parsed(array, rows.tolist(), path, below)
         elif not path:
             yield Leaves(array, rows)
@@ -107,15 +107,15 @@ def _parents(array: ArrowColumn) -> RowNumbers:
 
 
 def _parsed(column: ArrowColumn, rows: list[int], path: Path, below: bool) -> Iterator[Leaves]:
-    found: dict[pa.DataType, tuple[list[Any], list[int]]] = {}
+    by_type: dict[pa.DataType, tuple[list[Any], list[int]]] = {}
     for document, row in zip(json_documents(column), rows, strict=True):
         for value in _document_leaves(document, path, below):
-            kind = _json_type(value)
-            values, owners = found.setdefault(kind, ([], []))
-            values.append(float(value) if kind == pa.float64() else value)
+            data_type = _json_type(value)
+            values, owners = by_type.setdefault(data_type, ([], []))
+            values.append(float(value) if data_type == pa.float64() else value)
             owners.append(row)
-    for kind, (values, owners) in found.items():
-        yield Leaves(pa.array(values, kind), np.array(owners, dtype=np.int64))
+    for data_type, (values, owners) in by_type.items():
+        yield Leaves(pa.array(values, data_type), np.array(owners, dtype=np.int64))
 
 
 def _json_type(value: object) -> pa.DataType:
@@ -172,16 +172,16 @@ def leaf_texts(column: ArrowColumn) -> list[list[str] | None]:
     """Every leaf of each row of a nested column as text, for a row that has any."""
     texts: list[str] = []
     owners: list[RowNumbers] = []
-    for found in leaves(column):
-        if not pa.types.is_binary(found.values.type):
-            texts.extend(found.values.cast(pa.string()).to_pylist())
-            owners.append(found.rows)
+    for leaf in leaves(column):
+        if not pa.types.is_binary(leaf.values.type):
+            texts.extend(leaf.values.cast(pa.string()).to_pylist())
+            owners.append(leaf.rows)
     result: list[list[str] | None] = [None] * len(column)
     for row, text in zip(np.concatenate(owners).tolist() if owners else (), texts, strict=True):
-        if (known := result[row]) is None:
+        if (texts_of_row := result[row]) is None:
             result[row] = [text]
         else:
-            known.append(text)
+            texts_of_row.append(text)
     return result
 
 
@@ -195,11 +195,11 @@ def document_texts(documents: Iterable[Any]) -> list[list[str] | None]:
     numbers: list[_Number] = []
     for document in documents:
         texts: list[str] = []
-        known = len(numbers)
+        before = len(numbers)
         try:
             _add_texts(document, texts, numbers)
         except RecursionError:
-            del texts[:], numbers[known:]
+            del texts[:], numbers[before:]
             for leaf in _document_leaves(document):
                 _add_texts(leaf, texts, numbers)
         result.append(texts or None)
@@ -217,17 +217,17 @@ _Number = tuple[float, list[str], int]
 
 
 def _add_texts(value: Any, texts: list[str], numbers: list[_Number]) -> None:
-    kind = value.__class__
+    value_type = value.__class__
     # A call for each leaf would cost more than all the rest.
-    for item in value.values() if kind is dict else value if kind is list else (value,):
-        kind = item.__class__
-        if kind is str:
+    for item in value.values() if value_type is dict else value if value_type is list else (value,):
+        value_type = item.__class__
+        if value_type is str:
             texts.append(item)
-        elif kind is dict or kind is list:
+        elif value_type is dict or value_type is list:
             _add_texts(item, texts, numbers)
-        elif kind is bool:
+        elif value_type is bool:
             texts.append("true" if item else "false")
-        elif kind is int and (item in _INT64 or _json_type(item) != pa.float64()):
+        elif value_type is int and (item in _INT64 or _json_type(item) != pa.float64()):
             texts.append(str(item))
         elif item is not None:
             numbers.append((float(item), texts, len(texts)))

@@ -59,11 +59,11 @@ def can_be_linked(split: SplitSearcher, columns: Sequence[str]) -> bool:
     A column that became a fast field since is in the rows of older splits, not in their indexes.
     One that was added with a default is in neither.
     """
-    here, wanted = split.split.info.mapping.by_name, split.context.mapping.by_name
+    here, declared = split.split.info.mapping.by_name, split.context.mapping.by_name
     return split.can_use_index(columns) and all(
-        here[name].field == wanted[name].field
+        here[name].field == declared[name].field
         if name in here
-        else name not in split.constants or not wanted[name].field
+        else name not in split.constants or not declared[name].field
         for name in columns
     )
 
@@ -256,10 +256,10 @@ class LinkedSplits:
             return np.zeros(len(rows), np.int64), rows
         segments = np.fromiter(map(attrgetter("segment_ord"), addresses), np.int64, len(numbers))
         splits = self._split_of_segment[segments]
-        wanted = splits << TAG_BITS | tags_of(numbers)
-        place = np.minimum(np.searchsorted(self._tags, wanted), len(self._tags) - 1)
+        tags = splits << TAG_BITS | tags_of(numbers)
+        place = np.minimum(np.searchsorted(self._tags, tags), len(self._tags) - 1)
         rows = rows_in_index(numbers) + self._firsts[place]
-        if (self._tags[place] != wanted).any() or (rows >= self.rows[splits]).any():
+        if (self._tags[place] != tags).any() or (rows >= self.rows[splits]).any():
             raise DamagedIndexError(self.path, "its index names rows that it does not have")
         return splits, rows
 
@@ -303,11 +303,11 @@ class LinkedSplits:
             if not _ascend(splits[order], rows[order]):
                 raise DamagedIndexError(self.path, "its index names rows twice")
         splits, rows = splits[order], rows[order]
-        found, starts = np.unique(splits, return_index=True)
+        ordinals, starts = np.unique(splits, return_index=True)
         ends = [*starts[1:].tolist(), len(rows)]
         return {
             ordinal: rows[start:end]
-            for ordinal, start, end in zip(found.tolist(), starts.tolist(), ends, strict=False)
+            for ordinal, start, end in zip(ordinals.tolist(), starts.tolist(), ends, strict=False)
         }
 
 

@@ -219,8 +219,8 @@ class TableMapping:
 
     def select(self, names: Iterable[str]) -> TableMapping:
         """The mapping of some columns, in the mapping's order."""
-        wanted = set(names)
-        return replace(self, fields=tuple(f for f in self.fields if f.name in wanted))
+        chosen = set(names)
+        return replace(self, fields=tuple(f for f in self.fields if f.name in chosen))
 
     def without(self, names: Iterable[str]) -> TableMapping:
         """The mapping after columns were dropped; their fields are retired."""
@@ -297,8 +297,8 @@ def _field_from_document(entry: Mapping[str, Any]) -> FieldMapping:
     words = kind in WORDS
     name, record = entry["name"], entry.get("record", "position")
     length = int(entry.get("tokenLength", MAX_TOKEN_LENGTH))
-    known = (name, tokenizer or "") if words else (name,)
-    if not all(isinstance(text, str) for text in known) or record not in RECORDS:
+    texts = (name, tokenizer or "") if words else (name,)
+    if not all(isinstance(text, str) for text in texts) or record not in RECORDS:
         raise ValueError(f"the field {name!r} has values of other types")
     if not 1 <= length <= MAX_TOKEN_LENGTH:
         raise ValueError(f"the field {name!r} has words of at most {length} bytes")
@@ -339,40 +339,42 @@ def _checked(field: str) -> str:
     return field
 
 
-def natural_kind(kind: pa.DataType) -> Kind:
+def natural_kind(data_type: pa.DataType) -> Kind:
     """How a column of a type is searched by default.
 
     >>> natural_kind(pa.list_(pa.int32())), natural_kind(pa.map_(pa.string(), pa.string()))
     ('i64', 'json')
     """
     types = pa.types
-    if is_variant(kind):
+    if is_variant(data_type):
         return "bytes"
-    if types.is_list(kind):
-        inner = natural_kind(kind.value_type)
+    if types.is_list(data_type):
+        inner = natural_kind(data_type.value_type)
         return "json" if inner in ("json", "bytes") else inner
-    if types.is_integer(kind):
+    if types.is_integer(data_type):
         return "i64"
-    if types.is_floating(kind):
+    if types.is_floating(data_type):
         return "f64"
-    if types.is_boolean(kind):
+    if types.is_boolean(data_type):
         return "bool"
-    if types.is_date(kind):
+    if types.is_date(data_type):
         return "date"
-    if types.is_timestamp(kind):
+    if types.is_timestamp(data_type):
         return "timestamp"
-    if types.is_decimal(kind):
+    if types.is_decimal(data_type):
         return "decimal"
-    if types.is_binary(kind):
+    if types.is_binary(data_type):
         return "bytes"
-    return "text" if types.is_string(kind) else "json"
+    return "text" if types.is_string(data_type) else "json"
 
 
 def numbered(fields: Iterable[FieldMapping], *, base: TableMapping | None = None) -> TableMapping:
     """Give the fields that need one a name in the index; those of `base` keep theirs."""
-    taken = {f.name: f.field for f in (base.fields if base else ()) if f.field}
+    field_names = {f.name: f.field for f in (base.fields if base else ()) if f.field}
     retired = base.retired if base else ()
-    last = max((int(f[1:]) for f in (*taken.values(), *(r.field for r in retired))), default=-1)
+    last = max(
+        (int(f[1:]) for f in (*field_names.values(), *(r.field for r in retired))), default=-1
+    )
     result = []
     for field in fields:
         name = ""
@@ -381,7 +383,7 @@ def numbered(fields: Iterable[FieldMapping], *, base: TableMapping | None = None
             and not field.partition
             and (field.fast or field.has_words or field.kind == "ip")
         ):
-            name = taken.get(field.name, "")
+            name = field_names.get(field.name, "")
             if not name:
                 last += 1
                 name = f"f{last}"

@@ -111,18 +111,18 @@ class _Options:
 
     def _column(self, key: str, name: str) -> str | None:
         """The column that an option names, by its root."""
-        wanted = name.strip().lower()
-        while wanted:
-            if wanted in self.by_lower:
-                alike = [n for n in self.schema.names if n.lower() == wanted]
+        lowered = name.strip().lower()
+        while lowered:
+            if lowered in self.by_lower:
+                alike = [n for n in self.schema.names if n.lower() == lowered]
                 if len(alike) > 1:
                     self.problems.append(
                         f"{key}: it could mean {' or '.join(map(repr, alike))}, and options do not "
                         "know upper from lower case; rename one of them"
                     )
                     return None
-                return self.by_lower[wanted]
-            wanted = wanted.rpartition(".")[0]
+                return self.by_lower[lowered]
+            lowered = lowered.rpartition(".")[0]
         self.problems.append(f"{key}: there is no field '{name.strip()}'")
         return None
 
@@ -138,11 +138,11 @@ class _Options:
         is_value: Callable[[str], bool],
     ) -> None:
         """Apply `family.<field> = value`, or `family.<value> = field,field`."""
-        for name, given in self.config[family].items():
-            key, value = family.name + name, given.strip()
+        for name, text in self.config[family].items():
+            key, value = family.name + name, text.strip()
             columns: list[str | None] = []
             if is_value(name) and (name not in self.by_lower or not is_value(value)):
-                columns, value = list(self._listed(key, given)), name
+                columns, value = list(self._listed(key, text)), name
             else:
                 columns = [self._column(key, name)]
             for column in columns:

@@ -99,9 +99,9 @@ def _merged(
         tantivy_errors(sources[0].path) if adopt else contextlib.nullcontext(),
     ):
         # An index that is taken over would bring the words of deleted rows along.
-        whole = [s for s in sources if adopt and s.path not in deleted]
+        complete = [s for s in sources if adopt and s.path not in deleted]
         own = mapping.select(stored.names)
-        adopted, first = _adopted(_fitting(whole, own, stored), own, folder)
+        adopted, first = _adopted(_fitting(complete, own, stored), own, folder)
         ordered = [*first, *(s for s in sources if s not in first)]
         with SplitWriter(
             schema, mapping, config, partition_values=partition_values, adopted=adopted
@@ -138,8 +138,8 @@ def merge_indexes(
     source whose index cannot be taken over.
     """
     with _temporary_folder(config) as folder, tantivy_errors(sources[0].path):
-        adopted, taken = _adopted(sources, mapping, folder)
-        left = next((source for source in sources if source not in taken), None)
+        adopted, merged = _adopted(sources, mapping, folder)
+        left = next((source for source in sources if source not in merged), None)
         if left is not None:
             raise DamagedIndexError(left.path, "its index cannot be merged with the others")
         with SplitWriter(schema, mapping, config, adopted=adopted, stores_rows=False) as writer:
@@ -163,13 +163,15 @@ def _temporary_folder(config: Config) -> Iterator[Path]:
 def _common_lists(sources: Sequence[SplitFile]) -> Iterator[tuple[str, str, Any]]:
     """The lists of values and paths that all sources have; one that some lack is not complete."""
     rows = sum(source.info.rows for source in sources)
-    found = [{(s.kind, s.name): s for s in source.info.sections} for source in sources]
-    for kind, name in found[0]:
-        if kind not in (VALUE_LIST, PATH_LIST) or not all((kind, name) in own for own in found):
+    sections_of = [{(s.kind, s.name): s for s in source.info.sections} for source in sources]
+    for kind, name in sections_of[0]:
+        if kind not in (VALUE_LIST, PATH_LIST) or not all(
+            (kind, name) in own for own in sections_of
+        ):
             continue
         most = most_values(rows) if kind == VALUE_LIST else MANY_LEAVES
         listed: Any = pa.array([], pa.string())
-        for source, own in zip(sources, found, strict=True):
+        for source, own in zip(sources, sections_of, strict=True):
             read = functools.partial(source.store.get_range, source.path)
             terms = read_terms(read_section(read, own[kind, name], path=source.path))
             listed = pc.unique(pa.chunked_array([listed, *terms.chunks]))
@@ -230,7 +232,7 @@ def _adopted(
     fields = schema_document(mapping)
     names: set[str] = set()
     tags: set[int] = set()
-    taken, indexes, segments = [], [], []
+    adopted, indexes, segments = [], [], []
     for source in fitting:
         info = source.info
         own_names, own_tags = {s.name for s in info.segments}, {tag for tag, _ in info.row_tags}
@@ -248,13 +250,13 @@ def _adopted(
             continue
         names |= own_names
         tags |= own_tags
-        taken.append(source)
+        adopted.append(source)
         indexes.append(index)
-    if not taken:
+    if not adopted:
         return None, []
     write_meta(folder, empty_meta(mapping), segments)
-    rows = sum(source.info.rows for source in taken)
-    return AdoptedIndex(folder, rows, tuple(moved_tags(indexes))), taken
+    rows = sum(source.info.rows for source in adopted)
+    return AdoptedIndex(folder, rows, tuple(moved_tags(indexes))), adopted
 
 
 def _holds_words_of(source: SplitFile, mapping: TableMapping, schema: pa.Schema) -> bool:
@@ -271,13 +273,13 @@ def _holds_words_of(source: SplitFile, mapping: TableMapping, schema: pa.Schema)
         return False
     if {f.field for f in mapping.retired} & {f.field for f in here.indexed}:
         return False
-    for wanted in mapping.fields:
-        own = here.by_name.get(wanted.name)
+    for declared in mapping.fields:
+        own = here.by_name.get(declared.name)
         if own is None:
             continue
-        if own.field != wanted.field or own.fingerprint != wanted.fingerprint:
+        if own.field != declared.field or own.fingerprint != declared.fingerprint:
             return False
-        kind = schema.field(wanted.name).type
-        if wanted.field and not columns.field(wanted.name).type.equals(kind):
+        data_type = schema.field(declared.name).type
+        if declared.field and not columns.field(declared.name).type.equals(data_type):
             return False
     return True

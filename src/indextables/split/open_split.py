@@ -80,9 +80,9 @@ class FooterCache:
     def get(self, key: Hashable, read: Callable[[], Footer]) -> Footer:
         """The footer of a key, from memory or by reading it."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                return found
+            kept = self._kept.get(key)
+            if kept is not None:
+                return kept
         # Two threads may read the same footer; the first one kept stays.
         footer = read()
         with self._lock, contextlib.suppress(ValueError):  # larger than all that may be kept
@@ -122,28 +122,28 @@ class HotColumns:
         of_rows: list[int] = groups.tolist()
         places: list[int] = (rows - starts[groups]).tolist()
         needed = sorted(set(of_rows))
-        found = {}
+        values_of = {}
         for name in columns:
             # All of them are asked for, so that all of them are counted.
             kept = {group: self._column(split.key, reader, group, name) for group in needed}
             if all(column is not None for column in kept.values()):
                 # Of so few rows, slices of one row are quicker than a selection from each group.
-                found[name] = pa.concat_arrays(
+                values_of[name] = pa.concat_arrays(
                     kept[group].slice(place, 1)
                     for group, place in zip(of_rows, places, strict=True)
                 )
-        return found
+        return values_of
 
     def _column(self, split: Hashable, reader: RowReader, group: int, name: str) -> ArrowColumn:
         key = (split, group, name)
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                return found
-            asked = self._asked.get(key, 0) + 1
-            if asked <= _HOT_FROM:
-                self._asked[key] = asked
-        if asked != _HOT_FROM or not reader.is_small(group, name):
+            kept = self._kept.get(key)
+            if kept is not None:
+                return kept
+            requests = self._asked.get(key, 0) + 1
+            if requests <= _HOT_FROM:
+                self._asked[key] = requests
+        if requests != _HOT_FROM or not reader.is_small(group, name):
             return None  # a large one stays at that number
         try:
             column: Any = reader.read_groups([group], [name]).column(name).combine_chunks()
@@ -224,9 +224,9 @@ class SplitFile:
                     return self._parsed(start, data)
             first, last = self.opening
             ranges = [(first, last), (start, end)] if 0 <= first < last <= start else [(start, end)]
-            found = self.store.get_ranges(self.path, ranges)
-            self.fetched.update(zip(ranges[:-1], found[:-1], strict=True))
-            data = found[-1]
+            parts = self.store.get_ranges(self.path, ranges)
+            self.fetched.update(zip(ranges[:-1], parts[:-1], strict=True))
+            data = parts[-1]
             cache.keep(self.store, name, data)
         return self._read_footer()
 
@@ -261,14 +261,14 @@ class SplitFile:
     def terms(self, column: str) -> pa.ChunkedArray[pa.StringScalar] | None:
         """The sorted words of a column, if the split keeps a list of them."""
         mapped = self.info.mapping.by_name.get(column)
-        wanted = [
+        sections = [
             s for s in self.info.sections if mapped and s.kind == "terms" and s.name == mapped.field
         ]
-        if not wanted or not wanted[0].name:
+        if not sections or not sections[0].name:
             return None
         data = read_section(
             lambda start, end: self.store.get_range(self.path, start, end),
-            wanted[0],
+            sections[0],
             path=self.path,
         )
         return read_terms(data)
@@ -325,27 +325,27 @@ class IndexPool:
         keys: list[Hashable] = [split.key for split in splits]
         with self._lock:
             kept = {key: self._hashes[key] for key in keys if key in self._hashes}
-        found = {key: hashes for key, hashes in kept.items() if hashes[1].are_whole()}
-        missing = [split for split, key in zip(splits, keys, strict=True) if key not in found]
+        hashes_of = {key: hashes for key, hashes in kept.items() if hashes[1].are_whole()}
+        missing = [split for split, key in zip(splits, keys, strict=True) if key not in hashes_of]
         if missing:
             for split, hashes in zip(
                 missing, side_by_side(lambda s: self.folder(s).hashes(), missing), strict=True
             ):
-                found[split.key] = hashes
+                hashes_of[split.key] = hashes
             with self._lock:
-                self._hashes.update(found)
-        return [found[key][0] for key in keys]
+                self._hashes.update(hashes_of)
+        return [hashes_of[key][0] for key in keys]
 
     def opened(
         self, key: Hashable, open_: Callable[[], tuple[OpenIndex, Item]]
     ) -> tuple[OpenIndex, Item]:
         """An index, opened now or before, and what belongs to it."""
         with self._lock:
-            found = self._open.get(key)
-            if found is not None:
+            kept = self._open.get(key)
+            if kept is not None:
                 self._open.move_to_end(key)
-        if found is not None and found[0].copies.are_whole():
-            return found
+        if kept is not None and kept[0].copies.are_whole():
+            return kept
         # Two threads may open the same index; one of the two is then dropped.
         opened = open_()
         if self._generation is None:
@@ -437,7 +437,7 @@ class SplitSearcher:
     partition: dict[str, Any] = field(default_factory=dict)
     """The values of partition columns, as Arrow scalars of the columns' types."""
     answers: Mapping[Search, RowNumbers] = field(default_factory=dict)
-    """What the index said when it was searched together with others, deleted rows included."""
+    """Answers of a linked index of this split and others, deleted rows included."""
     vector: StoredVector | None = None
     """Which rows are deleted. Searches and counts leave them out; `source` and `scan` do not."""
 
@@ -480,9 +480,9 @@ class SplitSearcher:
 
     def search(self, search: Search) -> RowNumbers:
         """The numbers of the rows that match, in ascending order."""
-        found = self.live(self._search(search))
-        assert found is not None
-        return found
+        rows = self.live(self._search(search))
+        assert rows is not None
+        return rows
 
     def _search(self, search: Search) -> RowNumbers:
         if search in self.answers:
@@ -517,18 +517,18 @@ class SplitSearcher:
         if not self.split.has_index:
             return False
         self.split.prepare_search(self.pool.cache)
-        here, wanted = self.split.info.mapping, self.context.mapping
+        here, declared = self.split.info.mapping, self.context.mapping
         names = [n for n in columns if n in here.by_name]
-        words = [n for n in names if wanted.by_name[n].kind in WORDS | {"ip"}]
-        return compatible(here, wanted, words) and not any(map(self._is_rescaled, names))
+        words = [n for n in names if declared.by_name[n].kind in WORDS | {"ip"}]
+        return compatible(here, declared, words) and not any(map(self._is_rescaled, names))
 
     def _is_rescaled(self, name: str) -> bool:
         """Whether the index may hold decimals as integers of another scale than the table has."""
         own = self.split.info.mapping.by_name[name]
         if not own.field or own.kind != "decimal":
             return False
-        kind, stored = self.context.schema.field(name).type, self.split.rows.schema
-        return name in stored.names and not stored.field(name).type.equals(kind)
+        data_type, stored = self.context.schema.field(name).type, self.split.rows.schema
+        return name in stored.names and not stored.field(name).type.equals(data_type)
 
     def bound(self, query: Query) -> Query:
         """The query for the fields of this split's index."""
@@ -539,14 +539,14 @@ class SplitSearcher:
         """The table's fields as this split's index has them."""
         here = self.split.info.mapping
         fields = []
-        for wanted in self.context.mapping.fields:
-            own = here.by_name.get(wanted.name)
-            if own is not None and own.fingerprint == wanted.fingerprint:
+        for declared in self.context.mapping.fields:
+            own = here.by_name.get(declared.name)
+            if own is not None and own.fingerprint == declared.fingerprint:
                 fields.append(own)
-            elif own is not None or wanted.name in self.partition:
-                fields.append(replace(wanted, field=""))
-            elif wanted.name in self.constants:
-                fields.append(replace(wanted, field="", partition=True))
+            elif own is not None or declared.name in self.partition:
+                fields.append(replace(declared, field=""))
+            elif declared.name in self.constants:
+                fields.append(replace(declared, field="", partition=True))
         return TableMapping(tuple(fields))
 
     def source(self) -> SplitSource:
@@ -557,7 +557,7 @@ class SplitSearcher:
         """Search without the index, a piece of the rows at a time."""
         here = self.split.rows.schema.names
         needed = [name for name in columns_of(query) if name in here]
-        found = []
+        row_numbers = []
         for first, table in self.split.rows.batches(needed, groups_at_once=8):
             mask = search_rows(
                 search,
@@ -567,8 +567,8 @@ class SplitSearcher:
                 zone=self.context.zone,
                 max_expansions=self.context.max_expansions,
             )
-            found.append(np.flatnonzero(mask) + first)
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+            row_numbers.append(np.flatnonzero(mask) + first)
+        return np.concatenate(row_numbers) if row_numbers else np.zeros(0, dtype=np.int64)
 
     def complete(
         self,
@@ -589,15 +589,17 @@ class SplitSearcher:
             if name in names:
                 column: Any = pa.repeat(value, table.num_rows)
                 table = table.append_column(pa.field(name, value.type), column)
-        wanted = pa.schema([column_field(schema, name) for name in names])
+        shown_schema = pa.schema([column_field(schema, name) for name in names])
         if not names:
             return table.select([])
         if SPLIT in names and SPLIT not in schema.names:
             paths: Any = pa.repeat(self.split.path, table.num_rows)
-            table = table.append_column(wanted.field(SPLIT), paths)
+            table = table.append_column(shown_schema.field(SPLIT), paths)
         if ROW in names and ROW not in schema.names:
-            table = table.append_column(wanted.field(ROW), pa.array(np.asarray(rows), pa.int64()))
-        return conform(table, wanted)
+            table = table.append_column(
+                shown_schema.field(ROW), pa.array(np.asarray(rows), pa.int64())
+            )
+        return conform(table, shown_schema)
 
     def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
         """Rows by number, in the table's schema: added columns are null or their default, types
@@ -620,13 +622,13 @@ class SplitSearcher:
     def column(self, name: str, rows: RowNumbers | None) -> ArrowColumn:
         """One column in the table's type, of all rows or of some."""
         count = self.split.info.rows if rows is None else len(rows)
-        kind = self.context.schema.field(name).type
+        data_type = self.context.schema.field(name).type
         if name in self.constants:
             return pa.repeat(self.constants[name], count)
         if name not in self.split.rows.schema.names:
-            return pa.nulls(count, kind)
+            return pa.nulls(count, data_type)
         column = self.split.rows.read_column(name, rows)
-        return column if column.type.equals(kind) else column.cast(kind)
+        return column if column.type.equals(data_type) else column.cast(data_type)
 
 
 @dataclass(frozen=True)
@@ -661,7 +663,7 @@ class SplitSource:
         )
 
     def count(self, query: Query) -> int | None:
-        """How many rows match, if the index alone can tell."""
+        """How many rows match, if the index alone can count them."""
         compiled = self.compiler.compile(query)
         if compiled is None:
             return None

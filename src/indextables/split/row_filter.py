@@ -87,10 +87,10 @@ def compute(expression: str, rows: pa.Table) -> Any:
     """The value of an expression of SQL for each row, by the engine of `indextables.sql`."""
     import indextables
 
-    found = indextables.sql(f"SELECT ({expression}) AS value FROM rows", rows=rows)
-    if found.num_columns != 1 or found.num_rows != rows.num_rows:
+    result = indextables.sql(f"SELECT ({expression}) AS value FROM rows", rows=rows)
+    if result.num_columns != 1 or result.num_rows != rows.num_rows:
         raise EmbeddedQueryError("It does not have one value for each row.")
-    return found.column(0)
+    return result.column(0)
 
 
 class _Evaluation:
@@ -106,10 +106,10 @@ class _Evaluation:
             case And(children=children):
                 return self.all_of(children)
             case Or(children=children):
-                found = self.answer(children[0])
+                answer = self.answer(children[0])
                 for child in children[1:]:
-                    found = pc.or_kleene(found, self.answer(child))
-                return found
+                    answer = pc.or_kleene(answer, self.answer(child))
+                return answer
             case Not(child=child):
                 return pc.invert(self.answer(child))
             case Constant(value=value):
@@ -122,31 +122,33 @@ class _Evaluation:
                 return _flat(_leaf(node, self.column(node.column)))
 
     def all_of(self, children: Sequence[Predicate]) -> pa.BooleanArray:
-        """What is computed is computed last, of the rows that are left: `n > 0 AND f(n) = 1`."""
+        """Computed conditions come last, for the remaining rows only: `n > 0 AND f(n) = 1`."""
         later = [child for child in children if isinstance(child, Expression)]
-        found: pa.BooleanArray = _repeated(True, self.rows.num_rows)
+        answer: pa.BooleanArray = _repeated(True, self.rows.num_rows)
         for child in children:
             if child not in later:
-                found = pc.and_kleene(found, self.answer(child))
+                answer = pc.and_kleene(answer, self.answer(child))
         for child in later:
-            left: Any = found.fill_null(True)
+            left: Any = answer.fill_null(True)
             part = _Evaluation(self.rows.filter(left), no_search).computed(child)
-            found = pc.and_kleene(found, pc.replace_with_mask(found, left, part))
-        return found
+            answer = pc.and_kleene(answer, pc.replace_with_mask(answer, left, part))
+        return answer
 
     def computed(self, node: Expression) -> pa.BooleanArray:
         named = {name: self.rows.column(column.root) for name, column in node.operands}
         try:
-            found = compute(node.sql, pa.table(named))
+            values = compute(node.sql, pa.table(named))
         except EmbeddedQueryError as error:
             raise UnsupportedPredicateError(node.sql, str(error).rstrip(".")) from None
-        if not pa.types.is_boolean(found.type):
-            raise UnsupportedPredicateError(node.sql, f"it is {found.type}, not true or false")
-        return _flat(found)
+        if not pa.types.is_boolean(values.type):
+            raise UnsupportedPredicateError(node.sql, f"it is {values.type}, not true or false")
+        return _flat(values)
 
     def searched(self, node: Search) -> pa.BooleanArray:
-        found = self.search(node)
-        answer: Any = found if isinstance(found, pa.BooleanArray) else pa.array(found, pa.bool_())
+        matching = self.search(node)
+        answer: Any = (
+            matching if isinstance(matching, pa.BooleanArray) else pa.array(matching, pa.bool_())
+        )
         if len(answer) != self.rows.num_rows:
             raise QueryError(
                 f"The search {str(node)!r} was answered for {len(answer)} rows instead of "
@@ -167,25 +169,25 @@ def _nested(rows: pa.Table | pa.RecordBatch, column: Column) -> _Column:
         raise UnknownColumnError(str(column), available=rows.schema.names)
     values: _Column = rows.column(column.root)
     for name in column.path[1:]:
-        # A field of a null struct is null: the kernel sees to it.
+        # A field of a null struct is null, which the kernel does.
         values = pc.struct_field(values, name)
     return values
 
 
 def _plain(values: _Column) -> _Column:
     """The same values in a type that every kernel takes."""
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        values = pc.cast(values, kind.value_type)
-        kind = values.type
-    if pa.types.is_string_view(kind):
+    data_type = values.type
+    if pa.types.is_dictionary(data_type):
+        values = pc.cast(values, data_type.value_type)
+        data_type = values.type
+    if pa.types.is_string_view(data_type):
         return pc.cast(values, pa.large_string())
-    if pa.types.is_binary_view(kind):
+    if pa.types.is_binary_view(data_type):
         return pc.cast(values, pa.large_binary())
-    if pa.types.is_float16(kind):
+    if pa.types.is_float16(data_type):
         return pc.cast(values, pa.float32())
-    if pa.types.is_decimal(kind) and kind.bit_width < 128:
-        return pc.cast(values, pa.decimal128(kind.precision, kind.scale))
+    if pa.types.is_decimal(data_type) and data_type.bit_width < 128:
+        return pc.cast(values, pa.decimal128(data_type.precision, data_type.scale))
     return values
 
 
@@ -197,8 +199,8 @@ def _leaf(node: Predicate, values: _Column) -> _Column:
             return pc.fill_null(_compare("=", values, value), False)
         case Compare(op=op, value=value):
             return _compare(op, values, value)
-        case In(values=wanted, has_null=has_null):
-            return _is_in(values, wanted, has_null=has_null)
+        case In(values=values_of_list, has_null=has_null):
+            return _is_in(values, values_of_list, has_null=has_null)
         case StartsWith(text=text):
             return pc.starts_with(values, text)
         case EndsWith(text=text):
@@ -232,19 +234,19 @@ def _compare_float(op: str, values: _Column, value: float) -> _Column:
                 # Nothing is greater and everything is at most NaN; null stays null.
                 always = pc.or_(is_nan, pc.invert(is_nan))
                 return always if op == "<=" else pc.invert(always)
-    found = getattr(pc, _COMPARE[op])(values, pa.scalar(value, values.type))
-    return pc.or_(found, is_nan) if op in (">", ">=") else found
+    answer = getattr(pc, _COMPARE[op])(values, pa.scalar(value, values.type))
+    return pc.or_(answer, is_nan) if op in (">", ">=") else answer
 
 
-def _is_in(values: _Column, wanted: tuple[Value, ...], *, has_null: bool) -> _Column:
+def _is_in(values: _Column, members: tuple[Value, ...], *, has_null: bool) -> _Column:
     if pa.types.is_null(values.type):
         return _repeated(None, len(values))
-    value_set: _Column = pa.array(wanted, values.type)
+    value_set: _Column = pa.array(members, values.type)
     if pa.types.is_floating(values.type):
         values, value_set = _one_spelling(values), _one_spelling(value_set)
-    found: _Column = pc.is_in(values, value_set=value_set)
-    # Not found in a list that holds NULL: nobody knows.
-    return pc.if_else(found if has_null else pc.is_valid(values), found, _UNKNOWN)
+    is_member: _Column = pc.is_in(values, value_set=value_set)
+    # Not found in a list that holds NULL: the result is null.
+    return pc.if_else(is_member if has_null else pc.is_valid(values), is_member, _UNKNOWN)
 
 
 def _one_spelling(floats: _Column) -> _Column:
@@ -260,5 +262,5 @@ def _repeated(value: bool | None, length: int) -> pa.BooleanArray:
 def _flat(values: _Column) -> pa.BooleanArray:
     """One array: booleans are small."""
     flat: Any = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    found: pa.BooleanArray = flat
-    return found
+    array: pa.BooleanArray = flat
+    return array

@@ -63,7 +63,7 @@ def row_hashes(rows: pa.RecordBatch | pa.Table, start: int = 0) -> npt.NDArray[n
 
 
 def shared_hash(values: Mapping[str, str | None], schema: pa.Schema) -> int:
-    """What the values of partition columns, as the log spells them, add to the hash of each row."""
+    """The part of partition values, as texts of the log, in the hash of each row."""
     total = np.zeros(1, dtype=np.uint64)
     for name, text in values.items():
         if text is not None:
@@ -108,33 +108,33 @@ def _valid(column: ArrowColumn) -> npt.NDArray[np.bool_]:
 
 
 def _hashes(column: ArrowColumn) -> Words:
-    """The hash of each value; whatever it is for a null does not count."""
-    kind: Any = column.type
+    """The hash of each value; that of a null is ignored."""
+    data_type: Any = column.type
     types = pa.types
-    if types.is_dictionary(kind):
+    if types.is_dictionary(data_type):
         return _of_distinct(column.dictionary, column.indices)
-    if types.is_floating(kind):
+    if types.is_floating(data_type):
         doubles = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
         return np.where(np.isnan(doubles), _NAN, doubles.view(np.uint64))
-    if types.is_struct(kind):
+    if types.is_struct(data_type):
         total = np.zeros(len(column), dtype=np.uint64)
-        for at in range(kind.num_fields):
+        for at in range(data_type.num_fields):
             child = pc.struct_field(column, [at])
-            part = _mixed(_hashes(child) ^ _seed(kind.field(at).name))
+            part = _mixed(_hashes(child) ^ _seed(data_type.field(at).name))
             total += np.where(_valid(child), part, np.uint64(0))
         return total
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+    if types.is_list(data_type) or types.is_large_list(data_type) or types.is_map(data_type):
         return _of_lists(column)
-    if types.is_integer(kind) or types.is_boolean(kind) or types.is_temporal(kind):
-        if types.is_date32(kind):
+    if types.is_integer(data_type) or types.is_boolean(data_type) or types.is_temporal(data_type):
+        if types.is_date32(data_type):
             column = column.cast(pa.int32())
-        whole = pc.fill_null(column.cast(pa.int64()), 0)
-        return np.asarray(whole, dtype=np.int64).view(np.uint64)
-    if types.is_null(kind):
+        integers = pc.fill_null(column.cast(pa.int64()), 0)
+        return np.asarray(integers, dtype=np.int64).view(np.uint64)
+    if types.is_null(data_type):
         return np.zeros(len(column), dtype=np.uint64)
-    if types.is_decimal(kind):
+    if types.is_decimal(data_type):
         column = column.cast(pa.string())
-    # Texts that repeat are worth a dictionary; what they hash to does not depend on it.
+    # Texts that repeat are hashed once, by a dictionary; the result is the same.
     if len(column.slice(0, _SAMPLE).unique()) <= _SAMPLE // 2 < len(column):
         encoded = column.dictionary_encode()
         return _of_distinct(encoded.dictionary, encoded.indices)
@@ -143,9 +143,13 @@ def _hashes(column: ArrowColumn) -> Words:
 
 def _of_distinct(distinct: ArrowColumn, indices: ArrowColumn) -> Words:
     """The hashes of values that may repeat."""
-    known = _hashes(distinct)
+    hashes_of_distinct = _hashes(distinct)
     places = np.asarray(pc.fill_null(indices, 0))
-    return known[places] if len(known) else np.zeros(len(indices), dtype=np.uint64)
+    return (
+        hashes_of_distinct[places]
+        if len(hashes_of_distinct)
+        else np.zeros(len(indices), dtype=np.uint64)
+    )
 
 
 def _of_texts(column: ArrowColumn) -> Words:
@@ -165,12 +169,12 @@ def _of_texts(column: ArrowColumn) -> Words:
     order = np.argsort(-counted.astype(np.int16), kind="stable")
     starts, lengths, counted = starts[order], lengths[order], counted[order]
     total = lengths.astype(np.uint64)
-    whole = counted // _WORD
-    having = count - np.cumsum(np.bincount(whole))
-    for at in range(int(whole[0])):
+    whole_words = counted // _WORD
+    having = count - np.cumsum(np.bincount(whole_words))
+    for at in range(int(whole_words[0])):
         some = slice(0, int(having[at]))
         _add_words(total[some], words[starts[some] + at * _WORD])
-    _add_words(total, words[starts + whole * _WORD] & _BITS[counted % _WORD])
+    _add_words(total, words[starts + whole_words * _WORD] & _BITS[counted % _WORD])
     for row in np.flatnonzero(lengths > _LONG).tolist():
         start = int(starts[row])
         total[row] ^= np.uint64(zlib.crc32(padded[start : start + int(lengths[row])].data))

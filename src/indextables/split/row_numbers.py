@@ -62,5 +62,5 @@ def rows_of(numbers: RowNumbers, tags: Tags) -> RowNumbers:
     if len(tags) == 1:
         ((tag, first),) = tags
         return numbers + (first - numbered_from(tag, 0))
-    known, firsts = np.array(sorted(tags), dtype=np.int64).reshape(-1, 2).T
-    return rows_in_index(numbers) + firsts[np.searchsorted(known, tags_of(numbers))]
+    sorted_tags, firsts = np.array(sorted(tags), dtype=np.int64).reshape(-1, 2).T
+    return rows_in_index(numbers) + firsts[np.searchsorted(sorted_tags, tags_of(numbers))]

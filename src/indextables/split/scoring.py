@@ -114,7 +114,7 @@ class Bm25:
     b: float
 
     def norm(self, length: float, average: float) -> float:
-        """What the length of a text adds to its occurrences of a word."""
+        """The length normalisation: what is added to the occurrences of a word in a text."""
         return self.k1 * (1 - self.b + self.b * length / average)
 
     def most(self, other: Bm25) -> float:
@@ -134,7 +134,7 @@ TANTIVY = Bm25(1.2, 0.75)
 
 @dataclass(frozen=True, slots=True)
 class TermScore:
-    """What a word adds to the score of a row: by BM25 the product of `idf` and `tf`."""
+    """The share of a word in the score of a row: by BM25 the product of `idf` and `tf`."""
 
     score: float
     idf: float | None = None
@@ -225,8 +225,8 @@ class CombinedSearcher:
     def top(self, k: int, *, within: Sequence[Mask] | None = None) -> Hits:
         """At least the k best rows, ties at the end included, best first.
 
-        `within` leaves out rows of each split, without changing anybody's score. The order of
-        rows with equal scores is not yet decided: see `break_ties`.
+        `within` leaves out rows of each split, and the scores of the others stay the same. The
+        order of rows with equal scores is not yet decided: see `break_ties`.
         """
         if not self.splits or k <= 0:
             return no_hits()
@@ -269,7 +269,7 @@ class CombinedSearcher:
         try:
             return search()
         except DamagedIndexError as error:
-            # Nobody can tell whose index it was. Those made from the rows answer.
+            # Which split's index is damaged is unknown, so all rows are indexed again.
             warnings.warn(f"{error} All rows are indexed again for this search.", stacklevel=3)
             self._linked = self._link_rewritten(lambda _: False)
             return search()
@@ -576,7 +576,7 @@ def _terms(explanation: Mapping[str, Any], bm25: Bm25) -> Iterator[TermScore]:
 
 
 def _name(explanation: Mapping[str, Any]) -> str:
-    """What a part of an explanation is."""
+    """The kind of a part of an explanation."""
     name: str = explanation["description"].split(",")[0].split(" ")[0]
     return name
 

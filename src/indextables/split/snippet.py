@@ -49,13 +49,13 @@ def snippets(
     if not field.has_words:
         return [""] * len(texts)
     query = resolve(search, mapping, schema)
-    found = []
+    shown = []
     for start in range(0, len(texts), _AT_ONCE):
         read = [_words(text, field) for text in texts[start : start + _AT_ONCE]]
         matching = _wanted(query, field, sorted({word.text for _, words in read for word in words}))
-        found += [_shown(text, [w for w in words if w.text in matching], length)
+        shown += [_shown(text, [w for w in words if w.text in matching], length)
                   for text, words in read]  # fmt: skip
-    return found
+    return shown
 
 
 def _words(text: str | None, field: FieldMapping) -> tuple[str, list[Word]]:
@@ -92,27 +92,27 @@ def _positive(query: Query, field: FieldMapping) -> Iterator[Leaf]:
 
 def _wanted(query: Query, field: FieldMapping, vocabulary: list[str]) -> set[str]:
     """Which words of a vocabulary the query asks for."""
-    wanted: set[str] = set()
+    wanted_words: set[str] = set()
     for leaf in _positive(query, field):
         match leaf.node:
             case Term(text=text) | Phrase(text=text, prefix=False):
-                wanted |= {word.text for word in field.analyzer.query_words(text)}
+                wanted_words |= {word.text for word in field.analyzer.query_words(text)}
             case Phrase(text=text):
-                *whole, last = field.analyzer.query_words(text) or [Word("", 0, 0, 0)]
-                wanted |= {word.text for word in whole}
-                wanted |= {w for w in vocabulary if last.text and w.startswith(last.text)}
+                *complete, last = field.analyzer.query_words(text) or [Word("", 0, 0, 0)]
+                wanted_words |= {word.text for word in complete}
+                wanted_words |= {w for w in vocabulary if last.text and w.startswith(last.text)}
             case TermSet(values=values):
-                wanted |= {
+                wanted_words |= {
                     word.text for text in values for word in field.analyzer.query_words(text)
                 }
             case Fuzzy(text=text, distance=distance):
                 for word in field.analyzer.query_words(text):
-                    wanted |= _matched(
+                    wanted_words |= _matched(
                         field, Leaf(field, Fuzzy(None, word.text, distance)), vocabulary
                     )
             case _:
-                wanted |= _matched(field, leaf, vocabulary)
-    return wanted
+                wanted_words |= _matched(field, leaf, vocabulary)
+    return wanted_words
 
 
 def _matched(field: FieldMapping, leaf: Leaf, vocabulary: list[str]) -> set[str]:

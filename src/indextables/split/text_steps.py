@@ -87,7 +87,7 @@ def _html_parts(document: str) -> Iterator[tuple[str, int, int]]:
         following = document[begin + 1 : begin + 2]
         is_markup = following in ("/", "!", "?") or (following.isascii() and following.isalpha())
         end = _markup_end(document, begin) if is_markup and following else begin + 1
-        if end < 0:  # no '>' any more: what is left is text
+        if end < 0:  # no further '>': the rest is text
             break
         if not is_markup or not following:
             yield from _with_entities(document, at, begin + 1)
@@ -131,7 +131,7 @@ def _with_entities(document: str, begin: int, end: int) -> Iterator[tuple[str, i
 # --- identifiers -----------------------------------------------------------------------------
 
 _JOINTS = re.compile(r"_+|_*\._*|::")
-"""What may stand between the parts of one identifier."""
+"""The separators of the parts of one identifier."""
 
 
 def split_identifiers(text: str, runs: Sequence[Word], *, whole: bool) -> list[Word]:

@@ -76,12 +76,12 @@ def _row(xref: AddXRef | RemoveXRef, status: str) -> dict[str, Any]:
 
 
 def _named(log: TransactionLog) -> list[AddXRef | RemoveXRef]:
-    """Every XRef that a version file or the oldest checkpoint knows, as well as it is known."""
+    """Every XRef that a version file or the oldest checkpoint names, with what they say of it."""
     listing = list_log(log.store)
-    found: dict[str, AddXRef | RemoveXRef] = {}
+    xrefs: dict[str, AddXRef | RemoveXRef] = {}
     oldest = min((*listing.states, *listing.checkpoints), default=None)
     if oldest is not None:
-        found |= log.snapshot(version=oldest).xrefs
+        xrefs |= log.snapshot(version=oldest).xrefs
     for version in sorted(listing.versions):
         try:
             actions = log.actions(version).actions
@@ -89,10 +89,10 @@ def _named(log: TransactionLog) -> list[AddXRef | RemoveXRef]:
             continue  # clean-up removed it after the listing
         for action in actions:
             if isinstance(action, AddXRef):
-                found[action.path] = action
+                xrefs[action.path] = action
             elif isinstance(action, RemoveXRef):
-                found.setdefault(action.path, action)
-    return list(found.values())
+                xrefs.setdefault(action.path, action)
+    return list(xrefs.values())
 
 
 _STATE_SCHEMA = columns(
@@ -145,15 +145,15 @@ def newest_checkpoint(store: Store, listing: LogListing) -> tuple[int, str] | No
 
 def _describe(log: TransactionLog) -> dict[str, Any]:
     newest = log.snapshot()
-    found = newest_checkpoint(log.store, list_log(log.store))
+    checkpoint = newest_checkpoint(log.store, list_log(log.store))
     plain = {
         "num_manifests": 0, "num_tombstones": 0, "tombstone_ratio": 0.0, "needs_compaction": False,
     }  # fmt: skip
     marked = {
         "num_deleted_rows": newest.deleted_rows, "num_vector_files": len(newest.vector_files),
     }  # fmt: skip
-    if found is None or found[1] != "avro-state":
-        version, form = found or (newest.version, "none")
+    if checkpoint is None or checkpoint[1] != "avro-state":
+        version, form = checkpoint or (newest.version, "none")
         at = newest if version == newest.version else log.snapshot(version=version)
         return (
             plain
@@ -166,7 +166,7 @@ def _describe(log: TransactionLog) -> dict[str, Any]:
             }
         )
     config = log.config.over_properties(newest.metadata.configuration)
-    state = read_state_manifest(log.store, found[0], config=config)
+    state = read_state_manifest(log.store, checkpoint[0], config=config)
     entries = sum(manifest.num_entries for manifest in state.manifests)
     dead = len(state.tombstones)
     return marked | {
@@ -315,16 +315,16 @@ def describe_log(
 
 
 def _rows(log: TransactionLog, *, include_all: bool) -> Iterator[_Row]:
-    log.snapshot()  # a table whose log cannot be read is refused in a sentence
+    log.snapshot()  # raises a readable error if the log cannot be read
     listing = list_log(log.store)
     checkpoint = None if include_all else newest_checkpoint(log.store, listing)
     oldest = -1 if checkpoint is None else checkpoint[0]
     for version in sorted((v for v in listing.versions if v > oldest), reverse=True):
         try:
-            found = log.actions(version)
+            version_actions = log.actions(version)
         except ObjectNotFoundError:
             continue  # clean-up removed it after the listing
-        for action in found.actions:
+        for action in version_actions.actions:
             count = _source_count(log, version, action)
             yield _Row(version, action, version_path(version), False, count)
     if checkpoint is not None:

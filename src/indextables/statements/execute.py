@@ -111,7 +111,7 @@ def _create_search_index(statement: s.CreateSearchIndex, session: Session) -> pa
         refresh=False,
     )
     invalidate_logs(access.path)
-    # The name comes before the work: a long refresh that is interrupted is gone on with by name.
+    # The name is registered first, so that an interrupted refresh can be continued by name.
     try:
         places.created(statement.index, access)
     except Exception:
@@ -138,7 +138,7 @@ def _refresh_search_index(statement: s.RefreshSearchIndex, session: Session) -> 
 
 
 def _describe_search_index(statement: s.DescribeSearchIndex, session: Session) -> pa.Table:
-    """What an index is, and how far it is behind."""
+    """The facts of an index, and how far it is behind its source."""
     facts = search_index_of(_places(session).find(statement.index)).describe()
     row = {**facts, "index_path": facts["uri"], "version": facts["index_version"]}
     return pa.Table.from_pylist([{name: row[name] for name in DESCRIBED.names}], DESCRIBED)
@@ -164,7 +164,7 @@ def _drop_search_index(statement: s.DropSearchIndex, session: Session) -> pa.Tab
 
 
 def _is_there(access: TableAccess) -> bool:
-    """Whether forgetting the name left the files."""
+    """Whether dropping the name left the files."""
     log = access.log()
     log.invalidate()
     try:
@@ -251,7 +251,7 @@ def _flush(options: dict[str, object], *, indexes: bool) -> _Flushed:
 
 
 def _disk_options(config: Config) -> dict[str, object]:
-    """What workers need to find the cache; no other setting travels."""
+    """The settings that workers need to find the cache; no others are sent."""
     return {key.name: config[key] for key in (keys.CACHE_DISK_PATH, keys.CACHE_DISK_MAX_SIZE)}
 
 
@@ -296,7 +296,7 @@ def _usage(options: dict[str, object]) -> DiskUsage:
 
 
 def _describe_disk(_: s.DescribeDiskCache, session: Session) -> pa.Table:
-    """What the disks hold. A copy is a component of a split; whose, its name does not tell."""
+    """The contents of the disk caches. The name of a copy does not say of which table it is."""
     limit = session.config[keys.CACHE_DISK_MAX_SIZE]
     rows: list[tuple[object, ...]] = []
     for a in session.hosts.run(functools.partial(_usage, _disk_options(session.config))):
@@ -309,7 +309,7 @@ def _describe_disk(_: s.DescribeDiskCache, session: Session) -> pa.Table:
 
 
 def _describe_storage(_: s.DescribeStorageStats, session: Session) -> pa.Table:
-    """What was read of object stores; null where no host answered."""
+    """Reads of object stores; null where no host answered."""
     answers = session.hosts.run(_fetched)
     rows = [(a.executor_id, a.host, *(a.result or (None, None))) for a in answers]
     return table_of(rows, STORAGE_STATS)
@@ -327,8 +327,8 @@ def _log_counters() -> dict[str, CacheStats]:
 
 
 def _invalidate_here(identity: str | None) -> tuple[int, int]:
-    known = caches_by_store()
-    caches = [c for of, some in known.items() if identity in (None, of) for c in some]
+    caches_of = caches_by_store()
+    caches = [c for of, some in caches_of.items() if identity in (None, of) for c in some]
     before = total_stats(caches)
     for cache in caches:
         cache.invalidate()
@@ -522,8 +522,8 @@ def _convert(statement: s.ConvertTable, session: Session) -> pa.Table:
     place, target = session.open_store(uri), session.open_store(statement.location)
     source: Source = ParquetFolder(place)
     if format_.lower() != "parquet":
-        kind = DeltaSource if format_.lower() == "delta" else IcebergSource
-        source = kind(uri, place.options)
+        source_type = DeltaSource if format_.lower() == "delta" else IcebergSource
+        source = source_type(uri, place.options)
     log = TransactionLog(target, config=session.config)
     written = convert(source, log, settings=session.config, runner=session.runner)
     row = {

@@ -186,8 +186,8 @@ def form(text: str) -> Form:
     {'table': Target(path=None, name=('a', 'b'))}
     """
     pieces = list(_PIECE.finditer(text))
-    elements, rest = _read(pieces)
-    assert not rest, text
+    elements, unread = _read(pieces)
+    assert not unread, text
     return Form(text, elements)
 
 
@@ -227,10 +227,10 @@ def _sequence(elements: Sequence[_Element], attempt: _Attempt, at: int) -> Itera
     if not elements:
         yield at, {}
         return
-    first, rest = elements[0], elements[1:]
-    for after, found in _one(first, attempt, at):
-        for end, more in _sequence(rest, attempt, after):
-            yield end, {**found, **more}
+    first, following = elements[0], elements[1:]
+    for after, values in _one(first, attempt, at):
+        for end, more in _sequence(following, attempt, after):
+            yield end, {**values, **more}
 
 
 def _one(element: _Element, attempt: _Attempt, at: int) -> Iterator[_Found]:
@@ -246,16 +246,16 @@ def _one(element: _Element, attempt: _Attempt, at: int) -> Iterator[_Found]:
             else:
                 attempt.fail(at, element.shown)
         case _Option(elements=elements):
-            for end, found in _sequence(elements, attempt, at):
-                yield end, {**found, **({element.flag: True} if element.flag else {})}
+            for end, values in _sequence(elements, attempt, at):
+                yield end, {**values, **({element.flag: True} if element.flag else {})}
             yield at, {}
         case _AnyOrder(elements=elements):
             for number, option in enumerate(elements):
-                others = _AnyOrder(elements[:number] + elements[number + 1 :])
-                for after, found in _one(option, attempt, at):
+                remaining = _AnyOrder(elements[:number] + elements[number + 1 :])
+                for after, values in _one(option, attempt, at):
                     if after > at:
-                        for end, more in _one(others, attempt, after):
-                            yield end, {**found, **more}
+                        for end, more in _one(remaining, attempt, after):
+                            yield end, {**values, **more}
             yield at, {}
         case _Value(name=name, kind=kind) if kind in _CLAUSES:
             ends = [
@@ -338,7 +338,7 @@ def _hours(words: Sequence[Word], at: int) -> tuple[int | None, int]:
 def _names(words: Sequence[Word], at: int) -> tuple[tuple[str, ...] | None, int]:
     if at >= len(words) or words[at].text != "(":
         return None, at
-    found: list[str] = []
+    names: list[str] = []
     end = at
     while end < len(words) and words[end].text in ("(", ",") and words[end].kind == "symbol":
         part, after = _text(words, end + 1)
@@ -347,17 +347,17 @@ def _names(words: Sequence[Word], at: int) -> tuple[tuple[str, ...] | None, int]
             part = ".".join(target.name) if target is not None else None
         if part is None:
             return None, at
-        found.append(part)
+        names.append(part)
         end = after
     closed = end < len(words) and words[end].text == ")"
-    return (tuple(found), end + 1) if closed else (None, at)
+    return (tuple(names), end + 1) if closed else (None, at)
 
 
 def _options(words: Sequence[Word], at: int) -> tuple[tuple[tuple[str, str], ...] | None, int]:
     """Names and values in parentheses, as Spark's OPTIONS has them: with or without `=`."""
-    found: list[tuple[str, str]] = []
+    options: list[tuple[str, str]] = []
     end = at
-    while end < len(words) and words[end].text == ("," if found else "("):
+    while end < len(words) and words[end].text == ("," if options else "("):
         begin = end + 1
         name, end = _text(words, begin)
         if name is None:
@@ -367,10 +367,10 @@ def _options(words: Sequence[Word], at: int) -> tuple[tuple[tuple[str, str], ...
             end += 1
         if name is None or end >= len(words) or words[end].kind not in ("string", "word"):
             return None, at
-        found.append((name, words[end].text))
+        options.append((name, words[end].text))
         end += 1
-    closed = bool(found) and end < len(words) and words[end].text == ")"
-    return (tuple(found), end + 1) if closed else (None, at)
+    closed = bool(options) and end < len(words) and words[end].text == ")"
+    return (tuple(options), end + 1) if closed else (None, at)
 
 
 _MOST = 10**9  # more is a mistake, and no date
@@ -411,15 +411,15 @@ def split_assignments(text: str) -> list[Assigned]:
     """
     words = words_of(text) or []
     depth, begin = 0, 0
-    found: list[Assigned] = []
+    assignments: list[Assigned] = []
     for at, word in enumerate(words):
         if word.kind == "symbol":
             depth += (word.text in _OPEN) - (word.text in _CLOSE)
         is_end = at + 1 == len(words)
         if is_end or (depth == 0 and word.kind == "symbol" and word.text == ","):
-            found.append(_assigned(text, words[begin : at + 1 if is_end else at]))
+            assignments.append(_assigned(text, words[begin : at + 1 if is_end else at]))
             begin = at + 1
-    return found
+    return assignments
 
 
 def _assigned(text: str, words: list[Word]) -> Assigned:

@@ -1,4 +1,4 @@
-"""The statements that keep a table small, sound and quick, with their rows.
+"""The maintenance statements, with their rows.
 
 What the job behind a statement refuses is an error, so that a schedule notices; a status in a row
 is about parts of the work.
@@ -51,7 +51,7 @@ NOTHING_TO_PRECOMMIT = (
 
 def merge_splits(statement: MergeSplits, session: Session) -> pa.Table:
     """Merge the splits of a table."""
-    # What is wrong with the numbers is wrong whatever the table is.
+    # Invalid numbers are refused before the table is looked for.
     MergeLimits.checked(
         session.config,
         target_size=statement.target_size,
@@ -319,7 +319,7 @@ def verify(statement: s.Verify, session: Session) -> pa.Table:
 
 
 def describe_component_sizes(statement: s.DescribeComponentSizes, session: Session) -> pa.Table:
-    """What the bytes of the splits are."""
+    """The sizes of the parts of splits."""
     table = session.resolve(statement.table)
     return table.component_sizes(
         where=statement.where, timezone=session.timezone, runner=session.runner
@@ -395,7 +395,7 @@ def _changeable(statement: s.DeleteRows | s.UpdateRows, session: Session) -> Tab
 
 
 def merged_rows(uri: str, done: Written) -> pa.Table:
-    """The row that says what a MERGE INTO did."""
+    """The result row of a MERGE INTO."""
     inserted, updated = done.rows - done.rows_updated, done.rows_updated
     deleted = done.rows_removed - updated
     row = {
@@ -411,7 +411,7 @@ def merged_rows(uri: str, done: Written) -> pa.Table:
 
 
 def changed(table: Table, done: Written, verb: str) -> pa.Table:
-    """The row that says what a DELETE or UPDATE did."""
+    """The result row of a DELETE or UPDATE."""
     acted = done.rows_removed > 0
     row = {
         "table_path": table.uri,

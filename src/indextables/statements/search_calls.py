@@ -31,7 +31,7 @@ from sqlglot.errors import TokenError
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Config
 from indextables.errors import SearchCallError
 from indextables.predicate import SearchNode, search_fields
-from indextables.predicate.literals import quoted_name
+from indextables.predicate.literals import quoted_name, sql_text
 from indextables.predicate.names import split_path
 from indextables.predicate.search_names import (
     MODES,
@@ -93,17 +93,17 @@ class Tokens:
 
     def split(self, first: int, close: int) -> list[range]:
         """The arguments of a call as ranges of tokens."""
-        found, depth, start = [], 0, first
+        arguments, depth, start = [], 0, first
         for at in range(first, close):
-            kind = self.tokens[at].token_type
-            if kind in _OPENING:
+            token_type = self.tokens[at].token_type
+            if token_type in _OPENING:
                 depth += 1
-            elif kind in _CLOSING:
+            elif token_type in _CLOSING:
                 depth -= 1
-            elif kind is TokenType.COMMA and depth == 0:
-                found.append(range(start, at))
+            elif token_type is TokenType.COMMA and depth == 0:
+                arguments.append(range(start, at))
                 start = at + 1
-        return [*found, range(start, close)] if close > first else []
+        return [*arguments, range(start, close)] if close > first else []
 
     def column_parts(self, column: range) -> tuple[str, ...] | None:
         """The parts of a column's name, or None if it is an expression."""
@@ -126,13 +126,13 @@ class Tokens:
         """
         if not parts or len(parts) < 2:
             return ""
-        wanted = parts[0].lower()
+        table = parts[0].lower()
         for at, token in enumerate(self.tokens[1:], 1):
             after_dot = self.tokens[at - 1].token_type is TokenType.DOT
             before_dot = (
                 at + 1 < len(self.tokens) and self.tokens[at + 1].token_type is TokenType.DOT
             )
-            names = token.text.lower() == wanted and token.token_type not in TEXT
+            names = token.text.lower() == table and token.token_type not in TEXT
             if names and not before_dot and (not after_dot or self.is_relation(at)):
                 return f"{quoted_name(parts[0])}."
         return ""
@@ -142,11 +142,6 @@ class Tokens:
         while at >= 2 and self.tokens[at - 1].token_type is TokenType.DOT:
             at -= 2
         return at > 0 and self.raw(at - 1).lower() in ("from", "join", ",")
-
-
-def literal(text: str) -> str:
-    """A text in quotes."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 ONE_COLUMN = ("indexquery", "tantivy4spark_indexquery")
@@ -233,24 +228,24 @@ class _Editor(Tokens):
             return
         close = self.closing(at + 1)
         if close is None:
-            return  # Spark will say what is wrong with the parentheses
-        given = self.split(at + 2, close)
+            return  # Spark reports the wrong parentheses
+        arguments = self.split(at + 2, close)
         if name in SEARCH_NAMES:
-            self.named_search(at, name, given)
+            self.named_search(at, name, arguments)
         elif name in ALL_COLUMNS:
-            self.all_columns(at, given)
+            self.all_columns(at, arguments)
         else:
-            self.one_column(at, given, close)
+            self.one_column(at, arguments, close)
 
     def complete_snippet(self, at: int) -> None:
         """`snippet(content)` shows what the statement's one search of `content` found."""
         if self.raw(at).lower() != SNIPPET or not self.is_call(at):
             return
         close = self.closing(at + 1)
-        given = [] if close is None else self.split(at + 2, close)
-        if close is None or len(given) != 1 or not given[0]:
+        arguments = [] if close is None else self.split(at + 2, close)
+        if close is None or len(arguments) != 1 or not arguments[0]:
             return
-        parts = self.column_parts(given[0])
+        parts = self.column_parts(arguments[0])
         column = parts[-1].lower() if parts else ""
         queries = {query for of, query in self.searches if of in (None, column)}
         if len(queries) != 1 or queries == {"?"}:  # a second `?` would be another parameter
@@ -262,23 +257,23 @@ class _Editor(Tokens):
         where = self.tokens[close].start
         self.edits.append((where, where, f", {queries.pop()}"))
 
-    def all_columns(self, at: int, given: list[range]) -> None:
-        if len(given) == 2 and self.is_row(given[0]):
-            self.check(at, given[1], field=ALL_FIELDS)
+    def all_columns(self, at: int, arguments: list[range]) -> None:
+        if len(arguments) == 2 and self.is_row(arguments[0]):
+            self.check(at, arguments[1], field=ALL_FIELDS)
             return
-        if len(given) != 1:
+        if len(arguments) != 1:
             raise self.error(at, "requires exactly 1 argument: a search query in quotes.")
-        self.check(at, given[0], field=ALL_FIELDS)
-        self.insert_row(self.tokens[given[0][0]].start, "")
+        self.check(at, arguments[0], field=ALL_FIELDS)
+        self.insert_row(self.tokens[arguments[0][0]].start, "")
 
-    def one_column(self, at: int, given: list[range], close: int) -> None:
-        if len(given) == 3 and self.raw(given[2][0]).lower() in _COMPLETE:
+    def one_column(self, at: int, arguments: list[range], close: int) -> None:
+        if len(arguments) == 3 and self.raw(arguments[2][0]).lower() in _COMPLETE:
             return
-        if len(given) != 2 or not all(given):
+        if len(arguments) != 2 or not all(arguments):
             raise self.error(
                 at, "requires exactly 2 arguments: a column and a search query in quotes."
             )
-        column, query = given
+        column, query = arguments
         parts = self.column_parts(column)
         if parts and parts[-1].lower() == ALL_FIELDS:
             self.check(at, query, field=ALL_FIELDS)
@@ -298,16 +293,16 @@ class _Editor(Tokens):
             prefix = self.qualifier(parts) if len(column) > 1 else ""
             self.edits.append((where, where, f", {fields_argument(fields, prefix)}"))
 
-    def named_search(self, at: int, name: str, given: list[range]) -> None:
+    def named_search(self, at: int, name: str, arguments: list[range]) -> None:
         """`search` and its siblings. A session may have functions of its own by these names, so
         what does not look like ours is left alone; the function says what is wrong with the rest.
         """
         if SEARCH_NAMES[name].every_column:
-            self.all_columns(at, given)
+            self.all_columns(at, arguments)
             return
-        if len(given) not in (2, 3) or not all(given):
+        if len(arguments) not in (2, 3) or not all(arguments):
             return
-        target, words, *more = given
+        target, words, *more = arguments
         mode = self.mode(name, more[0]) if more else SEARCH_NAMES[name].mode or "all"
         if mode is None:
             return
@@ -329,18 +324,18 @@ class _Editor(Tokens):
         if len(words) > 1 or first.token_type not in TEXT:
             return  # a parameter, whose value Spark hands to the function
         text = query_text(first.text, mode)
-        self.searches.append((column, literal(text)))
+        self.searches.append((column, sql_text(text)))
         if mode != "query" or column is None:
             return
         fields = self.parse(first.text, ".".join(parts or ()))
         argument = f", {fields_argument(fields, self.qualifier(parts))}" if fields else ""
         start = self.tokens[words[-1]].end + 1
-        self.edits.append((start, self.tokens[given[-1][-1]].end + 1, argument))
+        self.edits.append((start, self.tokens[arguments[-1][-1]].end + 1, argument))
         if SEARCH_NAMES[name].kind is None:
             self.edits.append((self.tokens[at].start, self.tokens[at].end + 1, ONE_COLUMN[0]))
 
     def mode(self, name: str, argument: range) -> Mode | None:
-        """The mode of `mode => '…'`, or of a third argument; None if it is not one of ours."""
+        """The mode of `mode => '…'`, or of a third argument; None if it is not a search mode."""
         named = len(argument) == 3 and self.raw(argument[0]).lower() == "mode"
         last = self.tokens[argument[-1]]
         if SEARCH_NAMES[name].mode is not None or last.token_type not in TEXT:
@@ -393,13 +388,13 @@ class _Editor(Tokens):
         raise self.error(at, f"takes a query as text, not the {type(value).__name__} {value!r}.")
 
     def parse(self, text: str, field: str | None) -> tuple[str, ...]:
-        found = parse_search(
+        query = parse_search(
             text,
             field=field,
             max_length=self.config[INDEXQUERY_MAX_LENGTH],
             max_depth=self.config[INDEXQUERY_MAX_DEPTH],
         )
-        return named_columns(found) if field != ALL_FIELDS else ()
+        return named_columns(query) if field != ALL_FIELDS else ()
 
     def error(self, at: int, reason: str) -> SearchCallError:
         return SearchCallError(self.raw(at), reason, position=self.tokens[at].start)
@@ -421,7 +416,7 @@ def fields_argument(columns: Sequence[str], prefix: str = "") -> str:
     >>> fields_argument(["title"])
     "named_struct('title', `title`)"
     """
-    pairs = ", ".join(f"{literal(name)}, {prefix}{quoted_name(name)}" for name in columns)
+    pairs = ", ".join(f"{sql_text(name)}, {prefix}{quoted_name(name)}" for name in columns)
     return f"named_struct({pairs})"
 
 
@@ -451,9 +446,9 @@ def with_name(
             places += word.text == "?"
         if depth == 0:
             expression = text[words[at + 1].start : word.end]
-            own, rest = (args[:places], args[places:]) if isinstance(args, list) else (args, args)
+            own, others = (args[:places], args[places:]) if isinstance(args, list) else (args, args)
             name = compute(expression, own)
             if not isinstance(name, str):
-                break  # Spark says what is wrong with it
-            return f"{text[: words[at].start]}{name}{text[word.end :]}", rest
+                break  # Spark reports what is wrong
+            return f"{text[: words[at].start]}{name}{text[word.end :]}", others
     return text, args

@@ -1,4 +1,4 @@
-"""The search functions of SQL on Arrow arrays, for what no index answers.
+"""The search functions of SQL on Arrow arrays, for searches that no index answers.
 
 An engine hands over a batch of rows; an index in memory is built over the columns that the search
 looks at, and the answer is true or false for each row, never null. A column of an index table is
@@ -33,7 +33,7 @@ from indextables.predicate import (
     SearchNode,
     search_fields,
 )
-from indextables.predicate.names import join_path, resolve_field
+from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search_names import (
     SEARCH_NAMES,
     SEVERAL_COLUMNS,
@@ -42,7 +42,7 @@ from indextables.predicate.search_names import (
 )
 from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.tree import ColumnKind
-from indextables.schema import conform, normalize
+from indextables.schema import conform, is_text, normalize
 from indextables.split.mapping import FieldMapping, TableMapping, numbered
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import search_rows
@@ -84,9 +84,9 @@ class Searched:
 
     def mapping(self, schema: pa.Schema, operand: str) -> TableMapping:
         """How the columns of a search are searched; `operand` is the name of the searched one."""
-        given = {**self.fields, **({operand: self.operand} if self.operand else {})}
+        columns = {**self.fields, **({operand: self.operand} if self.operand else {})}
         return numbered(
-            replace(given.get(f.name, f), name=f.name, partition=False, field="")
+            replace(columns.get(f.name, f), name=f.name, partition=False, field="")
             for f in build_mapping(schema, Config()).fields
         )
 
@@ -177,7 +177,7 @@ def _search_row(columns: Sequence[Any], text: str, searched: Searched) -> pa.Arr
         # An outer join leaves a null row where there is none; it matches nothing.
         matching: pa.Array[Any] = pc.and_(mask, row.is_valid())
         return matching
-    if pa.types.is_string(row.type) or pa.types.is_large_string(row.type):
+    if is_text(row.type):
         from indextables.plan.split_reader import search_documents
 
         return search_documents(row, text)
@@ -299,10 +299,10 @@ def _mapped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Searched]:
 
     They are a text behind the query, as a search has no other text there.
     """
-    *rest, last = arguments
-    if len(rest) < 2 or not (pa.types.is_string(last.type) or pa.types.is_large_string(last.type)):
+    *columns, last = arguments
+    if len(columns) < 2 or not is_text(last.type):
         return arguments, Searched()
-    return tuple(rest), Searched.from_json(last[0].as_py()) if len(last) else Searched()
+    return tuple(columns), Searched.from_json(last[0].as_py()) if len(last) else Searched()
 
 
 def _unqualified(query: SearchNode) -> SearchNode:
@@ -332,14 +332,14 @@ def _in_all_tables(query: SearchNode, schema: pa.Schema) -> SearchNode:
             ]
             return Boolean(*each)
         case _:
-            found = resolve_field(query.field, schema) if query.field is not None else None
-            if found is None:
+            matched = resolve_field(query.field, schema) if query.field is not None else None
+            if matched is None:
                 return query
-            names = same_columns(found[0], schema.names)
+            names = same_columns(matched[0], schema.names)
             if len(names) < 2:
                 return query
             return Boolean(
-                should=tuple(replace(query, field=join_path((n, *found[1]))) for n in names)
+                should=tuple(replace(query, field=escaped_field((n, *matched[1]))) for n in names)
             )
 
 
@@ -389,5 +389,5 @@ def _mask(
     table = _conformed(rows)
     query = _in_all_tables(_parsed(text, table.schema), table.schema)
     mapping = searched.mapping(table.schema, _OPERAND if column is None else column.root)
-    found = search_rows(Search(column, query, text, kind=kind), table, mapping)
-    return pa.array(found, pa.bool_())
+    matching = search_rows(Search(column, query, text, kind=kind), table, mapping)
+    return pa.array(matching, pa.bool_())

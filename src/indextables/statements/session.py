@@ -51,7 +51,7 @@ DRIVER = "driver"
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What the function gave in one place; without a result, `error` says why."""
+    """The result of a function in one place; without one, `error` says why."""
 
     executor_id: str
     host: str
@@ -68,7 +68,7 @@ class Hosts(Protocol):
 
 
 class ThisProcess:
-    """No Spark: this process is all there is."""
+    """Without Spark: this process is the only place."""
 
     def run(self, function: Callable[[], T]) -> Sequence[Answer[T]]:
         """The answer of this process."""
@@ -178,18 +178,18 @@ _LIBRARIES = (
 
 
 def _here() -> list[tuple[str, str, str]]:
-    """What one process can tell about itself."""
-    found = [
+    """The properties of one process."""
+    properties = [
         ("system", "python", platform.python_version()),
         ("system", "platform", platform.platform()),
         ("system", "cpus", str(os.cpu_count())),
     ]
     for name in _LIBRARIES:
         try:
-            found.append(("library", name, importlib.metadata.version(name)))
+            properties.append(("library", name, importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return properties
 
 
 def describe_environment(
@@ -197,20 +197,20 @@ def describe_environment(
 ) -> pa.Table:
     """One row for each property of each host; `properties` are the session's own settings."""
     settings = [
-        (kind, name, value)
-        for kind, values in (("indextables", config.as_options()), ("spark", properties))
+        (group, name, value)
+        for group, values in (("indextables", config.as_options()), ("spark", properties))
         for name, value in sorted(redacted(values).items())
     ]
     rows: list[dict[str, str]] = []
     for a in hosts.run(functools.partial(_here)):
         role = "driver" if a.executor_id == DRIVER else f"executor {a.executor_id}"
-        found = a.result if a.result is not None else [("system", "error", a.error or "")]
-        for kind, name, value in [*found, *(settings if role == "driver" else [])]:
+        described = a.result if a.result is not None else [("system", "error", a.error or "")]
+        for group, name, value in [*described, *(settings if role == "driver" else [])]:
             rows.append(
                 {
                     "host": a.host,
                     "role": role,
-                    "property_type": kind,
+                    "property_type": group,
                     "property_name": name,
                     "property_value": value,
                 }

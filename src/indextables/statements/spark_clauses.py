@@ -149,13 +149,13 @@ def _source(sql: str, words: Sequence[Word]) -> tuple[str, str | None] | None:
 
 def _clauses(sql: str, words: Sequence[Word]) -> list[MergeClause] | None:
     starts = [at for at, word in _top(words) if _is(word, "WHEN")]
-    found = []
+    clauses = []
     for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
         clause = _clause(sql, words[start + 1 : end])
         if clause is None:
             return None
-        found.append(clause)
-    return found
+        clauses.append(clause)
+    return clauses
 
 
 def _clause(sql: str, words: Sequence[Word]) -> MergeClause | None:

@@ -1,7 +1,7 @@
-"""Statements of ours as data, and the parser that makes them.
+"""IndexTables statements as data, and the parser that makes them.
 
 A statement is one class: its forms are its grammar, its fields are what the forms take. `execute`
-has one function for each. What fits no form goes to Spark unchanged.
+has one function for each. Text that matches no form goes to Spark unchanged.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class FlushDiskCache(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeDiskCache(Statement):
-    """What the disks hold."""
+    """The contents of the disk caches."""
 
     FORMS = ("DESCRIBE INDEXTABLES DISK ! CACHE",)
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeStorageStats(Statement):
-    """What the driver and a worker of each executor read of object stores since they started."""
+    """Reads of object stores by the driver and a worker of each executor since they started."""
 
     FORMS = ("DESCRIBE INDEXTABLES STORAGE ! STATS",)
 
@@ -94,7 +94,7 @@ class DescribeMergeJobs(Statement):
 
 @dataclass(frozen=True, slots=True)
 class InvalidateLogCache(Statement):
-    """Forget what is known of one log, or of all."""
+    """Clear the caches of one log, or of all."""
 
     FORMS = (
         "INVALIDATE INDEXTABLES ! TRANSACTION LOG CACHE [FOR [TABLE] <table>]",
@@ -150,7 +150,7 @@ class DescribeEnvironment(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Restore(Statement):
-    """Make a table what it was at a version."""
+    """Restore a table to an older version."""
 
     FORMS = ("RESTORE INDEXTABLES ! <table> TO VERSION <version:number>",)
     table: Target
@@ -191,7 +191,7 @@ class TruncateTimeTravel(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RepairLog(Statement):
-    """Write a new log from what is left of one, or from the splits alone."""
+    """Write a new log from the readable parts of a damaged one, or from the splits alone."""
 
     FORMS = (
         "REPAIR INDEXFILES ! TRANSACTION LOG <source:text> AT LOCATION <target:text> [FROM SPLITS]",
@@ -220,7 +220,7 @@ class Verify(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeComponentSizes(Statement):
-    """What the bytes of the splits are."""
+    """The sizes of the parts of splits."""
 
     FORMS = ("DESCRIBE INDEXTABLES COMPONENT ! SIZES <table> [WHERE <where:condition>]",)
     table: Target
@@ -371,7 +371,7 @@ _FIRST_WORDS = re.compile(
 
 
 def may_be_ours(sql: str) -> bool:
-    """Whether the text has a word that a statement of ours begins with."""
+    """Whether the text has a word that an IndexTables statement begins with."""
     return _FIRST_WORDS.search(sql) is not None
 
 
@@ -405,15 +405,15 @@ def parse(sql: str) -> Statement | None:
         return None
     ctes, words = _ctes(sql, words)
     failures: list[tuple[Failure, str]] = []
-    for kind in (DeleteRows, UpdateRows) if ctes else STATEMENTS:
-        for text in kind.FORMS:
-            found = form(text).match(words)
-            if isinstance(found, Failure):
-                failures.append((found, form(text).shown))
-            elif found is not None:
-                known = {f.name for f in fields(kind)}
-                given = {**found, **({"ctes": ctes} if ctes else {})}
-                return kind(**{name: v for name, v in given.items() if name in known})
+    for statement in (DeleteRows, UpdateRows) if ctes else STATEMENTS:
+        for text in statement.FORMS:
+            outcome = form(text).match(words)
+            if isinstance(outcome, Failure):
+                failures.append((outcome, form(text).shown))
+            elif outcome is not None:
+                names = {f.name for f in fields(statement)}
+                values = {**outcome, **({"ctes": ctes} if ctes else {})}
+                return statement(**{name: v for name, v in values.items() if name in names})
     if not failures:
         return None
     furthest = max(failure.at for failure, _ in failures)

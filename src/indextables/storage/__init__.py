@@ -32,8 +32,8 @@ def open_store(
             "storage_options must be a mapping of names to values, not a "
             f"{type(storage_options).__name__}."
         )
-    given = {k: v for k, v in (storage_options or {}).items() if v is not None}
-    options = own_names(given, location.scheme)
+    options = {k: v for k, v in (storage_options or {}).items() if v is not None}
+    options = own_names(options, location.scheme)
     if location.scheme == "file":
         from indextables.storage.local import LocalStore
 

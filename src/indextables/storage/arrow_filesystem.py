@@ -184,10 +184,10 @@ class ArrowStore(Store):
         with self._errors("list", prefix):
             if self._fs.get_file_info(base).type != fs.FileType.Directory:
                 return iter(())
-            found = self._fs.get_file_info(
+            entries = self._fs.get_file_info(
                 fs.FileSelector(base, recursive=True, allow_not_found=True)
             )
-        files = ((i.path[len(self._root) + 1 :], i) for i in found if i.type == fs.FileType.File)
+        files = ((i.path[len(self._root) + 1 :], i) for i in entries if i.type == fs.FileType.File)
         metas = [_meta(p, i) for p, i in files if not any(s[:1] == "." for s in p.split("/"))]
         metas.sort(key=lambda m: m.path)
         return (m for m in metas if start_after is None or m.path > start_after)
@@ -195,21 +195,21 @@ class ArrowStore(Store):
 
 def open_hdfs(location: Location, options: Mapping[str, object]) -> ArrowStore:
     """The store of an `hdfs://host:port/path` URI. No host means Hadoop's `fs.defaultFS`."""
-    known = {"user": str, "replication": int, "buffer_size": int, "default_block_size": int}
-    known |= {"kerb_ticket": str, "single_writer": str}
-    given: dict[str, Any] = {}
+    converters = {"user": str, "replication": int, "buffer_size": int, "default_block_size": int}
+    converters |= {"kerb_ticket": str, "single_writer": str}
+    arguments: dict[str, Any] = {}
     for name, value in options.items():
-        if name not in known:
+        if name not in converters:
             raise StorageOptionError(
-                name, uri=location.uri, reason=f"hdfs knows {', '.join(sorted(known))}."
+                name, uri=location.uri, reason=f"hdfs knows {', '.join(sorted(converters))}."
             )
         try:
-            given[name] = known[name](value)
+            arguments[name] = converters[name](value)
         except ValueError:
             raise StorageOptionError(
                 name, uri=location.uri, reason="expected a whole number."
             ) from None
-    single_writer = str(given.pop("single_writer", "false")).lower()
+    single_writer = str(arguments.pop("single_writer", "false")).lower()
     if single_writer not in ("true", "false"):
         raise StorageOptionError(
             "single_writer", uri=location.uri, reason="expected true or false."
@@ -217,7 +217,7 @@ def open_hdfs(location: Location, options: Mapping[str, object]) -> ArrowStore:
     host, _, port = location.container.partition(":")
     try:
         # Port 0 leaves it to the configuration, which knows the nodes of a logical host.
-        filesystem = fs.HadoopFileSystem(host or "default", int(port or 0), **given)
+        filesystem = fs.HadoopFileSystem(host or "default", int(port or 0), **arguments)
     except (OSError, ValueError) as error:
         raise StorageError(
             f"Cannot connect to '{location.uri}': {str(error)[:300]} HDFS needs a Hadoop client: "

@@ -48,7 +48,7 @@ _PIECE = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """One object as the caller knows it: what the log says of it, not what the store says."""
+    """One object as the log describes it, not the store."""
 
     store: Store
     path: str
@@ -99,19 +99,19 @@ class Download:
 
 def checksum_like(file: BinaryIO, checksum: str) -> str:
     """The file's checksum of the same kind as the given one."""
-    kind = checksum.partition(":")[0]
+    algorithm = checksum.partition(":")[0]
     file.seek(0)
-    if kind == "sha256":
+    if algorithm == "sha256":
         sha = hashlib.sha256()
         while piece := file.read(_PIECE):
             sha.update(piece)
         return f"sha256:{sha.hexdigest()}"
-    if kind == "crc32":
+    if algorithm == "crc32":
         crc = 0
         while piece := file.read(_PIECE):
             crc = zlib.crc32(piece, crc)
         return f"crc32:{crc:08x}"
-    raise ValueError(f"Unknown checksum {kind!r}: expected sha256:<hex> or crc32:<hex>.")
+    raise ValueError(f"Unknown checksum {algorithm!r}: expected sha256:<hex> or crc32:<hex>.")
 
 
 _ATTEMPTS = 5
@@ -133,7 +133,7 @@ _UNUSABLE = {
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """What this process has done with the cache since it opened it."""
+    """Counters of this process since it opened the cache."""
 
     hits: int = 0
     misses: int = 0
@@ -256,7 +256,7 @@ class DiskCache:
         return None
 
     def usage(self) -> DiskUsage:
-        """What the folder holds now, from all processes."""
+        """The contents of the folder now, from all processes."""
         sizes = [size for _, size, _ in self._copies()]
         return DiskUsage(len(sizes), sum(sizes))
 
@@ -322,7 +322,7 @@ class DiskCache:
         return entry
 
     def _sparse_file(self, download: Download) -> Path:
-        """The file of a sparse copy, made with nothing in it if there is none."""
+        """The file of a sparse copy; an empty one is created if there is none."""
         self._prepare()
         key = download.key()
         entry = self._generation() / f"{key}{_SPARSE}"
@@ -359,9 +359,9 @@ class DiskCache:
                 raise
 
     def kept(self, store: Store, path: str, size: int) -> bytes | None:
-        """What `keep` was given, if it is still there; the caller checks it."""
+        """The bytes that `keep` stored, if they are still there; the caller checks them."""
         with contextlib.suppress(OSError):
-            self._prepare()  # what others could have written is not read
+            self._prepare()  # a file that other users could have written is not read
             entry = self._generation() / Download(store, path, size, None, None).key()
             data = entry.read_bytes()
             os.utime(entry)
@@ -478,13 +478,13 @@ class DiskCache:
         """The last use, the size and the place of every copy, of old generations too."""
         copies = []
         for folder in self.folder.glob("copies-*"):
-            if folder.is_symlink():  # what lies behind it is not ours to delete
+            if folder.is_symlink():  # its target is not ours to delete
                 continue
             with contextlib.suppress(FileNotFoundError):
                 for copy in folder.iterdir():
                     with contextlib.suppress(FileNotFoundError):
                         status = copy.lstat()
-                        # Of a sparse copy, what is not there takes no room.
+                        # The holes of a sparse copy take no room.
                         size = status.st_blocks * 512 if copy.suffix == _SPARSE else status.st_size
                         copies.append((status.st_mtime_ns, size, copy))
         return copies
@@ -492,7 +492,7 @@ class DiskCache:
     def _sweep(self) -> None:
         """Delete downloads without a lock: their process is dead."""
         for temporary in self.folder.glob("tmp-*"):
-            if not stat.S_ISREG(temporary.lstat().st_mode):  # no download of ours
+            if not stat.S_ISREG(temporary.lstat().st_mode):  # not a download of this package
                 continue
             with contextlib.suppress(OSError), temporary.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -542,7 +542,7 @@ def reason_against(folder: Path) -> str | None:
     """Why a folder is not safe to keep files in that are trusted later; None if it is."""
     link, there = folder.lstat(), folder.stat()
     if not stat.S_ISDIR(there.st_mode):
-        return None  # using it says what is wrong
+        return None  # using it raises the error
     strangers = {link.st_uid, there.st_uid} - {os.geteuid()}
     if strangers:
         return f"belongs to another user (number {min(strangers)})"

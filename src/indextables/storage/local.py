@@ -44,7 +44,7 @@ from indextables.storage.store import ObjectMeta, Store, check_path, check_prefi
 Purpose = Literal[
     "split", "merge", "index", "xref", "cache", "manifest", "values", "export", "import"
 ]
-"""What a folder is for; its name begins with `indextables-` and this."""
+"""The purpose of a folder; its name begins with `indextables-` and this."""
 PREFIXES = tuple(f"indextables-{purpose}-" for purpose in get_args(Purpose))
 _OLDER_NAME = re.compile(r"(indextables|ariadne)-(?!\d+$)[a-z0-9_]{8}")
 """Folders of earlier releases. With digits alone it would be the cache of a user without a home."""
@@ -79,8 +79,8 @@ def sweep_once(place: str, process: int) -> None:  # noqa: ARG001 - a forked pro
     """Remove folders that killed processes of this user left in a place."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
-            ours = entry.name.startswith(PREFIXES) or _OLDER_NAME.fullmatch(entry.name)
-            if ours and _is_abandoned(entry):
+            is_temporary = entry.name.startswith(PREFIXES) or _OLDER_NAME.fullmatch(entry.name)
+            if is_temporary and _is_abandoned(entry):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
@@ -176,7 +176,7 @@ class LocalStore(Store):
         # Spares a loser the write; the publishing step decides.
         try:
             self.head(path)
-        except StorageError:  # it is not there, or the write says what is wrong
+        except StorageError:  # it is not there, or the write raises the error
             self._write(path, lambda file: _write_all(file, data), self._publish_new)
         else:
             raise ObjectExistsError(self._shown(path))
@@ -253,7 +253,7 @@ class LocalStore(Store):
                 os.close(descriptor)
 
     def sweep(self, *, older_than_ms: int, dry_run: bool) -> Sequence[ObjectMeta]:
-        found = []
+        swept = []
         for folder, _, names in os.walk(self._root):
             for name in names:
                 if not name.startswith(_TEMPORARY):
@@ -265,8 +265,8 @@ class LocalStore(Store):
                         if not dry_run:
                             file.unlink()
                             self._remove_empty(file.parent)
-                        found.append(meta)
-        return found
+                        swept.append(meta)
+        return swept
 
     def local_path(self, path: str) -> Path | None:
         return self._target(path)
@@ -324,8 +324,8 @@ class LocalStore(Store):
     def _entries(self, prefix: str) -> Sequence[tuple[str, os.DirEntry[str]]]:
         """A folder's entries by name; a sub-folder's name ends in '/', which makes paths sort."""
         try:
-            with os.scandir(self._root / prefix) as found:
-                named = [(e.name + "/" if e.is_dir() else e.name, e) for e in found]
+            with os.scandir(self._root / prefix) as scanned:
+                named = [(e.name + "/" if e.is_dir() else e.name, e) for e in scanned]
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -346,7 +346,7 @@ class LocalStore(Store):
         fill: Callable[[BinaryIO], None],
         publish: Callable[[Path, Path], object],
     ) -> None:
-        """Write a file and publish it. What fails before that changed nothing for certain."""
+        """Write a file and publish it. A failure before that has certainly changed nothing."""
         target = self._target(path)
         is_certain = True
         try:
@@ -393,7 +393,7 @@ class LocalStore(Store):
         except OSError as error:
             if error.errno not in _NO_HARD_LINKS:
                 raise
-            # Some file systems have no hard links. There every writer comes this way.
+            # Some file systems have no hard links. All their writers use this branch.
             with self._locked(target):
                 if target.exists():
                     raise ObjectExistsError(shown) from None
@@ -404,7 +404,7 @@ class LocalStore(Store):
         target = self._target(path)
         try:
             folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:  # no log yet, hence nothing that a purge could look at
+        except OSError:  # no log yet, so a purge has nothing to look at
             yield True
             return
         try:
@@ -425,7 +425,7 @@ class LocalStore(Store):
         while True:
             try:
                 lock = path.open("ab")
-            except FileNotFoundError:  # no folder, hence no object that could match
+            except FileNotFoundError:  # no folder, so no object can match
                 raise ObjectExistsError(f"{target}") from None
             except OSError as error:
                 raise self._failed("lock", target.name, error) from error

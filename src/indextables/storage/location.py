@@ -1,4 +1,4 @@
-"""From the URI of a table to the store that serves it, one spelling per table, and its options.
+"""The URI of a table in its canonical form, the store that serves it, and its options.
 
 Caches, logs and messages name a table by its canonical URI: `file:///data/docs/`, `/data/docs` and
 `docs` in the folder `/data` are one table. Only `file:` URIs are percent-decoded; the keys of an
@@ -7,10 +7,10 @@ refused, because URIs travel into logs and plans.
 
 Options (credentials, endpoints, timeouts) have the names of the object_store library
 (`aws_access_key_id`, `endpoint`, `allow_http`, `azure_storage_account_name`,
-`google_service_account`, `timeout`, …). The Hadoop names that Spark users have at hand
+`google_service_account`, `timeout`, …). The Hadoop names that Spark users know
 (`fs.s3a.access.key`, …) are translated, and so are the keys of the Scala product
 (`spark.indextables.aws.accessKey`, …). Environment variables that the vendors' own tools read are
-the default. An option that a store does not know is an error. No secret of theirs is in a message.
+the default. An option that a store does not know is an error. Messages never show their values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from indextables.errors import (
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _AZURE_HOST = re.compile(r"([^@/:]+)@([^@/:.]+)\.(?:dfs|blob)\.([^@/:]+)")
 
-# What users write, and the one name we use for it.
+# Names that users write, and the one name that is used for them.
 _SCHEMES = {
     **dict.fromkeys(("s3", "s3a", "s3n"), "s3"),
     **dict.fromkeys(("gs", "gcs"), "gs"),
@@ -61,7 +61,7 @@ class Location:
 
 
 def canonical_uri(uri: str | os.PathLike[str]) -> str:
-    """The one spelling of a table's URI.
+    """The canonical form of a table's URI.
 
     >>> canonical_uri("s3a://bucket/docs//"), canonical_uri("file:///data/docs/")
     ('s3://bucket/docs', '/data/docs')
@@ -84,12 +84,12 @@ def parse_location(uri: str | os.PathLike[str]) -> Location:
     scheme = _SCHEMES.get(match[1].lower())
     if scheme is None:
         raise UnsupportedUriError(_shown(text), supported=sorted(_SCHEMES))
-    rest = text[match.end() :]
+    after_scheme = text[match.end() :]
     if scheme == "file":
-        return _file_uri(text, rest)
-    if not rest.startswith("//"):
+        return _file_uri(text, after_scheme)
+    if not after_scheme.startswith("//"):
         raise StorageError(f"'{_shown(text)}' names no bucket or host: write {match[1]}://…")
-    authority, _, path = rest[2:].partition("/")
+    authority, _, path = after_scheme[2:].partition("/")
     prefix = "/".join(s for s in path.split("/") if s)
     _refuse_secrets(text, scheme, authority, path)
     if not authority and scheme != "hdfs":
@@ -111,13 +111,13 @@ def _local(path: str) -> Location:
     return Location(absolute, "file", "", absolute)
 
 
-def _file_uri(text: str, rest: str) -> Location:
-    if rest.startswith("//"):
-        host, slash, path = rest[2:].partition("/")
+def _file_uri(text: str, after_scheme: str) -> Location:
+    if after_scheme.startswith("//"):
+        host, slash, path = after_scheme[2:].partition("/")
         if host not in ("", "localhost") or not slash:
             raise StorageError(f"'{_shown(text)}' names another host: write file:///path")
-        rest = "/" + path
-    decoded = unquote(rest, errors="strict")
+        after_scheme = "/" + path
+    decoded = unquote(after_scheme, errors="strict")
     if "\0" in decoded:
         raise UnsupportedUriError(_shown(text), supported=sorted(_SCHEMES))
     return _local(decoded)
@@ -135,8 +135,8 @@ def _refuse_secrets(text: str, scheme: str, authority: str, path: str) -> None:
 
 def _shown(uri: str) -> str:
     """A URI that may be shown: user information and query are cut out."""
-    scheme, separator, rest = uri.partition("://")
-    authority, slash, path = rest.partition("/")
+    scheme, separator, after_scheme = uri.partition("://")
+    authority, slash, path = after_scheme.partition("/")
     if ":" in authority.rpartition("@")[0]:
         authority = "…@" + authority.rpartition("@")[2]
     return re.sub(r"\?.*", "?…", f"{scheme}{separator}{authority}{slash}{path}", flags=re.DOTALL)
@@ -147,7 +147,7 @@ def _shown(uri: str) -> str:
 SECRET_NAMES = r"(?i)secret|key|token|credential|password|sas|signature|connection_?string"
 """Keys whose values are never shown, as a pattern for Python and for Java."""
 HIDDEN = "secret."
-"""Stands before the name of an option whose value Spark would show in its event log."""
+"""The prefix of an option whose value Spark would show in its event log."""
 _SECRET = re.compile(SECRET_NAMES)
 _URL_QUERY = re.compile(r"(https?://[^\s\"'?)>]*)\?[^\s\"')>]*")
 
@@ -179,7 +179,7 @@ def own_names(options: Mapping[str, object], scheme: str) -> dict[str, object]:
     >>> own_names({"spark.indextables.aws.region": "eu"}, "s3")
     {'aws_region': 'eu'}
     """
-    found: dict[str, object] = {}
+    translated: dict[str, object] = {}
     own: dict[str, object] = {}
     for name, value in options.items():
         key = storage_key(name)
@@ -188,10 +188,10 @@ def own_names(options: Mapping[str, object], scheme: str) -> dict[str, object]:
         elif scheme in ("file", "memory") or key.scheme not in ("", scheme):
             continue
         elif key.option == "azure_connection_string":
-            found |= _connection(str(value))
+            translated |= _connection(str(value))
         else:
-            found[key.option] = f"{text_of(value)}{key.unit}"
-    return {**found, **own}
+            translated[key.option] = f"{text_of(value)}{key.unit}"
+    return {**translated, **own}
 
 
 _CONNECTION = {
@@ -228,7 +228,7 @@ def scrub(message: str, options: Mapping[str, object]) -> str:
     >>> scrub("GET https://a/b?sig=x failed", {})
     'GET https://a/b?… failed'
     """
-    # What follows the first paragraph is the library's debug print of the same error.
+    # The first paragraph is followed by the library's debug print of the same error.
     for secret in secrets(options):
         message = message.replace(secret, "***")
     first = message.split("\n\nDebug source", 1)[0]

@@ -67,7 +67,7 @@ def client_of(location: Location, options: Mapping[str, object]) -> ObjectStore:
 
 @lru_cache(maxsize=64)
 def _client(root: Location, fixed: tuple[tuple[str, str], ...]) -> ObjectStore:
-    # Reading the system's certificates takes longer than many a request; hence the cache.
+    # Reading the system's certificates takes longer than most requests, so they are cached.
     options = dict(fixed)
     config, retry = client_settings(options, uri=root.uri)
     kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
@@ -111,7 +111,7 @@ _runtime_process: int | None = None
 
 
 class _Fetched:
-    """What this process read of object stores, for DESCRIBE INDEXTABLES STORAGE STATS."""
+    """Reads of object stores by this process, for DESCRIBE INDEXTABLES STORAGE STATS."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -149,7 +149,7 @@ class RemoteStore(Store):
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What the store was opened with."""
+        """The options that the store was opened with."""
         return self._options
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -163,8 +163,10 @@ class RemoteStore(Store):
         if self._location.scheme == "memory":
             return f"{self.uri}\0{_PROCESS}"
         places = ("endpoint", "account_name")
-        told = [(k, v) for k, v in self._options.items() if any(p in k.lower() for p in places)]
-        return "\0".join((self.uri, *sorted(f"{k}={v}" for k, v in told)))
+        endpoints = [
+            (k, v) for k, v in self._options.items() if any(p in k.lower() for p in places)
+        ]
+        return "\0".join((self.uri, *sorted(f"{k}={v}" for k, v in endpoints)))
 
     def get(self, path: str) -> bytes:
         return self.get_with_etag(path)[0]
@@ -186,15 +188,17 @@ class RemoteStore(Store):
             starts, ends = zip(*blocks, strict=True)
             # Joined by us: obstore panics when it cuts a block that came back too short.
             try:
-                found = obstore.get_ranges(self._client, key, starts=starts, ends=ends, coalesce=0)
+                buffers = obstore.get_ranges(
+                    self._client, key, starts=starts, ends=ends, coalesce=0
+                )
             except exceptions.BaseError as error:
                 if _WHOLE_OBJECT not in str(error):
                     raise
                 # Some gateways ignore ranges. What they send instead holds what was asked for.
-                whole = bytes(obstore.get(self._client, key).bytes())
-                _fetched.add([whole])
-                return [whole[start:end] for start, end in blocks]
-            parts = [bytes(b) for b in found]
+                content = bytes(obstore.get(self._client, key).bytes())
+                _fetched.add([content])
+                return [content[start:end] for start, end in blocks]
+            parts = [bytes(b) for b in buffers]
             _fetched.add(parts)
             return parts
 
@@ -208,12 +212,12 @@ class RemoteStore(Store):
     def list_directory(self, prefix: str) -> tuple[list[ObjectMeta], list[str]]:
         folder = self._folder(prefix)
         with self._errors("list", prefix):
-            found = obstore.list_with_delimiter(self._client, folder)
+            listing = obstore.list_with_delimiter(self._client, folder)
         inside = len(folder) + 1 if folder else 0
-        named = ((m["path"][inside:], m) for m in found["objects"])
+        named = ((m["path"][inside:], m) for m in listing["objects"])
         # An empty name is the folder itself: the marker some tools write for one.
         objects = [self._meta(m) for name, m in named if name and not _hidden(name)]
-        names = {p.rstrip("/")[inside:] for p in found["common_prefixes"]}
+        names = {p.rstrip("/")[inside:] for p in listing["common_prefixes"]}
         return (
             sorted(objects, key=lambda m: m.path),
             sorted(n for n in names if not _hidden(n)),
@@ -271,7 +275,7 @@ class RemoteStore(Store):
             obstore.delete(self._client, self._key(path))
 
     def _require_own_process(self) -> None:
-        """Refuse what would otherwise find nothing, or wait without end."""
+        """Refuse the memory of another process, and a fork in which requests would never end."""
         global _runtime_process  # noqa: PLW0603
         if self._foreign:
             raise StorageError(
@@ -344,29 +348,29 @@ class RemoteStore(Store):
             )
         reason = scrub(text, self._options)
         if answer := _ANSWER.search(text):
-            told = ": ".join(part.split("\n")[0] for part in answer.groups() if part)
-            reason = scrub(f"the store answered {told}", self._options)
+            answers = ": ".join(part.split("\n")[0] for part in answer.groups() if part)
+            reason = scrub(f"the store answered {answers}", self._options)
         status = _REFUSED.search(text)
         problem, advice = "Cannot", "the endpoint, the network and the storage_options"
-        kind = StorageError
+        error_type = StorageError
         if status is not None:
             problem = "Not allowed to" if status[1] in ("401", "403") else "Cannot"
             advice = "the credentials, which may have expired, and the other storage_options"
             if _NO_CONTAINER.search(text):
                 advice = "the name of the bucket or container; make it first"
             # Of several attempts an earlier one may have taken effect.
-            kind = StorageError if _REPEATED.search(text) else StorageRefusedError
-        return kind(f"{problem} {verb} {shown}: {reason}. Check {advice}.", path=shown)
+            error_type = StorageError if _REPEATED.search(text) else StorageRefusedError
+        return error_type(f"{problem} {verb} {shown}: {reason}. Check {advice}.", path=shown)
 
     # Last, because its name hides the built-in type in the annotations that follow.
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[ObjectMeta]:
         folder = self._folder(prefix)
         offset = self._base + start_after if start_after and self._sorted else None
         pages = obstore.list(self._client, folder, offset=offset, chunk_size=1000)
-        found = self._listed(prefix, pages, inside=folder + "/" if folder else "")
+        listed = self._listed(prefix, pages, inside=folder + "/" if folder else "")
         if not self._sorted:
-            found = iter(sorted(found, key=lambda m: m.path))
-        return (m for m in found if start_after is None or m.path > start_after)
+            listed = iter(sorted(listed, key=lambda m: m.path))
+        return (m for m in listed if start_after is None or m.path > start_after)
 
     def _listed(
         self, prefix: str, pages: Iterable[Sequence[ForeignMeta]], *, inside: str

@@ -114,17 +114,17 @@ class OpenSparseCopy:
             self._write(data, at)
 
     def _write(self, data: bytes, at: int) -> None:
-        rest, attempt = memoryview(data), 0
-        while rest:
+        remaining, attempt = memoryview(data), 0
+        while remaining:
             try:
-                written = os.pwrite(self._file, rest, at)
+                written = os.pwrite(self._file, remaining, at)
             except OSError as error:
                 if not self.copy.recover(error, attempt):
                     reason = str(error.strerror)
                     raise SparseCopyError(self.copy.shown, reason) from None
                 attempt += 1
                 continue
-            rest, at = rest[written:], at + written
+            remaining, at = remaining[written:], at + written
 
 
 class SparseCopyError(StorageError):

@@ -1,4 +1,4 @@
-"""What the package asks of a place where bytes are kept, and the ranges that all stores read.
+"""The interface of stores, and how all of them read ranges.
 
 A store is a flat map from paths to objects below one root: a folder, a bucket prefix, a container.
 A table is one store, and every path in its log is a path of that store. Objects are written whole
@@ -47,7 +47,7 @@ def read_ranges(
         if not 0 <= start <= end:
             raise StorageError(f"{start} to {end} is not a range of bytes of {shown}.", path=shown)
     blocks = coalesce([r for r in ranges if r[0] < r[1]])
-    found: dict[tuple[int, int], bytes] = {}
+    pieces: dict[tuple[int, int], bytes] = {}
     data = read_blocks([(start, end) for start, end, _ in blocks]) if blocks else []
     for (offset, _, members), block in zip(blocks, data, strict=True):
         for start, end in members:
@@ -57,8 +57,8 @@ def read_ranges(
                     f"{shown} ends before byte {end:,}: it is not the object that was expected.",
                     path=shown,
                 )
-            found[start, end] = piece
-    return [found.get(r, b"") for r in ranges]
+            pieces[start, end] = piece
+    return [pieces.get(r, b"") for r in ranges]
 
 
 def coalesce(
@@ -81,7 +81,7 @@ def coalesce(
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """What a store knows of an object without reading it. `path` is relative to the root."""
+    """The metadata of an object. `path` is relative to the root."""
 
     path: str
     size: int
@@ -104,7 +104,7 @@ class Store(ABC):
 
     @property
     def options(self) -> Mapping[str, object]:
-        """What the store was opened with, secrets included; another client may need it."""
+        """The options of the store, secrets included; another client may need them."""
         return {}
 
     @abstractmethod
@@ -174,7 +174,7 @@ class Store(ABC):
         return []
 
     def clock_ms(self) -> int:
-        """What time it is for the store: an object that is written now is dated so.
+        """The time of the store, with which it dates an object that is written now.
 
         Ages of objects are differences to this time and not to the clock of a machine, which may
         be wrong by days.

@@ -1,8 +1,8 @@
-"""What callers of a table say, checked and made exact: arguments, conditions, expressions.
+"""Arguments of `Table` methods, checked and normalised: names, conditions, expressions.
 
 Expressions over rows are conditions as Arrow has them, and what rows are ranked by, as SQL. Arrow
 does not show what an expression is made of, so neither statistics nor an index narrow it: rows are
-read, then filtered by Arrow. A condition as text, or as a predicate of ours, is planned.
+read, then filtered by Arrow. A condition as text, or as a `Predicate`, is planned.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from indextables.schema import SCORE
 from indextables.split.scoring import Hits, Read
 
 _KEPT_QUERY = 64
-"""A search that is kept takes as much room as so many letters, however short it is."""
+"""The least size that a cached search counts, in characters."""
 
 Timestamp = datetime.datetime | str | int
 Where = str | pc.Expression | Predicate
-"""A condition: SQL, an Arrow expression, or a predicate of ours."""
+"""A condition: SQL, an Arrow expression, or a `Predicate`."""
 
 
 def check_limit(limit: int | None) -> int | None:
@@ -70,12 +70,12 @@ def check_limit(limit: int | None) -> int | None:
     return None if limit is None else min(limit, sys.maxsize)
 
 
-def check_names(names: Sequence[str] | None, what: str) -> Sequence[str] | None:
+def check_names(names: Sequence[str] | None, argument: str) -> Sequence[str] | None:
     """Names of columns. A single text is refused: to Python it is a sequence of its letters."""
     if isinstance(names, str):
-        raise SchemaError(f"{what} is a list of names. Write {what}=[{names!r}].")
+        raise SchemaError(f"{argument} is a list of names. Write {argument}=[{names!r}].")
     if names is not None and not _are_texts(names):
-        raise SchemaError(f"{what} is a list of names, not {names!r}.")
+        raise SchemaError(f"{argument} is a list of names, not {names!r}.")
     return names
 
 
@@ -83,21 +83,21 @@ def _are_texts(names: object) -> bool:
     return isinstance(names, Collection) and all(isinstance(name, str) for name in names)
 
 
-def check_text(text: object, what: str) -> None:
+def check_text(text: object, argument: str) -> None:
     """A text, not bytes or nothing."""
     if not isinstance(text, str):
-        raise ConfigError(f"{what} is a text, not {text!r}.")
+        raise ConfigError(f"{argument} is a text, not {text!r}.")
     if half_character(text) is not None:
-        raise ConfigError(f"{what} has half of a surrogate pair, which is not a character.")
+        raise ConfigError(f"{argument} has half of a surrogate pair, which is not a character.")
 
 
-def names_of(names: str | Sequence[str], what: str) -> tuple[str, ...]:
+def names_of(names: str | Sequence[str], argument: str) -> tuple[str, ...]:
     """Names of columns, or the name of one."""
-    return (names,) if isinstance(names, str) else tuple(check_names(names, what) or ())
+    return (names,) if isinstance(names, str) else tuple(check_names(names, argument) or ())
 
 
 def check_where(where: object) -> None:
-    """A condition that a program failed to make must not stand for all rows."""
+    """Refuse None, which a program may pass by mistake: it must not mean all rows."""
     if where is None:
         raise ConfigError("where is None. Write the condition, or where='true' for everything.")
 
@@ -110,7 +110,7 @@ def check_columns(predicate: Predicate, schema: pa.Schema) -> None:
 
 
 def check_condition(where: object) -> None:
-    """A condition is text, an Arrow expression or a predicate of ours."""
+    """A condition is text, an Arrow expression or a `Predicate`."""
     if not isinstance(where, Where):
         raise ConfigError(f"where is a condition, as text: write where='n > 3', not {where!r}.")
 
@@ -144,7 +144,7 @@ def check_assignments(assignments: str | Mapping[str, object]) -> None:
 
 
 def check_merge(when_matched: object, when_not_matched: object) -> None:
-    """What a merge does with rows that match, and with those that do not."""
+    """The actions of a merge for rows that match, and for those that do not."""
     for name, value, choices in (
         ("when_matched", when_matched, ("update", "delete", "ignore")),
         ("when_not_matched", when_not_matched, ("insert", "ignore")),
@@ -162,7 +162,7 @@ def check_ranking(
     fusion: object,
     snippets: Sequence[str],
 ) -> None:
-    """What rows are ranked by, together."""
+    """Refuse combinations of query, vector, fusion and snippets that have no meaning."""
     if fusion not in (None, "rrf"):
         raise ConfigError(f"fusion is 'rrf' or left out, not {fusion!r}.")
     if fusion is not None and (query is None or vector is None):
@@ -244,9 +244,9 @@ SEARCH_MODES: tuple[SearchMode, ...] = get_args(SearchMode)
 
 def check_mode(mode: str) -> SearchMode:
     """How a query is read."""
-    for known in SEARCH_MODES:
-        if mode == known:
-            return known
+    for allowed in SEARCH_MODES:
+        if mode == allowed:
+            return allowed
     raise ConfigError(f"mode is one of {', '.join(SEARCH_MODES)}, not {mode!r}.")
 
 
@@ -494,7 +494,7 @@ _RANKED = (
     pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean,
     pa.types.is_null,
 )  # fmt: skip
-"""Types of what rows are ranked by."""
+"""Types of values that rows are ranked by."""
 _ROWS_AT_ONCE = 65_536
 
 
@@ -525,14 +525,14 @@ def rank_values(expression: str, view: TableView, hits: Hits, read: Read) -> Any
         raise EmbeddedQueryError(
             f"rank_by={shown} is not one expression that has a value for each row."
         )
-    kind = result.schema.types[1]
-    if not any(is_kind(kind) for is_kind in _RANKED):
+    data_type = result.schema.types[1]
+    if not any(is_kind(data_type) for is_kind in _RANKED):
         raise EmbeddedQueryError(
-            f"rank_by={shown} is {kind}, not a number. Write an expression that is one, "
+            f"rank_by={shown} is {data_type}, not a number. Write an expression that is one, "
             "such as unix_timestamp(at) or length(name)."
         )
     values = result[1].take(pc.sort_indices(result[0])).combine_chunks()
-    if not (pa.types.is_floating(kind) or pa.types.is_null(kind)):
+    if not (pa.types.is_floating(data_type) or pa.types.is_null(data_type)):
         return values
     numbers = values.to_numpy(zero_copy_only=False)
     return pa.array(numbers, pa.float64(), from_pandas=True)

@@ -1,7 +1,7 @@
-"""What a notebook shows of tables, rows and plans.
+"""Tables, rows and plans as HTML, for notebooks.
 
 Everything that comes from a table is escaped; `<mark>` is around the words of a snippet only.
-There are no colours of its own, so that a dark notebook stays dark.
+No colours are set, so that a dark notebook stays dark.
 """
 
 from __future__ import annotations
@@ -94,8 +94,10 @@ def _marked_or_text(snippet: str | None, value: Any) -> str:
     """A snippet with its words marked; the beginning of the text where nothing of it was found."""
     if not snippet:
         return _text(value)
-    parts = ((escape(printable(_BLANKS.sub(" ", p))), found) for p, found in marked_parts(snippet))
-    return "".join(f"<mark>{part}</mark>" if found else part for part, found in parts)
+    parts = (
+        (escape(printable(_BLANKS.sub(" ", p))), is_match) for p, is_match in marked_parts(snippet)
+    )
+    return "".join(f"<mark>{part}</mark>" if is_match else part for part, is_match in parts)
 
 
 def _score(value: float | None) -> str:
@@ -109,8 +111,8 @@ def _text(value: Any) -> str:
     return escape(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return any(is_it(kind) for is_it in (pa.types.is_integer, pa.types.is_floating,
+def _is_number(data_type: pa.DataType) -> bool:
+    return any(is_it(data_type) for is_it in (pa.types.is_integer, pa.types.is_floating,
                                          pa.types.is_decimal))  # fmt: skip
 
 
@@ -129,7 +131,7 @@ class Explained(str):
 
     @classmethod
     def of(cls, plan: ScanPlan) -> Explained:
-        """What a scan would do."""
+        """The plan of a scan."""
         text = cls(explain_scan(plan))
         text.stages = tuple((s.name, s.splits, s.bytes) for s in plan.stages)
         return text

@@ -163,7 +163,7 @@ class Table:
             mapping: How columns are searched (`text`, `string`, `json`, `ip`); other indexing
                 options are `config` keys.
             properties: Kept with the table; they configure all who use it.
-            name: A name for people.
+            name: A display name.
             description: What the table holds.
             config: `spark.indextables.*` keys of this handle.
             storage_options: Credentials and the endpoint of the store.
@@ -335,7 +335,7 @@ class Table:
 
     @property
     def name(self) -> str | None:
-        """The table's name for people."""
+        """The display name of the table."""
         return self._view.snapshot.metadata.name
 
     @property
@@ -658,7 +658,7 @@ class Table:
 
         Args:
             query: What to search for, in the syntax of `indexquery`.
-            mode: `query`, or `lenient` for text typed by people: what cannot be read is searched
+            mode: `query`, or `lenient` for text that users type: what cannot be read is searched
                 as plain words and is not an error. `all`, `any`, `phrase` and `prefix` have no
                 syntax: the text is nothing but words.
             fields: The columns that are searched where the query names none, with weights if
@@ -743,7 +743,7 @@ class Table:
                 f"The result would have the column '{repeated[0]}' twice. Choose its columns with "
                 "columns=…."
             )
-        found = top_rows(
+        hits = top_rows(
             view,
             search,
             predicate=self._predicate(where, view, timezone=timezone),
@@ -754,11 +754,11 @@ class Table:
             rank=None if rank_by is None else functools.partial(rank_values, rank_by, view),
         )
         if search is not None:
-            found = with_snippets(found, search, names.stored_names(snippets), view.context)
-        found = names.shown_rows(found)
-        if found.column_names == result:
-            return found
-        return found.rename_columns([*needed, *made]).select(result)
+            hits = with_snippets(hits, search, names.stored_names(snippets), view.context)
+        hits = names.shown_rows(hits)
+        if hits.column_names == result:
+            return hits
+        return hits.rename_columns([*needed, *made]).select(result)
 
     def explain_score(
         self,
@@ -1083,8 +1083,8 @@ class Table:
         better = corrected(view, query, list(columns), finds_rows=finds_rows)
         if better is None:
             return None
-        asked = self.matching(better, fields=fields, where=where, timezone=timezone)
-        return better if count_rows(*asked) else None
+        search = self.matching(better, fields=fields, where=where, timezone=timezone)
+        return better if count_rows(*search) else None
 
     def more_like_this(
         self,
@@ -1135,7 +1135,7 @@ class Table:
         if isinstance(max_words, bool) or not isinstance(max_words, int) or max_words < 1:
             raise ConfigError(f"max_words is a number of at least 1, not {max_words!r}.")
         chosen = checked_columns(view.shown.snapshot, check_names(columns, "columns"))
-        found = more_like(
+        similar = more_like(
             view,
             word_fields(view.shown, check_names(fields, "fields")),
             text=text,
@@ -1145,7 +1145,7 @@ class Table:
             limit=check_limit(limit),
             most_words=max_words,
         )
-        return view.names.shown_rows(found).rename_columns([*chosen, SCORE])
+        return view.names.shown_rows(similar).rename_columns([*chosen, SCORE])
 
     def sql(self, query: str, /, **tables: Any) -> pa.Table:
         """Run a query in Spark's SQL over this table, without Spark. It is called `this` there.

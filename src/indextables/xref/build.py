@@ -69,7 +69,7 @@ _DEFAULT_HEAP = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class BuiltXRef:
-    """A stored XRef, and what its `addXRef` action says about it."""
+    """A stored XRef, with the fields of its `addXRef` action."""
 
     xref_id: str
     path: str
@@ -104,11 +104,11 @@ def build_xref(
             bloom=blooms.columns,
             positions=config[keys.XREF_INCLUDE_POSITIONS],
         )
-        for number, found in enumerate(_ahead(read, sources)):
+        for number, terms in enumerate(_ahead(read, sources)):
             if number and reading_s is not None and time.monotonic() - started > reading_s:
                 break
-            blooms.add(number, found)
-            splits.append(index.add(found))
+            blooms.add(number, terms)
+            splits.append(index.add(terms))
         files, segments = index.finish()
         file = XRefFile(place / "xref", splits)
         filters = blooms.write(file, documents=len(splits))
@@ -171,12 +171,12 @@ class _IndexBuilder:
         heap = min(max(heap_size, MIN_HEAP), MAX_HEAP)
         self._writer = index.writer(heap_size=heap, num_threads=1)
 
-    def add(self, found: SourceTerms) -> SourceSplit:
+    def add(self, source_terms: SourceTerms) -> SourceSplit:
         """Add a split as the next document."""
         document = tantivy.Document()
         document.add_unsigned(ROW_FIELD, self._documents)
         self._documents += 1
-        for field, terms in found.terms:
+        for field, terms in source_terms.terms:
             self._fields[field.key] = field
             words: list[str] = terms.to_pylist()
             self._beginnings.update((field.field, field.key + w[:1]) for w in words)
@@ -187,15 +187,15 @@ class _IndexBuilder:
                 # One text for all words is much quicker than a text a word.
                 document.add_text(WORDS_FIELD, field.key + f" {field.key}".join(words))
         self._writer.add_document(document)
-        known = FieldSet(tuple(field.key for field, _ in found.terms), found.columns)
-        return SourceSplit(found.source.path, found.source.size, known)
+        fields = FieldSet(tuple(field.key for field, _ in source_terms.terms), source_terms.columns)
+        return SourceSplit(source_terms.source.path, source_terms.source.size, fields)
 
     def finish(self) -> tuple[list[Path], list[str]]:
         """Write what is left; the files and the segments of the index."""
         try:
             self._writer.commit()
             self._writer.wait_merging_threads()
-        except ValueError as error:  # what Tantivy makes of a disk that fails
+        except ValueError as error:  # Tantivy's error for a failing disk
             raise XRefError(f"Tantivy cannot write the index of the XRef: {error}.") from error
         meta = self._folder / META
         segments = orjson.loads(meta.read_bytes())["segments"]
@@ -215,7 +215,7 @@ class _IndexBuilder:
         searcher = opened.searcher()
         total = 0
         for field, beginning in self._beginnings:
-            if beginning in self._fields:  # the empty value, whose term is all others' beginning
+            if beginning in self._fields:  # the empty value, whose term is a prefix of all others
                 total += 1
             else:
                 total += len(searcher.terms_with_prefix(field, beginning))
@@ -235,9 +235,9 @@ class _Blooms:
         self._bits = config[keys.XREF_BLOOM_BITS]
         self._writers: dict[TermField, BloomWriter] = {}
 
-    def add(self, document: int, found: SourceTerms) -> None:
+    def add(self, document: int, terms: SourceTerms) -> None:
         """The filters of a split."""
-        for field, values in found.identifiers:
+        for field, values in terms.identifiers:
             if field not in self._writers:
                 self._writers[field] = BloomWriter(
                     self._place / f"bloom-{field.key}",
@@ -261,16 +261,18 @@ def _ahead(
     read: Callable[[XRefSource], SourceTerms], sources: Sequence[XRefSource]
 ) -> Iterator[SourceTerms]:
     """The terms of each source in order, read a few splits ahead."""
-    rest = iter(sources)
+    remaining = iter(sources)
     with ThreadPoolExecutor(_READ_AHEAD, thread_name_prefix="indextables-xref-build") as pool:
         waiting: deque[Future[SourceTerms]] = deque(
-            pool.submit(read, source) for source in itertools.islice(rest, _READ_AHEAD)
+            pool.submit(read, source) for source in itertools.islice(remaining, _READ_AHEAD)
         )
         try:
             while waiting:
-                found = waiting.popleft().result()
-                waiting.extend(pool.submit(read, source) for source in itertools.islice(rest, 1))
-                yield found
+                terms = waiting.popleft().result()
+                waiting.extend(
+                    pool.submit(read, source) for source in itertools.islice(remaining, 1)
+                )
+                yield terms
         finally:
             for future in waiting:
                 future.cancel()

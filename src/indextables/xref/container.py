@@ -1,4 +1,4 @@
-"""The file of an XRef: where it is, its layout, and its bloom filters.
+"""The file of an XRef: its path, its layout, and its bloom filters.
 
 It is the container of a split, in which every row stands for a source split. The Parquet rows name
 the source splits, so any reader can look at them; a split that is gone has no path any more. The
@@ -65,7 +65,7 @@ def new_xref_id() -> str:
 
 
 def bare_id(xref_id: str) -> str:
-    """The id without the file's prefix: both spellings are found in logs.
+    """The id without the file's prefix: logs have both forms.
 
     >>> bare_id("xref-abc123"), bare_id("abc123")
     ('abc123', 'abc123')
@@ -92,10 +92,10 @@ def hash_directory(file_name: str) -> str:
     >>> hash_directory("xref-abc123.split")
     'ghig'
     """
-    rest = abs(java_hash(file_name))
+    number = abs(java_hash(file_name))
     letters = []
     for _ in range(4):
-        rest, letter = divmod(rest, _LETTERS)
+        number, letter = divmod(number, _LETTERS)
         letters.append(chr(ord("a") + letter))
     return "".join(reversed(letters))
 
@@ -155,7 +155,7 @@ def hashes(texts: Any) -> Hashes:
     >>> int(hashes(pa.array(["a"]))[0]) == int(hashes(pa.array(["b", "a"]))[1])
     True
     """
-    array = pa.concat_arrays(texts.chunks) if isinstance(texts, pa.ChunkedArray) else texts
+    array = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     if not len(array):
         return np.zeros(0, dtype=np.uint64)
     buffers: Any = array.buffers()
@@ -164,16 +164,16 @@ def hashes(texts: Any) -> Hashes:
     data = np.frombuffer(buffers[2] or b"\0", dtype=np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)
     with np.errstate(over="ignore"):
-        found = lengths.astype(np.uint64) ^ np.uint64(0xCBF29CE484222325)
+        mixed_hashes = lengths.astype(np.uint64) ^ np.uint64(0xCBF29CE484222325)
         for place in range(min(_LONGEST, int(lengths.max()))):
             active = np.flatnonzero(lengths > place)
-            mixed = found[active] ^ data[starts[active] + place].astype(np.uint64)
-            found[active] = mixed * np.uint64(0x100000001B3)
-        found ^= found >> np.uint64(33)
-        found *= np.uint64(0xFF51AFD7ED558CCD)
-        found ^= found >> np.uint64(33)
-        found *= np.uint64(0xC4CEB9FE1A85EC53)
-        return found ^ (found >> np.uint64(33))
+            mixed = mixed_hashes[active] ^ data[starts[active] + place].astype(np.uint64)
+            mixed_hashes[active] = mixed * np.uint64(0x100000001B3)
+        mixed_hashes ^= mixed_hashes >> np.uint64(33)
+        mixed_hashes *= np.uint64(0xFF51AFD7ED558CCD)
+        mixed_hashes ^= mixed_hashes >> np.uint64(33)
+        mixed_hashes *= np.uint64(0xC4CEB9FE1A85EC53)
+        return mixed_hashes ^ (mixed_hashes >> np.uint64(33))
 
 
 class BloomWriter:
@@ -221,14 +221,14 @@ def possible(
     mask = np.ones(documents, dtype=np.bool_)
     if len(terms) > MAX_LOOKUPS:
         return mask
-    wanted = hashes(pa.array(terms, pa.string()))
+    term_hashes = hashes(pa.array(terms, pa.string()))
     for some in filters:
-        found = np.zeros(some.splits, dtype=np.bool_)
-        blocks = blocks_of(wanted, some.blocks).tolist()
-        for number, word_bits in zip(blocks, masks_of(wanted), strict=True):
+        matching = np.zeros(some.splits, dtype=np.bool_)
+        blocks = blocks_of(term_hashes, some.blocks).tolist()
+        for number, word_bits in zip(blocks, masks_of(term_hashes), strict=True):
             row = _row(some, sections[some.section], read, number, path)
-            found |= ((row & word_bits) == word_bits).all(axis=1)
-        mask[some.base : some.base + some.splits] = found
+            matching |= ((row & word_bits) == word_bits).all(axis=1)
+        mask[some.base : some.base + some.splits] = matching
     return mask
 
 
@@ -275,7 +275,7 @@ _ROWS = pa.schema(_COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class FieldSet:
-    """What is known of a split: the keys of complete fields, and its columns if they are known."""
+    """The complete fields of a split by their keys, and its columns if they are known."""
 
     keys: tuple[str, ...]
     columns: tuple[str, ...] | None
@@ -311,17 +311,17 @@ class Coverage:
     def knows(self, field: TermField) -> Mask:
         """The documents that have all terms of a field; a split without the column has none, unless
         the column was added with a default."""
-        known = [
+        per_set = [
             field.key in s.keys
             or (s.columns is not None and field.column not in s.columns and not field.has_default)
             for s in self.sets
         ]
-        return np.asarray(known, dtype=np.bool_)[self.set_of]
+        return np.asarray(per_set, dtype=np.bool_)[self.set_of]
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What an XRef says about itself beside its documents."""
+    """The description of an XRef, beside its documents."""
 
     fields: tuple[dict[str, Any], ...]
     total_terms: int
@@ -420,17 +420,13 @@ def read_description(footer: Footer, read: ReadRange, *, path: str) -> tuple[Cov
         file = pq.ParquetFile(pa.BufferReader(data), metadata=footer.parquet)
         rows: Any = file.read().combine_chunks()
         coverage = Coverage(
-            _flat(rows["path"]),
-            np.asarray(_flat(rows["size"]), dtype=np.int64),
+            rows["path"].combine_chunks(),
+            np.asarray(rows["size"].combine_chunks(), dtype=np.int64),
             sets,
-            np.asarray(_flat(rows["fields"]), dtype=np.int64),
+            np.asarray(rows["fields"].combine_chunks(), dtype=np.int64),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException, OSError) as error:
         raise UnusableXRefError(path, f"its description cannot be read ({error})") from None
     if len(coverage.set_of) and not 0 <= coverage.set_of.min() <= coverage.set_of.max() < len(sets):
         raise UnusableXRefError(path, "a document refers to fields that are not there")
     return coverage, described
-
-
-def _flat(column: Any) -> Any:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -70,7 +70,7 @@ class TermField:
 
     @property
     def key(self) -> str:
-        """What the column's terms begin with."""
+        """The prefix of the column's terms."""
         return _key(self.column, self.fingerprint, self.meaning)
 
     @property
@@ -88,7 +88,7 @@ class TermField:
         }
 
 
-def term_field(mapped: FieldMapping, kind: pa.DataType) -> TermField | None:
+def term_field(mapped: FieldMapping, data_type: pa.DataType) -> TermField | None:
     """The column of a mapping in an XRef; `None` if XRefs know nothing about such columns.
 
     >>> field = term_field(FieldMapping("n", "i64"), pa.int32())
@@ -99,7 +99,7 @@ def term_field(mapped: FieldMapping, kind: pa.DataType) -> TermField | None:
         return None
     if mapped.kind in ("text", "json"):
         return TermField(mapped.name, mapped.fingerprint, "words", mapped.analyzer.has_blanks)
-    meaning = value_class(mapped, kind)
+    meaning = value_class(mapped, data_type)
     if meaning is None:
         return None
     return TermField(mapped.name, mapped.fingerprint, meaning, meaning == "string")
@@ -203,8 +203,10 @@ def read_source(
         )
     except SplitFileError:
         return SourceTerms(source, None)
-    found = list(_lists(footer, reader))
-    lists = {field.column: (field, terms) for field, terms in found if field.meaning != "paths"}
+    term_lists = list(_lists(footer, reader))
+    lists = {
+        field.column: (field, terms) for field, terms in term_lists if field.meaning != "paths"
+    }
     identifiers = []
     for mapped in footer.info.mapping.fields:
         if mapped.name not in bloom:
@@ -215,17 +217,17 @@ def read_source(
                 f"The column '{mapped.name}' gets no bloom filter: it is searched by words, or not "
                 f"at all. Take it out of {XREF_BLOOM_FIELDS.name}."
             )
-        known = lists.pop(mapped.name, None)
-        if known is None and not footer.has_rows:
+        stored = lists.pop(mapped.name, None)
+        if stored is None and not footer.has_rows:
             continue
         try:
-            values = _column(store, source, footer, mapped) if known is None else known[1]
+            values = _column(store, source, footer, mapped) if stored is None else stored[1]
         except DamagedSplitError:
             continue
         identifiers.append((field, values))
     # Of the columns of a source that are not indexed nothing is known, not that they are null.
     columns = tuple(footer.schema.names) if footer.has_rows else None
-    terms = [*lists.values(), *((f, t) for f, t in found if f.meaning == "paths")]
+    terms = [*lists.values(), *((f, t) for f, t in term_lists if f.meaning == "paths")]
     if positions and footer.has_rows:
         terms += _pairs(store, source, footer)
     return SourceTerms(source, columns, tuple(terms), tuple(identifiers))
@@ -247,12 +249,12 @@ def _pairs(store: Store, source: XRefSource, footer: Footer) -> Iterator[tuple[T
             texts = _values(store, source, footer, mapped).drop_null().to_pylist()
         except DamagedSplitError:
             continue
-        found = pa.array(
+        encoded = pa.array(
             sorted({pair for text in texts for pair in pairs(mapped.analyzer.words(text))}),
             pa.string(),
         )
-        if _fits(found, field):
-            yield field, found
+        if _fits(encoded, field):
+            yield field, encoded
 
 
 def _column(store: Store, source: XRefSource, footer: Footer, mapped: FieldMapping) -> Any:
@@ -263,7 +265,6 @@ def _column(store: Store, source: XRefSource, footer: Footer, mapped: FieldMappi
 def _values(store: Store, source: XRefSource, footer: Footer, mapped: FieldMapping) -> Any:
     """The different values of a column, those inside lists one by one."""
     values: Any = RowReader(store, source.path, footer).read_column(mapped.name, None)
-    values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     while pa.types.is_list(values.type):
         values = pc.list_flatten(values)
     return pc.unique(values)
@@ -312,7 +313,7 @@ class _Tail:
             self.load(max(0, source.footer_start - _BEFORE_FOOTER), source.size)
 
     def load(self, start: int, end: int) -> None:
-        """Have a range at hand."""
+        """Fetch a range, unless it is there already."""
         if not self._start <= start <= end <= self._end:
             self._data = self._store.get_range(self.path, start, end)
             self._start, self._end = start, end

@@ -85,7 +85,7 @@ class XRefData:
 
     @property
     def info(self) -> SplitInfo:
-        """What the container says about itself."""
+        """The description in the container's footer."""
         return self.footer.info
 
     def content(self, section: Section) -> bytes:
@@ -177,19 +177,19 @@ class OpenXRef:
         footer_start: int | None = None,
         whole: int = WHOLE,
     ) -> OpenXRef:
-        """Fetch and open an XRef. `UnusableXRefError` says why it cannot be."""
-        found = read_xref(store, path, size=size, footer_start=footer_start, whole=whole)
-        sections, read = found.info.index_sections(), found.read
-        if found.footer.end > whole and sections:
-            found = replace(found, read=_ahead(found.read, sections))
-        meta = _checked(path, lambda: read_meta(found.read, found.info, path=path))
+        """Fetch and open an XRef, or raise `UnusableXRefError`."""
+        opened = read_xref(store, path, size=size, footer_start=footer_start, whole=whole)
+        sections, read = opened.info.index_sections(), opened.read
+        if opened.footer.end > whole and sections:
+            opened = replace(opened, read=_ahead(opened.read, sections))
+        meta = _checked(path, lambda: read_meta(opened.read, opened.info, path=path))
         if meta["schema"] != index_document():
             raise UnusableXRefError(path, "its index has other fields than an XRef")
         place = new_folder("xref")
         try:
             taken = 0
             for section in sections:
-                content = found.content(section)
+                content = opened.content(section)
                 if section.name != META:
                     check_file(section, content[-LONGEST_FOOTER:], path=path)
                 (place / section.name).write_bytes(content)
@@ -204,11 +204,11 @@ class OpenXRef:
             raise UnusableXRefError(path, f"its index cannot be written ({error})") from error
         finally:
             remove_folder(place)
-        if searcher.num_docs != len(found.coverage):
+        if searcher.num_docs != len(opened.coverage):
             raise UnusableXRefError(path, "its index has other documents than its rows")
-        bases = tuple(segment.base for segment in found.info.segments)
-        bloom = {s.name: s for s in found.info.sections if s.kind == BLOOM}
-        if bloom and found.footer.end <= whole:
+        bases = tuple(segment.base for segment in opened.info.segments)
+        bloom = {s.name: s for s in opened.info.sections if s.kind == BLOOM}
+        if bloom and opened.footer.end <= whole:
             # Only the filters stay in memory, not the whole file.
             start = min(s.offset for s in bloom.values())
             kept = read(start, max(s.offset + s.length for s in bloom.values()))
@@ -217,8 +217,8 @@ class OpenXRef:
         elif not bloom:
             read = _nothing
         return cls(
-            path, taken, found.coverage, index.schema, searcher, bases,
-            found.described.filters, bloom, read,
+            path, taken, opened.coverage, index.schema, searcher, bases,
+            opened.described.filters, bloom, read,
         )  # fmt: skip
 
     def ask(self, question: Question) -> Mask:
@@ -226,7 +226,7 @@ class OpenXRef:
         return with_stack(levels(question), lambda: self._ask(self._askable(question)))
 
     def _askable(self, question: Question) -> Question:
-        """The question without what no document knows anything about."""
+        """The question without parts about columns that no document has terms for."""
         match question:
             case AllOf(children=children):
                 return all_of(map(self._askable, children))
@@ -234,8 +234,10 @@ class OpenXRef:
                 return any_of(map(self._askable, children))
             case HasAny() | HasMatch() | HasNear():
                 key = question.field.key
-                known = self.knows(question.field).any() or any(f.key == key for f in self.filters)
-                return question if known else EVERYTHING
+                is_indexed = self.knows(question.field).any() or any(
+                    f.key == key for f in self.filters
+                )
+                return question if is_indexed else EVERYTHING
             case Everything():
                 return question
 
@@ -297,18 +299,18 @@ class OpenXRef:
             case Everything():
                 return None
             case AllOf(children=children):
-                known = [q for q in map(self._compile, children) if q is not None]
-                if not known:
+                parts = [q for q in map(self._compile, children) if q is not None]
+                if not parts:
                     return None
-                return tantivy.Query.boolean_query([(_Occur.Must, query) for query in known])
+                return tantivy.Query.boolean_query([(_Occur.Must, query) for query in parts])
             case AnyOf(children=children):
                 compiled = [self._compile(child) for child in children]
-                known = [q for q in compiled if q is not None]
-                if len(known) < len(compiled):
+                parts = [q for q in compiled if q is not None]
+                if len(parts) < len(compiled):
                     return None
-                if not known:
+                if not parts:
                     return tantivy.Query.empty_query()
-                return tantivy.Query.boolean_query([(_Occur.Should, query) for query in known])
+                return tantivy.Query.boolean_query([(_Occur.Should, query) for query in parts])
             case _:
                 return self._terms(question)
 
@@ -333,7 +335,7 @@ class OpenXRef:
 
 
 FORGET_AFTER = 60.0
-"""Seconds until something that was useless is tried again."""
+"""Seconds until a useless XRef or question is tried again."""
 _MOST_REMEMBERED = 4_096
 
 Key = tuple[str, str]
@@ -359,9 +361,9 @@ class XRefPool:
         self, store: Store, path: str, *, size: int, footer_start: int | None = None
     ) -> OpenXRef:
         """An XRef, opened now or before."""
-        found = self.known(store, path)
-        if found is not None:
-            return found
+        xref = self.known(store, path)
+        if xref is not None:
+            return xref
         # Two threads may open the same one; the first one kept stays.
         opened = OpenXRef.open(store, path, size=size, footer_start=footer_start)
         with self._lock:
@@ -379,7 +381,7 @@ class XRefPool:
 
 
 class Memory:
-    """What was useless a short while ago, and why. Safe between threads."""
+    """Recently useless XRefs and questions, each with the reason. Thread-safe."""
 
     def __init__(
         self, *, seconds: float = FORGET_AFTER, clock: Callable[[], float] = time.monotonic
@@ -414,7 +416,7 @@ def shared_pool(max_bytes: int) -> XRefPool:
 
 
 def close_xrefs() -> int:
-    """Close all XRefs that this process has open, and forget what was useless."""
+    """Close all XRefs that this process has open, and forget which were useless."""
     failures.clear()
     dull_questions.clear()
     with _pools_lock:

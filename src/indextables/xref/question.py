@@ -1,4 +1,4 @@
-"""What a predicate asks of an XRef: which terms a split must have for one of its rows to match.
+"""A predicate as a question to an XRef: which terms a split must have for a row of it to match.
 
 Every rule may keep extra splits; none may drop one that matches. AND is an intersection of splits
 and OR a union. NOT, ranges and whatever an XRef cannot know are `EVERYTHING`: a split that has the
@@ -114,7 +114,7 @@ NOTHING = AnyOf(())
 
 
 def ask(predicate: Predicate, context: SearchContext) -> Question:
-    """What a split must have so that one of its rows can make the predicate true."""
+    """The question that a split must answer for one of its rows to meet the predicate."""
     question = _Asker(context).predicate(normalise(predicate))
     return _with_defaults(question, context.defaults) if context.defaults else question
 
@@ -134,18 +134,18 @@ def _with_defaults(question: Question, defaults: Collection[str]) -> Question:
 
 def all_of(children: Iterable[Question]) -> Question:
     """The intersection, flat."""
-    known = tuple(dict.fromkeys(child for child in children if child != EVERYTHING))
-    if NOTHING in known:
+    parts = tuple(dict.fromkeys(child for child in children if child != EVERYTHING))
+    if NOTHING in parts:
         return NOTHING
-    return known[0] if len(known) == 1 else AllOf(known) if known else EVERYTHING
+    return parts[0] if len(parts) == 1 else AllOf(parts) if parts else EVERYTHING
 
 
 def any_of(children: Iterable[Question]) -> Question:
     """The union, flat."""
-    known = tuple(dict.fromkeys(child for child in children if child != NOTHING))
-    if EVERYTHING in known:
+    parts = tuple(dict.fromkeys(child for child in children if child != NOTHING))
+    if EVERYTHING in parts:
         return EVERYTHING
-    return known[0] if len(known) == 1 else AnyOf(known)
+    return parts[0] if len(parts) == 1 else AnyOf(parts)
 
 
 def levels(question: Question) -> int:
@@ -212,9 +212,9 @@ class _Asker:
         return None if mapped is None or mapped.kind == "json" else mapped
 
     def equal(self, mapped: FieldMapping, values: Sequence[Any]) -> Question:
-        kind = self.context.schema.field(mapped.name).type
-        field = term_field(mapped, kind)
-        if field is None or len(values) > MAX_VALUES or pa.types.is_nested(kind):
+        data_type = self.context.schema.field(mapped.name).type
+        field = term_field(mapped, data_type)
+        if field is None or len(values) > MAX_VALUES or pa.types.is_nested(data_type):
             return EVERYTHING
         if mapped.kind == "text":
             return any_of(self.equal_text(field, mapped, str(value)) for value in values)
@@ -223,9 +223,9 @@ class _Asker:
         if mapped.kind == "ip" and any(parse_address(str(value)) is None for value in values):
             return EVERYTHING
         try:
-            texts = value_texts(pa.array(values, kind), mapped).to_pylist()
+            texts = value_texts(pa.array(values, data_type), mapped).to_pylist()
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return EVERYTHING  # a literal of another type, which nobody coerced
+            return EVERYTHING  # a literal of another type, which was not coerced
         return HasAny(field, tuple(dict.fromkeys(texts)))
 
     def equal_text(self, field: TermField, mapped: FieldMapping, text: str) -> Question:
@@ -244,18 +244,18 @@ class _Asker:
             mapped, number = self.mapped(node), _whole(node.value)
             if mapped is None or number is None:
                 continue
-            found = bounds.setdefault(mapped.name, {})
+            ends = bounds.setdefault(mapped.name, {})
             if node.op[0] == "<":
                 high = number - (node.op == "<")
-                found["high"] = min(high, found.get("high", high))
+                ends["high"] = min(high, ends.get("high", high))
             else:
                 low = number + (node.op == ">")
-                found["low"] = max(low, found.get("low", low))
-        for name, found in bounds.items():
+                ends["low"] = max(low, ends.get("low", low))
+        for name, ends in bounds.items():
             mapped = self.context.mapping.by_name[name]
             field = term_field(mapped, self.context.schema.field(name).type)
-            if field is not None and field.meaning in ("int", "date") and len(found) == 2:
-                yield _between(field, found["low"], found["high"])
+            if field is not None and field.meaning in ("int", "date") and len(ends) == 2:
+                yield _between(field, ends["low"], ends["high"])
 
     # --- searches ----------------------------------------------------------------------------
 
@@ -280,32 +280,32 @@ class _Asker:
 
     def leaf(self, leaf: Leaf) -> Question:
         mapped = leaf.field
-        kind = self.context.schema.field(mapped.name).type
-        field = term_field(mapped, kind)
+        data_type = self.context.schema.field(mapped.name).type
+        field = term_field(mapped, data_type)
         if field is None or isinstance(leaf.node, Exists):
             return EVERYTHING
         if mapped.has_words:
-            words = self.words(leaf, field) if may_propose(leaf, kind) else EVERYTHING
+            words = self.words(leaf, field) if may_propose(leaf, data_type) else EVERYTHING
             return all_of([words, self.below(leaf)]) if leaf.path else words
         if leaf.path:
             return EVERYTHING
         if mapped.kind == "ip":
             ranges = parse_ranges(leaf.node)
             return any_of(_between(field, low, high) for low, high in ranges)
-        return self.typed(leaf, field, kind)
+        return self.typed(leaf, field, data_type)
 
-    def typed(self, leaf: Leaf, field: TermField, kind: pa.DataType) -> Question:
-        while pa.types.is_list(kind):
-            kind = kind.value_type
-        wanted = intervals(leaf.node, kind, self.context.zone)
-        if wanted is None or field.meaning.startswith("decimal"):
+    def typed(self, leaf: Leaf, field: TermField, data_type: pa.DataType) -> Question:
+        while pa.types.is_list(data_type):
+            data_type = data_type.value_type
+        ranges = intervals(leaf.node, data_type, self.context.zone)
+        if ranges is None or field.meaning.startswith("decimal"):
             return EVERYTHING
         if field.meaning == "float":
-            if any(i.low != i.high for i in wanted):
+            if any(i.low != i.high for i in ranges):
                 return EVERYTHING
-            texts = value_texts(pa.array([float(i.low) for i in wanted], pa.float64()), leaf.field)
-            return HasAny(field, tuple(texts.to_pylist())) if wanted else NOTHING
-        clipped = [i for i in map(clip, wanted) if i is not None]
+            texts = value_texts(pa.array([float(i.low) for i in ranges], pa.float64()), leaf.field)
+            return HasAny(field, tuple(texts.to_pylist())) if ranges else NOTHING
+        clipped = [i for i in map(clip, ranges) if i is not None]
         return any_of(_between(field, int(i.low), int(i.high)) for i in clipped)
 
     def words(self, leaf: Leaf, field: TermField) -> Question:
@@ -359,9 +359,9 @@ class _Asker:
             case _:
                 return EVERYTHING
         choices = [
-            all_of(HasAny(field, (f"{key}w{w.text}",)) for w in found)
+            all_of(HasAny(field, (f"{key}w{w.text}",)) for w in in_path)
             for text in texts
-            if (found := words(text))
+            if (in_path := words(text))
         ]
         typed = tuple(key + term for term in _typed_terms(node))
         if typed:

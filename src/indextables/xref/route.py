@@ -52,7 +52,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of asking the XRefs. `reason` says why they were not asked, or not all of them."""
+    """The result of asking the XRefs. `reason` says why they, or some of them, were not asked."""
 
     consulted: bool
     before: int
@@ -65,11 +65,11 @@ class Verdict:
     def __str__(self) -> str:
         if not self.consulted:
             return f"not asked: {self.reason}"
-        told = (
+        summary = (
             f"{self.before:,} -> {self.after:,} splits by {self.xrefs:,} XRefs that cover "
             f"{self.covered:,}, in {self.milliseconds:.1f} ms"
         )
-        return f"{told}; {self.reason}" if self.reason else told
+        return f"{summary}; {self.reason}" if self.reason else summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,8 @@ class Router:
         return bool(cold > _WORTH * sum(xref.size for xref in self.xrefs.values()))
 
     def _routed(self, question: Question, files: pa.Table, started: float) -> Routing:
-        paths, sizes = _flat(files["path"]), np.asarray(_flat(files["size"]), dtype=np.int64)
+        paths: Any = files["path"].combine_chunks()
+        sizes = np.asarray(files["size"], dtype=np.int64)
         keep = np.ones(len(paths), dtype=np.bool_)
         covered = np.zeros(len(paths), dtype=np.bool_)
         answers, problems = self._answers(question, paths, sizes, started)
@@ -161,8 +162,8 @@ class Router:
             reason=reason if answers or reason else "none covers one of these splits",
         )
         if answers and not problems and after > _DULL * before:
-            known = f"it kept {after:,} of {before:,} splits a short while ago"
-            self.dull.note((self.store.identity, question), known)
+            why = f"it kept {after:,} of {before:,} splits a short while ago"
+            self.dull.note((self.store.identity, question), why)
         logger.info("XRefs of %s: %s", self.store.uri, verdict)
         return Routing(keep, verdict)
 
@@ -177,10 +178,10 @@ class Router:
         candidates = frozenset(paths.to_pylist())
         for path, xref in self.xrefs.items():
             if candidates.isdisjoint(xref.source_split_paths):
-                continue  # of other partitions: it says nothing of these files, whole or damaged
-            known = self.broken.recall((self.store.identity, path))
-            if known is not None:
-                problems.append(UnusableXRefError(path, f"it could not be used before: {known}"))
+                continue  # of other partitions, so it has no terms of these files
+            problem = self.broken.recall((self.store.identity, path))
+            if problem is not None:
+                problems.append(UnusableXRefError(path, f"it could not be used before: {problem}"))
             else:
                 waiting[path] = _threads(os.getpid()).submit(
                     self._ask_one, xref, question, paths, sizes
@@ -217,7 +218,7 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What one XRef says about the candidates."""
+    """The answer of one XRef for the candidates."""
 
     keep: Mask
     covered: Mask
@@ -240,7 +241,3 @@ def _asked(opened: OpenXRef, question: Question, paths: Any, sizes: Any) -> _Ans
 def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
     """Threads are kept between queries; a forked process has none of its parent's."""
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="indextables-xref")
-
-
-def _flat(column: Any) -> Any:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -116,16 +116,16 @@ def dialect_of(
     CsvDialect(names=('a', 'b'), header=True, separator=';')
     >>> dialect({"quote": "'"}, ["a", "b"], {}.get)
     """
-    given = {name.lower(): value for name, value in options.items()}
-    header = _BOOLEANS.get(given.get("header", "false").lower())
-    separator = given.get("sep", given.get("delimiter", ","))
+    settings = {name.lower(): value for name, value in options.items()}
+    header = _BOOLEANS.get(settings.get("header", "false").lower())
+    separator = settings.get("sep", settings.get("delimiter", ","))
     if (
-        len(given) < len(options)
-        or given.keys() - _OPTIONS
-        or given.keys() >= {"sep", "delimiter"}
+        len(settings) < len(options)
+        or settings.keys() - _OPTIONS
+        or settings.keys() >= {"sep", "delimiter"}
         or header is None
-        or given.get("inferschema", "true").lower() not in _BOOLEANS
-        or given.get("mode", "permissive").lower() != "permissive"
+        or settings.get("inferschema", "true").lower() not in _BOOLEANS
+        or settings.get("mode", "permissive").lower() != "permissive"
         or separator not in _SEPARATORS
     ):
         return None
@@ -178,19 +178,19 @@ def parse(
 
 def _pieces(stream: SupportsRead[bytes]) -> Iterator[bytes]:
     """The file in pieces of whole lines, without bytes that are not plain."""
-    rest = b""
+    unfinished = b""
     for block in _blocks(stream):
         end = block.find(b"\n")
-        if len(rest) + (len(block) if end < 0 else end) >= _LONGEST_LINE:
+        if len(unfinished) + (len(block) if end < 0 else end) >= _LONGEST_LINE:
             raise NotPlain("A line is very long.")
         cut = block.rfind(b"\n") + 1
         if cut:
-            yield _checked(rest + block[:cut])
-            rest = block[cut:]
+            yield _checked(unfinished + block[:cut])
+            unfinished = block[cut:]
         else:
-            rest += block
-    if rest:
-        yield _checked(rest)
+            unfinished += block
+    if unfinished:
+        yield _checked(unfinished)
 
 
 def _blocks(stream: SupportsRead[bytes]) -> Iterator[bytes]:
@@ -201,10 +201,10 @@ def _blocks(stream: SupportsRead[bytes]) -> Iterator[bytes]:
         size += len(part)
         if size >= _BLOCK:
             data = b"".join(parts)
-            whole = size // _BLOCK * _BLOCK
-            for start in range(0, whole, _BLOCK):
+            in_blocks = size // _BLOCK * _BLOCK
+            for start in range(0, in_blocks, _BLOCK):
                 yield data[start : start + _BLOCK]
-            parts, size = [data[whole:]], size - whole
+            parts, size = [data[in_blocks:]], size - in_blocks
     if size:
         yield b"".join(parts)
 
@@ -535,10 +535,10 @@ class _Inputs:
             {STATE: states, COUNT: counts, **dict(zip(names, rows.columns, strict=True))}
         )
 
-    def state(self, what: bytes, more: bytes = b"") -> pa.RecordBatch:
+    def state(self, status: bytes, more: bytes = b"") -> pa.RecordBatch:
         """A row that says something about the rows before it."""
         inputs = {name: pa.nulls(1, data_type) for name, data_type in self._types.items()}
-        row: dict[str, Any] = {STATE: pa.array([what + b" " + more]), COUNT: pa.array([0])}
+        row: dict[str, Any] = {STATE: pa.array([status + b" " + more]), COUNT: pa.array([0])}
         return pa.RecordBatch.from_pydict({**row, **inputs})
 
 
@@ -569,11 +569,11 @@ class FinishFiles:
             for at in np.flatnonzero(states.is_valid()).tolist():
                 self._add(fold, batch.slice(start, at - start))
                 start = at + 1
-                what, _, more = states[at].as_py().partition(b" ")
-                if what == _PART:
+                status, _, more = states[at].as_py().partition(b" ")
+                if status == _PART:
                     fold.merge(pa.ipc.read_record_batch(pa.py_buffer(more), schema))
                     continue
-                if what == _WHOLE:
+                if status == _WHOLE:
                     output.finish(names[int(more)], fold)
                     yield from output.take()
                 fold.close()

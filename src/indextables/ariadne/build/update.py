@@ -169,9 +169,9 @@ class _Update:
     ) -> None:
         plan = self._plan(metadata, states, declarations, files, extends=extends)
         folded = self._from_footers(metadata, plan)
-        rest = {name: meta for name, meta in files.items() if name not in folded}
-        written = self._read_directly(metadata, plan, rest)
-        left = {name: meta for name, meta in rest.items() if name not in _finished(written)}
+        unread = {name: meta for name, meta in files.items() if name not in folded}
+        written = self._read_directly(metadata, plan, unread)
+        left = {name: meta for name, meta in unread.items() if name not in _finished(written)}
         read, failed = self._read(metadata, plan, left) if left else ([], {})
         written += read
         empty = [n for n in left if n not in _finished(read) and n not in failed]

@@ -507,8 +507,8 @@ def _malformed(place: IndexPlace, metadata: Metadata, new: Declaration) -> Itera
     schema = spark_schema(metadata, name=place.name)
     if metadata.format == "parquet" or column not in schema.names:
         return
-    rest = type(schema)([field for field in schema.fields if field.name != column])
-    without = replace(metadata, schema=rest.json())
+    without_column = type(schema)([field for field in schema.fields if field.name != column])
+    without = replace(metadata, schema=without_column.json())
     try:
         computed_types(place.context.spark, without, [new], name=place.name)
         is_named = column in needed_columns(new)

@@ -146,11 +146,13 @@ def registered(entries: Sequence[str], names: Iterable[str]) -> set[str]:
     ['/d/x', '/e/x.csv']
     """
     exact = set(entries)
-    rest = dict.fromkeys(names)
-    covered = {n for n in rest if n in exact or any(p in exact for p in _parents(n))}
+    unmatched = dict.fromkeys(names)
+    covered = {n for n in unmatched if n in exact or any(p in exact for p in _parents(n))}
     for pattern in filter(is_pattern, entries):
-        others = [name for name in rest if name not in covered]
-        covered.update(n for n, fits in zip(others, matching(pattern, others), strict=True) if fits)
+        candidates = [name for name in unmatched if name not in covered]
+        covered.update(
+            n for n, fits in zip(candidates, matching(pattern, candidates), strict=True) if fits
+        )
     return covered
 
 

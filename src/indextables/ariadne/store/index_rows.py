@@ -319,8 +319,8 @@ def overlay(current: pa.Table | None, staged: pa.Table, *, uri: str = "") -> tup
     own = set(staged.column_names)
     rows = _extended(left, _with_schema(current, schema), extends, below, own)
     gone = pc.is_in(current.column("filename"), rows.column("filename").combine_chunks())
-    rest = _with_schema(current.filter(pc.invert(gone)), schema)
-    return pa.concat_tables([rest, rows]), int((~usable).sum())
+    kept = _with_schema(current.filter(pc.invert(gone)), schema)
+    return pa.concat_tables([kept, rows]), int((~usable).sum())
 
 
 def _extends_same(current: pa.Table, staged: pa.Table, below: Any) -> Any:

@@ -288,7 +288,7 @@ class _Errors:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, _trace: Any) -> None:
+    def __exit__(self, _error_type: Any, error: BaseException | None, _trace: Any) -> None:
         from deltalake.exceptions import DeltaError
 
         if isinstance(error, DeltaError | OSError) and not isinstance(error, StorageError):

@@ -40,6 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.bloom import Hashes
+from indextables.schema import is_bytes, is_text
 from indextables.storage.local import new_folder, remove_folder
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
@@ -110,7 +111,7 @@ def _hash_type(array: Any) -> Hashes:
         return _mix(_int64(array))
     if pa.types.is_decimal(data_type):
         return _hash_decimals(array)
-    if _is_bytes(data_type):
+    if is_text(data_type) or is_bytes(data_type):
         return _hash_bytes(array)
     if pa.types.is_struct(data_type):
         return _hash_structs(array)
@@ -149,18 +150,6 @@ def _hash_decimals(array: Any) -> Hashes:
 
 
 # --- bytes -----------------------------------------------------------------------------------
-
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_string_view(data_type)
-        or pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-        or pa.types.is_binary_view(data_type)
-        or pa.types.is_fixed_size_binary(data_type)
-    )
 
 
 def _hash_bytes(array: Any) -> Hashes:
@@ -326,8 +315,8 @@ class _Spill:
         for number in range(_RANGES):
             part = order[ends[number] : ends[number + 1]]
             if len(part):
-                taken = values.take(pa.array(part))
-                batch = pa.RecordBatch.from_arrays([taken], schema=self._schema)
+                piece = values.take(pa.array(part))
+                batch = pa.RecordBatch.from_arrays([piece], schema=self._schema)
                 self._writer(number).write_batch(batch)
 
     def ranges(self) -> Iterator[Any]:

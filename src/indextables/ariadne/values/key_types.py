@@ -56,18 +56,18 @@ def as_type(keys: Any, data_type: Any) -> ConvertedKeys:
 
 
 def _convert(keys: Any, data_type: Any) -> ConvertedKeys | None:
-    given = keys.type
-    if pa.types.is_null(given):
+    key_type = keys.type
+    if pa.types.is_null(key_type):
         return _known(pa.nulls(len(keys), data_type))
-    family, column_family = _family(given), _family(data_type)
+    family, column_family = _family(key_type), _family(data_type)
     if family is None or column_family is None:
-        return _known(keys) if given == data_type else None
+        return _known(keys) if key_type == data_type else None
     if family == column_family == "nested":
-        return _known(keys) if given == data_type else None
+        return _known(keys) if key_type == data_type else None
     if family == column_family and family in ("text", "bytes", "flag", "day"):
         return _known(keys.cast(data_type))
     if family == column_family == "moment":
-        same = (given.tz is None) == (data_type.tz is None)
+        same = (key_type.tz is None) == (data_type.tz is None)
         return _known(keys.cast(data_type, safe=False)) if same and data_type.unit == "us" else None
     convert = _CONVERSIONS.get((family, column_family))
     return None if convert is None else convert(keys, data_type)
@@ -119,8 +119,8 @@ def _float_to_whole(keys: Any, data_type: Any) -> ConvertedKeys:
         is_sure = np.abs(numbers) < limit
         is_unknown = np.isfinite(numbers) & ~is_sure
         is_whole = is_sure & (np.trunc(numbers) == numbers)
-    whole = pa.array(np.where(is_whole, numbers, 0).astype(np.int64))
-    return ConvertedKeys(_whole_to_whole(_where(is_whole, whole), data_type).values, is_unknown)
+    integers = pa.array(np.where(is_whole, numbers, 0).astype(np.int64))
+    return ConvertedKeys(_whole_to_whole(_where(is_whole, integers), data_type).values, is_unknown)
 
 
 def _decimal_to_whole(keys: Any, data_type: Any) -> ConvertedKeys | None:
@@ -194,9 +194,9 @@ def _whole_to_decimal(keys: Any, data_type: Any) -> ConvertedKeys | None:
 
 
 def _decimal_to_decimal(keys: Any, data_type: Any) -> ConvertedKeys | None:
-    given = keys.type
-    scale = max(given.scale, data_type.scale)
-    before = max(given.precision - given.scale, data_type.precision - data_type.scale)
+    key_type = keys.type
+    scale = max(key_type.scale, data_type.scale)
+    before = max(key_type.precision - key_type.scale, data_type.precision - data_type.scale)
     if before + scale > _MOST_DIGITS:
         return None  # Spark rounds both sides then
     wide = keys.cast(pa.decimal128(_MOST_DIGITS, scale))

@@ -1,4 +1,4 @@
-"""Checkpoints: the whole table at one version, so that older versions may go.
+"""Checkpoints: the whole table at one version, so that older versions can be deleted.
 
 `checkpoints` finds and writes them in either format: JSON (`json_checkpoint`), or an Avro state
 (`avro_state` reads it, `state_schema` has its records, `avro_container` the bytes).

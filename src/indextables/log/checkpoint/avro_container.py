@@ -28,7 +28,7 @@ _CHUNK = 1 << 22
 
 
 class DamageError(Exception):
-    """What is wrong with a container; becomes a CorruptLogError where the path is known."""
+    """A defect of a container; becomes a CorruptLogError where the path is known."""
 
 
 def decompress(block: bytes, codec: bytes, *, room: int) -> bytes | None:
@@ -130,7 +130,7 @@ _ONE_BYTE_AT_LEAST = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container whose bytes are sound. `plain` is the same file without compression."""
+    """A container whose checksum is right. `plain` is the same file without compression."""
 
     schema: Mapping[str, Any]
     count: int
@@ -142,7 +142,7 @@ class Container:
 
 
 def read_container(data: bytes, *, where: str, limit: int) -> Container:
-    """Take a container apart; anything that is not as it must be is a `CorruptLogError`."""
+    """Read and validate a container; every defect is a `CorruptLogError`."""
     if len(data) > limit:
         raise LogTooLargeError(where, limit=limit)
     try:
@@ -157,7 +157,7 @@ def decode_records(container: Container, *, where: str) -> list[dict[str, Any]]:
 
     try:
         return list(fastavro.reader(io.BytesIO(container.plain)))  # type: ignore[arg-type]
-    except Exception as error:  # fastavro raises whatever its decoder stumbles over
+    except Exception as error:  # fastavro raises errors of any class
         raise CorruptLogError(where, f"its records do not decode ({error!r})") from error
 
 
@@ -178,7 +178,7 @@ def _read(data: bytes, *, where: str, limit: int) -> Container:
             raise LogTooLargeError(where, limit=limit)
         count += records
         size += len(raw)
-        # A record of ours has bytes; without them, a count is a bomb.
+        # Our records are never empty. If they could be, a count could claim billions of them.
         if records > len(raw) or count > _ANY_RECORDS + size // _SHORT_RECORD:
             raise DamageError(f"{size:,} bytes cannot hold {count:,} records")
         if codec != b"null":
@@ -293,24 +293,24 @@ def _least_size(schema: Any, depth: int, inside: tuple[str, ...] = ()) -> int:
         return 1 if schema in _ONE_BYTE_AT_LEAST else 0
     if not isinstance(schema, dict):
         raise DamageError("its schema has an unknown type")
-    kind = schema.get("type")
-    if kind == "record":
+    type_name = schema.get("type")
+    if type_name == "record":
         fields = schema.get("fields")
         if not isinstance(fields, list) or not all(isinstance(f, dict) for f in fields):
             raise DamageError("its schema has a record without fields")
         inside = (*inside, str(schema.get("name", "")).rpartition(".")[2])
         return sum(_least_size(f.get("type"), depth + 1, inside) for f in fields)
-    if kind == "array":
+    if type_name == "array":
         if _least_size(schema.get("items"), depth + 1, inside) == 0:
             raise DamageError("its schema has an array of empty values")
         return 1
-    if kind == "map":
+    if type_name == "map":
         _least_size(schema.get("values"), depth + 1, inside)
         return 1
-    if kind == "fixed":
+    if type_name == "fixed":
         size = schema.get("size")
         return size if isinstance(size, int) else 0
-    return _least_size(kind, depth + 1, inside)
+    return _least_size(type_name, depth + 1, inside)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -353,12 +353,12 @@ def write_container(
 
 
 def _encode_long(value: int) -> bytes:
-    rest = (value << 1) ^ (value >> 63)
+    remaining = (value << 1) ^ (value >> 63)
     encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
+    while remaining > 0x7F:
+        encoded.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    encoded.append(remaining)
     return bytes(encoded)
 
 

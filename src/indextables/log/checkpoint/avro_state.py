@@ -67,7 +67,7 @@ _SEARCH_BATCH = 32
 
 
 def read_state_manifest(store: Store, version: int, *, config: Config) -> StateManifest:
-    """What the state of a version says of itself; its manifests are not opened."""
+    """The header of a version's state; its manifests are not opened."""
     where = state_path(version)
     limit = config[keys.TRANSACTION_MAX_FILE_SIZE]
     container = read_container(store.get(where), where=where, limit=limit)
@@ -233,7 +233,7 @@ def _decode_to_arrow(plain: bytes) -> pa.Table:
             ]
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a panic of the decoder is no Exception
+        except BaseException as error:  # a Rust panic is not an Exception
             raise ValueError(str(error)) from error
     return pa.concat_tables(parts, promote_options="default").combine_chunks()
 
@@ -252,7 +252,7 @@ def _copied(table: pa.Table) -> pa.Table:
 
 ManifestCache = MutableMapping[str, pa.Table]
 KeepManifest = Callable[[Metadata], Callable[[Mapping[str, PartitionBounds]], bool]]
-"""For a table's metadata: whether files of a manifest with such partition bounds can matter."""
+"""Whether files of a manifest with these partition bounds can matter, given the metadata."""
 
 # Fewer entries than this are read from a disk before threads have started.
 _WORTH_THREADS = 20_000
@@ -365,21 +365,21 @@ def load_manifests(
 
     Entries with inline mappings keep them in a further column, `docMappingJson`.
     """
-    known: dict[str, pa.Table] = {}
+    tables: dict[str, pa.Table] = {}
     if cache is not None:
-        known = {i.path: table for i in infos if (table := cache.get(i.path)) is not None}
+        tables = {i.path: table for i in infos if (table := cache.get(i.path)) is not None}
     limit = config[keys.TRANSACTION_MAX_FILE_SIZE]
-    tasks = [ReadManifest(store, info, limit) for info in infos if info.path not in known]
+    tasks = [ReadManifest(store, info, limit) for info in infos if info.path not in tables]
     entries = sum(task.info.num_entries for task in tasks)
     if store.local_path(LOG_DIRECTORY) is not None and entries < _WORTH_THREADS:
         decoded = [task() for task in tasks]  # done before threads have started
     else:
         decoded = runner.map(_run, tasks)
     for task, table in zip(tasks, tables_of(decoded), strict=True):
-        known[task.info.path] = table
+        tables[task.info.path] = table
         if cache is not None:
             cache[task.info.path] = table
-    return [known[info.path] for info in infos]
+    return [tables[info.path] for info in infos]
 
 
 def _verify_digest(data: bytes, info: ManifestInfo, *, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Finding and writing checkpoints: the whole table at a version, so that older versions may go.
+"""Finding and writing checkpoints: the whole table at a version, so that older ones can be deleted.
 
 They are of either format. Of an Avro state only what is new is written where that is enough,
 everything where it is not. An incremental state names the manifests of an older state, adds
@@ -174,9 +174,9 @@ def _versions_since(
     if base is None:
         return None
     first = base.state_version + 1
-    found = read_versions(first, snapshot.version)
-    wanted = list(range(first, snapshot.version + 1))
-    return found if found is not None and [v.version for v in found] == wanted else None
+    versions = read_versions(first, snapshot.version)
+    expected = list(range(first, snapshot.version + 1))
+    return versions if versions is not None and [v.version for v in versions] == expected else None
 
 
 # --- writing an Avro state -------------------------------------------------------------------
@@ -190,17 +190,23 @@ def renormalized(snapshot: Snapshot, *, threshold: int) -> Snapshot:
     drops them.
     """
     entries, metadata = snapshot.entries, snapshot.metadata
-    known = registry_of(metadata.configuration)
+    registered = registry_of(metadata.configuration)
     references: list[Any] = pc.unique(entries["docMappingRef"]).to_pylist()
     used = [r for r in references if r is not None]
     names = {old: old for old in used}
     if len(used) > threshold:
-        names = {old: mapping_hash(known[old]) if old in known else old for old in used}
+        names = {old: mapping_hash(registered[old]) if old in registered else old for old in used}
     mappings = {
-        old: text for old, text in known.items() if old in names or not _is_alias(old, known)
+        old: text
+        for old, text in registered.items()
+        if old in names or not _is_alias(old, registered)
     }
-    mappings |= {new: known[old] for old, new in names.items() if old in known and new not in known}
-    if mappings == known and all(old == new for old, new in names.items()):
+    mappings |= {
+        new: registered[old]
+        for old, new in names.items()
+        if old in registered and new not in registered
+    }
+    if mappings == registered and all(old == new for old, new in names.items()):
         return snapshot
     properties = {
         key: value
@@ -229,7 +235,7 @@ _NEVER_NULL = ("addedAtVersion", "addedAtTimestamp", "hasFooterOffsets")
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What a state will consist of: manifests that exist, and entries for new ones."""
+    """The parts of a new state: manifests that exist, and entries for new ones."""
 
     kept: tuple[ManifestInfo, ...]
     tombstones: tuple[str, ...]
@@ -344,7 +350,7 @@ def _incremental(
     # A tombstone hides its path in every manifest: a file that came back would be lost.
     if with_paths(new, removed.tombstones).num_rows:
         return None
-    if base.protocol is None:  # once in a state of ours, bounds are taken at their word
+    if base.protocol is None:  # readers trust the bounds in states of this package
         types = partition_types(snapshot.metadata)
         removed = replace(
             removed,

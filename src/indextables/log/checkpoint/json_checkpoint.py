@@ -123,8 +123,8 @@ def _maps(values: Sequence[dict[str, Any] | None]) -> Any:
 
 
 def _extra(body: dict[str, Any], unknown: Set[str]) -> str | None:
-    found = {name: value for name, value in body.items() if name in unknown}
-    return orjson.dumps(found).decode() if found else None
+    extra = {name: value for name, value in body.items() if name in unknown}
+    return orjson.dumps(extra).decode() if extra else None
 
 
 def load_json_checkpoint(store: Store, version: int, *, config: Config, runner: Runner) -> Snapshot:
@@ -218,9 +218,9 @@ def _documents_of_object(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield {kind: item}
 
 
-def _check_count(found: int, expected: Any, *, where: str) -> None:
-    if expected is not None and found != expected:
-        raise CorruptLogError(where, f"it has {found} actions instead of {expected}")
+def _check_count(count: int, expected: Any, *, where: str) -> None:
+    if expected is not None and count != expected:
+        raise CorruptLogError(where, f"it has {count} actions instead of {expected}")
 
 
 # --- parts -----------------------------------------------------------------------------------
@@ -285,9 +285,9 @@ def _part_names(version: int, document: dict[str, Any], *, where: str) -> list[s
     if not isinstance(parts, list):
         raise CorruptLogError(where, "it does not name its parts")
     for name in parts:
-        # Names that a part can have, and nothing else, are looked up in the store.
-        found = parse_checkpoint_part(name) if isinstance(name, str) else None
-        if found is None or found[0] != version:
+        # Only valid names of parts are looked up in the store.
+        part = parse_checkpoint_part(name) if isinstance(name, str) else None
+        if part is None or part[0] != version:
             raise CorruptLogError(where, f"{name!r} is not a part of it")
     return parts
 

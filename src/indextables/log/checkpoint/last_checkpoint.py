@@ -101,7 +101,7 @@ class LastCheckpoint:
 
 
 def read_last_checkpoint(store: Store) -> LastCheckpoint | None:
-    """The hint, or None where it is missing or makes no sense."""
+    """The hint, or None where it is missing or invalid."""
     try:
         return _decode(store.get(LAST_CHECKPOINT))
     except ObjectNotFoundError:
@@ -119,8 +119,8 @@ def advance_last_checkpoint(store: Store, new: LastCheckpoint) -> None:
             current, etag = store.get_with_etag(LAST_CHECKPOINT)
         except ObjectNotFoundError:
             current, etag = b"", None
-        known = _decode(current)
-        if known is not None and _is_newer(known, new) and _exists(store, known):
+        hint = _decode(current)
+        if hint is not None and _is_newer(hint, new) and _exists(store, hint):
             return
         try:
             store.put_if_match(LAST_CHECKPOINT, data, etag)
@@ -134,9 +134,9 @@ def advance_last_checkpoint(store: Store, new: LastCheckpoint) -> None:
     )
 
 
-def _is_newer(known: LastCheckpoint, new: LastCheckpoint) -> bool:
-    same = known.version == new.version and _is_state(known) == _is_state(new)
-    return known.version > new.version or same
+def _is_newer(current: LastCheckpoint, new: LastCheckpoint) -> bool:
+    same = current.version == new.version and _is_state(current) == _is_state(new)
+    return current.version > new.version or same
 
 
 def _is_state(pointer: LastCheckpoint) -> bool:

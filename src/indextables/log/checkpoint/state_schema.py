@@ -71,7 +71,7 @@ class ManifestInfo:
 
 @dataclass(frozen=True, slots=True)
 class StateManifest:
-    """What `_manifest.avro` says. Without `protocol`, another writer wrote it."""
+    """The content of `_manifest.avro`. Without `protocol`, another writer wrote it."""
 
     state_version: int
     created_at: int
@@ -93,8 +93,8 @@ class StateManifest:
 # --- Avro schemas ----------------------------------------------------------------------------
 
 
-def _optional(kind: Any) -> dict[str, Any]:
-    return {"type": ["null", kind], "default": None}
+def _optional(avro_type: Any) -> dict[str, Any]:
+    return {"type": ["null", avro_type], "default": None}
 
 
 _MAP = {"type": "map", "values": "string"}
@@ -126,7 +126,7 @@ _FILE_FIELDS: list[tuple[str, int, dict[str, Any]]] = [
     ("deleteOpstamp", 123, _optional("long")),
     ("timeRangeStart", 137, _optional("string")),
     ("timeRangeEnd", 138, _optional("string")),
-    # Ours.
+    # Fields of this package.
     ("hotcacheStartOffset", 125, _optional("long")),
     ("hotcacheLength", 126, _optional("long")),
     ("tags", 139, _optional(_MAP)),
@@ -312,20 +312,20 @@ def _metadata(text: str | None, where: str) -> Metadata | None:
     return action
 
 
-def _action(text: str | None, kind: type[SomeAction], where: str) -> SomeAction | None:
+def _action(text: str | None, action_type: type[SomeAction], where: str) -> SomeAction | None:
     if text is None:
         return None
     action = action_from_json(orjson.loads(text), where=where)
-    if not isinstance(action, kind):
-        raise TypeError(f"expected {kind.kind}")
+    if not isinstance(action, action_type):
+        raise TypeError(f"expected {action_type.kind}")
     return action
 
 
 def _actions(
-    texts: Sequence[str] | None, kind: type[SomeAction], where: str
+    texts: Sequence[str] | None, action_type: type[SomeAction], where: str
 ) -> tuple[SomeAction, ...]:
-    found = (_action(text, kind, where) for text in texts or ())
-    return tuple(action for action in found if action is not None)
+    actions = (_action(text, action_type, where) for text in texts or ())
+    return tuple(action for action in actions if action is not None)
 
 
 Column: TypeAlias = "pa.ChunkedArray[Any]"
@@ -345,18 +345,18 @@ def partition_types(metadata: Metadata) -> dict[str, pa.DataType]:
 
 def bounds_of(files: pa.Table, metadata: Metadata) -> dict[str, PartitionBounds] | None:
     """The bounds of these files' partition values; None where no column has any."""
-    found: dict[str, PartitionBounds] = {}
-    for column, kind in partition_types(metadata).items():
+    bounds: dict[str, PartitionBounds] = {}
+    for column, data_type in partition_types(metadata).items():
         texts = _partition_texts(files, column)
-        values = _typed(texts, kind)
+        values = _typed(texts, data_type)
         if values is None or values.null_count or not len(values):
             continue
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             continue
         ends = pc.min_max(values)
         first, last = (pc.index(values, ends[name]).as_py() for name in ("min", "max"))
-        found[column] = PartitionBounds(texts[first].as_py(), texts[last].as_py())
-    return found or None
+        bounds[column] = PartitionBounds(texts[first].as_py(), texts[last].as_py())
+    return bounds or None
 
 
 def sorted_by_partition(files: pa.Table, metadata: Metadata) -> pa.Table:
@@ -402,12 +402,12 @@ def _partition_texts(files: pa.Table, column: str) -> Column:
     return nulled
 
 
-def _typed(texts: Column, kind: pa.DataType) -> Column | None:
+def _typed(texts: Column, data_type: pa.DataType) -> Column | None:
     """The values in their type, or None where one of them does not read as it."""
-    if pa.types.is_floating(kind):
-        kind = pa.float64()  # two texts that differ must not become equal
+    if pa.types.is_floating(data_type):
+        data_type = pa.float64()  # two texts that differ must not become equal
     try:
-        return texts.cast(kind)
+        return texts.cast(data_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 

@@ -61,14 +61,14 @@ def driver_scans(frame: DataFrame) -> list[str]:
         )
     optimized = execution.optimizedPlan()
     nested = optimized.subqueriesAll()
-    found: list[str] = []
+    descriptions: list[str] = []
     for one in (optimized, *(nested.apply(number) for number in range(nested.size()))):
         leaves = one.collectLeaves()
         for number in range(leaves.size()):
             leaf = leaves.apply(number)
             if leaf.getClass().getSimpleName() == "DataSourceV2ScanRelation":
-                found.append(str(leaf.scan().description()))
-    return [line for line in dict.fromkeys(found) if line.endswith(ON_DRIVER)]
+                descriptions.append(str(leaf.scan().description()))
+    return [line for line in dict.fromkeys(descriptions) if line.endswith(ON_DRIVER)]
 
 
 _COMMAND_MODES = "org.apache.spark.sql.execution.CommandExecutionMode$"
@@ -100,8 +100,8 @@ def columns_read(frame: DataFrame) -> tuple[str, ...] | None:
     analyzed = plan.queryExecution().analyzed()
     if not analyzed.subqueriesAll().isEmpty():
         return None
-    found = analyzed.references().iterator()
+    references = analyzed.references().iterator()
     names = []
-    while found.hasNext():
-        names.append(str(found.next().name()))
+    while references.hasNext():
+        names.append(str(references.next().name()))
     return tuple(sorted(set(names)))

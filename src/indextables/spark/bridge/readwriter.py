@@ -131,12 +131,12 @@ def _load(
     reader.options(**options)
     if reader._jreader.userSpecifiedSchema().isDefined():
         raise SchemaError("An index table has a schema of its own. Leave out schema(…).")
-    given = scala_dict(reader._jreader.extraOptions())
+    set_options = scala_dict(reader._jreader.extraOptions())
     paths = [path] if isinstance(path, str) else list(path or ())
     if paths:
-        given |= {"path": paths[0], "paths": json.dumps(paths)}
+        set_options |= {"path": paths[0], "paths": json.dumps(paths)}
     settings = session_settings(spark)
-    parsed = SourceOptions.parse(given, settings)
+    parsed = SourceOptions.parse(set_options, settings)
     if parsed.timestamp is not None:
         parsed = replace(parsed, timestamp=_in_session_zone(spark, parsed.timestamp))
     frames = [
@@ -166,8 +166,8 @@ def _load_one(
         name if is_own_key(name) else f"spark.hadoop.{name}": value
         for name, value in options.stores.items()
     }
-    for name, given in {**options.config, **options.storage, **handed}.items():
-        fresh = fresh.option(name, str(given))
+    for name, setting in {**options.config, **options.storage, **handed}.items():
+        fresh = fresh.option(name, str(setting))
     return original(fresh, path)
 
 
@@ -181,19 +181,19 @@ def chosen_rows(frame: DataFrame, chosen: ChosenRows) -> DataFrame:
         return frame
     query = f.lit(chosen.search)
     if len(chosen.fields) == 1:
-        found = f.call_function("indexquery", f.col(quoted_name(chosen.fields[0])), query)
+        matches = f.call_function("indexquery", f.col(quoted_name(chosen.fields[0])), query)
     elif chosen.fields:
         fields = f.struct(*(f.col(quoted_name(name)) for name in chosen.fields))
-        found = f.call_function(SEVERAL_COLUMNS, fields, query)
+        matches = f.call_function(SEVERAL_COLUMNS, fields, query)
     else:
-        found = f.call_function("indexqueryall", f.col(ALL_FIELDS), query)
+        matches = f.call_function("indexqueryall", f.col(ALL_FIELDS), query)
     shown = [
         f.call_function("indextables_snippet", f.col(quoted_name(name)), query).alias(
             f"_snippet_{name}"
         )
         for name in chosen.snippets
     ]
-    ranked = frame.where(found).select("*", SCORE, *shown).orderBy(f.desc(SCORE))
+    ranked = frame.where(matches).select("*", SCORE, *shown).orderBy(f.desc(SCORE))
     return ranked if chosen.limit is None else ranked.limit(chosen.limit)
 
 
@@ -235,14 +235,14 @@ def _save(  # noqa: PLR0917 - Spark's arguments
         writer.partitionBy(partitionBy)
     java = writer._jwrite
     _refuse_buckets(java)
-    given = scala_dict(java.extraOptions())
+    set_options = scala_dict(java.extraOptions())
     if path is not None:
-        given |= {"path": path}
+        set_options |= {"path": path}
     columns = java.partitioningColumns()
     if columns.isDefined():
         names = _in_columns_case(spark, _as_list(columns.get()), writer._df.columns)
-        given["partitionBy"] = json.dumps(names)
-    parsed = SourceOptions.parse(given, session_settings(spark))
+        set_options["partitionBy"] = json.dumps(names)
+    parsed = SourceOptions.parse(set_options, session_settings(spark))
     parsed.chosen.refuse()
     access = parsed.access()
     kind, exclusive = _kind(java.curmode().name(), parsed)
@@ -266,9 +266,9 @@ def _save(  # noqa: PLR0917 - Spark's arguments
         bridge.write(writer._df, access, job)
         return None
     fresh = writer._df.write.format(NAME).mode("append" if kind == "append" else "overwrite")
-    ours = {name: value for name, value in given.items() if name.lower() != "path"}
-    ours["partitionOverwriteMode"] = "dynamic" if parsed.dynamic else "static"
-    for name, value in {**parsed.config, **parsed.storage, **ours}.items():
+    retry_options = {name: value for name, value in set_options.items() if name.lower() != "path"}
+    retry_options["partitionOverwriteMode"] = "dynamic" if parsed.dynamic else "static"
+    for name, value in {**parsed.config, **parsed.storage, **retry_options}.items():
         fresh = fresh.option(name, str(value))
     return original(fresh, access.path)
 
@@ -300,11 +300,11 @@ def _load_stream(
     if provider.lower() not in PROVIDERS or not is_enabled(reader._spark):
         return original(reader, path, format, schema, **options)
     reader.options(**options)
-    given = scala_dict(reader._jreader.extraOptions())
-    stream = {name: given.pop(name) for name in list(given) if is_stream_option(name)}
+    set_options = scala_dict(reader._jreader.extraOptions())
+    stream = {name: set_options.pop(name) for name in list(set_options) if is_stream_option(name)}
     since = {n: v for n, v in stream.items() if n.lower() == "startingtimestamp"}
     reader.options(**{n: _in_session_zone(reader._spark, v) for n, v in since.items()})
-    parsed = _with_session(reader, given, path)
+    parsed = _with_session(reader, set_options, path)
     # An error here is a sentence, in a worker it is a traceback.
     check_stream(parsed, StreamOptions.parse(stream))
     return original(reader, path, format, schema)
@@ -331,9 +331,9 @@ def _start_stream(  # noqa: PLR0917 - Spark's arguments
     columns = writer._jwrite.partitioningColumns()
     if columns.isDefined():
         writer.option("partitionBy", json.dumps(_as_list(columns.get())))
-    given = scala_dict(writer._jwrite.extraOptions())
-    given.setdefault("partitionOverwriteMode", "static")
-    _with_session(writer, given, path)
+    set_options = scala_dict(writer._jwrite.extraOptions())
+    set_options.setdefault("partitionOverwriteMode", "static")
+    _with_session(writer, set_options, path)
     return original(writer, path, format, outputMode, None, queryName)
 
 
@@ -363,8 +363,8 @@ def _stream_to_table(  # noqa: PLR0917 - Spark's arguments
             access = _created(writer, bridge, name, partitionBy, options)
     if access is None:
         return original(writer, tableName, format, outputMode, partitionBy, queryName, **options)
-    given = {**scala_dict(writer._jwrite.extraOptions()), **options}  # come before the table's
-    writer.options(**{**access.config, **access.storage, **given, "path": access.path})
+    merged = {**scala_dict(writer._jwrite.extraOptions()), **options}  # come before the table's
+    writer.options(**{**access.config, **access.storage, **merged, "path": access.path})
     return writer.start(None, NAME, outputMode, partitionBy, queryName)
 
 
@@ -375,36 +375,36 @@ def _created(
     spark = writer._spark
     if spark.catalog.tableExists(".".join(map(quoted_name, name))):
         return None
-    given = {**scala_dict(writer._jwrite.extraOptions()), **options}
-    access: TableAccess = bridge.new_place(name, given.pop("path", None))
+    merged = {**scala_dict(writer._jwrite.extraOptions()), **options}
+    access: TableAccess = bridge.new_place(name, merged.pop("path", None))
     rows = spark.createDataFrame([], writer._df.schema).write.format(NAME).mode("ignore")
     if partition_by is not None:
         writer.partitionBy(partition_by)
     columns = writer._jwrite.partitioningColumns()
     if columns.isDefined():
         rows = rows.partitionBy(_as_list(columns.get()))
-    rows.options(**given).save(access.path)
+    rows.options(**merged).save(access.path)
     bridge.register(name, access)
     return access
 
 
-def _with_session(stream: Any, given: dict[str, str], path: str | None) -> SourceOptions:
+def _with_session(stream: Any, options: dict[str, str], path: str | None) -> SourceOptions:
     """Set what the session says of index tables and stores; options come first."""
     if path is not None:
-        given = {**given, "path": path}
-    parsed = SourceOptions.parse(given, session_settings(stream._spark))
+        options = {**options, "path": path}
+    parsed = SourceOptions.parse(options, session_settings(stream._spark))
     for name, value in {**parsed.config, **parsed.storage}.items():
         stream.option(name, str(value))
     return parsed
 
 
 def _refuse_buckets(java: Any) -> None:
-    for asked, name in (
+    for buckets, name in (
         (java.numBuckets(), "bucketBy"),
         (java.sortColumnNames(), "sortBy"),
         (java.clusteringColumns(), "clusterBy"),
     ):
-        if asked.isDefined():
+        if buckets.isDefined():
             raise ConfigError(f"Index tables have no {name}; use partitionBy, or leave it out.")
 
 
@@ -446,8 +446,8 @@ def _table_exists(original: Callable[..., bool], catalog: Any, *args: Any, **kwa
 
 
 def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
-    others = options.replace_where is not None or options.dynamic or options.merge_schema
-    if options.overwrite_schema and (mode != "Overwrite" or others):
+    other_options = options.replace_where is not None or options.dynamic or options.merge_schema
+    if options.overwrite_schema and (mode != "Overwrite" or other_options):
         raise ConfigError(
             "overwriteSchema replaces all rows and columns: use it with mode('overwrite'), and "
             "without replaceWhere, mergeSchema and dynamic partition overwrite."

@@ -102,19 +102,19 @@ class NameBuilder:
         self._name = name
 
     def apply(self, arguments: JavaObject) -> JavaObject:
-        given = [arguments.apply(number) for number in range(arguments.size())]
+        operands = [arguments.apply(number) for number in range(arguments.size())]
         mode = None
-        if given and given[-1].nodeName() == "NamedArgumentExpression":
-            if given[-1].key().lower() != "mode":
+        if operands and operands[-1].nodeName() == "NamedArgumentExpression":
+            if operands[-1].key().lower() != "mode":
                 raise SearchCallError(self._name, usage(self._name))
-            mode = self._text(given.pop().value())
-        fields = given[2:] if _is_row(given[-1]) else []
-        given = given[:2] if fields else given
-        if len(given) == 3 and mode is None and given[1].foldable():
-            mode = self._text(given.pop())
-        if len(given) < 2:
+            mode = self._text(operands.pop().value())
+        fields = operands[2:] if _is_row(operands[-1]) else []
+        operands = operands[:2] if fields else operands
+        if len(operands) == 3 and mode is None and operands[1].foldable():
+            mode = self._text(operands.pop())
+        if len(operands) < 2:
             raise SearchCallError(self._name, usage(self._name))
-        *columns, words = given
+        *columns, words = operands
         chosen = mode_of(self._name, mode)
         text = query_text(self._text(words), chosen)
         return self._call(columns, text, fields)

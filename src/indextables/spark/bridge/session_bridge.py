@@ -97,8 +97,8 @@ class SessionBridge:
 
     def register(self, name: Sequence[str], access: TableAccess) -> None:
         """Make a name that of the table at a place, unless the folder is the name."""
-        known = self.place_of(name)
-        if known is None or known.uri != access.uri:
+        current = self.place_of(name)
+        if current is None or current.uri != access.uri:
             place = access.uri.replace("\\", "\\\\").replace("'", "\\'")
             named = ".".join(map(quoted_name, name))
             self.java.spark.sql(f"CREATE TABLE {named} USING {NAME} LOCATION '{place}'")
@@ -109,16 +109,16 @@ class SessionBridge:
         """The catalog of a name, and what the name is there."""
         current = self.java.spark.catalog.currentCatalog()
         # Namespaces of another catalog than the current one begin at its root.
-        database, rest = [self.java.spark.catalog.currentDatabase()], list(name)
+        database, parts = [self.java.spark.catalog.currentDatabase()], list(name)
         if len(name) > 1 and name[0].lower() in (NAME, SPARK_CATALOG):
-            current, rest, database = name[0].lower(), rest[1:], []
+            current, parts, database = name[0].lower(), parts[1:], []
         if current not in (NAME, SPARK_CATALOG):
             raise StatementError(
                 f"An index has a name in {SPARK_CATALOG} or {NAME}, not in {current}."
             )
-        namespace = rest[:-1] or list(filter(None, database))
+        namespace = parts[:-1] or list(filter(None, database))
         make = self.java.find(V2 + "catalog.Identifier")
-        identifier = make.of(self.java.strings(namespace), rest[-1])
+        identifier = make.of(self.java.strings(namespace), parts[-1])
         return (self.catalog if current == NAME else self._bare_names), identifier
 
     def install_search(self, name: str, *, everywhere: bool) -> None:
@@ -172,13 +172,13 @@ class SessionBridge:
             raise outcome
         return outcome
 
-    def can_store(self, given: DataType, column: DataType) -> bool:
+    def can_store(self, value_type: DataType, column: DataType) -> bool:
         """Whether an INSERT stores values of this type in a column, by the session's policy."""
         if self.java.conf.storeAssignmentPolicy().toString() != "ANSI":
             return True  # another policy leaves more to casts
         cast = self.java.find("org.apache.spark.sql.catalyst.expressions.Cast")
         parse = self.java.find("org.apache.spark.sql.types.DataType").fromJson
-        return bool(cast.canANSIStoreAssign(parse(given.json()), parse(column.json())))
+        return bool(cast.canANSIStoreAssign(parse(value_type.json()), parse(column.json())))
 
     def cardinality_violation(self) -> Exception:
         """Spark's own error for a row that a MERGE matches twice."""
@@ -256,17 +256,17 @@ class SparkHosts:
         if context._jsc.sc().isLocal():
             # Local tasks run on the driver's host and share its disks and their generation.
             return [here]
-        found: dict[str, Answer[T]] = {}
+        answers: dict[str, Answer[T]] = {}
         for reached in _rounds(context, function):
-            for executor, given in reached.items():
-                found.setdefault(executor, given)
+            for executor, reply in reached.items():
+                answers.setdefault(executor, reply)
             executors = _executors(context)
-            if executors.keys() <= found.keys():
+            if executors.keys() <= answers.keys():
                 break
         for executor, host in executors.items():
-            if executor not in found:
-                found[executor] = Answer(executor, host, error="no task reached it; run it again")
-        return [here, *(found[executor] for executor in sorted(found))]
+            if executor not in answers:
+                answers[executor] = Answer(executor, host, error="no task reached it; run it again")
+        return [here, *(answers[executor] for executor in sorted(answers))]
 
 
 def _executors(context: Any) -> dict[str, str]:
@@ -330,8 +330,8 @@ def _run(context: Any, tasks: Any, task: Task) -> dict[str, Answer[Any]]:
             context.setLocalProperty(name, value)
     places = _places(context, group)
     return {
-        places[number]: replace(given, executor_id=places[number])
-        for number, given in reversed(answers)
+        places[number]: replace(reply, executor_id=places[number])
+        for number, reply in reversed(answers)
         if number in places
     }
 
@@ -340,11 +340,11 @@ def _places(context: Any, group: str) -> dict[int, str]:
     """The executor of each task of the last stage of a job."""
     scala, tracker = context._jsc.sc(), context.statusTracker()
     scala.listenerBus().waitUntilEmpty()
-    found: dict[int, str] = {}
+    executors: dict[int, str] = {}
     for job in tracker.getJobIdsForGroup(group):
         for stage in list(tracker.getJobInfo(job).stageIds):
             attempt = scala.statusStore().lastStageAttempt(stage).attemptId()
             listed = scala.statusStore().taskList(stage, attempt, 1 << 20)
             tasks = [listed.apply(at) for at in range(listed.size())]
-            found |= {task.index(): task.executorId() for task in tasks}
-    return found
+            executors |= {task.index(): task.executorId() for task in tasks}
+    return executors

@@ -125,11 +125,11 @@ def session_settings(spark: SparkSession) -> dict[str, str]:
 
 def scala_dict(entries: Any) -> dict[str, str]:
     """A map of Scala in Python."""
-    each, found = entries.iterator(), {}
+    each, entries_by_key = entries.iterator(), {}
     while each.hasNext():
         pair = each.next()
-        found[pair._1()] = pair._2()
-    return found
+        entries_by_key[pair._1()] = pair._2()
+    return entries_by_key
 
 
 def java_dict(entries: Any) -> dict[str, str]:
@@ -138,11 +138,11 @@ def java_dict(entries: Any) -> dict[str, str]:
     `dict` would read on until Java raises an error, and to tell what kind of error it is takes
     PySpark forty round trips.
     """
-    each, found = entries.entrySet().iterator(), {}
+    each, entries_by_key = entries.entrySet().iterator(), {}
     while each.hasNext():
         entry = each.next()
-        found[entry.getKey()] = entry.getValue()
-    return found
+        entries_by_key[entry.getKey()] = entry.getValue()
+    return entries_by_key
 
 
 def has_function(spark: SparkSession, name: str) -> bool:

@@ -213,8 +213,8 @@ def _write_splits(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterato
 
 def _outputs(messages: JavaObject) -> list[TaskOutput]:
     # Pickled by tasks of this very write.
-    found: list[Any] = [pickle.loads(m.pickledMessage()) for m in messages if m is not None]
-    return found
+    outputs: list[Any] = [pickle.loads(m.pickledMessage()) for m in messages if m is not None]
+    return outputs
 
 
 def advisory_size(job: WriteJob, config: Config) -> int:

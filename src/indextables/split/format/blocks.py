@@ -105,12 +105,12 @@ class BlockDirectory:
         """The content of a block, checked."""
         size = min(self.block, self.section.size - number * self.block)
         try:
-            found = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+            content = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
         except zstandard.ZstdError as error:
             raise self._damaged(path, str(error)) from None
-        if len(found) != size or zlib.crc32(found) != self.checksums[number]:
+        if len(content) != size or zlib.crc32(content) != self.checksums[number]:
             raise self._damaged(path, f"the checksum of block {number} is wrong")
-        return found
+        return content
 
     def _damaged(self, path: str, reason: str) -> DamagedIndexError:
         return DamagedIndexError(path, f"{self.section.name} cannot be read ({reason})")
@@ -157,10 +157,10 @@ def opening_sections(info: SplitInfo) -> list[Section]:
 
 def opening_of(info: SplitInfo) -> Range | None:
     """Where those sections lie, if nothing lies between them."""
-    found = opening_sections(info)
-    start = min((section.offset for section in found), default=0)
-    end = max((section.offset + section.length for section in found), default=0)
-    return (start, end) if end - start == sum(section.length for section in found) > 0 else None
+    sections = opening_sections(info)
+    start = min((section.offset for section in sections), default=0)
+    end = max((section.offset + section.length for section in sections), default=0)
+    return (start, end) if end - start == sum(section.length for section in sections) > 0 else None
 
 
 def write_index(sink: Sink, files: Sequence[Path]) -> tuple[list[Section], int]:
@@ -182,7 +182,7 @@ def write_index(sink: Sink, files: Sequence[Path]) -> tuple[list[Section], int]:
 
 
 def _spots(file: Path) -> list[Range] | None:
-    """What Tantivy always reads of a file that is worth dividing; `None` if it is not."""
+    """The ranges that Tantivy always reads of a file; `None` if dividing it is not worthwhile."""
     size = file.stat().st_size
     least = _SMALL_TERMS if file.suffix == TERMS else _SMALL
     if file.suffix not in _RANGED or size <= least or _packs_well(file):
@@ -191,10 +191,10 @@ def _spots(file: Path) -> list[Range] | None:
         stream.seek(max(0, size - _TAIL))
         tail = stream.read()
     try:
-        found, directory = parts(tail, size)
+        ranges, directory = parts(tail, size)
     except UnknownDictionaryError:
         return None
-    first = list(heads(found)) if file.suffix == POSTINGS else []
+    first = list(heads(ranges)) if file.suffix == POSTINGS else []
     return [*first, (directory, size)]
 
 
@@ -264,7 +264,7 @@ class RangedFile:
 
     @classmethod
     def open(cls, directory: BlockDirectory, copy: SparseCopy, *, path: str) -> RangedFile:
-        """Write down what Tantivy reads when it opens the file."""
+        """Store the ranges that Tantivy reads when it opens the file."""
         with copy.opened() as file:
             for at, data in directory.spots:
                 file.write_spot(at, data)
@@ -344,21 +344,21 @@ class RangedSplit:
     segments: tuple[Segment, ...]
     fields: dict[str, int]
 
-    def fetch(self, wanted: dict[RangedFile, set[int]]) -> None:
-        """Bring blocks that are not there, all with one call."""
+    def fetch(self, requested: dict[RangedFile, set[int]]) -> None:
+        """Fetch missing blocks, all with one call."""
         with contextlib.ExitStack() as stack:
             # Always in one order, so that two processes do not wait for each other.
-            files = sorted(wanted, key=lambda file: file.copy.path)
+            files = sorted(requested, key=lambda file: file.copy.path)
             opened = [stack.enter_context(file.copy.opened()) for file in files]
             ranges: list[Range] = []
             for file, there in zip(files, opened, strict=True):
-                missing = there.missing(wanted[file])
+                missing = there.missing(requested[file])
                 total = len(file.all_blocks)
                 if missing and file.copy.present + len(missing) > _WORTH_WHOLE * total:
                     missing = there.missing(file.all_blocks)
                 offsets = file.directory.offsets
                 ranges += [(int(offsets[b]), int(offsets[b + 1])) for b in missing]
-            # What lies between two ranges that are read as one is kept, too.
+            # Blocks between two ranges that are read as one are stored, too.
             joined = [(start, end) for start, end, _ in coalesce(ranges, gap=_GAP)]
             data = self.store.get_ranges(self.path, joined) if joined else []
             for file, there in zip(files, opened, strict=True):
@@ -367,14 +367,14 @@ class RangedSplit:
     def _contents(self, directory: BlockDirectory, data: dict[Range, bytes]) -> dict[int, bytes]:
         """The blocks of a file that lie in ranges of the split, unpacked."""
         offsets = directory.offsets
-        found: dict[int, bytes] = {}
+        contents: dict[int, bytes] = {}
         for (start, end), piece in data.items():
             first = int(offsets.searchsorted(start, "left"))
             last = int(offsets.searchsorted(end, "right")) - 1
             for block in range(first, last):
                 low, high = int(offsets[block]) - start, int(offsets[block + 1]) - start
-                found[block] = directory.content(block, piece[low:high], path=self.path)
-        return found
+                contents[block] = directory.content(block, piece[low:high], path=self.path)
+        return contents
 
     @property
     def is_current(self) -> bool:
@@ -410,7 +410,7 @@ class Ranges:
         return self._is_whole
 
     def name(self, need: Need) -> None:
-        """Say what a query is going to read. The next search provides it."""
+        """Name the ranges that a query will read. The next search fetches them."""
         if self._is_whole:
             return
         with self._naming:
@@ -419,7 +419,7 @@ class Ranges:
             self._named.add(need.field)
 
     def provide(self, *, scored: bool) -> None:
-        """Bring what was named and is not there; norms too, for scores."""
+        """Fetch the named ranges that are missing; norms too, for scores."""
         if self._is_whole:
             return
         with self._fetching:
@@ -430,7 +430,7 @@ class Ranges:
                 self._attempt(lambda: self._provide(norms))
 
     def provide_all(self) -> None:
-        """Make all copies whole."""
+        """Fetch everything that is missing."""
         with self._fetching:
             self._attempt(self._provide_all)
 
@@ -466,7 +466,7 @@ class Ranges:
         self.searcher = searcher
 
     def _provide_again(self) -> None:
-        """Take nothing for granted that was provided."""
+        """Forget what was provided, so that it is checked again."""
         with self._naming:
             self._pending = dict.fromkeys([*self._provided, *self._pending])
             self._provided.clear()
@@ -498,26 +498,26 @@ class Ranges:
         """The blocks of the parts that fields have of a file."""
         result = []
         for split in self.splits:
-            wanted: dict[RangedFile, set[int]] = defaultdict(set)
+            blocks_of: dict[RangedFile, set[int]] = defaultdict(set)
             for segment in split.segments:
                 for name in names & split.fields.keys():
                     for file, blocks in segment.part(suffix, split.fields[name]):
-                        wanted[file].update(blocks)
-            result.append(wanted)
+                        blocks_of[file].update(blocks)
+            result.append(blocks_of)
         return result
 
     def _blocks(self, needs: Sequence[Need]) -> list[dict[RangedFile, set[int]]]:
         limited = [self._limited_to(need) for need in needs]
         result = []
         for split in self.splits:
-            wanted: dict[RangedFile, set[int]] = defaultdict(set)
+            blocks_of: dict[RangedFile, set[int]] = defaultdict(set)
             for segment in split.segments:
                 for need, words in zip(needs, limited, strict=True):
                     number = split.fields.get(need.field)
                     if number is not None:
                         for file, blocks in segment.blocks(need, number, words):
-                            wanted[file].update(blocks)
-            result.append(wanted)
+                            blocks_of[file].update(blocks)
+            result.append(blocks_of)
         return result
 
     def _limited_to(self, need: Need) -> Sequence[str | bytes] | None:
@@ -531,10 +531,10 @@ class Ranges:
         words = need.keep([word for word, _ in listed])
         return None if words is None or len(words) > _MANY_WORDS else words
 
-    def _fetch(self, wanted: Sequence[dict[RangedFile, set[int]]]) -> None:
-        """Bring blocks of all splits, side by side."""
+    def _fetch(self, requested: Sequence[dict[RangedFile, set[int]]]) -> None:
+        """Fetch blocks of all splits, side by side."""
         work = []
-        for split, blocks in zip(self.splits, wanted, strict=True):
+        for split, blocks in zip(self.splits, requested, strict=True):
             unknown = {f: set(b) for f, b in blocks.items() if f.copy.unknown(b)}
             if unknown:
                 work.append((split, unknown))

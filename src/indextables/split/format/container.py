@@ -62,7 +62,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _PIECE = 1 << 20
 _ANY_SECTION = 64 << 20
 _MOST_EXPANSION = 256
-"""What a section may claim that is larger than `_ANY_SECTION`; those of an index are dense."""
+"""The largest claim of a section above `_ANY_SECTION`; sections of an index are dense."""
 _MAX_WINDOW = 128 << 20
 _WORTH_COMPRESSING = 0.9
 
@@ -93,7 +93,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the log keeps about the columns of a split, in the log's spelling."""
+    """Statistics of a split's columns, as the log has them."""
 
     min_values: Mapping[str, str] = field(default_factory=dict)
     max_values: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SplitInfo:
-    """What a split says about itself, enough to rebuild its entry in the log."""
+    """The description of a split in its footer, enough to rebuild its log entry."""
 
     rows: int
     mapping: TableMapping
@@ -193,29 +193,29 @@ class SplitInfo:
             raise DamagedSplitError(path, f"its description cannot be read ({error})") from None
 
 
-def exactly(kind: type[Record], document: dict[str, Any]) -> Record:
+def exactly(cls: type[Record], document: dict[str, Any]) -> Record:
     """A dataclass of texts and numbers from JSON, whose values have the types of its fields."""
-    record = kind(**document)
+    record = cls(**document)
     for member in fields(record):  # type: ignore[arg-type]
         if type(getattr(record, member.name)).__name__ != member.type:
-            raise TypeError(f"{member.name!r} of a {kind.__name__} is not of type {member.type}")
+            raise TypeError(f"{member.name!r} of a {cls.__name__} is not of type {member.type}")
     return record
 
 
-def _values(document: Any, kind: Any) -> dict[str, Any]:
+def _values(document: Any, cls: Any) -> dict[str, Any]:
     """An object of JSON whose values have one type."""
-    if not isinstance(document, dict) or not all(isinstance(v, kind) for v in document.values()):
+    if not isinstance(document, dict) or not all(isinstance(v, cls) for v in document.values()):
         raise TypeError("an object is missing, or has values of another type")
     return document
 
 
 def _statistics(document: dict[str, Any]) -> Statistics:
-    found = Statistics(**document)
-    for texts in (found.min_values, found.max_values):
+    statistics = Statistics(**document)
+    for texts in (statistics.min_values, statistics.max_values):
         _values(texts, str)
-    for counts in (found.null_counts, found.nan_counts):
+    for counts in (statistics.null_counts, statistics.nan_counts):
         _values(counts, int)
-    return found
+    return statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,15 +295,15 @@ class Footer:
     def column_pages(self, name: str) -> ColumnPages | None:
         """Which pages hold which rows of a column; `None` if it is read by its chunks."""
         if name not in self._column_pages:
-            found = None
+            pages = None
             with contextlib.suppress(WrongPageError):  # checking the pages raises it again
                 record = self.page_record
                 chunks = self.chunks(range(self.parquet.num_row_groups), [name])
                 if record is not None and len(chunks) == self.parquet.num_row_groups > 0:
                     column = self.parquet.schema.column(chunks[0].leaf)
-                    kind = self.schema.field(name).type
-                    found = ColumnPages.of(record, chunks, column, kind, self.group_starts)
-            self._column_pages[name] = found
+                    data_type = self.schema.field(name).type
+                    pages = ColumnPages.of(record, chunks, column, data_type, self.group_starts)
+            self._column_pages[name] = pages
         return self._column_pages[name]
 
     @functools.cached_property
@@ -358,7 +358,7 @@ class Footer:
 
 
 class Sink(Protocol):
-    """An open file that knows where it is."""
+    """An open file with a position."""
 
     def write(self, data: Any, /) -> Any: ...
     def tell(self) -> int: ...

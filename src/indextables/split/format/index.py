@@ -5,9 +5,9 @@ and checked, into the disk cache; a temporary folder of links to the copies is o
 at once, because the files stay mapped. Segments of several splits linked into one folder are one
 index, with the statistics of all of them.
 
-An index comes from a file that anybody may have written. Tantivy trusts it: on one that is not what
-it says, it panics, raises errors of many kinds, or answers with rows that are not there. Whatever
-it does becomes a `DamagedIndexError` here, and the caller uses the rows instead.
+Any program may have written the file of an index, and Tantivy trusts it: for an invalid file it
+panics, raises errors of many kinds, or returns rows that do not exist. All of this becomes a
+`DamagedIndexError` here, and the caller falls back to the rows.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _KEPT_NUMBERS = 16_384
 _FOOTER = struct.Struct("<II")
 _FOOTER_MAGIC = 1337
 LONGEST_FOOTER = 1_024
-"""More bytes than Tantivy writes at the end of a file."""
+"""An upper bound of the bytes that Tantivy writes at the end of a file."""
 
 
 @contextlib.contextmanager
@@ -82,7 +82,7 @@ def tantivy_errors(path: str) -> Iterator[None]:
     except Exception as error:
         raise DamagedIndexError(path, f"Tantivy cannot use its index ({_short(error)})") from None
     except BaseException as error:
-        # A panic is no `Exception`, and its class cannot be imported.
+        # A Rust panic is not an `Exception`, and its class cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
         raise DamagedIndexError(path, f"Tantivy cannot use its index ({_short(error)})") from None
@@ -126,7 +126,7 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """What it takes in memory."""
+        """Its size in memory."""
         return int(self.words.nbytes) + self.lengths.nbytes
 
     def of_length(self, low: int, high: int) -> pa.StringArray:
@@ -145,8 +145,8 @@ class Vocabulary:
         if high is not None:
             below = pc.less_equal if with_high else pc.less
             words = words.filter(below(words, pa.scalar(high, pa.binary())))
-        found: pa.StringArray = words.cast(pa.string())
-        return found
+        texts: pa.StringArray = words.cast(pa.string())
+        return texts
 
     def count_matches(self, pattern: str) -> int:
         """How many words a pattern of RE2 matches as a whole.
@@ -154,14 +154,14 @@ class Vocabulary:
         `ArrowInvalid` if RE2 cannot read it. It matches in linear time, whatever the pattern is;
         Python's engine backtracks.
         """
-        known = self._matches.get(pattern)
-        if known is None:
+        count = self._matches.get(pattern)
+        if count is None:
             matched: Any = pc.match_substring_regex(self.words, rf"\A(?:{pattern})\z")
-            known = int(matched.true_count)
+            count = int(matched.true_count)
             if len(self._matches) >= _KEPT_COUNTS:
                 self._matches.clear()
-            self._matches[pattern] = known
-        return known
+            self._matches[pattern] = count
+        return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class IndexSearcher:
     path: str
     opened: tantivy.Searcher
     ranges: Ranges | None = None
-    """What of the index was fetched, if it is not whole."""
+    """The fetched ranges of the index, if it is not whole."""
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, compare=False, repr=False)
     _numbers: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -182,7 +182,7 @@ class IndexSearcher:
         return self.opened if current is None else current
 
     def name(self, need: Need) -> None:
-        """Say what a query that is built for this index reads of it."""
+        """Name the ranges that a query for this index reads."""
         if self.ranges is not None:
             self.ranges.name(need)
 
@@ -202,17 +202,17 @@ class IndexSearcher:
             return self.searcher.search(query, max(1, limit), count=False, **options).hits
 
     def explain(self, query: tantivy.Query, address: tantivy.DocAddress) -> dict[str, Any]:
-        """Why a document that a query was asked for has its score."""
+        """Tantivy's explanation of a document's score for a query."""
         with tantivy_errors(self.path):
-            found: dict[str, Any] = orjson.loads(query.explain(self.searcher, address).to_json())
-            return found
+            tree: dict[str, Any] = orjson.loads(query.explain(self.searcher, address).to_json())
+            return tree
 
     def count(self, query: tantivy.Query) -> int:
         """How many documents match."""
         self._provide()
         with tantivy_errors(self.path):
-            found: Any = self.searcher.search(query, 1, count=True)
-            return int(found.count)
+            result: Any = self.searcher.search(query, 1, count=True)
+            return int(result.count)
 
     def numbers(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers:
         """The numbers that documents carry.
@@ -223,15 +223,15 @@ class IndexSearcher:
         if self.searcher.num_segments < _MANY_SEGMENTS:
             return self._read_numbers(addresses)
         places = [(address.segment_ord, address.doc) for address in addresses]
-        found = list(map(self._numbers.get, places))
-        if None in found:
+        numbers = list(map(self._numbers.get, places))
+        if None in numbers:
             read = self._read_numbers(addresses)
             if len(self._numbers) + len(places) > _KEPT_NUMBERS:
                 self._numbers.clear()
             if len(places) <= _KEPT_NUMBERS // 8:
                 self._numbers.update(zip(places, read.tolist(), strict=True))
             return read
-        return np.array(found, dtype=np.int64)
+        return np.array(numbers, dtype=np.int64)
 
     def _read_numbers(self, addresses: Sequence[tantivy.DocAddress]) -> RowNumbers:
         with tantivy_errors(self.path):
@@ -263,12 +263,12 @@ class IndexSearcher:
         """
         if prefix:
             return Vocabulary.of(self.terms(field, prefix))
-        found = self._vocabularies.get(field)
-        if found is None:
-            found = Vocabulary.of(self.terms(field))
-            if found.size <= _KEPT_VOCABULARY:
-                self._vocabularies[field] = found
-        return found
+        vocabulary = self._vocabularies.get(field)
+        if vocabulary is None:
+            vocabulary = Vocabulary.of(self.terms(field))
+            if vocabulary.size <= _KEPT_VOCABULARY:
+                self._vocabularies[field] = vocabulary
+        return vocabulary
 
     def rows(
         self,
@@ -342,7 +342,7 @@ class MappedCopies:
         self.map(paths)
 
     def map(self, paths: Iterable[str]) -> None:
-        """Check these copies from now on, which were mapped a moment ago."""
+        """Check these freshly mapped copies from now on."""
         self._copies: list[tuple[str, int, int]] = []
         self._next_check = 0.0
         for path in paths:
@@ -460,7 +460,7 @@ class IndexFolder:
         return opened
 
     def _content(self, section: Section) -> bytes:
-        """What a small section holds: of a remote split, from its copy."""
+        """The content of a small section: of a remote split, from its copy."""
         if self.store.local_path(self.path) is not None:
             return read_section(self._read, section, path=self.path)
         with self._opened(section) as file:
@@ -504,8 +504,8 @@ class IndexFolder:
                     return data[start - first : end - first]
             if (start, end) not in small:
                 break
-            found = self.store.get_ranges(self.path, small)
-            self.fetched.update(zip(small, found, strict=True))
+            parts = self.store.get_ranges(self.path, small)
+            self.fetched.update(zip(small, parts, strict=True))
         return self.store.get_range(self.path, start, end)
 
 
@@ -605,7 +605,7 @@ class _Opening:
                     if not gone or is_last:
                         raise
                     continue
-            # One that was evicted may have been made again meanwhile, and be mapped instead.
+            # An evicted copy may have been written again meanwhile, and be mapped instead.
             if all(split.is_current for split in splits) or is_last:
                 return splits, index
         raise AssertionError("unreachable")
@@ -626,7 +626,7 @@ class _Opening:
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Results of a work on each item. Copies come from a store that answers late."""
+    """The result of a function for each item, in threads: copies come from a slow store."""
     if len(items) == 1:
         return [work(items[0])]
     return list(_copiers(os.getpid()).map(work, items))

@@ -104,10 +104,10 @@ class _Node:
 
     def child(self, key: str) -> _Node:
         """The node of a key."""
-        found = self.below.get(key)
-        if found is None:
-            found = self.below[key] = _Node()
-        return found
+        node = self.below.get(key)
+        if node is None:
+            node = self.below[key] = _Node()
+        return node
 
     def add(self, leaf: Any) -> None:
         """Add a leaf that is not null."""
@@ -130,7 +130,7 @@ class _Node:
 
 @functools.lru_cache(maxsize=65_536)
 def path_key(path: Path) -> str:
-    """What terms below a path begin with.
+    """The prefix of terms below a path.
 
     >>> len(path_key(("user", "name")))
     6
@@ -154,7 +154,7 @@ def truth_text(value: bool) -> str:
 
 
 class PathCollector:
-    """Gathers the leaves of a split's JSON and nested columns while its rows pass by."""
+    """Gathers the leaves of a split's JSON and nested columns while it is written."""
 
     def __init__(self, mapping: TableMapping, schema: pa.Schema) -> None:
         self._fields = {
@@ -184,20 +184,20 @@ class PathCollector:
             yield name, sorted(set(_terms(self._roots.get(name, _Node()), column)))
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_plain(data_type: Any) -> bool:
     """Whether all leaves are text, numbers or truth values."""
     types = pa.types
-    if types.is_struct(kind):
-        return all(_is_plain(field.type) for field in kind.fields)
-    if types.is_map(kind):
-        return types.is_string(kind.key_type) and _is_plain(kind.item_type)
-    if types.is_list(kind):
-        return _is_plain(kind.value_type)
+    if types.is_struct(data_type):
+        return all(_is_plain(field.type) for field in data_type.fields)
+    if types.is_map(data_type):
+        return types.is_string(data_type.key_type) and _is_plain(data_type.item_type)
+    if types.is_list(data_type):
+        return _is_plain(data_type.value_type)
     return bool(
-        types.is_string(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_boolean(kind)
+        types.is_string(data_type)
+        or types.is_integer(data_type)
+        or types.is_floating(data_type)
+        or types.is_boolean(data_type)
     )
 
 
@@ -223,18 +223,18 @@ def _gather(documents: Iterable[Any], root: _Node) -> None:
 
 
 def _descend(array: ArrowColumn, node: _Node) -> None:
-    kind = array.type
-    if pa.types.is_struct(kind):
-        for child, values in zip(kind.fields, array.flatten(), strict=True):
+    data_type = array.type
+    if pa.types.is_struct(data_type):
+        for child, values in zip(data_type.fields, array.flatten(), strict=True):
             _descend(values, node.child(child.name))
-    elif pa.types.is_map(kind):
+    elif pa.types.is_map(data_type):
         # Compute functions for lists abort the process on maps, so it becomes a list first.
-        entries = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        entries = array.cast(pa.list_(pa.struct([data_type.key_field, data_type.item_field])))
         flat: ArrowColumn = pc.list_flatten(entries)
         keys, values = flat.flatten()
         for key in pc.unique(keys).to_pylist():
             _descend(values.filter(pc.equal(keys, pa.scalar(key))), node.child(key))
-    elif pa.types.is_list(kind):
+    elif pa.types.is_list(data_type):
         _descend(pc.list_flatten(array), node)
     else:
         for leaf in pc.unique(array.drop_null()).to_pylist():
@@ -255,25 +255,25 @@ def _terms(root: _Node, column: FieldMapping) -> Iterator[str]:
 
 def number_texts(numbers: Iterable[float]) -> list[str]:
     """The terms that a number of a query may have, which a narrow column rounded."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for number in numbers:
-        found[number_text(number)] = None
+        texts[number_text(number)] = None
         with np.errstate(over="ignore"):
-            found[number_text(float(np.float32(number)))] = None
-    return list(found)
+            texts[number_text(float(np.float32(number)))] = None
+    return list(texts)
 
 
 VALUE_LIST: Final = "values"
 """The kind of sections that list the values of a column, by the column's place in the mapping."""
 
 FEW_VALUES = 1_024
-"""So many different values are always listed."""
+"""Up to so many different values are always listed."""
 MANY_VALUES = 200_000
-"""So many never are."""
+"""More than so many never are."""
 _ROWS_A_VALUE = 4
 
 
-def value_class(field: FieldMapping, kind: pa.DataType) -> str | None:
+def value_class(field: FieldMapping, data_type: pa.DataType) -> str | None:
     """What the texts of a column's values mean; `None` if its values are not listed.
 
     Columns of one class can be compared by their texts.
@@ -281,25 +281,25 @@ def value_class(field: FieldMapping, kind: pa.DataType) -> str | None:
     >>> value_class(FieldMapping("n", "i64"), pa.int16())
     'int'
     """
-    while pa.types.is_list(kind):
-        kind = kind.value_type
+    while pa.types.is_list(data_type):
+        data_type = data_type.value_type
     types = pa.types
     if field.kind in ("string", "ip"):
-        return field.kind if types.is_string(kind) else None
+        return field.kind if types.is_string(data_type) else None
     if field.has_words or field.kind == "bytes":
         return None
-    if types.is_integer(kind):
+    if types.is_integer(data_type):
         return "int"
-    if types.is_floating(kind):
+    if types.is_floating(data_type):
         return "float"
-    if types.is_boolean(kind):
+    if types.is_boolean(data_type):
         return "bool"
-    if types.is_date32(kind):
+    if types.is_date32(data_type):
         return "date"
-    if types.is_decimal(kind):
-        return f"decimal {kind.scale}"
-    if isinstance(kind, pa.TimestampType) and kind.unit == "us":
-        return "local time" if kind.tz is None else "instant"
+    if types.is_decimal(data_type):
+        return f"decimal {data_type.scale}"
+    if isinstance(data_type, pa.TimestampType) and data_type.unit == "us":
+        return "local time" if data_type.tz is None else "instant"
     return None
 
 
@@ -329,7 +329,7 @@ def most_values(rows: int) -> int:
 
 
 class ValueCollector:
-    """Gathers the different values of a split's columns while its rows pass by."""
+    """Gathers the different values of a split's columns while it is written."""
 
     def __init__(self, mapping: TableMapping, schema: pa.Schema) -> None:
         self._rows = 0
@@ -352,11 +352,11 @@ class ValueCollector:
             if field.kind == "string" and _longest(values) > field.token_length:
                 del self._fields[name]  # the index leaves such a value out, and so would an XRef
                 continue
-            found: ArrowColumn = pc.unique(values)
+            distinct: ArrowColumn = pc.unique(values)
             if name in self._found:
-                found = pc.unique(pa.concat_arrays([self._found[name], found]))
-            self._found[name] = found
-            if len(found) > most_values(self._rows):
+                distinct = pc.unique(pa.concat_arrays([self._found[name], distinct]))
+            self._found[name] = distinct
+            if len(distinct) > most_values(self._rows):
                 del self._fields[name], self._found[name]
 
     def lists(self) -> Iterator[tuple[str, ArrowColumn]]:
@@ -375,19 +375,19 @@ def _longest(values: ArrowColumn) -> int:
 
 def path_sections(info: SplitInfo) -> dict[str, Section]:
     """The path list of each column that has one, by the column's name."""
-    found = {s.name: s for s in info.sections if s.kind == PATH_LIST}
+    sections = {s.name: s for s in info.sections if s.kind == PATH_LIST}
     fields = enumerate(info.mapping.fields)
-    return {f.name: found[f"c{place}"] for place, f in fields if f"c{place}" in found}
+    return {f.name: sections[f"c{place}"] for place, f in fields if f"c{place}" in sections}
 
 
 def list_sections(info: SplitInfo) -> dict[str, Section]:
     """The list of words or values of each column that has one, by the column's name."""
-    found = {(s.kind, s.name): s for s in info.sections if s.kind in (WORD_LIST, VALUE_LIST)}
+    sections = {(s.kind, s.name): s for s in info.sections if s.kind in (WORD_LIST, VALUE_LIST)}
     result = {}
     for place, field in enumerate(info.mapping.fields):
-        section = found.get((VALUE_LIST, f"c{place}"))
+        section = sections.get((VALUE_LIST, f"c{place}"))
         if section is None and field.field:
-            section = found.get((WORD_LIST, field.field))
+            section = sections.get((WORD_LIST, field.field))
         if section is not None:
             result[field.name] = section
     return result

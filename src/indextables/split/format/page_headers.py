@@ -67,7 +67,7 @@ class WrongPageError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PageHeader:
-    """What the header of a page says, and where it is."""
+    """The fields of a page header, and its position."""
 
     offset: int
     length: int
@@ -211,7 +211,7 @@ def _page_at(read: ReadAt, offset: int, end: int, *, is_ours: bool) -> PageHeade
             set(header) | (set() if is_ours else {4}) == {1, 2, 3, 4}
             and min(header[2], header[3], body[1]) >= 0
             and offset + length + header[3] <= end
-            # Of columns that are not nested, others spell the second kind of levels as they like.
+            # For columns that are not nested, the encoding of the second kind of levels differs.
             and (is_dictionary or (body[3] == _LEVELS and (body[4] == _LEVELS or not is_ours)))
             and set(body) <= ({1, 2, 3} if is_dictionary else {1, 2, 3, 4, 5})
             and (not is_dictionary or encoding in ("PLAIN", "PLAIN_DICTIONARY"))
@@ -332,7 +332,7 @@ class ColumnPages:
 
     kind: Any
     chunk: Any
-    """What Parquet says of the first chunk; the others are stored in the same way."""
+    """Parquet's metadata of the first chunk; the others are stored in the same way."""
     record: PageRecord
     pages: RowNumbers
     """The numbers of the pages in the record, without dictionaries."""

@@ -70,7 +70,7 @@ class RowReader:
         starts = self.footer.group_starts
         groups = np.searchsorted(starts, rows, side="right") - 1
         needed = np.unique(groups)
-        # A remote store is asked for much at once. The groups of a local file are shared among the
+        # Requests to a remote store are large. The groups of a local file are shared among the
         # cores, so their pieces are small.
         step = _GROUPS_AT_ONCE if self.store.local_path(self.path) is None else _FEW_GROUPS
         if len(needed) <= step:
@@ -129,8 +129,7 @@ class RowReader:
             table = self.read_groups(range(len(self.footer.group_starts) - 1), [name])
         else:
             table = self.read_rows(rows, [name])
-        chunks = table.column(name).chunks
-        return pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)
+        return table.column(name).combine_chunks()
 
     def group_sizes(self, columns: Sequence[str]) -> npt.NDArray[np.int64]:
         """About how many bytes each row group takes in memory with these columns."""
@@ -265,7 +264,7 @@ class RowReader:
             metadata=self.footer.parquet,
             page_checksum_verification=True,
             read_dictionary=dictionaries,
-            # Old files of others have times of 12 bytes, which overflow nanoseconds.
+            # Old files of other writers have times of 12 bytes, which overflow nanoseconds.
             coerce_int96_timestamp_unit="us",
             # It costs more than it saves, and of a remote file it would read gaps between
             # the ranges that were asked for.
@@ -363,7 +362,7 @@ def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
 
 
 def without_columns(rows: int) -> pa.Table:
-    """So many rows of no column."""
+    """A table without columns, with so many rows."""
     return pa.table({"": pa.nulls(rows)}).select([])
 
 

@@ -136,7 +136,7 @@ def parts(data: bytes | memoryview, size: int) -> tuple[dict[int, Range], int]:
             raise IndexError
         directory = bytes(data[first : end - 4])
         count, at = _vint(directory, 0)
-        found: list[tuple[int, int]] = []
+        firsts: list[tuple[int, int]] = []
         offset = 0
         for _ in range(count):
             distance, at = _vint(directory, at)
@@ -145,14 +145,14 @@ def parts(data: bytes | memoryview, size: int) -> tuple[dict[int, Range], int]:
             index, at = _vint(directory, at + 4)
             if index:
                 raise IndexError
-            found.append((field, offset))
+            firsts.append((field, offset))
     except (struct.error, IndexError):
         raise UnknownDictionaryError("its directory of fields cannot be read") from None
-    stops = [start for _, start in found[1:]] + [missing + first]
-    result = {field: (start, stop) for (field, start), stop in zip(found, stops, strict=True)}
+    stops = [start for _, start in firsts[1:]] + [missing + first]
+    result = {field: (start, stop) for (field, start), stop in zip(firsts, stops, strict=True)}
     if (
         at != len(directory)
-        or len(result) != len(found)
+        or len(result) != len(firsts)
         or any(start > stop for start, stop in result.values())
     ):
         raise UnknownDictionaryError("its directory of fields contradicts itself")
@@ -233,10 +233,10 @@ class FieldTerms:
 
     def term(self, word: bytes) -> TermInfo | None:
         """Where a word's postings and positions are; `None` if the field does not have the word."""
-        found = self._walk(word)
-        if found is None or not found[0].is_final:
+        node = self._walk(word)
+        if node is None or not node[0].is_final:
             return None
-        return self.info(found[1] + found[0].final_output)
+        return self.info(node[1] + node[0].final_output)
 
     def beginning(self, prefix: bytes) -> TermInfo | None:
         """The same for all words that begin with some bytes: they follow each other."""
@@ -244,10 +244,10 @@ class FieldTerms:
             return None
         if not prefix:
             return self._between(0, self.count - 1)
-        found = self._walk(prefix)
-        if found is None:
+        node = self._walk(prefix)
+        if node is None:
             return None
-        return self._between(self._end_of(*found, last=False), self._end_of(*found, last=True))
+        return self._between(self._end_of(*node, last=False), self._end_of(*node, last=True))
 
     def _between(self, first: int, last: int) -> TermInfo:
         one, two = self.info(first), self.info(last)
@@ -256,7 +256,7 @@ class FieldTerms:
         return TermInfo((one.postings[0], two.postings[1]), (one.positions[0], two.positions[1]))
 
     def info(self, place: int) -> TermInfo:
-        """What the table says of the word at a place in the sorted list."""
+        """The table's entry for the word at a place in the sorted list."""
         if not 0 <= place < self.count:
             raise UnknownDictionaryError("a word has a place outside of the list of words")
         block, inner = divmod(place, _BLOCK_TERMS)
@@ -402,8 +402,8 @@ class _Node:
         if self.inputs < 0:
             return self.transition(0) if self.inputs == -byte - 1 else None
         # Inputs lie in descending order of their transitions.
-        found = bytes(self.data[self.inputs - self.count : self.inputs]).find(byte)
-        return None if found < 0 else self.transition(self.count - 1 - found)
+        place = bytes(self.data[self.inputs - self.count : self.inputs]).find(byte)
+        return None if place < 0 else self.transition(self.count - 1 - place)
 
     def transition(self, number: int) -> tuple[int, int]:
         """What a transition adds and where it leads."""
@@ -420,7 +420,7 @@ class _Node:
         return output, self.end - distance if distance else 0
 
 
-def heads(found: Mapping[int, Range]) -> Iterator[Range]:
+def heads(ranges: Mapping[int, Range]) -> Iterator[Range]:
     """The first bytes of the fields' parts of `.idx`, which Tantivy reads when it opens a field."""
-    for start, stop in found.values():
+    for start, stop in ranges.values():
         yield start, min(start + POSTINGS_HEAD, stop)

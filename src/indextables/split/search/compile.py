@@ -63,7 +63,7 @@ class WordCompiler:
     term_counts: dict[str, int] = field(default_factory=dict)
     """How many different words a field has, where that is known."""
     pairwise: bool = False
-    """Add scores two at a time, so that their sum does not depend on who is added first."""
+    """Add scores two at a time, so that their sum does not depend on the order."""
 
     @functools.cached_property
     def build(self) -> QueryBuilder:
@@ -71,7 +71,7 @@ class WordCompiler:
         return QueryBuilder(self.schema, self.searcher)
 
     def words(self, target: FieldMapping, node: FieldNode) -> tantivy.Query | None:
-        """The query for a question to a field of words; `None` if the rows must be asked."""
+        """The query for a question to a field of words; `None` if only the rows can decide."""
         match node:
             case Term(text=text):
                 return self._sequence(target, target.analyzer.query_words(text))
@@ -102,14 +102,14 @@ class WordCompiler:
 
     def all(self, queries: Iterable[tantivy.Query]) -> tantivy.Query:
         """All of several queries; nothing if there are none."""
-        known = list(queries)
-        if not known:
+        all_queries = list(queries)
+        if not all_queries:
             return self.build.nothing()
-        if len(known) == 1:
-            return known[0]
+        if len(all_queries) == 1:
+            return all_queries[0]
         if self.pairwise:
-            return balanced([(0, q) for q in known], functools.partial(pair, _Occur.Must))[1]
-        return self.build.combined([(_Occur.Must, query) for query in known])
+            return balanced([(0, q) for q in all_queries], functools.partial(pair, _Occur.Must))[1]
+        return self.build.combined([(_Occur.Must, query) for query in all_queries])
 
     def _sequence(
         self, target: FieldMapping, words: list[Word], *, slop: int = 0
@@ -154,11 +154,11 @@ class WordCompiler:
         if target.record != "position" or slop:
             return None
         # Tantivy's own phrase prefix stops at fifty words and would lose rows.
-        found = sorted(self.searcher.terms(target.field, words[-1].text))
-        self._check_count(target, f"{words[-1].text}*", len(found))
+        matching = sorted(self.searcher.terms(target.field, words[-1].text))
+        self._check_count(target, f"{words[-1].text}*", len(matching))
         choices = [
             self._sequence(target, [*words[:-1], Word(term, words[-1].position, 0, 0)])
-            for term in found
+            for term in matching
         ]
         clauses = [(_Occur.Should, choice) for choice in choices if choice is not None]
         if not clauses:
@@ -191,8 +191,8 @@ class WordCompiler:
             vocabulary = self.searcher.vocabulary(target.field)
             near = vocabulary.of_length(len(word) - distance, len(word) + distance)
             if len(near) > self.max_expansions:
-                found = count_within(cast("list[str]", near.to_pylist()), word, distance)
-                self._check_count(target, f"{word}~{distance}", found)
+                count = count_within(cast("list[str]", near.to_pylist()), word, distance)
+                self._check_count(target, f"{word}~{distance}", count)
         return self.build.fuzzy(target, word, distance)
 
     def _set(self, target: FieldMapping, values: tuple[str, ...]) -> tantivy.Query | None:
@@ -215,15 +215,15 @@ class WordCompiler:
 
     def _word_range(self, target: FieldMapping, node: Range) -> tantivy.Query:
         lower = target.analyzer.lower
-        found = self.searcher.vocabulary(target.field).between(
+        words = self.searcher.vocabulary(target.field).between(
             None if node.lower is None else lower(node.lower).encode(),
             None if node.upper is None else lower(node.upper).encode(),
             with_low=node.include_lower,
             with_high=node.include_upper,
         )
         shown = f"[{node.lower or '*'} TO {node.upper or '*'}]"
-        self._check_count(target, shown, len(found))
-        return self.build.term_set(target, cast("list[str]", found.to_pylist()))
+        self._check_count(target, shown, len(words))
+        return self.build.term_set(target, cast("list[str]", words.to_pylist()))
 
     # --- expansion ---
 
@@ -238,19 +238,19 @@ class WordCompiler:
             return
         spelled = pattern.replace("\0", r"\x00")  # RE2 takes a NUL only by its number
         try:
-            found = vocabulary.count_matches(spelled)
+            count = vocabulary.count_matches(spelled)
         except pa.ArrowInvalid:
             return  # a spelling that only Tantivy knows; it compiles the pattern within its limits
-        self._check_count(target, shown, found)
+        self._check_count(target, shown, count)
 
     def _may_be_many(self, target: FieldMapping) -> bool:
-        known = self.term_counts.get(target.field)
-        return known is None or known > self.max_expansions
+        count = self.term_counts.get(target.field)
+        return count is None or count > self.max_expansions
 
-    def _check_count(self, target: FieldMapping, shown: str, found: int) -> None:
-        if found > self.max_expansions:
+    def _check_count(self, target: FieldMapping, shown: str, count: int) -> None:
+        if count > self.max_expansions:
             raise TooManyExpansionsError(
-                shown, field=target.name, found=found, limit=self.max_expansions
+                shown, field=target.name, found=count, limit=self.max_expansions
             )
 
 
@@ -312,7 +312,7 @@ class Compiler(WordCompiler):
     """Queries for words by field and text, of an index to which they need not be named again."""
 
     def compile(self, query: Query) -> tantivy.Query | None:
-        """The Tantivy query for exactly the same rows, or `None` if the rows must be asked."""
+        """The Tantivy query for exactly the same rows, or `None` if only the rows can decide."""
         compiled = self._compile(query)
         return None if compiled is None else compiled[1]
 
@@ -342,16 +342,16 @@ class Compiler(WordCompiler):
             (_Occur.Should, query.should),
             (_Occur.MustNot, query.must_not),
         ):
-            known = []
+            compiled_children = []
             for child in children:
                 compiled = self._compile(child)
                 if compiled is None:
                     return None
-                known.append(compiled)
-            if self.pairwise and occur is not _Occur.MustNot and len(known) > 1:
-                known = [balanced(known, functools.partial(pair, occur))]
-            deepest = max([deepest, *(levels for levels, _ in known)])
-            groups += [(occur, child) for _, child in known]
+                compiled_children.append(compiled)
+            if self.pairwise and occur is not _Occur.MustNot and len(compiled_children) > 1:
+                compiled_children = [balanced(compiled_children, functools.partial(pair, occur))]
+            deepest = max([deepest, *(levels for levels, _ in compiled_children)])
+            groups += [(occur, child) for _, child in compiled_children]
         return deepest + 1, self.build.combined(groups)
 
     def word(self, query: Query) -> tuple[str, str] | None:
@@ -382,10 +382,10 @@ class Compiler(WordCompiler):
         return self._ip(leaf) if leaf.field.kind == "ip" else self._typed(leaf)
 
     def _word(self, target: FieldMapping, text: str) -> tantivy.Query | None:
-        """What most leaves are. Most words of a query were asked for by another one."""
-        known = None if self.asked is None else self.asked.get((target.field, text))
-        if known is not None:
-            return known
+        """The query of one word, as most leaves are; an earlier search may have compiled it."""
+        cached = None if self.asked is None else self.asked.get((target.field, text))
+        if cached is not None:
+            return cached
         words = target.analyzer.query_words(text)
         made = self._sequence(target, words)
         if self.asked is not None and made is not None and len(words) == 1:
@@ -410,10 +410,10 @@ class Compiler(WordCompiler):
         return not intervals(leaf.node, self._type(leaf), self.zone)
 
     def _type(self, leaf: Leaf) -> pa.DataType:
-        kind = self.types(leaf.field.name)
-        while pa.types.is_list(kind):
-            kind = kind.value_type
-        return kind
+        data_type = self.types(leaf.field.name)
+        while pa.types.is_list(data_type):
+            data_type = data_type.value_type
+        return data_type
 
     def candidates(self, leaf: Leaf) -> tantivy.Query | None:
         """A query for a leaf that finds all its rows and perhaps more; `None` if there is none."""
@@ -456,20 +456,20 @@ class Compiler(WordCompiler):
         return self.build.constant(self.build.combined(clauses))
 
     def _typed(self, leaf: Leaf) -> tantivy.Query | None:
-        target, kind = leaf.field, self._type(leaf)
+        target, data_type = leaf.field, self._type(leaf)
         clauses = []
-        for wanted in intervals(leaf.node, kind, self.zone) or ():
+        for interval in intervals(leaf.node, data_type, self.zone) or ():
             if target.kind == "f64":
                 query = self.build.between(
                     target,
                     tantivy.FieldType.Float,
-                    wanted.low + 0.0,
-                    wanted.high + 0.0,
-                    include_lower=wanted.include_low,
-                    include_upper=wanted.include_high,
+                    interval.low + 0.0,
+                    interval.high + 0.0,
+                    include_lower=interval.include_low,
+                    include_upper=interval.include_high,
                 )
             else:
-                clipped = clip(wanted)
+                clipped = clip(interval)
                 if clipped is None:
                     continue
                 query = self.build.between(

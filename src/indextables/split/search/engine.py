@@ -45,14 +45,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FEW_LEVELS = 24
-"""These fit into every stack that runs Python, 256 KB included."""
+"""So many levels fit into every stack that runs Python, 256 KB included."""
 _STACK = 64 << 20
 """For the deepest query that the parser lets through, many times over; untouched pages are free."""
 _starting = threading.Lock()
 
 
 def with_stack(levels: int, call: Callable[[], Result]) -> Result:
-    """Call a function that hands a query of so many nested levels to Tantivy."""
+    """Call a function that passes a query with this many nested levels to Tantivy."""
     if levels <= FEW_LEVELS:
         return call()
     answer: Future[Result] = Future()
@@ -85,7 +85,7 @@ def balanced(
     (3, '(D(c(ab)))')
     """
     first = items[0][0]
-    if all(levels == first for levels, _ in items):  # then it is the same to take turns
+    if all(levels == first for levels, _ in items):  # then simple alternation is the same
         queue = [item for _, item in items]
         for at in range(0, 2 * (len(items) - 1), 2):
             queue.append(pair(queue[at], queue[at + 1]))
@@ -146,12 +146,12 @@ class QueryBuilder:
 
     def row(self, number: int) -> tantivy.Query:
         """The documents that carry a number, by its column."""
-        kind = tantivy.FieldType.Unsigned
-        return tantivy.Query.range_query(self.schema, ROW_FIELD, kind, number, number)
+        field_type = tantivy.FieldType.Unsigned
+        return tantivy.Query.range_query(self.schema, ROW_FIELD, field_type, number, number)
 
     def address(self, target: FieldMapping, shown: str) -> tantivy.Query:
         """One IP address, as it is shown."""
-        self.searcher.name(Beginning(target.field))  # its spelling in the index is Tantivy's own
+        self.searcher.name(Beginning(target.field))  # Tantivy has its own form of it in the index
         return tantivy.Query.term_query(self.schema, target.field, shown)
 
     def phrase(
@@ -190,12 +190,14 @@ class QueryBuilder:
         )
 
     def between(
-        self, target: FieldMapping, kind: Any, low: Any, high: Any, **options: Any
+        self, target: FieldMapping, field_type: Any, low: Any, high: Any, **options: Any
     ) -> tantivy.Query:
         """Values in a range: of fast fields in their column, of others in all their postings."""
         if not target.fast:
             self.searcher.name(Beginning(target.field))
-        return tantivy.Query.range_query(self.schema, target.field, kind, low, high, **options)
+        return tantivy.Query.range_query(
+            self.schema, target.field, field_type, low, high, **options
+        )
 
     # --- nothing but fast fields, or other queries ---
 
@@ -236,11 +238,11 @@ def literal_beginning(pattern: str) -> str:
     >>> literal_beginning("abc.*"), literal_beginning("abc*"), literal_beginning("ab|cd")
     ('abc', 'ab', '')
     """
-    found = _LITERAL.match(pattern)
-    if found is None or any(sign in pattern for sign in _NOT_LITERAL):
+    beginning = _LITERAL.match(pattern)
+    if beginning is None or any(sign in pattern for sign in _NOT_LITERAL):
         return ""
-    is_repeated = pattern[found.end() : found.end() + 1] in ("*", "?", "{")
-    return found[0][:-1] if is_repeated else found[0]
+    is_repeated = pattern[beginning.end() : beginning.end() + 1] in ("*", "?", "{")
+    return beginning[0][:-1] if is_repeated else beginning[0]
 
 
 # --- distances -------------------------------------------------------------------------------
@@ -291,7 +293,7 @@ def rows_decide(words: Sequence[Word], slop: int) -> bool:
     return slop > 0 and len(words) > 1 and (len(words) > 2 or words[0].text == words[1].text)
 
 
-def is_near(wanted: Sequence[Word], words: Iterable[tuple[int, str]], slop: int) -> bool:
+def is_near(phrase: Sequence[Word], words: Iterable[tuple[int, str]], slop: int) -> bool:
     """Whether words at their places in a text hold those of a phrase, moved by at most the slop.
 
     >>> phrase = Analyzer("default").words("a b c")
@@ -299,14 +301,14 @@ def is_near(wanted: Sequence[Word], words: Iterable[tuple[int, str]], slop: int)
     [False, True]
     """
     places: dict[str, list[int]] = defaultdict(list)
-    needed = Counter(word.text for word in wanted)
+    needed = Counter(word.text for word in phrase)
     for position, text in words:
         if text in needed:
             places[text].append(position)
     if any(len(places[text]) < count for text, count in needed.items()):
         return False
     # The rarest word leaves the fewest places to look at; equal ones stay in their order.
-    ordered = sorted(wanted, key=lambda word: (len(places[word.text]), word.position))
+    ordered = sorted(phrase, key=lambda word: (len(places[word.text]), word.position))
     rarest = ordered[0]
     reached: int | None = None
     for place in places[rarest.text]:
@@ -326,20 +328,20 @@ def _moves(word: Word, here: list[int], low: int, high: int) -> Iterator[int]:
         yield place - word.position
 
 
-def _fits(wanted: Sequence[Word], places: dict[str, list[int]], move: int, slop: int) -> bool:
+def _fits(phrase: Sequence[Word], places: dict[str, list[int]], move: int, slop: int) -> bool:
     """Whether every word has a place of its own with a move between this one and so much more.
 
     Words that are asked for twice take the first free place in turn, which is the best they can do:
     what they may take begins and ends in the order of the phrase.
     """
-    taken: dict[str, int] = {}
-    for word in wanted:
+    used: dict[str, int] = {}
+    for word in phrase:
         first = word.position + move
         here = places[word.text]
-        at = max(bisect_left(here, first), taken.get(word.text, -1) + 1)
+        at = max(bisect_left(here, first), used.get(word.text, -1) + 1)
         if at == len(here) or here[at] > first + slop:
             return False
-        taken[word.text] = at
+        used[word.text] = at
     return True
 
 
@@ -349,10 +351,10 @@ def positions(analyzer: Analyzer, values: Iterable[str]) -> list[tuple[int, str]
     >>> positions(Analyzer("default"), ["a b", "", "c"])
     [(0, 'a'), (1, 'b'), (4, 'c')]
     """
-    found: list[tuple[int, str]] = []
+    word_places: list[tuple[int, str]] = []
     start = 0
     for value in values:
         words = analyzer.words(value)
-        found += [(start + word.position, word.text) for word in words]
+        word_places += [(start + word.position, word.text) for word in words]
         start += (words[-1].position + 1 if words else 0) + 1
-    return found
+    return word_places

@@ -68,8 +68,8 @@ def rowwise(
         )
     if field.kind == "json":
         # A path leads to the value itself, not to what lies below it.
-        found = leaves(column, leaf.path, parse_json=as_json, below=not leaf.path)
-        return _any_leaf(found, len(column), answer.leaf)
+        parts = leaves(column, leaf.path, parse_json=as_json, below=not leaf.path)
+        return _any_leaf(parts, len(column), answer.leaf)
     if field.kind == "string" and isinstance(node, Range):
         return _any_leaf(leaves(column), len(column), answer.text_range)
     if field.has_words or field.kind == "ip":
@@ -77,16 +77,16 @@ def rowwise(
     return _any_leaf(leaves(column), len(column), answer.leaf)
 
 
-def _any_leaf(found: list[Leaves], rows: int, answer: Callable[[ArrowColumn], Mask]) -> Mask:
+def _any_leaf(parts: list[Leaves], rows: int, answer: Callable[[ArrowColumn], Mask]) -> Mask:
     """Rows with at least one value that matches."""
     result = np.zeros(rows, dtype=np.bool_)
-    for part in found:
+    for part in parts:
         result[part.rows[answer(part.values)]] = True
     return result
 
 
 class _Answer:
-    """What one leaf says about values, whatever rows they belong to."""
+    """One leaf as a test of values, without their rows."""
 
     def __init__(
         self,
@@ -114,15 +114,15 @@ class _Answer:
             return self.documents(values.to_pylist())
         if pa.types.is_binary(values.type):
             return np.zeros(len(values), dtype=np.bool_)
-        wanted = intervals(self.node, values.type, self.zone)
-        return matches(values, wanted or [])
+        ranges = intervals(self.node, values.type, self.zone)
+        return matches(values, ranges or [])
 
     def text_range(self, values: ArrowColumn) -> Mask:
         """Whole values between two bounds, in the order of their bytes."""
         encoded = values.dictionary_encode()
         inside = in_range(self.node, str) if isinstance(self.node, Range) else bool
-        known = np.array([inside(text) for text in encoded.dictionary.to_pylist()], dtype=np.bool_)
-        return known[np.asarray(encoded.indices)] if len(known) else known
+        mask = np.array([inside(text) for text in encoded.dictionary.to_pylist()], dtype=np.bool_)
+        return mask[np.asarray(encoded.indices)] if len(mask) else mask
 
     def documents(self, values: list[object]) -> Mask:
         """Words, one document for each item."""
@@ -148,14 +148,14 @@ class _Answer:
     def phrases(self, phrase: Phrase, values: list[object]) -> Mask:
         """Phrases whose words may move, by the positions of the words."""
         analyzer = self.field.analyzer
-        wanted = analyzer.query_words(phrase.text)
+        sought = analyzer.query_words(phrase.text)
         result = np.zeros(len(values), dtype=np.bool_)
-        for row, value in enumerate(values if wanted else ()):
+        for row, value in enumerate(values if sought else ()):
             texts = [] if value is None else [value] if isinstance(value, str) else value
             words = positions(analyzer, texts)  # type: ignore[arg-type]
-            last = wanted[-1]
+            last = sought[-1]
             endings = {t for _, t in words if t.startswith(last.text)} if phrase.prefix else ()
-            choices = [[*wanted[:-1], replace(last, text=t)] for t in endings] or [wanted]
+            choices = [[*sought[:-1], replace(last, text=t)] for t in endings] or [sought]
             result[row] = any(is_near(choice, words, phrase.slop) for choice in choices)
         return result
 
@@ -239,14 +239,14 @@ def _any(children: Sequence[Query], source: Source, within: Mask) -> Mask:
     However many there are, the index is asked once, and each column of values is read once.
     """
     indexed: list[Query] = []
-    others: list[Query] = []
+    unindexed: list[Query] = []
     for child in _alternatives(children):
-        (others if source.compiler.compile(child) is None else indexed).append(child)
+        (unindexed if source.compiler.compile(child) is None else indexed).append(child)
     result = np.zeros_like(within)
     if indexed:
         together = any_of(indexed)
         result = with_stack(levels(together), lambda: _evaluate(together, source, within))
-    for child in _by_column(others):
+    for child in _by_column(unindexed):
         result = result | _evaluate(child, source, within & ~result)
     return result
 
@@ -293,21 +293,21 @@ def leaf_rows(leaf: Leaf, source: Source, within: Mask) -> Mask:
     result = np.zeros_like(within)
     if len(rows):
         some = None if len(rows) == source.num_rows else rows
-        found = rowwise(
+        is_match = rowwise(
             leaf,
             source.column(leaf.field.name, some),
             zone=compiler.zone,
             max_expansions=compiler.max_expansions,
         )
-        result[rows[found]] = True
+        result[rows[is_match]] = True
     return result
 
 
-def may_propose(leaf: Leaf, kind: pa.DataType) -> bool:
+def may_propose(leaf: Leaf, data_type: pa.DataType) -> bool:
     """Whether every row that matches a leaf also has the leaf's words in the index."""
-    if leaf.field.kind != "json" or (leaf.path and type_at(kind, leaf.path) == pa.string()):
+    if leaf.field.kind != "json" or (leaf.path and type_at(data_type, leaf.path) == pa.string()):
         return True
-    return values_have_words(leaf.node, kind, leaf.field.analyzer)
+    return values_have_words(leaf.node, data_type, leaf.field.analyzer)
 
 
 def _mask(rows: RowNumbers, source: Source) -> Mask:
@@ -377,7 +377,7 @@ class TableSource:
         zone: ZoneInfo = UTC,
         max_expansions: int = DEFAULT_MAX_EXPANSIONS,
     ) -> TableSource:
-        """Index what the query looks at."""
+        """Index the columns of the query."""
         fields: dict[str, FieldMapping] = {
             leaf.field.name: leaf.field for leaf in leaves_of(query) if leaf.field.field
         }
@@ -414,9 +414,7 @@ def _column(table: pa.Table, schema: pa.Schema, name: str) -> ArrowColumn:
     if name not in table.schema.names:
         return pa.nulls(table.num_rows, schema.field(name).type)
     column = table.column(name)
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def columns_needed(search: Search, mapping: TableMapping, schema: pa.Schema) -> tuple[str, ...]:

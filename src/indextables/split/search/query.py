@@ -80,14 +80,14 @@ class Kept(Generic[Item]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], tuple[Item, int]]) -> Item:
-        """What a key stands for, made now or before; `make` says how large it is, too."""
+        """The value of a key, cached or made now; `make` also returns its size."""
         last = self._last
         if last is not None and last[0] == key:
             return last[1]
-        found = self._items.get(key)
-        if found is not None:
-            return found[0]
-        # Two threads may make the same; each is right.
+        kept = self._items.get(key)
+        if kept is not None:
+            return kept[0]
+        # Two threads may make the same value; both are right.
         item, size = make()
         self._last = key, item
         if size <= self._most // 8:
@@ -115,7 +115,7 @@ class Kept(Generic[Item]):
 
 @dataclass(frozen=True)
 class SearchContext:
-    """What a table means by a search: its schema and mapping, a time zone and limits."""
+    """The context of a search: schema and mapping of the table, a time zone and limits."""
 
     schema: pa.Schema
     mapping: TableMapping
@@ -141,18 +141,18 @@ class SearchContext:
 
     def _resolve(self, search: Search) -> tuple[tuple[Search, Query], int]:
         query, clauses = _Resolver(search, self.mapping, self.schema).resolve()
-        # With the search, so that its id stays its own.
+        # The search is kept as well, so that its id is not used again.
         return (search, query), _KEPT_QUERY + clauses
 
 
 def check_values(
-    field: FieldMapping, node: FieldNode, path: Path, kind: pa.DataType, *, query: str
+    field: FieldMapping, node: FieldNode, path: Path, data_type: pa.DataType, *, query: str
 ) -> None:
     """Refuse a question with a text that is not a value of the field's type."""
     if isinstance(node, Exists) or (field.has_words and not path):
         return
     shown = ".".join([field.name, *path])
-    inner = None if field.kind == "ip" else type_at(kind, path)
+    inner = None if field.kind == "ip" else type_at(data_type, path)
     if field.kind == "ip":
         texts, form = _texts(node, patterns=True), "an address such as 10.0.0.1, 10.0.0.0/8 or ::1"
     elif inner is None or pa.types.is_nested(inner) or _is_text(inner):
@@ -183,17 +183,21 @@ def _texts(node: FieldNode, *, patterns: bool = False) -> list[str] | None:
             return None
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_null(kind)
+def _is_text(data_type: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_null(data_type)
+    )
 
 
-def expected_form(kind: pa.DataType) -> str:
+def expected_form(data_type: pa.DataType) -> str:
     """How values of a type are written in a search."""
-    if pa.types.is_boolean(kind):
+    if pa.types.is_boolean(data_type):
         return "true or false"
-    if pa.types.is_date(kind):
+    if pa.types.is_date(data_type):
         return "a date such as 2024-01-31"
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(data_type):
         return (
             "a time such as 2024-01-31T12:00:00Z, a date such as 2024-01-31, or seconds, "
             "milliseconds or microseconds since 1970"
@@ -201,20 +205,20 @@ def expected_form(kind: pa.DataType) -> str:
     return "a number such as 42 or -2.5"
 
 
-def type_at(kind: pa.DataType, path: Path) -> pa.DataType | None:
+def type_at(data_type: pa.DataType, path: Path) -> pa.DataType | None:
     """The type of the values at a path, if the schema has it."""
     for name in path:
-        while pa.types.is_list(kind):
-            kind = kind.value_type
-        if pa.types.is_map(kind):
-            kind = kind.item_type
-        elif pa.types.is_struct(kind) and kind.get_field_index(name) >= 0:
-            kind = kind.field(name).type
+        while pa.types.is_list(data_type):
+            data_type = data_type.value_type
+        if pa.types.is_map(data_type):
+            data_type = data_type.item_type
+        elif pa.types.is_struct(data_type) and data_type.get_field_index(name) >= 0:
+            data_type = data_type.field(name).type
         else:
             return None
-    while pa.types.is_list(kind):
-        kind = kind.value_type
-    return kind
+    while pa.types.is_list(data_type):
+        data_type = data_type.value_type
+    return data_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,13 +295,13 @@ class _Resolver:
         self.named: dict[str, tuple[FieldMapping, Path]] = {}
         self.plain: dict[str | None, list[FieldMapping]] = {}
         """The fields by a name, if a word is asked of them as it is."""
-        asked = search.columns if search.column is None else (search.column,)
+        columns = search.columns if search.column is None else (search.column,)
         self.targets: Sequence[tuple[FieldMapping, Path]] = [
-            (self._field(column.root, column.path[1:]), column.path[1:]) for column in asked
+            (self._field(column.root, column.path[1:]), column.path[1:]) for column in columns
         ] or [(field, ()) for field in mapping.searchable]
         self._note_plain(None, self.targets)
         if search.kind is not None:
-            for field, _ in self.targets[: len(asked)]:
+            for field, _ in self.targets[: len(columns)]:
                 check_kind(field.name, field, search.kind)
 
     def resolve(self) -> tuple[Query, int]:
@@ -323,14 +327,16 @@ class _Resolver:
                 continue
             elif self.mapping.has_synonyms and isinstance(node, (Term, Phrase)):
                 fields = self.targets if node.field is None else [self._named(node)[::2]]
-                asked = (Leaf(field, node, path) for field, path in fields)
-                total += sum(_word_count(one.node) for leaf in asked for one in with_synonyms(leaf))
+                leaves = (Leaf(field, node, path) for field, path in fields)
+                total += sum(
+                    _word_count(one.node) for leaf in leaves for one in with_synonyms(leaf)
+                )
             else:
                 total += _word_count(node) * (everywhere if node.field is None else 1)
         return total
 
     def bind(self, node: SearchNode) -> Query:
-        if type(node) is Term and (fields := self.plain.get(node.field)):  # what most are
+        if type(node) is Term and (fields := self.plain.get(node.field)):  # the usual case
             if len(fields) == 1:
                 return Leaf(fields[0], node)
             return Combined(should=tuple([Leaf(field, node) for field in fields]))
@@ -354,8 +360,8 @@ class _Resolver:
             case _ if node.field is None:
                 if self.search.column is not None:
                     self._check(Leaf(self.targets[0][0], node, self.targets[0][1]))
-                asked = [Leaf(field, node, path) for field, path in self.targets]
-                return any_of([one for leaf in asked for one in with_synonyms(leaf)])
+                leaves = [Leaf(field, node, path) for field, path in self.targets]
+                return any_of([one for leaf in leaves for one in with_synonyms(leaf)])
             case _:
                 leaf = self._check(Leaf(*self._named(node)))
                 return any_of(list(with_synonyms(leaf)))
@@ -390,20 +396,20 @@ class _Resolver:
     def _check(self, leaf: Leaf) -> Leaf:
         if leaf.field.has_words and not leaf.path:
             return leaf
-        kind = self.schema.field(leaf.field.name).type
-        check_values(leaf.field, leaf.node, leaf.path, kind, query=self.search.text)
+        data_type = self.schema.field(leaf.field.name).type
+        check_values(leaf.field, leaf.node, leaf.path, data_type, query=self.search.text)
         return leaf
 
     def _named(self, node: FieldNode) -> tuple[FieldMapping, FieldNode, Path]:
-        wanted = node.field or ""
-        known = self.named.get(wanted)
-        if known is None:
-            found = resolve_field(wanted, self.schema)
-            if found is None:
-                raise UnknownFieldError(wanted, available=self.schema.names, query=self.search.text)
-            known = self.named[wanted] = self._field(*found), found[1]
-            self._note_plain(wanted, [known])
-        return known[0], node, known[1]
+        name = node.field or ""
+        target = self.named.get(name)
+        if target is None:
+            resolved = resolve_field(name, self.schema)
+            if resolved is None:
+                raise UnknownFieldError(name, available=self.schema.names, query=self.search.text)
+            target = self.named[name] = self._field(*resolved), resolved[1]
+            self._note_plain(name, [target])
+        return target[0], node, target[1]
 
     def _note_plain(self, name: str | None, fields: Sequence[tuple[FieldMapping, Path]]) -> None:
         if all(field.has_words and not path and not field.synonyms for field, path in fields):
@@ -447,15 +453,15 @@ def with_synonyms(leaf: Leaf) -> list[Leaf]:
 
 @functools.lru_cache(maxsize=64)
 def _rules_of(synonyms: str, analyzer: Analyzer) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """What is searched in place of words; alternatives that are the same words count once."""
-    found: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    """The synonyms of words; alternatives with the same words count once."""
+    rules: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     for source, alternatives in parse_synonyms(synonyms):
         words = _words_of(analyzer, source)
         if words:
-            known = found.setdefault(words, {})
+            texts_of = rules.setdefault(words, {})
             for one in alternatives:
-                known.setdefault(_words_of(analyzer, one), one)
-    return {words: tuple(known.values()) for words, known in found.items()}
+                texts_of.setdefault(_words_of(analyzer, one), one)
+    return {words: tuple(texts_of.values()) for words, texts_of in rules.items()}
 
 
 def _words_of(analyzer: Analyzer, text: str) -> tuple[str, ...]:
@@ -499,8 +505,8 @@ def with_fields(query: Query, mapping: TableMapping) -> Query:
     """The same query for the fields of another mapping; a column it lacks is null."""
     match query:
         case Leaf(field=field, node=node, path=path):
-            known = mapping.by_name.get(field.name)
-            return NOTHING if known is None else Leaf(known, node, path)
+            mapped = mapping.by_name.get(field.name)
+            return NOTHING if mapped is None else Leaf(mapped, node, path)
         case Boosted(child=child, factor=factor):
             return Boosted(with_fields(child, mapping), factor)
         case Combined(must=must, should=should, must_not=must_not):

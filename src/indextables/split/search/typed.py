@@ -66,7 +66,9 @@ class Interval:
         return self.low > self.high
 
 
-def intervals(node: FieldNode, kind: pa.DataType, zone: ZoneInfo = UTC) -> list[Interval] | None:
+def intervals(
+    node: FieldNode, data_type: pa.DataType, zone: ZoneInfo = UTC
+) -> list[Interval] | None:
     """What a node asks of values of a type; `None` if it asks for words instead.
 
     >>> intervals(Range(None, "2.5", "10", include_upper=False), pa.int32())
@@ -74,29 +76,29 @@ def intervals(node: FieldNode, kind: pa.DataType, zone: ZoneInfo = UTC) -> list[
     """
     match node:
         case Term(text=text) | Phrase(text=text):
-            found = [_value(text, kind, zone)]
+            ranges = [_value(text, data_type, zone)]
         case TermSet(values=values):
-            found = [_value(text, kind, zone) for text in values]
+            ranges = [_value(text, data_type, zone) for text in values]
         case Range():
-            found = [_range(node, kind, zone)]
+            ranges = [_range(node, data_type, zone)]
         case _:
             return None
-    return [interval for interval in found if interval is not None and not interval.is_empty]
+    return [interval for interval in ranges if interval is not None and not interval.is_empty]
 
 
-def _value(text: str, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
+def _value(text: str, data_type: pa.DataType, zone: ZoneInfo) -> Interval | None:
     """The values that one word means, possibly an empty interval."""
     text = text.strip()
-    if pa.types.is_boolean(kind):
+    if pa.types.is_boolean(data_type):
         truth = _BOOLEANS.get(text.lower())
         return None if truth is None else Interval(truth, truth)
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return _moment(text, kind, zone)
+    if pa.types.is_date(data_type) or pa.types.is_timestamp(data_type):
+        return _moment(text, data_type, zone)
     if not _NUMBER.fullmatch(text):
         return None
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         with np.errstate(over="ignore"):
-            number = float(np.float32(text)) if kind == pa.float32() else float(text)
+            number = float(np.float32(text)) if data_type == pa.float32() else float(text)
         return Interval(number, number)
     exact = decimal.Decimal(text)
     if not exact:
@@ -111,16 +113,16 @@ def _value(text: str, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
     with decimal.localcontext() as context:
         # No digit is rounded away.
         context.prec = 250 + len(text)
-        scaled = exact.scaleb(kind.scale if pa.types.is_decimal(kind) else 0)
+        scaled = exact.scaleb(data_type.scale if pa.types.is_decimal(data_type) else 0)
         return Interval(
             int(scaled.to_integral_value(decimal.ROUND_CEILING)),
             int(scaled.to_integral_value(decimal.ROUND_FLOOR)),
         )
 
 
-def is_value(text: str, kind: pa.DataType) -> bool:
+def is_value(text: str, data_type: pa.DataType) -> bool:
     """Whether a text is a value of a type, in one of its spellings."""
-    return _value(text, kind, UTC) is not None
+    return _value(text, data_type, UTC) is not None
 
 
 def _since_1970(digits: str) -> Interval:
@@ -135,33 +137,35 @@ def _since_1970(digits: str) -> Interval:
     return Interval(number * length, number * length + length - 1)
 
 
-def _moment(text: str, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
+def _moment(text: str, data_type: pa.DataType, zone: ZoneInfo) -> Interval | None:
     if _SLASHED.match(text):
         text = text.replace("/", "-", 2)
     try:
-        if pa.types.is_timestamp(kind) and _SINCE_1970.fullmatch(text):
+        if pa.types.is_timestamp(data_type) and _SINCE_1970.fullmatch(text):
             return _since_1970(text)
         if _DATE.fullmatch(text):
             day = datetime.date.fromisoformat(text)
-            if pa.types.is_date(kind):
+            if pa.types.is_date(data_type):
                 number = (day - _EPOCH.date()).days
                 return Interval(number, number)
             start = datetime.datetime.combine(day, datetime.time())
             if day == datetime.date.max:
-                return Interval(_micros(start, kind, zone), _micros(start, kind, zone) + _DAY - 1)
+                return Interval(
+                    _micros(start, data_type, zone), _micros(start, data_type, zone) + _DAY - 1
+                )
             after = start + datetime.timedelta(days=1)
             # In a zone with summer time a day may have 23 or 25 hours.
-            return Interval(_micros(start, kind, zone), _micros(after, kind, zone) - 1)
-        if pa.types.is_date(kind):
+            return Interval(_micros(start, data_type, zone), _micros(after, data_type, zone) - 1)
+        if pa.types.is_date(data_type):
             return None
-        moment = _micros(datetime.datetime.fromisoformat(text), kind, zone)
+        moment = _micros(datetime.datetime.fromisoformat(text), data_type, zone)
         return Interval(moment, moment)
     except (ValueError, OverflowError):
         return None
 
 
-def _micros(moment: datetime.datetime, kind: Any, zone: ZoneInfo) -> int:
-    if kind.tz is None:
+def _micros(moment: datetime.datetime, data_type: Any, zone: ZoneInfo) -> int:
+    if data_type.tz is None:
         plain = moment.replace(tzinfo=None)
     else:
         aware = moment if moment.tzinfo else moment.replace(tzinfo=zone)
@@ -170,12 +174,12 @@ def _micros(moment: datetime.datetime, kind: Any, zone: ZoneInfo) -> int:
     return (plain - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
-def _range(node: Range, kind: pa.DataType, zone: ZoneInfo) -> Interval | None:
-    low = None if node.lower is None else _value(node.lower, kind, zone)
-    high = None if node.upper is None else _value(node.upper, kind, zone)
+def _range(node: Range, data_type: pa.DataType, zone: ZoneInfo) -> Interval | None:
+    low = None if node.lower is None else _value(node.lower, data_type, zone)
+    high = None if node.upper is None else _value(node.upper, data_type, zone)
     if (low is None and node.lower is not None) or (high is None and node.upper is not None):
         return None
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         return Interval(
             -math.inf if low is None else low.low,
             math.inf if high is None else high.high,
@@ -202,39 +206,39 @@ def clip(interval: Interval, limits: tuple[int, int] = _INT64) -> Interval | Non
     return Interval(int(low), int(high)) if low <= high else None
 
 
-def matches(values: ArrowColumn, wanted: list[Interval]) -> npt.NDArray[np.bool_]:
+def matches(values: ArrowColumn, ranges: list[Interval]) -> npt.NDArray[np.bool_]:
     """Which values lie in one of the intervals; null and NaN never do."""
     result = np.zeros(len(values), dtype=np.bool_)
-    if len(wanted) > _FEW:
-        points = [interval.low for interval in wanted if interval.low == interval.high]
+    if len(ranges) > _FEW:
+        points = [interval.low for interval in ranges if interval.low == interval.high]
         result |= _among(values, points)
-        wanted = [interval for interval in wanted if interval.low != interval.high]
-    for interval in wanted:
-        found = (
+        ranges = [interval for interval in ranges if interval.low != interval.high]
+    for interval in ranges:
+        inside = (
             _in_float_interval(values, interval)
             if pa.types.is_floating(values.type)
             else _in_integer_interval(values, interval)
         )
-        if found is not None:
-            result |= np.asarray(pc.fill_null(found, False))
+        if inside is not None:
+            result |= np.asarray(pc.fill_null(inside, False))
     return result
 
 
 def _among(values: ArrowColumn, points: list[int | float]) -> npt.NDArray[np.bool_]:
     """Which values are one of many, all compared at once."""
-    kind = values.type
-    if pa.types.is_decimal(kind):
-        limit = 10**kind.precision - 1
-        known = [_bound(p, kind).as_py() for p in points if -limit <= p <= limit]
-        found: Any = pc.is_in(values, value_set=pa.array(known, kind))
-        return np.asarray(pc.fill_null(found, False))
-    if pa.types.is_floating(kind):
+    data_type = values.type
+    if pa.types.is_decimal(data_type):
+        limit = 10**data_type.precision - 1
+        members = [_bound(p, data_type).as_py() for p in points if -limit <= p <= limit]
+        is_member: Any = pc.is_in(values, value_set=pa.array(members, data_type))
+        return np.asarray(pc.fill_null(is_member, False))
+    if pa.types.is_floating(data_type):
         return np.isin(values.to_numpy(zero_copy_only=False), np.array(points, np.float64))
     values = _as_integers(values)
     low, high = _BOUNDS[values.type]
-    known = [int(p) for p in points if low <= p <= high]
-    found = pc.is_in(values, value_set=pa.array(known, values.type))
-    return np.asarray(pc.fill_null(found, False))
+    members = [int(p) for p in points if low <= p <= high]
+    is_member = pc.is_in(values, value_set=pa.array(members, values.type))
+    return np.asarray(pc.fill_null(is_member, False))
 
 
 def _as_integers(values: ArrowColumn) -> ArrowColumn:
@@ -253,9 +257,9 @@ def _in_float_interval(values: ArrowColumn, interval: Interval) -> ArrowColumn:
 
 
 def _in_integer_interval(values: ArrowColumn, interval: Interval) -> ArrowColumn | None:
-    kind = values.type
-    if pa.types.is_decimal(kind):
-        limit = 10**kind.precision - 1
+    data_type = values.type
+    if pa.types.is_decimal(data_type):
+        limit = 10**data_type.precision - 1
         clipped = clip(interval, (-limit, limit))
     else:
         values = _as_integers(values)
@@ -268,12 +272,12 @@ def _in_integer_interval(values: ArrowColumn, interval: Interval) -> ArrowColumn
     return pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
 
 
-def _bound(number: int | float, kind: Any) -> Any:
-    if pa.types.is_decimal(kind):
+def _bound(number: int | float, data_type: Any) -> Any:
+    if pa.types.is_decimal(data_type):
         with decimal.localcontext() as context:
             context.prec = 100
-            return pa.scalar(decimal.Decimal(int(number)).scaleb(-kind.scale), kind)
-    return pa.scalar(int(number), kind)
+            return pa.scalar(decimal.Decimal(int(number)).scaleb(-data_type.scale), data_type)
+    return pa.scalar(int(number), data_type)
 
 
 _OF_VALUES = frozenset("0123456789truefalsnizd")
@@ -297,7 +301,7 @@ def words_decide(node: FieldNode, analyzer: Analyzer) -> bool:
 
 def _has_a_word(text: str, analyzer: Analyzer) -> bool:
     words = analyzer.query_words(text)
-    if not words:  # a stop word of one's own may be a value
+    if not words:  # a stop word of a custom list may be a value
         return not could_be_value(text, pa.null())
     return any(_is_word(word.text) for word in words)
 
@@ -306,7 +310,7 @@ def _is_word(text: str) -> bool:
     return not _OF_VALUES.issuperset(text.lower())
 
 
-def values_have_words(node: FieldNode, kind: pa.DataType, analyzer: Analyzer) -> bool:
+def values_have_words(node: FieldNode, data_type: pa.DataType, analyzer: Analyzer) -> bool:
     """Whether every leaf that matches also has the question's words in the index.
 
     A number equals `42.0` without holding that text. Patterns never match a value.
@@ -318,13 +322,13 @@ def values_have_words(node: FieldNode, kind: pa.DataType, analyzer: Analyzer) ->
             texts = values
         case _:
             return True
-    return all(_has_one_spelling(t, analyzer) or not could_be_value(t, kind) for t in texts)
+    return all(_has_one_spelling(t, analyzer) or not could_be_value(t, data_type) for t in texts)
 
 
-def could_be_value(text: str, kind: pa.DataType) -> bool:
+def could_be_value(text: str, data_type: pa.DataType) -> bool:
     """Whether a text means a number or another value that a column of a type may hold."""
     kinds: list[pa.DataType] = [pa.float64(), pa.bool_()]
-    if not pa.types.is_string(kind):
+    if not pa.types.is_string(data_type):
         kinds.append(pa.timestamp("us"))  # JSON has no dates
     return any(intervals(Term(None, text), each) for each in kinds)
 

@@ -157,14 +157,14 @@ class Indexer:
         self._directory = directory
         self._rows = 0
         self._adopted_rows = adopted.rows if adopted else 0
-        known = dict(adopted.row_tags) if adopted else {}
-        self._tag = new_tag(known)
-        self._known_tags = tuple(known.items())
+        row_tags = dict(adopted.row_tags) if adopted else {}
+        self._tag = new_tag(row_tags)
+        self._known_tags = tuple(row_tags.items())
         if adopted is None:
             index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
         else:
             index = tantivy.Index.open(str(directory))
-        # A reader that watches for commits would take locks in a folder that is about to go.
+        # A reader that watches for commits would take locks in a folder that is deleted soon.
         index.config_reader("manual")
         heap = min(max(heap_size, MIN_HEAP), MAX_HEAP)
         # One thread: a second one would make twice as many segments of half the size.
@@ -201,7 +201,7 @@ class Indexer:
         try:
             self._writer.commit()
             self._writer.wait_merging_threads()
-        except ValueError as error:  # what Tantivy makes of a disk that fails
+        except ValueError as error:  # Tantivy's error for a failing disk
             raise OSError(f"Tantivy cannot write the index: {error}") from error
         meta_file = self._directory / "meta.json"
         segments = orjson.loads(meta_file.read_bytes())["segments"]
@@ -325,11 +325,11 @@ def document_values(
 def _addresses(column: ArrowColumn) -> list[Any]:
     """Valid addresses only: text that is none has no address to be found by."""
     encoded = column.dictionary_encode()
-    known = [
+    addresses = [
         None if (number := parse_address(text)) is None else show_address(number)
         for text in encoded.dictionary.to_pylist()
     ]
-    return [None if i is None else known[i] for i in encoded.indices.to_pylist()]
+    return [None if i is None else addresses[i] for i in encoded.indices.to_pylist()]
 
 
 IN_MEMORY = "(rows in memory)"

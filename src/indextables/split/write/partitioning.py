@@ -59,10 +59,10 @@ def split_by_partition(
     batch: pa.RecordBatch, columns: Sequence[str]
 ) -> Iterator[tuple[dict[str, str], pa.RecordBatch]]:
     """The batch's rows by partition, in their order, without the partition columns."""
-    rest = batch.select([name for name in batch.schema.names if name not in columns])
+    stored = batch.select([name for name in batch.schema.names if name not in columns])
     if not columns or not batch.num_rows:
         if batch.num_rows:
-            yield {}, rest
+            yield {}, stored
         return
     for name in columns:
         _check_years(name, batch.column(name))
@@ -76,7 +76,7 @@ def split_by_partition(
     )
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(len(first) + 1))
-    sorted_rows = rest.take(order) if len(first) > 1 else rest
+    sorted_rows = stored.take(order) if len(first) > 1 else stored
     for number in np.argsort(first):  # partitions in the order of their first row
         values = {
             name: text
@@ -91,13 +91,13 @@ def _check_years(name: str, column: Any) -> None:
     """Refuse moments that cannot be read back from their text."""
     if pa.types.is_date(column.type):
         limits = _YEARS
-        found: Any = pc.min_max(column.cast(pa.int32()))
+        extremes: Any = pc.min_max(column.cast(pa.int32()))
     elif pa.types.is_timestamp(column.type):
         limits = range(_YEARS.start * _DAY, _YEARS.stop * _DAY)
-        found = pc.min_max(column.cast(pa.int64()))
+        extremes = pc.min_max(column.cast(pa.int64()))
     else:
         return
-    bounds = [bound.as_py() for bound in (found["min"], found["max"])]
+    bounds = [bound.as_py() for bound in (extremes["min"], extremes["max"])]
     if bounds != [None, None] and any(bound not in limits for bound in bounds):
         raise SchemaError(
             f"The partition column '{name}' holds a moment outside the years 1 to 9999, which is "
@@ -107,11 +107,11 @@ def _check_years(name: str, column: Any) -> None:
 
 def partition_text(column: pa.Array[Any]) -> pa.Array[Any]:
     """Partition values as the log spells them: ISO dates and instants, plain numbers."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        pattern = "%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else "")
+    data_type = column.type
+    if pa.types.is_timestamp(data_type):
+        pattern = "%Y-%m-%dT%H:%M:%S" + ("Z" if data_type.tz else "")
         return pc.strftime(column, format=pattern)
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         return pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
     return column.cast(pa.string())
 

@@ -108,9 +108,9 @@ def columns_with_statistics(
     return eligible if limit < 0 else eligible[:limit]
 
 
-def has_order(kind: pa.DataType) -> bool:
+def has_order(data_type: pa.DataType) -> bool:
     """Whether a column has a minimum: nested and binary ones have none."""
-    return not (pa.types.is_nested(kind) or pa.types.is_binary(kind))
+    return not (pa.types.is_nested(data_type) or pa.types.is_binary(data_type))
 
 
 @dataclass(slots=True)
@@ -138,26 +138,26 @@ class StatisticsCollector:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Fold in the rows of a batch."""
-        for name, known in self._columns.items():
+        for name, stats in self._columns.items():
             column: Any = batch.column(name)
-            known.nulls += column.null_count
+            stats.nulls += column.null_count
             if pa.types.is_floating(column.type):
                 is_nan: Any = pc.is_nan(column)
                 if nans := int(is_nan.sum().as_py() or 0):
-                    known.nans += nans
+                    stats.nans += nans
                     column = column.filter(pc.invert(is_nan))
-            found: Any = pc.min_max(column)
-            low, high = _plain(found["min"]), _plain(found["max"])
+            extremes: Any = pc.min_max(column)
+            low, high = _plain(extremes["min"]), _plain(extremes["max"])
             if low is not None:
-                known.low = low if known.low is None else min(known.low, low)
-                known.high = high if known.high is None else max(known.high, high)
+                stats.low = low if stats.low is None else min(stats.low, low)
+                stats.high = high if stats.high is None else max(stats.high, high)
 
     def finish(self) -> Statistics:
         """The statistics, spelled for the log."""
         low_values, high_values = {}, {}
-        for name, known in self._columns.items():
-            low = truncate_low(known.low, self._longest)
-            high = truncate_high(known.high, self._longest)
+        for name, stats in self._columns.items():
+            low = truncate_low(stats.low, self._longest)
+            high = truncate_high(stats.high, self._longest)
             if name in self._dates:
                 low, high = _date(low), _date(high)
             if low is not None:
@@ -167,8 +167,8 @@ class StatisticsCollector:
         return Statistics(
             low_values,
             high_values,
-            {name: known.nulls for name, known in self._columns.items()},
-            {name: known.nans for name, known in self._columns.items() if known.nans},
+            {name: stats.nulls for name, stats in self._columns.items()},
+            {name: stats.nans for name, stats in self._columns.items() if stats.nans},
         )
 
 
@@ -333,7 +333,7 @@ class SplitWriter:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -531,8 +531,8 @@ class SplitWriter:
         return sections, counts
 
     def _lists(self) -> Lists:
-        values = ((VALUE_LIST, name, found) for name, found in self._values.lists())
-        return [*values, *((PATH_LIST, name, found) for name, found in self._paths.lists())]
+        values = ((VALUE_LIST, name, listed) for name, listed in self._values.lists())
+        return [*values, *((PATH_LIST, name, listed) for name, listed in self._paths.lists())]
 
     def _pages(self) -> list[PageHeader]:
         """The pages written: so far the file has nothing else."""
@@ -600,43 +600,43 @@ def _rows_for(batch: pa.RecordBatch, size: int) -> int:
 
 def _columns_of_unique_values(batch: pa.RecordBatch) -> set[str]:
     """Columns whose dictionary would hold every value: it costs time and saves nothing."""
-    found = set()
+    unique = set()
     for name in batch.schema.names:
         column: Any = batch.column(name)
         if not pa.types.is_nested(column.type) and not pa.types.is_boolean(column.type):
             distinct: Any = pc.count_distinct(column)
             if distinct.as_py() > _MOSTLY_UNIQUE * batch.num_rows:
-                found.add(name)
-    return found
+                unique.add(name)
+    return unique
 
 
-def _is_whole(kind: Any) -> bool:
+def _is_whole(data_type: Any) -> bool:
     """Whether Parquet stores the column as whole numbers."""
     types = pa.types
-    return types.is_integer(kind) or types.is_timestamp(kind) or types.is_date(kind)
+    return types.is_integer(data_type) or types.is_timestamp(data_type) or types.is_date(data_type)
 
 
-def _leaf_paths(kind: Any, path: str) -> Iterator[str]:
+def _leaf_paths(data_type: Any, path: str) -> Iterator[str]:
     """The names that Parquet gives to the leaves of a column."""
-    if pa.types.is_struct(kind):
-        for field in kind.fields:
+    if pa.types.is_struct(data_type):
+        for field in data_type.fields:
             yield from _leaf_paths(field.type, f"{path}.{field.name}")
-    elif pa.types.is_list(kind):
-        yield from _leaf_paths(kind.value_type, f"{path}.list.element")
-    elif pa.types.is_map(kind):
-        yield from _leaf_paths(kind.key_type, f"{path}.key_value.key")
-        yield from _leaf_paths(kind.item_type, f"{path}.key_value.value")
+    elif pa.types.is_list(data_type):
+        yield from _leaf_paths(data_type.value_type, f"{path}.list.element")
+    elif pa.types.is_map(data_type):
+        yield from _leaf_paths(data_type.key_type, f"{path}.key_value.key")
+        yield from _leaf_paths(data_type.item_type, f"{path}.key_value.value")
     else:
         yield path
 
 
 def _columns_too_long(batch: pa.RecordBatch, mapping: TableMapping) -> set[str]:
     """Columns with a whole string that the index drops, so that a search for it finds nothing."""
-    found = set()
+    too_long = set()
     for field in mapping.indexed:
         column: Any = batch.column(field.name)
         if field.has_words and field.analyzer.is_whole and pa.types.is_string(column.type):
             longest: Any = pc.max(pc.binary_length(column))
             if (longest.as_py() or 0) > field.token_length:
-                found.add(field.name)
-    return found
+                too_long.add(field.name)
+    return too_long

@@ -219,25 +219,26 @@ def _added(change: JavaObject, schema: pa.Schema, snapshot: Snapshot) -> pa.Sche
 
 def _value(literal: JavaObject, field: pa.Field[Any], text: str) -> Any:
     """What a DEFAULT is at this moment, as an Arrow scalar; None if it is null."""
-    found = None if literal is None else literal.value()
-    if found is None:
+    value = None if literal is None else literal.value()
+    if value is None:
         return None
-    kind, types = field.type, pa.types
-    if not can_be_default(kind):
+    data_type, types = field.type, pa.types
+    if not can_be_default(data_type):
         raise SchemaError(
-            f"The new column '{field.name}' is {type_name(kind)}, and DEFAULT {text} is not a "
+            f"The new column '{field.name}' is {type_name(data_type)}, and DEFAULT {text} is not a "
             "single value. Add it without DEFAULT, UPDATE the rows that are there, then ALTER "
             "COLUMN … SET DEFAULT for later ones."
         )
-    if types.is_string(kind):
-        found = _padded(str(found), field)
-    elif types.is_decimal(kind):
-        found = Decimal(str(found))
+    if types.is_string(data_type):
+        value = _padded(str(value), field)
+    elif types.is_decimal(data_type):
+        value = Decimal(str(value))
     try:
-        return pa.array([found], kind)[0]
+        return pa.array([value], data_type)[0]
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaError(
-            f"DEFAULT {text} is not a value of '{field.name}', which is {type_name(kind)}: {error}."
+            f"DEFAULT {text} is not a value of '{field.name}', which is "
+            f"{type_name(data_type)}: {error}."
         ) from None
 
 

@@ -167,16 +167,16 @@ class Catalog(NamedCatalog):
     def listTables(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
         parts = list(namespace)
         make = self.java.find(V2 + "catalog.Identifier")
-        found = [
+        identifiers = [
             make.of(self.java.strings(parts), name)
             for name in self.names_in(self._warehouse(), "/".join(parts))
         ]
-        return self.java.array(V2 + "catalog.Identifier", found)
+        return self.java.array(V2 + "catalog.Identifier", identifiers)
 
     def listTableSummaries(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
         summary = self.java.find(V2 + "catalog.TableSummary")
-        found = [summary.of(one, "EXTERNAL") for one in self.listTables(namespace)]
-        return self.java.array(V2 + "catalog.TableSummary", found)
+        summaries = [summary.of(one, "EXTERNAL") for one in self.listTables(namespace)]
+        return self.java.array(V2 + "catalog.TableSummary", summaries)
 
     # --- namespaces --------------------------------------------------------------------------
 
@@ -184,13 +184,15 @@ class Catalog(NamedCatalog):
         parts = list(parent or ())
         warehouse = self._warehouse()
         _, names = warehouse.list_directory("/".join(parts))
-        found = [
+        namespaces = [
             self.java.strings([*parts, name])
             for name in names
             if not self._is_table(warehouse, "/".join([*parts, name]))
         ]
-        strings = self.java.gateway.new_array(self.java.find("java.lang.String"), len(found), 0)
-        for number, one in enumerate(found):
+        strings = self.java.gateway.new_array(
+            self.java.find("java.lang.String"), len(namespaces), 0
+        )
+        for number, one in enumerate(namespaces):
             strings[number] = one
         return strings
 
@@ -285,10 +287,10 @@ class Catalog(NamedCatalog):
         schema, partitions, properties = table_info(self.java, info)
         # Spark puts OPTIONS there twice. They may be credentials, which no log may hold.
         options = options_in(properties)
-        given = {
+        declared = {
             k: v for k, v in properties.items() if not k.startswith("option.") and k not in options
         }
-        provider = given.get("provider", NAME)
+        provider = declared.get("provider", NAME)
         if provider.lower() not in PROVIDERS:
             raise ConfigError(
                 f"The catalog {self._name} holds index tables only: USING {NAME}, not {provider}."
@@ -300,9 +302,9 @@ class Catalog(NamedCatalog):
             schema,
             settings=access.settings,
             partition_by=partitions,
-            properties={k: v for k, v in given.items() if k.lower() not in _RESERVED},
+            properties={k: v for k, v in declared.items() if k.lower() not in _RESERVED},
             name=None if _is_path(identifier.name()) else identifier.name(),
-            description=given.get("comment"),
+            description=declared.get("comment"),
             constraints=declared_constraints(info),
             may_replace=may_replace,
         )
@@ -354,10 +356,10 @@ class Catalog(NamedCatalog):
         def plan(newest: Snapshot) -> list[Action]:
             every = [(change, requested_protocol(change, uri=access.uri)) for change in changes]
             protocols = [protocol for _, protocol in every if protocol is not None]
-            others = [change for change, protocol in every if protocol is None]
+            other_changes = [change for change, protocol in every if protocol is None]
             return [
                 *protocols,
-                *(changed(access.view(newest), others, self.java) if others else ()),
+                *(changed(access.view(newest), other_changes, self.java) if other_changes else ()),
             ]
 
         try:
@@ -460,15 +462,15 @@ class Catalog(NamedCatalog):
 
 def _view_at(access: TableAccess, *more: Any) -> TableView:
     """The newest version of a table, or the one of a version (text) or a time (microseconds)."""
-    for given in more:
-        if isinstance(given, str):
-            if not given.strip().isdecimal():
-                raise ConfigError(f"VERSION AS OF takes the number of a version, not {given!r}.")
-            return view_of(access, version=int(given))
-        if isinstance(given, int):
-            return view_of(access, timestamp=given // 1000)
-        if travels(given):
-            return _travelled(access, given.timeTravel().get())
+    for context in more:
+        if isinstance(context, str):
+            if not context.strip().isdecimal():
+                raise ConfigError(f"VERSION AS OF takes the number of a version, not {context!r}.")
+            return view_of(access, version=int(context))
+        if isinstance(context, int):
+            return view_of(access, timestamp=context // 1000)
+        if travels(context):
+            return _travelled(access, context.timeTravel().get())
     return view_of(access)
 
 
@@ -478,11 +480,11 @@ def _travelled(access: TableAccess, travel: JavaObject) -> TableView:
     return _view_at(access, travel.micros())
 
 
-def check_same_place(access: TableAccess, wanted: TableAccess) -> None:
+def check_same_place(access: TableAccess, requested: TableAccess) -> None:
     """Refuse to replace a table by one in another place."""
-    if access.uri != wanted.uri:
+    if access.uri != requested.uri:
         raise ConfigError(
-            f"The table is at {access.uri} and cannot be replaced by one at {wanted.uri}. Leave "
+            f"The table is at {access.uri} and cannot be replaced by one at {requested.uri}. Leave "
             "out LOCATION, or drop the table first."
         )
 

@@ -474,10 +474,10 @@ class ViewingCatalog(_FileCatalog):
     def _is_view(self, identifier: JavaObject) -> Exception:
         if not list(identifier.namespace()):
             # Spark 4.3 cannot name a view without a namespace and fails on an assertion.
-            whole = f"{self._name}.{DEFAULT}.`{identifier.name()}`"
+            full_name = f"{self._name}.{DEFAULT}.`{identifier.name()}`"
             return ConfigError(
                 f"{self._shown(identifier)} shows the newest rows only and is a view, which needs "
-                f"its whole name: {whole}."
+                f"its whole name: {full_name}."
             )
         return self._exception("NoSuchTableException", identifier)  # Spark then asks for the view
 

@@ -61,13 +61,13 @@ def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> SessionCatalog:
     """
     manager = java.session.sessionState().catalogManager()
     below = manager.v2SessionCatalog()
-    ours = SessionCatalog(java, below, tables)
+    installed = SessionCatalog(java, below, tables)
     field = _field(manager.getClass(), "defaultSessionCatalog")
     if field.get(manager).equals(below):
-        field.set(manager, ours)
+        field.set(manager, installed)
     else:  # a catalog that the user configured; it stays below
-        catalogs.put(SPARK_CATALOG, ours)
-    return ours
+        catalogs.put(SPARK_CATALOG, installed)
+    return installed
 
 
 def _field(owner: JavaObject, name: str) -> JavaObject:
@@ -117,11 +117,11 @@ class SessionCatalog(Comparable):
         is_managed = functools.partial(self._is_managed, identifier)
         return self._tables.load(identifier, access, *more, is_managed=is_managed)
 
-    def loadChangelog(self, identifier: JavaObject, *asked: Any) -> JavaObject:  # noqa: N802
+    def loadChangelog(self, identifier: JavaObject, *context: Any) -> JavaObject:  # noqa: N802
         access = self.place(identifier)
         if access is None:
-            return self._below.loadChangelog(identifier, *asked)
-        return self._tables.changes(identifier, access, asked[0])
+            return self._below.loadChangelog(identifier, *context)
+        return self._tables.changes(identifier, access, context[0])
 
     def createTable(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
         access = self._new_place(identifier, info)
@@ -162,14 +162,14 @@ class SessionCatalog(Comparable):
             raise
 
     def stageReplace(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
-        access, wanted = self.place(identifier), self._new_place(identifier, info)
-        if access is None or wanted is None:
-            if access is None and wanted is None and self._stages:
+        access, target = self.place(identifier), self._new_place(identifier, info)
+        if access is None or target is None:
+            if access is None and target is None and self._stages:
                 return self._below.stageReplace(identifier, *info)
             self.dropTable(identifier)
             return self.stageCreate(identifier, *info)
         if info[0].properties().get("location") is not None:
-            check_same_place(access, wanted)
+            check_same_place(access, target)
         return self._tables.staged(identifier, access, info, may_replace=True)
 
     def stageCreateOrReplace(self, identifier: JavaObject, *info: Any) -> JavaObject:  # noqa: N802
@@ -259,14 +259,14 @@ class SessionCatalog(Comparable):
     def _remember(self, database: str) -> None:
         make = self.java.find(V2 + "catalog.Identifier")
         listed = self._below.listTables(self.java.strings([database]))
-        known = {one.name() for one in listed}
+        existing = {one.name() for one in listed}
         place = self._known().getDatabaseMetadata(database).locationUri().toString()
         try:
             there = self._tables.names_in(self._tables.at(place).store(), "")
         except IndexTablesError:
             return  # a warehouse that only Hadoop reaches
         for name in there:
-            if name in known or not _PLAIN_NAME.fullmatch(name):
+            if name in existing or not _PLAIN_NAME.fullmatch(name):
                 continue
             identifier = make.of(self.java.strings([database]), name)
             access = self._forgotten(identifier)

@@ -126,15 +126,15 @@ class PartitionManagement:
     def listPartitionIdentifiers(  # noqa: N802
         self, names: JavaObject, identifier: JavaObject
     ) -> JavaObject:
-        found = self._partitions()
+        partitions = self._partitions()
         for position, name in enumerate(names):
-            value = self._value(identifier, position, found.schema.field(name))
-            column = found.column(name)
+            value = self._value(identifier, position, partitions.schema.field(name))
+            column = partitions.column(name)
             same: Any = pc.is_null(column) if value is None else pc.equal(column, value)
-            found = found.filter(same)
-        schema = spark_schema(found.schema)
+            partitions = partitions.filter(same)
+        schema = spark_schema(partitions.schema)
         return internal_rows(
-            self.java, found.cast(worker_schema(schema)), self.java.struct_type(schema)
+            self.java, partitions.cast(worker_schema(schema)), self.java.struct_type(schema)
         )
 
     def partitionExists(self, identifier: JavaObject) -> bool:  # noqa: N802
@@ -468,8 +468,8 @@ class Changelog(Comparable):
 
     @functools.cached_property
     def _types(self) -> str:
-        found = with_mappings(changes_schema(self._view), self._view.shown.carried_mapping)
-        return found.json()
+        types = with_mappings(changes_schema(self._view), self._view.shown.carried_mapping)
+        return types.json()
 
     def columns(self) -> JavaObject:
         return self.java.v2_columns(self._types)
@@ -530,26 +530,26 @@ class ChangesScan(Scan):
         )
 
 
-def _versions(log: TransactionLog, asked: JavaObject) -> range:
+def _versions(log: TransactionLog, bounds: JavaObject) -> range:
     """The versions that a clause names, by their numbers or by time."""
-    kind = asked.getClass().getSimpleName()
+    range_type = bounds.getClass().getSimpleName()
     newest = log.snapshot().version
-    if kind == "UnboundedRange":
+    if range_type == "UnboundedRange":
         return range(newest + 1)
-    includes_first, includes_last = asked.startingBoundInclusive(), asked.endingBoundInclusive()
-    if kind == "VersionRange":
-        first = _number(asked.startingVersion())
-        last = _number(asked.endingVersion().orElse(str(newest)))
+    includes_first, includes_last = bounds.startingBoundInclusive(), bounds.endingBoundInclusive()
+    if range_type == "VersionRange":
+        first = _number(bounds.startingVersion())
+        last = _number(bounds.endingVersion().orElse(str(newest)))
         check_versions(first, last)
         return range(first + (not includes_first), last + includes_last)
-    if kind == "TimestampRange":  # microseconds; versions have milliseconds
-        start = asked.startingTimestamp() - includes_first
+    if range_type == "TimestampRange":  # microseconds; versions have milliseconds
+        start = bounds.startingTimestamp() - includes_first
         first = version_since(log, start // 1000 + 1)
-        if not asked.endingTimestamp().isPresent():
+        if not bounds.endingTimestamp().isPresent():
             return range(first, newest + 1)
-        end = asked.endingTimestamp().get() - (not includes_last)
+        end = bounds.endingTimestamp().get() - (not includes_last)
         return range(first, max(first, version_since(log, end // 1000 + 1)))
-    raise StatementError(f"CHANGES of an index table takes versions or times, not {kind}.")
+    raise StatementError(f"CHANGES of an index table takes versions or times, not {range_type}.")
 
 
 def _number(text: str) -> int:
@@ -565,8 +565,8 @@ def _number(text: str) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _capabilities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
-    found = [java.constant(V2 + "catalog.TableCapability", name) for name in names]
-    return java.find("java.util.HashSet")(found)
+    capabilities = [java.constant(V2 + "catalog.TableCapability", name) for name in names]
+    return java.find("java.util.HashSet")(capabilities)
 
 
 @functools.lru_cache(maxsize=256)
@@ -597,8 +597,8 @@ def _java_constraints(java: Jvm, constraints: Sequence[CheckConstraint]) -> Java
         return java.array(_CONSTRAINTS + "Constraint")
     check = java.find(_CONSTRAINTS + "Constraint").check
     valid = java.constant(_CONSTRAINTS + "Constraint$ValidationStatus", "VALID")
-    found = [
+    listed = [
         check(one.name).predicateSql(one.sql).enforced(True).validationStatus(valid).build()
         for one in constraints
     ]
-    return java.array(_CONSTRAINTS + "Constraint", found)
+    return java.array(_CONSTRAINTS + "Constraint", listed)

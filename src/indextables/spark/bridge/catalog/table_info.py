@@ -29,7 +29,7 @@ _OF_ONE_TABLE = ("location", "owner", "external", "is_managed_location", "table_
 
 
 class NamedCatalog(Comparable):
-    """What every catalog of ours answers in the same way."""
+    """What the catalogs of the bridge answer in the same way."""
 
     def __init__(self, java: Jvm, name: str) -> None:
         self.java = java
@@ -59,24 +59,24 @@ class NamedCatalog(Comparable):
 
 def is_to_write(more: Sequence[Any]) -> bool:
     """Whether Spark loads a table to write to it, in any of the forms that it has for that."""
-    for given in more:
-        if isinstance(given, str | int | Mapping):
+    for context in more:
+        if isinstance(context, str | int | Mapping):
             continue
-        if _is_context(given.toString()):
-            return bool(given.writePrivileges())
+        if _is_context(context.toString()):
+            return bool(context.writePrivileges())
         return True
     return False
 
 
-def travels(given: Any) -> bool:
+def travels(context: Any) -> bool:
     """Whether what Spark passes with a table to load is a context with an older version in it.
 
     Each query asks this twice for each of its tables, so it is one call.
     """
-    if isinstance(given, Mapping):  # the options of a read
+    if isinstance(context, Mapping):  # the options of a read
         return False
-    text = given.toString()
-    return _is_context(text) and _NOW not in text and bool(given.timeTravel().isPresent())
+    text = context.toString()
+    return _is_context(text) and _NOW not in text and bool(context.timeTravel().isPresent())
 
 
 def _is_context(text: str) -> bool:
@@ -120,19 +120,21 @@ def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
 
     Spark leaves those to the catalog. What the statement says itself wins.
     """
-    given, theirs = java_dict(info.properties()), java_dict(source.properties())
-    provider = str(theirs.get("provider", "")).lower()
-    if provider not in PROVIDERS or given.get("provider", provider).lower() not in PROVIDERS:
+    requested, source_properties = java_dict(info.properties()), java_dict(source.properties())
+    provider = str(source_properties.get("provider", "")).lower()
+    if provider not in PROVIDERS or requested.get("provider", provider).lower() not in PROVIDERS:
         return info
     copied = {
-        k: v for k, v in theirs.items() if k not in _OF_ONE_TABLE and not k.startswith(_OPTION)
+        k: v
+        for k, v in source_properties.items()
+        if k not in _OF_ONE_TABLE and not k.startswith(_OPTION)
     }
     builder = java.find(V2 + "catalog.TableInfo$Builder")()
     return (
         builder.withColumns(info.columns())
         .withPartitions(info.partitions())
         .withConstraints(info.constraints())
-        .withProperties(java.hash_map({**copied, **given}))
+        .withProperties(java.hash_map({**copied, **requested}))
         .build()
     )
 

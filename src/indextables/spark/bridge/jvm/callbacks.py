@@ -59,9 +59,9 @@ def start(spark: SparkSession) -> None:
         if session.sharedState().activeStreamingQueries().size():
             raise UnsafeCallbacksError
         parameters.auth_token = secrets.token_hex(32)
-        ours = _java_server(gateway)
+        callbacks = _java_server(gateway)
         # A new client of the JVM: the old one holds connections that are closed below.
-        ours.resetCallbackClient(ours.getCallbackClient().getAddress(), server.port)
+        callbacks.resetCallbackClient(callbacks.getCallbackClient().getAddress(), server.port)
         set_java_token(gateway, parameters.auth_token)
         for connection in list(server.connections):
             java_gateway.quiet_shutdown(connection.socket)
@@ -85,12 +85,12 @@ def _java_server(gateway: Any) -> Any:
 
 def _guard_connections() -> None:
     """Check who connects, which methods are called, and how long a connection is idle."""
-    ours, theirs = clientserver.ClientServerConnection, java_gateway.CallbackConnection
-    for owner in (ours, theirs):
+    java_side, python_side = clientserver.ClientServerConnection, java_gateway.CallbackConnection
+    for owner in (java_side, python_side):
         wrap(owner, "_call_proxy", _call_declared_method)
         wrap(owner, "_call_proxy", _call_without_timeout)
-    wrap(ours, "wait_for_commands", _listen_after_greeting)
-    wrap(theirs, "run", _listen_after_greeting)
+    wrap(java_side, "wait_for_commands", _listen_after_greeting)
+    wrap(python_side, "run", _listen_after_greeting)
 
 
 def _listen_after_greeting(original: Any, self: Any) -> Any:
@@ -167,9 +167,9 @@ def _methods(interfaces: tuple[str, ...], client: Any) -> frozenset[str]:
 class _Again:
     """Lines of which the first one was read already."""
 
-    def __init__(self, first: bytes, rest: Any) -> None:
+    def __init__(self, first: bytes, following: Any) -> None:
         self._first: bytes | None = first
-        self._rest = rest
+        self._rest = following
 
     def readline(self) -> bytes:
         first, self._first = self._first, None

@@ -361,9 +361,9 @@ def offer_groups(java: Jvm, classes: frozenset[str]) -> None:
         if extensions.hashCode() not in extended:  # sessions of one application share them
             extended.add(extensions.hashCode())
             extensions.injectPreCBORule(rules)
-        known = methods.extraOptimizations()
-        if not known.contains(rules.restore()):
-            getattr(methods, "extraOptimizations_$eq")(known.appended(rules.restore()))
+        rules_before = methods.extraOptimizations()
+        if not rules_before.contains(rules.restore()):
+            getattr(methods, "extraOptimizations_$eq")(rules_before.appended(rules.restore()))
     except Exception as error:
         logger.info("Spark computes the groups of expressions: %s", error)
 

@@ -63,10 +63,10 @@ class Jvm:
     @functools.cache  # noqa: B019 - lives as long as the session
     def find(self, name: str) -> Any:
         """A class by its whole name."""
-        found = self.jvm
+        member = self.jvm
         for part in name.split("."):
-            found = getattr(found, part)
-        return found
+            member = getattr(member, part)
+        return member
 
     @functools.cache  # noqa: B019
     def module(self, name: str) -> JavaObject:
@@ -243,9 +243,9 @@ class Jvm:
         metric = self.find(_PYTHON_SOURCE + "PythonCustomTaskMetric")
         return self.array(V2 + "metric.CustomTaskMetric", [metric(*one) for one in values])
 
-    def refusal(self, sentence: str, kind: str = "IllegalArgumentException") -> Exception:
+    def refusal(self, sentence: str, class_name: str = "IllegalArgumentException") -> Exception:
         """An exception that reaches the user as one sentence."""
-        return self.exception(f"java.lang.{kind}", sentence)
+        return self.exception(f"java.lang.{class_name}", sentence)
 
     def exception(self, name: str, *args: Any) -> Exception:
         """An exception of the JVM that a callback raises."""
@@ -359,7 +359,7 @@ def internal_rows(java: Jvm, table: pa.Table, schema: JavaObject) -> JavaObject:
     """A Java array of rows."""
     if not table.num_rows:
         return java.array(_ROW)
-    if table.num_rows == 1 and all(pa.types.is_int64(kind) for kind in table.schema.types):
+    if table.num_rows == 1 and all(map(pa.types.is_int64, table.schema.types)):
         return java.array(_ROW, [_counts(java, [column[0].as_py() for column in table.columns])])
     # Of a larger stream Spark makes a job that computes the rows.
     step = max(1, table.num_rows * _STREAM_BYTES // max(1, table.nbytes))

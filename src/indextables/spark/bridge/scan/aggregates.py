@@ -1,7 +1,7 @@
 """Aggregations as Spark's planner offers them, and the schema of what a scan then returns.
 
-Expressions of GROUP BY come as a rule of ours wraps them (`jvm/groups.py`) and become values of
-ours.
+Expressions of GROUP BY arrive wrapped by an optimizer rule (`jvm/groups.py`) and become the values
+of `plan/computed.py`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _group(expression: JavaObject, schema: pa.Schema) -> str | Value | None:
     """What rows are grouped by; None if only Spark can compute it."""
     name = column_name(expression)
     if name is not None:
-        known = name in schema.names and groupable(schema.field(name).type)
-        return name if known and not is_collated(schema.field(name)) else None
+        can_be_grouped = name in schema.names and groupable(schema.field(name).type)
+        return name if can_be_grouped and not is_collated(schema.field(name)) else None
     if expression.getClass().getSimpleName() != "UserDefinedScalarFunc":
         return None
     columns = [column_name(one) for one in expression.children()]
@@ -169,19 +169,19 @@ def _are_null(files: pa.Table, name: str) -> bool:
 
 
 def _aggregate(function: JavaObject, schema: pa.Schema) -> Aggregate | None:
-    ours = _FUNCTIONS.get(function.getClass().getSimpleName())
-    if ours is None:
+    aggregate = _FUNCTIONS.get(function.getClass().getSimpleName())
+    if aggregate is None:
         return None
-    if ours == "count_rows":
-        return Aggregate(ours, None)
-    if ours in ("count", "sum") and function.isDistinct():
+    if aggregate == "count_rows":
+        return Aggregate(aggregate, None)
+    if aggregate in ("count", "sum") and function.isDistinct():
         return None
     name = column_name(function.column())
-    if name not in schema.names or not supported(ours, schema.field(name).type):
+    if name not in schema.names or not supported(aggregate, schema.field(name).type):
         return None
-    if ours in ("min", "max") and is_collated(schema.field(name)):
+    if aggregate in ("min", "max") and is_collated(schema.field(name)):
         return None
-    return Aggregate(ours, name)
+    return Aggregate(aggregate, name)
 
 
 def column_name(expression: JavaObject) -> str | None:
@@ -227,7 +227,7 @@ CLASSES = frozenset((
     "CaseWhen", "If", "PreciseTimestampConversion", "CreateNamedStruct", "KnownNullable",
     "KnownNotNull",
 ))  # fmt: skip
-"""The classes of expressions that may be values of ours."""
+"""The classes of expressions that can become values of `plan.computed`."""
 
 _KINDS: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(),
@@ -314,27 +314,27 @@ def _zone(node: dict[str, Any]) -> str:
 
 
 def _unit(value: Value, units: dict[str, str]) -> str:
-    known = units.get(str(value.value).lower()) if isinstance(value, Constant) else None
-    if known is None:  # null in every row
+    unit = units.get(str(value.value).lower()) if isinstance(value, Constant) else None
+    if unit is None:  # null in every row
         raise NotComputedError
-    return known
+    return unit
 
 
 def _constant(node: dict[str, Any]) -> Constant:
     name, value = node["dataType"], node["value"]
-    kind = _KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
+    data_type = _KINDS.get(name) if isinstance(name, str) else None
+    if data_type is None:
         raise NotComputedError
     if value is None:
-        return Constant(None, kind)
-    if pa.types.is_integer(kind):
-        return Constant(int(value), kind)
-    if pa.types.is_floating(kind):
-        return Constant(float(value.replace("Infinity", "inf")), kind)
-    if pa.types.is_string(kind):
-        return Constant(value, kind)
-    if pa.types.is_boolean(kind):
-        return Constant(str(value).lower() == "true", kind)
+        return Constant(None, data_type)
+    if pa.types.is_integer(data_type):
+        return Constant(int(value), data_type)
+    if pa.types.is_floating(data_type):
+        return Constant(float(value.replace("Infinity", "inf")), data_type)
+    if pa.types.is_string(data_type):
+        return Constant(value, data_type)
+    if pa.types.is_boolean(data_type):
+        return Constant(str(value).lower() == "true", data_type)
     raise NotComputedError
 
 

@@ -1,4 +1,4 @@
-"""Planning a scan with Spark's optimizer: it offers, we take what we can answer exactly.
+"""Planning a scan with Spark's optimizer: it offers operations, and we accept the exact ones.
 
 Spark offers filters first, then aggregates, a top-N or a limit, then the columns it needs. A filter
 is taken when it can be translated as a whole; then it is ours alone and Spark forgets it. In the
@@ -93,14 +93,14 @@ _Asked = Search | Compare | In
 
 def _asked(predicate: Predicate) -> list[_Asked]:
     """The conditions of which an index can say how many rows they leave at most."""
-    asked: list[_Asked] = []
+    conditions: list[_Asked] = []
     for one in conjuncts(predicate):
         match one:
             case Search() | Compare(op="=", value=str()):
-                asked.append(one)
+                conditions.append(one)
             case In(values=values) if all(isinstance(value, str) for value in values):
-                asked.append(one)
-    return asked
+                conditions.append(one)
+    return conditions
 
 
 def _most_matching(condition: _Asked, searcher: SplitSearcher) -> int:
@@ -176,27 +176,27 @@ class OnDriver:
 
     def _counted(self, most: int) -> int | None:
         """How many rows the indexes propose; None where these are more than so many."""
-        asked = _asked(self.plan.predicate)
-        if not asked:
+        conditions = _asked(self.plan.predicate)
+        if not conditions:
             return None
-        environment, known = Environment.of(self.plan.view), self._counts
+        environment, counts = Environment.of(self.plan.view), self._counts
 
         def fewest(task: SplitTask) -> int:
-            if task.path not in known:
+            if task.path not in counts:
                 searcher = environment.searcher(task)
-                known[task.path] = min(_most_matching(one, searcher) for one in asked)
-            return known[task.path]
+                counts[task.path] = min(_most_matching(one, searcher) for one in conditions)
+            return counts[task.path]
 
-        first, *rest = self.plan.tasks
+        first, *following = self.plan.tasks
         # Values that are frequent are so in the first split already.
-        found = fewest(first)
-        if found > most:
+        total = fewest(first)
+        if total > most:
             return None
-        for count in environment.map(fewest, rest):
-            found += count
-            if found > most:
+        for count in environment.map(fewest, following):
+            total += count
+            if total > most:
                 return None
-        return found
+        return total
 
     @functools.cached_property
     def _counts(self) -> dict[str, int]:
@@ -349,16 +349,16 @@ class ScanBuilder(Unique):
     def _parsed(self, aggregation: JavaObject) -> Aggregation | None:
         """What an aggregation asks. Spark offers the same one twice."""
         if self._offered is None or not aggregation.equals(self._offered[0]):
-            asked = parse_aggregation(aggregation, self._names.shown)
-            if asked is not None:
-                asked = asked.renamed(self._names.stored_name)
-                asked = asked if whole_sums_fit(asked, self._snapshot) else None
-            # An average is none of ours; Spark then offers the sum and the count that make it up.
-            if asked is None and not self._averages:
+            parsed = parse_aggregation(aggregation, self._names.shown)
+            if parsed is not None:
+                parsed = parsed.renamed(self._names.stored_name)
+                parsed = parsed if whole_sums_fit(parsed, self._snapshot) else None
+            # Averages are not pushed down; Spark then offers the sum and the count instead.
+            if parsed is None and not self._averages:
                 self._averages = averages_too_much(aggregation, self._snapshot)
             if self._averages:
-                asked = None
-            self._offered = aggregation, asked
+                parsed = None
+            self._offered = aggregation, parsed
         return self._offered[1]
 
     # --- the scan ----------------------------------------------------------------------------
@@ -414,11 +414,11 @@ class ScanBuilder(Unique):
         return self._in_tasks(reader, schema, aggregation)
 
     def _build_scored(self, search: Search) -> Comparable:
-        rest = conjunction(*(p for p in conjuncts(self._predicate) if not isinstance(p, Search)))
+        others = conjunction(*(p for p in conjuncts(self._predicate) if not isinstance(p, Search)))
         reader = ScoredReader(
             self._view,
             search,
-            rest,
+            others,
             self._columns,
             limit=self._order.limit if self._order and self._by_score else None,
         )
@@ -427,12 +427,12 @@ class ScanBuilder(Unique):
             return DriverScan(self.java, self._schema, described, compute=reader.table)
         return TableScan(self.java, self._schema, described, reader=reader)
 
-    def _in_tasks(self, reader: SplitReader, schema: JavaObject, what: Any) -> Comparable:
+    def _in_tasks(self, reader: SplitReader, schema: JavaObject, described: Any) -> Comparable:
         parallelism = int(self.java.context.defaultParallelism)
         return TableScan(
             self.java,
             schema,
-            self._described(what),
+            self._described(described),
             reader=reader,
             parallelism=parallelism,
             pruning=self._pruning,
@@ -443,7 +443,7 @@ class ScanBuilder(Unique):
             self._view, self._uri, predicate=self._predicate, aggregation=aggregation
         )
 
-    def _described(self, what: object) -> Described:
+    def _described(self, described: object) -> Described:
         return describe_scan(
             self._plan,
             self._uri,
@@ -452,7 +452,7 @@ class ScanBuilder(Unique):
             limit=self._limit,
             aggregation=self._aggregation,
             columns=self._columns if self._aggregation is None else self._aggregation.columns,
-            asked=(what, self._skipping),
+            asked=(described, self._skipping),
         )
 
     # --- decisions ---------------------------------------------------------------------------
@@ -474,16 +474,16 @@ class ScanBuilder(Unique):
 
     def _search(self) -> Search | None:
         """The search that scores rows: all that a row has to match, as one."""
-        found = [p for p in conjuncts(self._predicate) if isinstance(p, Search)]
-        if len(found) <= 1:
-            return found[0] if found else None
+        pushed = [p for p in conjuncts(self._predicate) if isinstance(p, Search)]
+        if len(pushed) <= 1:
+            return pushed[0] if pushed else None
         parts = []
-        for one in found:
-            asked = one.columns if one.column is None else (one.column,)
-            names = [escaped_field(column.path) for column in asked]
+        for one in pushed:
+            columns = one.columns if one.column is None else (one.column,)
+            names = [escaped_field(column.path) for column in columns]
             can_ask = functools.partial(fits, view=self._view)
             parts.append(over_fields(one.query, names, fits=can_ask) if names else one.query)
-        return Search(None, Boolean(must=tuple(parts)), " AND ".join(one.text for one in found))
+        return Search(None, Boolean(must=tuple(parts)), " AND ".join(one.text for one in pushed))
 
     @property
     def _by_score(self) -> bool:

@@ -2,7 +2,7 @@
 
 A filter arrives as a tree of the JVM. Its JSON is one call, where walking it would be dozens. A
 column compared with a literal, a text condition, a search, and AND, OR and NOT of those become a
-predicate of ours with the same three-valued meaning. Everything else stays with Spark.
+`Predicate` with the same three-valued meaning. Everything else stays with Spark.
 
 Conditions of statements that replace or delete rows arrive as V2 expressions, whose literals are
 Spark's internal values: a date is a number of days. A condition that is not understood is refused,
@@ -399,8 +399,8 @@ def _translate(node: JavaObject, schema: pa.Schema) -> Predicate:
         case "IS_NULL" | "IS_NOT_NULL":
             return _null_test(children[0], schema, is_null=name == "IS_NULL")
         case "IN":
-            column, kind = column_of(children[0], schema)
-            return is_in(column, kind, [_literal(child) for child in children[1:]])
+            column, data_type = column_of(children[0], schema)
+            return is_in(column, data_type, [_literal(child) for child in children[1:]])
         case name if name in _V2_TEXT:
             return _V2_TEXT[name](column_of(children[0], schema)[0], str(_literal(children[1])))
         case _:

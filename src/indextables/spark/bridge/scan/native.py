@@ -120,23 +120,23 @@ class NativeScans:
             or conf.getConfString(_REBASE, _CORRECTED) != _CORRECTED
         ):
             return None
-        found = environment.plain_files(map(str, files["path"].to_pylist()))
-        if found is None or not all(
+        files_of = environment.plain_files(map(str, files["path"].to_pylist()))
+        if files_of is None or not all(
             _in_own_folder(file, snapshot.partition_columns)
-            for some in found.values()
+            for some in files_of.values()
             for file in some
         ):
             return None
-        return cls(java, root.uri, snapshot, found)
+        return cls(java, root.uri, snapshot, files_of)
 
     def in_reading_order(self, schema: JavaObject, columns: Sequence[str]) -> JavaObject:
         """The columns as Spark's reader returns them: those that are folders come last."""
         folders, names = self.snapshot.partition_columns, list(columns)
-        given = [n for n in names if n not in folders] + [n for n in folders if n in names]
-        if given == names:
+        reordered = [n for n in names if n not in folders] + [n for n in folders if n in names]
+        if reordered == names:
             return schema
-        wanted = self.java.schema_of(schema).fields
-        ordered = [wanted[names.index(name)] for name in given]
+        attributes = self.java.schema_of(schema).fields
+        ordered = [attributes[names.index(name)] for name in reordered]
         return self.java.struct_type(StructType(ordered))
 
     def scan(
@@ -284,7 +284,7 @@ def _in_own_folder(file: Any, partition_columns: Sequence[str]) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    return re.sub("%([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), text)
+    return re.sub("%([0-9a-fA-F]{2})", lambda match: chr(int(match[1], 16)), text)
 
 
 def is_stored(filter_: JavaObject, names: ColumnNames) -> bool:
