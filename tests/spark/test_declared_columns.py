@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
@@ -431,10 +433,41 @@ def test_partitions_are_listed_dropped_and_truncated(spark, name):
     assert rows(spark, f"SELECT a FROM {name}") == [(3,)]
     with pytest.raises(PySparkException, match="PARTITIONS_NOT_FOUND"):
         spark.sql(f"ALTER TABLE {name} DROP PARTITION (day = DATE '2024-01-01', lang = 'de')")
+    with pytest.raises(PySparkException, match="PARTITIONS_NOT_FOUND"):
+        spark.sql(f"TRUNCATE TABLE {name} PARTITION (day = DATE '2024-01-01', lang = 'de')")
     with pytest.raises(PySparkException, match="INSERT them"):
         spark.sql(f"ALTER TABLE {name} ADD PARTITION (day = DATE '2024-01-01', lang = 'de')")
     spark.sql(f"TRUNCATE TABLE {name}")
     assert rows(spark, f"SHOW PARTITIONS {name}") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [(CATALOGS[1], "parquet"), *((one, "indextables") for one in CATALOGS)],
+    indirect=["name"],
+)
+def test_a_partition_is_renamed_as_on_parquet(spark, name, format_):
+    spark.sql(
+        f"CREATE TABLE {name} (a INT, lang STRING, day DATE) USING {format_} "
+        "PARTITIONED BY (lang, day)"
+    )
+    spark.sql(
+        f"INSERT INTO {name} VALUES (1, 'de', DATE '2024-01-01'), (2, 'en', DATE '2024-01-02'), "
+        "(3, 'de', DATE '2024-01-01')"
+    )
+    old = "PARTITION (lang = 'de', day = '2024-01-01')"
+    rename = f"ALTER TABLE {name} {old} RENAME TO"
+    with pytest.raises(PySparkException, match="PARTITIONS_ALREADY_EXIST"):
+        spark.sql(f"{rename} PARTITION (lang = 'en', day = '2024-01-02')")
+    spark.sql(f"{rename} PARTITION (lang = 'a/b', day = '2024-03-01')")
+    moved = datetime.date(2024, 3, 1)
+    assert rows(spark, f"SELECT * FROM {name} WHERE lang = 'a/b'") == [
+        (1, "a/b", moved),
+        (3, "a/b", moved),
+    ]
+    assert rows(spark, f"SELECT a FROM {name} WHERE day < '2024-02-01'") == [(2,)]
+    with pytest.raises(PySparkException, match="PARTITIONS_NOT_FOUND"):
+        spark.sql(f"{rename} PARTITION (lang = 'fr', day = '2024-01-01')")
 
 
 def test_partitions_of_any_type_are_dropped_by_their_value(spark):
@@ -457,6 +490,11 @@ def test_partitions_of_any_type_are_dropped_by_their_value(spark):
     spark.sql(f"ALTER TABLE typed_partitions DROP PARTITION ({wanted})")
     left = rows(spark, "SELECT a FROM typed_partitions")
     assert left == [(n,) for n in range(1, len(lines))]
+    # The last partition moves to where the dropped one was, and back.
+    last = ", ".join(f"{n} = {value}" for n, value in zip(columns, others[-1], strict=True))
+    for old, new in ((last, wanted), (wanted, last)):
+        spark.sql(f"ALTER TABLE typed_partitions PARTITION ({old}) RENAME TO PARTITION ({new})")
+    assert rows(spark, "SELECT a FROM typed_partitions") == left
     spark.sql("DROP TABLE typed_partitions")
 
 

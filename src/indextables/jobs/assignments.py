@@ -101,6 +101,24 @@ class Assignments:
         return ", ".join(f"{n} = {e.sql('spark')}" for n, e in self.expressions.items())
 
 
+@dataclass(frozen=True)
+class Constants:
+    """The same new values for all rows of an update: those of the partition that they move to."""
+
+    values: Mapping[str, pa.Scalar[Any]]
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        """The rows with the new values."""
+        for name, value in self.values.items():
+            at = rows.schema.get_field_index(name)
+            column: Any = pa.repeat(value, rows.num_rows)  # type: ignore[call-overload]
+            rows = rows.set_column(at, rows.schema.field(at), column)
+        return rows
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} = {value}" for name, value in self.values.items())
+
+
 def parse_assignments(
     text: str | Mapping[str, str],
     schema: pa.Schema,

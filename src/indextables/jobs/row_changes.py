@@ -31,7 +31,7 @@ from indextables.errors import (
     SchemaError,
     UnknownColumnError,
 )
-from indextables.jobs.assignments import Assignments
+from indextables.jobs.assignments import Assignments, Constants
 from indextables.jobs.commit_write import (
     Removal,
     RowMarks,
@@ -212,7 +212,10 @@ def delete_rows(log: TransactionLog, view: TableView, predicate: Predicate) -> W
 
 
 def update_rows(
-    log: TransactionLog, view: TableView, predicate: Predicate, assignments: Assignments
+    log: TransactionLog,
+    view: TableView,
+    predicate: Predicate,
+    assignments: Assignments | Constants,
 ) -> Written:
     """Give the rows of a condition new values."""
 

@@ -5,7 +5,8 @@
 Such rows are those of `Table.changes`, read by Python tasks; each has some of the versions.
 
 A partition exists as long as a live split belongs to it: SHOW PARTITIONS lists what the log says,
-DROP and TRUNCATE remove its splits in one commit, and nothing creates an empty one.
+DROP and TRUNCATE remove its splits in one commit, RENAME is an UPDATE of its rows, and nothing
+creates an empty one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from indextables.errors import (
     StatementError,
     TableExistsError,
 )
-from indextables.jobs.row_changes import delete_rows, drop_partitions
+from indextables.jobs.assignments import Constants
+from indextables.jobs.row_changes import delete_rows, drop_partitions, update_rows
 from indextables.jobs.write_job import TaskOutput, WriteJob
 from indextables.jobs.write_target import CheckConstraint, constraints_of
 from indextables.log.transaction_log import TransactionLog
@@ -120,6 +122,9 @@ class PartitionManagement:
     access: TableAccess
     snapshot: Snapshot
 
+    def name(self) -> str:
+        raise NotImplementedError
+
     def partitionSchema(self) -> JavaObject:  # noqa: N802
         return self.java.struct_type(spark_schema(self._partition_schema()))
 
@@ -153,10 +158,19 @@ class PartitionManagement:
     def replacePartitionMetadata(self, _identifier: JavaObject, _new: JavaObject) -> None:  # noqa: N802
         raise self._unsupported("A partition of an index table has no properties")
 
-    def renamePartition(self, _old: JavaObject, _new: JavaObject) -> bool:  # noqa: N802
-        raise self._unsupported(
-            "A partition of an index table is not renamed: UPDATE the partition column"
+    def renamePartition(self, old: JavaObject, new: JavaObject) -> bool:  # noqa: N802
+        self._check_exists(old)
+        if self.partitionExists(new):
+            raise self._about("PartitionsAlreadyExistException", new)
+        fields = enumerate(self._partition_schema())
+        values = {
+            field.name: pa.scalar(None, field.type) if value is None else value
+            for field, value in ((field, self._value(new, at, field)) for at, field in fields)
+        }
+        update_rows(
+            self.access.log(), self.access.view(), self._is_partition(old), Constants(values)
         )
+        return True
 
     def dropPartition(self, identifier: JavaObject) -> bool:  # noqa: N802
         return self._drop([identifier])
@@ -171,6 +185,7 @@ class PartitionManagement:
         return self._drop(list(identifiers))
 
     def truncatePartition(self, identifier: JavaObject) -> bool:  # noqa: N802
+        self._check_exists(identifier)
         return self._drop([identifier])
 
     def truncatePartitions(self, identifiers: JavaObject) -> bool:  # noqa: N802
@@ -226,6 +241,16 @@ class PartitionManagement:
             stored = self.snapshot.partition_columns[position]
             parts.append(compare("<=>", Column((stored,)), field.type, literal))
         return conjunction(*parts)
+
+    def _check_exists(self, identifier: JavaObject) -> None:
+        if not self.partitionExists(identifier):
+            raise self._about("NoSuchPartitionException", identifier)
+
+    def _about(self, error: str, identifier: JavaObject) -> Exception:
+        """Spark's own error about a partition."""
+        return self.java.exception(
+            _ANALYSIS + error, self.name(), identifier, self.partitionSchema()
+        )
 
     def _unsupported(self, sentence: str) -> Exception:
         return self.java.refusal(f"{sentence}.", "UnsupportedOperationException")
