@@ -172,8 +172,10 @@ Generated from `src/indextables/statements/statements.py` by `make docs`; do not
 Statements that IndexTables adds, for `spark.sql(…)` and `indextables sql`. Keywords are
 case-insensitive, and `TANTIVY4SPARK` may stand for `INDEXTABLES`. A table is a quoted path
 (`'s3://bucket/docs'`) or a name. Square brackets are optional parts. Other statements go to Spark
-unchanged. The `WHERE` of a maintenance statement is about partition columns; those of DELETE and
-UPDATE are any condition, searches included.
+unchanged. `OPTIMIZE`, `VACUUM`, `RESTORE TABLE`, `DESCRIBE HISTORY` and `DESCRIBE DETAIL` are
+Delta Lake's words: they are about an index table if their table is one. The `WHERE` of a
+maintenance statement is about partition columns; those of DELETE and UPDATE are any condition,
+searches included.
 """
 
 
@@ -181,7 +183,7 @@ def statements_page() -> str:
     """The Markdown of all statements and their forms."""
     parts = [_STATEMENTS]
     for kind in STATEMENTS:
-        forms = "\n".join(form(text).shown for text in kind.FORMS)
+        forms = "\n".join(form(text).shown for text in (*kind.FORMS, *kind.DELTA_FORMS))
         title = " ".join(re.findall("[A-Z][a-z]+", kind.__name__)).capitalize()
         parts.append(f"\n## {title}\n\n```sql\n{forms}\n```\n\n{inspect.getdoc(kind)}\n")
     return "".join(parts)

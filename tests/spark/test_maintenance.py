@@ -7,7 +7,12 @@ import pytest
 from pyspark.errors import PySparkException
 
 from indextables import Table
-from indextables.errors import ExpressionError, NotAPartitionError, StatementError
+from indextables.errors import (
+    ExpressionError,
+    IndexTablesError,
+    NotAPartitionError,
+    StatementError,
+)
 
 ROWS = pa.table(
     {
@@ -129,3 +134,27 @@ def test_statements_run_on_executors_and_give_frames(spark, uri):
     assert repaired.status == "SUCCESS"
     with pytest.raises(NotAPartitionError, match="not a partition column"):
         spark.sql("DROP INDEXTABLES PARTITIONS FROM kept WHERE id = 1")
+
+
+def test_the_words_of_delta_lake(spark, uri, tmp_path):
+    for target in targets(uri):
+        assert one(spark, f"DESCRIBE HISTORY {target} LIMIT 1").operation == "APPEND"
+        assert one(spark, f"DESCRIBE DETAIL {target}").numRecords == 6
+    spark.table("kept").cache()
+    spark.sql("DELETE FROM kept WHERE id < 3")
+    assert one(spark, "OPTIMIZE kept WHERE month = 2").metrics.status == "no_action"
+    assert one(spark, "VACUUM kept RETAIN 7 DAYS DRY RUN").metrics.dry_run is True
+    assert one(spark, "RESTORE TABLE kept TO VERSION AS OF 1").restored_version == 1
+    assert ids(spark) == list(range(6))  # the cached rows were forgotten
+    spark.catalog.uncacheTable("kept")
+    # Other tables, and names that are Spark's own.
+    spark.sql("CREATE OR REPLACE TEMP VIEW history AS SELECT 1 AS kept_column, 2 AS other")
+    assert dict(spark.sql("DESCRIBE HISTORY other").collect())["col_name"] == "other"
+    for sql, reason in (
+        ("OPTIMIZE history", "is a view, not a table"),
+        (f"VACUUM '{tmp_path}/nothing'", "is not an index table"),
+        ("DESCRIBE DETAIL missing", "There is no table missing"),
+        ("RESTORE parquet.`/x` TO VERSION AS OF 1", "There is no table"),
+    ):
+        with pytest.raises(IndexTablesError, match=reason):
+            spark.sql(sql)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ from indextables import SearchIndex, Table
 from indextables.cli.queries import Tables
 from indextables.cli.settings import Settings
 from indextables.config import Config
-from indextables.errors import NotATableError, StatementError, VersionNotFoundError
+from indextables.errors import ConfigError, NotATableError, StatementError, VersionNotFoundError
 from indextables.statements import statements as s
 from indextables.statements.execute import _EXECUTORS, Session, execute
 from indextables.statements.session import REDACTED, Answer, answer, redacted
@@ -99,6 +100,13 @@ COLUMNS = {
         "metadata_description,metadata_format_provider,metadata_format_options,"
         "metadata_schema_string,metadata_partition_columns,metadata_configuration,"
         "metadata_created_time,is_checkpoint,deletion_vector"
+    ),
+    "DESCRIBE INDEXTABLES HISTORY '{uri}'": (
+        "version,timestamp,operation,filesAdded,filesRemoved,filesMarked,metrics,parameters"
+    ),
+    "DESCRIBE INDEXTABLES DETAIL '{uri}'": (
+        "format,id,name,description,location,createdAt,lastModified,partitionColumns,numFiles,"
+        "sizeInBytes,numRecords,properties,version,minReaderVersion,minWriterVersion,tableFeatures"
     ),
     "DESCRIBE INDEXTABLES ENVIRONMENT": "host,role,property_type,property_name,property_value",
     "RESTORE INDEXTABLES '{uri}' TO VERSION 0": (
@@ -415,3 +423,30 @@ def test_compact_writes_all_live_files_to_new_manifests(table, uri, session):
     one(f"COMPACT INDEXTABLES '{uri}'", session)
     state = one(f"DESCRIBE INDEXTABLES STATE '{uri}'", session)
     assert (state["num_manifests"], state["num_files"]) == (1, 4)
+
+
+def test_the_words_of_delta_lake(table, uri, session):
+    """They do what our own statements do; only MERGE SPLITS and PURGE have more clauses."""
+    first = table.version
+    table.append(ROWS)
+    history = run(f"DESCRIBE HISTORY '{uri}' LIMIT 2", session)
+    assert history.equals(table.refresh().history(limit=2))
+    detail = one(f"DESC DETAIL '{uri}'", session)
+    assert (detail["version"], detail["numRecords"]) == (table.version, table.count())
+    assert (detail["location"], detail["numFiles"]) == (table.uri, table.snapshot().num_files)
+    assert detail["lastModified"] == history["timestamp"][0].as_py()
+    assert one(f"OPTIMIZE '{uri}'", session)["metrics"]["merged_files"] == 2
+    purged = one(f"VACUUM '{uri}' RETAIN 168 HOURS DRY RUN", session)["metrics"]
+    assert (purged["status"], purged["retention_hours"]) == ("DRY_RUN", 168)
+    rows = table.refresh().count()
+    restored = one(f"RESTORE TABLE '{uri}' TO VERSION AS OF {first}", session)
+    assert restored["restored_version"] == first and table.refresh().count() < rows
+    moment = history["timestamp"][0].as_py()
+    zone = replace(session, timezone="America/New_York")
+    local = moment.astimezone(ZoneInfo("America/New_York")).replace(tzinfo=None)
+    restored = one(f"RESTORE '{uri}' TO TIMESTAMP AS OF '{local.isoformat()}'", zone)
+    assert restored["restored_version"] == first + 1 and table.refresh().count() == rows
+    with pytest.raises(ConfigError, match="is not a time"):
+        run(f"RESTORE INDEXTABLES '{uri}' TO TIMESTAMP 'yesterday'", session)
+    for other in ("OPTIMIZE t ZORDER BY (a)", "VACUUM t LITE", "DESCRIBE HISTORY", "RESTORE t"):
+        assert parse(other) is None, other

@@ -48,6 +48,7 @@ from indextables.spark.connect import (
 from indextables.spark.statements import (
     access_to,
     change_rows,
+    execute_in_delta_form,
     execute_statement,
     has_search,
     merge_into,
@@ -173,6 +174,8 @@ def _ours_or_prepared(
         return query(text)
     if isinstance(statement, DeleteRows | UpdateRows):
         return change_rows(spark, statement, text, query)
+    if statement.in_delta_form:
+        return execute_in_delta_form(spark, statement, text, query)
     return execute_statement(spark, statement)
 
 
@@ -194,8 +197,10 @@ def _on_server(
         run = functools.partial(_query_on_server, original, spark, args=args)
         return merge_on_server(original, spark, merge, run)
     statement = None if merge is not None else parse(text)
-    is_change = isinstance(statement, DeleteRows | UpdateRows)
-    if statement is not None and (not is_change or names_path(statement)):
+    may_be_others = isinstance(statement, DeleteRows | UpdateRows) or (
+        statement is not None and statement.in_delta_form
+    )
+    if statement is not None and (not may_be_others or names_path(statement)):
         return execute_on_server(original, spark, text)
     return _query_on_server(original, spark, text, args)
 

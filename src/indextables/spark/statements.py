@@ -245,6 +245,26 @@ def change_rows(
     return spark.createDataFrame(changed(table, written, "updated" if is_update else "deleted"))
 
 
+def execute_in_delta_form(
+    spark: SparkSession, statement: Statement, text: str, query: Callable[[str], DataFrame]
+) -> DataFrame:
+    """A statement in a form of Delta Lake: ours if the table is, else Spark's to answer."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        open_target(spark, statement.table).metadata()  # type: ignore[attr-defined]
+    except IndexTablesError as ours:
+        try:
+            with without_analysis_log():
+                return query(text)
+        except AnalysisException as theirs:  # without Delta, DESCRIBE HISTORY t is about HISTORY
+            condition = theirs.getCondition() or ""
+            if condition.startswith(("PARSE_SYNTAX_ERROR", "TABLE_OR_VIEW_NOT_FOUND")):
+                raise ours from None
+            raise
+    return execute_statement(spark, statement)
+
+
 def merge_into(
     spark: SparkSession, statement: MergeInto, text: str, query: Callable[[str], DataFrame]
 ) -> DataFrame:

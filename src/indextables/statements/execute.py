@@ -49,10 +49,12 @@ from indextables.statements.session import (
     Session,
     columns,
     describe_environment,
+    redacted,
     table_of,
 )
 from indextables.storage.disk_cache import DiskCache, DiskUsage
 from indextables.table import Table
+from indextables.table.arguments import milliseconds
 
 REFRESHED = columns(
     index_path=pa.string(),
@@ -372,6 +374,25 @@ RESTORE = columns(
     num_files=pa.int64(),
     total_size_bytes=pa.int64(),
 )
+_MOMENT = pa.timestamp("us", "UTC")
+DETAIL = columns(
+    format=pa.string(),
+    id=pa.string(),
+    name=pa.string(),
+    description=pa.string(),
+    location=pa.string(),
+    createdAt=_MOMENT,
+    lastModified=_MOMENT,
+    partitionColumns=pa.list_(pa.string()),
+    numFiles=pa.int64(),
+    sizeInBytes=pa.int64(),
+    numRecords=pa.int64(),
+    properties=pa.map_(pa.string(), pa.string()),
+    version=pa.int64(),
+    minReaderVersion=pa.int32(),
+    minWriterVersion=pa.int32(),
+    tableFeatures=pa.list_(pa.string()),
+)
 MERGE_JOBS = columns(
     job_id=pa.string(),
     table_path=pa.string(),
@@ -497,14 +518,48 @@ def _index_crossreferences(statement: s.IndexCrossReferences, session: Session) 
     )
 
 
+def _describe_history(statement: s.DescribeHistory, session: Session) -> pa.Table:
+    return session.resolve(statement.table).history(limit=statement.limit)
+
+
+def _describe_detail(statement: s.DescribeDetail, session: Session) -> pa.Table:
+    table = session.resolve(statement.table)
+    snapshot, metadata = table.snapshot(), table.metadata()
+    protocol = snapshot.protocol
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    row = {
+        "format": metadata.format["provider"],
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "location": table.uri,
+        "createdAt": None if metadata.created_time is None else 1000 * metadata.created_time,
+        "lastModified": 1000 * snapshot.timestamp,
+        "partitionColumns": list(table.partition_columns),
+        "numFiles": snapshot.num_files,
+        "sizeInBytes": snapshot.total_bytes,
+        "numRecords": table.count(),
+        "properties": list(redacted(table.properties).items()),
+        "version": snapshot.version,
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+        "tableFeatures": sorted(features),
+    }
+    return pa.Table.from_pylist([row], DETAIL)
+
+
 def _restore(statement: s.Restore, session: Session) -> pa.Table:
     table = session.resolve(statement.table)
-    version = table.restore(version=statement.version)
+    past = statement.version
+    if statement.timestamp is not None:
+        moment = milliseconds(statement.timestamp, timezone=session.timezone)
+        past = table.log.snapshot(timestamp_ms=moment).version
+    version = table.restore(version=past)
     snapshot = table.snapshot(version=version)
     row = {
         "table_path": table.uri,
         "status": "SUCCESS",
-        "restored_version": statement.version,
+        "restored_version": past,
         "version": version,
         "num_files": snapshot.num_files,
         "total_size_bytes": snapshot.total_bytes,
@@ -543,8 +598,9 @@ def _describe_environment(_: s.DescribeEnvironment, session: Session) -> pa.Tabl
 
 
 _OF_LOGS = (
-    s.InvalidateLogCache, s.Checkpoint, s.Compact, s.DescribeState, s.DescribeLog, s.Restore,
-    s.Purge, s.TruncateTimeTravel, s.MergeSplits, s.IndexCrossReferences,
+    s.InvalidateLogCache, s.Checkpoint, s.Compact, s.DescribeState, s.DescribeLog,
+    s.DescribeHistory, s.DescribeDetail, s.Restore, s.Purge, s.TruncateTimeTravel, s.MergeSplits,
+    s.IndexCrossReferences,
 )  # fmt: skip
 """Statements that need no rows: they are for search indexes too, or say why not."""
 _OF_SPLITS = (s.Verify, s.Prewarm)
@@ -561,6 +617,8 @@ _EXECUTORS: dict[type[s.Statement], Callable[[Any, Session], pa.Table]] = {
     s.Compact: _checkpoint,
     s.DescribeState: _describe_state,
     s.DescribeLog: _describe_log,
+    s.DescribeHistory: _describe_history,
+    s.DescribeDetail: _describe_detail,
     s.DescribeEnvironment: _describe_environment,
     s.Restore: _restore,
     s.Purge: maintenance.purge,

@@ -7,7 +7,7 @@ has one function for each. Text that matches no form goes to Spark unchanged.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from indextables.errors import StatementSyntaxError
@@ -21,8 +21,10 @@ __all__ = [
     "CreateSearchIndex",
     "DeleteRows",
     "DescribeComponentSizes",
+    "DescribeDetail",
     "DescribeDiskCache",
     "DescribeEnvironment",
+    "DescribeHistory",
     "DescribeLog",
     "DescribeMergeJobs",
     "DescribeSearchIndex",
@@ -55,6 +57,9 @@ class Statement:
     """What all statements have in common: their forms."""
 
     FORMS: ClassVar[tuple[str, ...]] = ()
+    DELTA_FORMS: ClassVar[tuple[str, ...]] = ()
+    """Forms of Delta Lake, which a session may have as well: ours if the table is."""
+    in_delta_form: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,25 @@ class DescribeLog(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeHistory(Statement):
+    """The retained versions of a table, newest first."""
+
+    FORMS = ("DESCRIBE INDEXTABLES HISTORY ! <table> [LIMIT <limit:number>]",)
+    DELTA_FORMS = ("DESCRIBE HISTORY <table> [LIMIT <limit:number>]",)
+    table: Target
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeDetail(Statement):
+    """A table in one row: place, partitions, files, bytes, rows, properties, protocol."""
+
+    FORMS = ("DESCRIBE INDEXTABLES DETAIL ! <table>",)
+    DELTA_FORMS = ("DESCRIBE DETAIL <table>",)
+    table: Target
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeEnvironment(Statement):
     """Versions, configuration and hosts, without secrets."""
 
@@ -150,11 +174,19 @@ class DescribeEnvironment(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Restore(Statement):
-    """Restore a table to an older version."""
+    """Make a table what it was at a version, or at a time in the session's time zone."""
 
-    FORMS = ("RESTORE INDEXTABLES ! <table> TO VERSION <version:number>",)
+    FORMS = (
+        "RESTORE INDEXTABLES ! <table> TO VERSION <version:number>",
+        "RESTORE INDEXTABLES ! <table> TO TIMESTAMP <timestamp:text>",
+    )
+    DELTA_FORMS = (
+        "RESTORE [TABLE] <table> TO VERSION AS OF <version:number>",
+        "RESTORE [TABLE] <table> TO TIMESTAMP AS OF <timestamp:text>",
+    )
     table: Target
-    version: int
+    version: int | None = None
+    timestamp: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +197,7 @@ class Purge(Statement):
         "PURGE INDEXTABLE|INDEXTABLES ! <table> [OLDER THAN <older_than:hours>] "
         "[TRANSACTION LOG RETENTION <log_retention:hours>] [DRY RUN]",
     )
+    DELTA_FORMS = ("VACUUM <table> [RETAIN <older_than:hours>] [DRY RUN]",)
     table: Target
     older_than: int | None = None
     log_retention: int | None = None
@@ -293,6 +326,7 @@ class MergeSplits(Statement):
         "[MAX GROUPS <max_groups:number>] [MAX DEST SPLITS <max_groups:number>] "
         "[MAX SOURCE SPLITS PER MERGE <max_sources:number>] [PRECOMMIT]}",
     )
+    DELTA_FORMS = ("OPTIMIZE <table> [WHERE <where:condition>]",)
     table: Target
     where: str | None = None
     target_size: str | None = None
@@ -354,17 +388,24 @@ class DropSearchIndex(Statement):
 STATEMENTS: tuple[type[Statement], ...] = (
     FlushSearcherCache, FlushDiskCache, DescribeDiskCache, DescribeStorageStats,
     DescribeMergeJobs, InvalidateLogCache, Checkpoint, Compact, DescribeState, DescribeLog,
-    DescribeEnvironment, Restore, Purge, DropPartitions, TruncateTimeTravel, RepairLog,
-    ConvertTable, Verify, DescribeComponentSizes, Prewarm, DeleteRows, UpdateRows,
-    IndexCrossReferences, MergeSplits, CreateSearchIndex, RefreshSearchIndex,
-    DescribeSearchIndex, DropSearchIndex,
+    DescribeHistory, DescribeDetail, DescribeEnvironment, Restore, Purge, DropPartitions,
+    TruncateTimeTravel, RepairLog, ConvertTable, Verify, DescribeComponentSizes, Prewarm,
+    DeleteRows, UpdateRows, IndexCrossReferences, MergeSplits, CreateSearchIndex,
+    RefreshSearchIndex, DescribeSearchIndex, DropSearchIndex,
 )  # fmt: skip
 
 
 # Almost all statements are Spark's and need not be cut into tokens.
 _FIRST_WORDS = re.compile(
     r"\b(?:"
-    + "|".join({first for kind in STATEMENTS for text in kind.FORMS for first in form(text).first})
+    + "|".join(
+        {
+            first
+            for kind in STATEMENTS
+            for text in (*kind.FORMS, *kind.DELTA_FORMS)
+            for first in form(text).first
+        }
+    )
     + r")\b",
     re.IGNORECASE,
 )
@@ -406,13 +447,14 @@ def parse(sql: str) -> Statement | None:
     ctes, words = _ctes(sql, words)
     failures: list[tuple[Failure, str]] = []
     for statement in (DeleteRows, UpdateRows) if ctes else STATEMENTS:
-        for text in statement.FORMS:
+        for text in (*statement.FORMS, *statement.DELTA_FORMS):
             outcome = form(text).match(words)
             if isinstance(outcome, Failure):
                 failures.append((outcome, form(text).shown))
             elif outcome is not None:
                 names = {f.name for f in fields(statement)}
                 values = {**outcome, **({"ctes": ctes} if ctes else {})}
+                values["in_delta_form"] = text in statement.DELTA_FORMS
                 return statement(**{name: v for name, v in values.items() if name in names})
     if not failures:
         return None

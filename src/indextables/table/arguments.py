@@ -44,6 +44,7 @@ from indextables.predicate import (
     SearchNode,
     columns,
 )
+from indextables.predicate.literals import time_zone
 from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import half_character, over_fields
 from indextables.predicate.search_names import lenient_query, words_query
@@ -222,8 +223,8 @@ def check_versions(first: object, last: object) -> None:
         raise ConfigError(f"from_version={first} is after to_version={last}.")
 
 
-def milliseconds(timestamp: Timestamp) -> int:
-    """Epoch milliseconds of a moment; one without a time zone is meant in UTC."""
+def milliseconds(timestamp: Timestamp, *, timezone: str = "UTC") -> int:
+    """Epoch milliseconds of a moment; one without a time zone of its own is meant in `timezone`."""
     if isinstance(timestamp, int):
         return timestamp
     if isinstance(timestamp, str):
@@ -234,7 +235,7 @@ def milliseconds(timestamp: Timestamp) -> int:
             f"{timestamp!r} is not a time. Write 2024-01-31T12:00:00, a datetime, or milliseconds."
         )
     if timestamp.tzinfo is None:
-        timestamp = timestamp.replace(tzinfo=datetime.UTC)
+        timestamp = timestamp.replace(tzinfo=time_zone(timezone))
     return int(timestamp.timestamp() * 1000)
 
 
