@@ -352,3 +352,24 @@ def test_of_kept_columns_and_others_only_the_others_are_read(make, monkeypatch):
     assert read[-1] == ["body"]
     assert split.read_rows(rows, ["n"])["n"].to_pylist() == rows.tolist()
     assert len(read) == 5
+
+
+def test_pages_of_large_columns_that_are_read_often_stay_decoded(make, monkeypatch):
+    """And nothing of the file is read for them any more; one page of large values is not kept."""
+    random = np.random.default_rng(2)
+    texts = ["".join(map(chr, random.integers(97, 123, 60))) for _ in range(20_000)]
+    texts[5], texts[8_191], texts[10_000], texts[10_001] = None, "last", None, "x" * (1 << 20)
+    split = make(pa.table({"body": texts}), batch=10_000)
+    pages = split.split.footer.column_pages("body")
+    assert len(pages.first_rows) > 10 and not pages.has_dictionaries
+    cases = [[5, 8_191, 0, 19_999, 12_345, 5], [10_001], [15_500]]
+    for rows in cases:
+        for _ in range(5):
+            read = split.read_rows(np.array(rows), ["body"])["body"].to_pylist()
+            assert read == [texts[row] for row in rows]
+    monkeypatch.setattr(RowReader, "_source", None)  # the file is opened no more
+    for rows in cases[::2]:
+        read = split.read_rows(np.array(rows), ["body"])["body"].to_pylist()
+        assert read == [texts[row] for row in rows]
+    with pytest.raises(TypeError):
+        split.read_rows(np.array(cases[1]), ["body"])

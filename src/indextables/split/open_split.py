@@ -63,7 +63,7 @@ Item = TypeVar("Item")
 _MAX_BYTES = 64 << 20
 _MAX_HOT_BYTES = 32 << 20
 _HOT_FROM = 3
-"""A column of a row group is kept when it is asked for so often."""
+"""A part of a column is kept when it is asked for so often."""
 _FEW_ROWS = 128
 _MAPPABLE_FILES = 32_768
 _MAPPED_HASHES = 128
@@ -99,10 +99,11 @@ class FooterCache:
 
 
 class HotColumns:
-    """Small columns of row groups that are asked for often, decoded. Safe between threads.
+    """Parts of columns that are asked for often, decoded. Safe between threads.
 
-    Reading ten rows from Parquet takes longer than finding them. What is large, or asked for
-    once, is read from the file.
+    Reading ten rows from Parquet takes longer than finding them. A part is a column of a row
+    group, or a page if those are large. What takes much memory, or is asked for once, is read from
+    the file.
     """
 
     def __init__(self, *, max_bytes: int = _MAX_HOT_BYTES) -> None:
@@ -117,25 +118,23 @@ class HotColumns:
         reader = split.rows
         if type(reader) is not RowReader or not 0 < len(rows) <= _FEW_ROWS:
             return {}  # files of others may change
-        starts = reader.footer.group_starts
-        groups = np.searchsorted(starts, rows, side="right") - 1
-        of_rows: list[int] = groups.tolist()
-        places: list[int] = (rows - starts[groups]).tolist()
-        needed = sorted(set(of_rows))
         values_of = {}
         for name in columns:
+            starts = reader.parts(name)
+            parts = np.searchsorted(starts, rows, side="right") - 1
+            of_rows: list[int] = parts.tolist()
+            places: list[int] = (rows - starts[parts]).tolist()
             # All of them are asked for, so that all of them are counted.
-            kept = {group: self._column(split.key, reader, group, name) for group in needed}
-            if all(column is not None for column in kept.values()):
-                # Of so few rows, slices of one row are quicker than a selection from each group.
+            kept = {part: self._part(split.key, reader, name, part) for part in set(of_rows)}
+            if all(values is not None for values in kept.values()):
+                # Of so few rows, slices of one row are quicker than a selection from each part.
                 values_of[name] = pa.concat_arrays(
-                    kept[group].slice(place, 1)
-                    for group, place in zip(of_rows, places, strict=True)
+                    kept[part].slice(place, 1) for part, place in zip(of_rows, places, strict=True)
                 )
         return values_of
 
-    def _column(self, split: Hashable, reader: RowReader, group: int, name: str) -> ArrowColumn:
-        key = (split, group, name)
+    def _part(self, split: Hashable, reader: RowReader, name: str, part: int) -> ArrowColumn:
+        key = (split, name, part)
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None:
@@ -143,16 +142,17 @@ class HotColumns:
             requests = self._asked.get(key, 0) + 1
             if requests <= _HOT_FROM:
                 self._asked[key] = requests
-        if requests != _HOT_FROM or not reader.is_small(group, name):
+        if requests != _HOT_FROM:
             return None  # a large one stays at that number
         try:
-            column: Any = reader.read_groups([group], [name]).column(name).combine_chunks()
+            values = reader.read_small_part(name, part)
         except (DamagedSplitError, StorageError):
             return None  # perhaps of another row
-        with self._lock, contextlib.suppress(ValueError):
-            self._kept[key] = column  # unless it is larger than all that may be kept
-            self._asked[key] = 0  # it may have to go and be asked for again
-        return column
+        if values is not None:
+            with self._lock, contextlib.suppress(ValueError):
+                self._kept[key] = values  # unless it is larger than all that may be kept
+                self._asked[key] = 0  # it may have to go and be asked for again
+        return values
 
     def clear(self) -> None:
         """Forget all of them."""

@@ -384,6 +384,11 @@ class ColumnPages:
             np.concatenate(dictionaries),
         )
 
+    @property
+    def has_dictionaries(self) -> bool:
+        """Whether some pages hold numbers of a dictionary's values."""
+        return bool((self.dictionaries != _NO_DICTIONARY).any())
+
     def with_rows(self, rows: RowNumbers) -> PagesWithRows:
         """The pages that hold some rows."""
         used, place = np.unique(

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from indextables.errors import DamagedSplitError, ObjectNotFoundError, StorageError
 from indextables.split.format.container import Chunk, Footer
-from indextables.split.format.page_headers import WrongPageError
+from indextables.split.format.page_headers import ColumnPages, WrongPageError
 from indextables.split.row_numbers import RowNumbers
 from indextables.storage.store import Store
 
@@ -145,7 +145,33 @@ class RowReader:
             np.maximum(sizes, np.sum(encoded, axis=0), out=sizes)
         return sizes
 
-    def is_small(self, group: int, column: str) -> bool:
+    def parts(self, column: str) -> RowNumbers:
+        """The first rows of the parts of a column that are decoded alone: row groups, or pages."""
+        pages = self._large_pages(column)
+        return self.footer.group_starts[:-1] if pages is None else pages.first_rows
+
+    def read_small_part(self, column: str, part: int) -> Any:
+        """The values of one part of a column as an array; None if they take much memory."""
+        pages = self._large_pages(column)
+        if pages is None:
+            if not self._is_small(part, column):
+                return None
+            return self.read_groups([part], [column]).column(column).combine_chunks()
+        first, end = [*pages.first_rows[part : part + 2].tolist(), self.num_rows][:2]
+        rows = np.arange(first, end)
+        group = np.searchsorted(self.footer.group_starts, [first], side="right") - 1
+        table = self._read_few(rows, group, np.zeros(len(rows), np.int64), [column])
+        values: Any = table.column(column).combine_chunks()
+        return values if values.nbytes <= _SMALL_COLUMN else None
+
+    def _large_pages(self, column: str) -> ColumnPages | None:
+        """The pages of a column whose row groups are large, if it has no dictionaries."""
+        pages = self.footer.column_pages(column)
+        if pages is None or self.footer.encoded_sizes(column).max() <= _SMALL_COLUMN:
+            return None
+        return None if pages.has_dictionaries else pages
+
+    def _is_small(self, group: int, column: str) -> bool:
         """Whether a column of a row group takes little memory."""
         if pa.types.is_primitive(self.schema.field(column).type):
             return True
