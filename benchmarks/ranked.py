@@ -54,6 +54,7 @@ def run(scale: float = 1.0) -> Iterator[Result]:
         theirs = lance.dataset(root / "lance")
         bare = _bare(root / "bare", data)
         yield from _queries(ours, theirs, bare, data)
+        yield _new_words(ours, theirs)
         yield from _first_search(root, rows // 4)
 
 
@@ -110,6 +111,25 @@ def _queries(ours: Table, theirs: Any, bare: tantivy.Index, data: pa.Table) -> I
                 f"The {TOP} best rows for {what}, {' and '.join(columns)}, against Lance",
                 times[0].cpu / times[1].cpu, 1.5, "at most", _how(*times),
             )  # fmt: skip
+
+
+def _new_words(ours: Table, theirs: Any) -> Result:
+    """Words that nobody asked for before, so nothing is prepared and no texts are in memory."""
+    words = list(dict.fromkeys(word_in(0.04 / n) for n in range(30, 400)))
+    works = [
+        lambda: [ours.search(w, fields=["message"], columns=COLUMNS, limit=TOP) for w in words],
+        lambda: [
+            theirs.to_table(full_text_query=_match(w), columns=[*COLUMNS, "_score"], limit=TOP)
+            for w in words
+        ],
+    ]
+    mine, lances = race(1, *works)
+    return Result(
+        f"The {TOP} best rows for {len(words)} words, each asked once, id and message, against "
+        "Lance",
+        mine.cpu / lances.cpu, 1.5, "at most",
+        f"all searches {mine} / Lance {lances}",
+    )  # fmt: skip
 
 
 def _match(words: str) -> MatchQuery:

@@ -335,8 +335,9 @@ def test_a_column_that_is_too_large_to_keep_is_decoded_once(make, monkeypatch):
 
 def test_of_kept_columns_and_others_only_the_others_are_read(make, monkeypatch):
     random = np.random.default_rng(1)
-    texts = ["".join(map(chr, random.integers(97, 123, 60))) for _ in range(20_000)]
-    table = pa.table({"n": pa.array(range(20_000)), "body": texts, "m": [None, 7] * 10_000})
+    texts = ["".join(map(chr, random.integers(97, 123, 300))) for _ in range(20_000)]
+    lists = [[text] for text in texts]  # which are read by row group, and these are large
+    table = pa.table({"n": pa.array(range(20_000)), "body": lists, "m": [None, 7] * 10_000})
     split = make(table, batch=10_000)
     read = []
     real = RowReader.read_rows
@@ -358,7 +359,7 @@ def test_pages_of_large_columns_that_are_read_often_stay_decoded(make, monkeypat
     """And nothing of the file is read for them any more; one page of large values is not kept."""
     random = np.random.default_rng(2)
     texts = ["".join(map(chr, random.integers(97, 123, 60))) for _ in range(20_000)]
-    texts[5], texts[8_191], texts[10_000], texts[10_001] = None, "last", None, "x" * (1 << 20)
+    texts[5], texts[8_191], texts[10_000], texts[10_001] = None, "last", None, "x" * (3 << 20)
     split = make(pa.table({"body": texts}), batch=10_000)
     pages = split.split.footer.column_pages("body")
     assert len(pages.first_rows) > 10 and not pages.has_dictionaries

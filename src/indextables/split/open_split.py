@@ -41,6 +41,7 @@ from indextables.split.format.index import (
     side_by_side,
 )
 from indextables.split.format.lists import read_terms
+from indextables.split.format.page_headers import ColumnPages
 from indextables.split.format.rows import RowReader
 from indextables.split.leaves import ArrowColumn
 from indextables.split.mapping import WORDS, TableMapping, compatible
@@ -61,7 +62,7 @@ from indextables.storage.store import Store
 Item = TypeVar("Item")
 
 _MAX_BYTES = 64 << 20
-_MAX_HOT_BYTES = 32 << 20
+_MAX_HOT_BYTES, _MAX_HOT_PART = 32 << 20, 2 << 20
 _HOT_FROM = 3
 """A part of a column is kept when it is asked for so often."""
 _FEW_ROWS = 128
@@ -120,39 +121,66 @@ class HotColumns:
             return {}  # files of others may change
         values_of = {}
         for name in columns:
-            starts = reader.parts(name)
+            pages = reader.large_pages(name)
+            starts = reader.footer.group_starts if pages is None else pages.first_rows
             parts = np.searchsorted(starts, rows, side="right") - 1
             of_rows: list[int] = parts.tolist()
             places: list[int] = (rows - starts[parts]).tolist()
-            # All of them are asked for, so that all of them are counted.
-            kept = {part: self._part(split.key, reader, name, part) for part in set(of_rows)}
-            if all(values is not None for values in kept.values()):
+            kept = self._parts(split.key, reader, name, pages, set(of_rows))
+            if kept is not None:
                 # Of so few rows, slices of one row are quicker than a selection from each part.
                 values_of[name] = pa.concat_arrays(
                     kept[part].slice(place, 1) for part, place in zip(of_rows, places, strict=True)
                 )
         return values_of
 
-    def _part(self, split: Hashable, reader: RowReader, name: str, part: int) -> ArrowColumn:
-        key = (split, name, part)
+    def _parts(
+        self,
+        split: Hashable,
+        reader: RowReader,
+        name: str,
+        pages: ColumnPages | None,
+        parts: set[int],
+    ) -> dict[int, ArrowColumn] | None:
+        """Parts of a column by their numbers; None if they are better read with other columns."""
+        kept: dict[int, ArrowColumn] = {}
+        hot = []
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None:
-                return kept
-            requests = self._asked.get(key, 0) + 1
-            if requests <= _HOT_FROM:
-                self._asked[key] = requests
-        if requests != _HOT_FROM:
-            return None  # a large one stays at that number
+            for part in parts:
+                key = split, name, part
+                values = self._kept.get(key)
+                if values is not None:
+                    kept[part] = values
+                    continue
+                requests = self._asked.get(key, 0) + 1
+                if requests <= _HOT_FROM:  # what is too large to keep stays at that number
+                    self._asked[key] = requests
+                if requests == _HOT_FROM:
+                    hot.append(part)
+        if not kept and not hot:
+            return None
         try:
-            values = reader.read_small_part(name, part)
+            if pages is not None:
+                missing = sorted(parts - kept.keys())
+                read = reader.read_pages(pages, missing) if missing else []
+                kept |= zip(missing, read, strict=True)
+            else:
+                read = reader.read_small_groups(name, hot)
+                kept |= {p: v for p, v in zip(hot, read, strict=True) if v is not None}
         except (DamagedSplitError, StorageError):
             return None  # perhaps of another row
-        if values is not None:
+        self._keep(split, name, {part: kept[part] for part in hot if part in kept})
+        return kept if len(kept) == len(parts) else None
+
+    def _keep(self, split: Hashable, name: str, parts: Mapping[int, ArrowColumn]) -> None:
+        for part, values in parts.items():
+            if values.nbytes > _MAX_HOT_PART:
+                continue
+            # A copy: a page is a slice of all that were decoded with it.
+            own = pa.concat_arrays([values])
             with self._lock, contextlib.suppress(ValueError):
-                self._kept[key] = values  # unless it is larger than all that may be kept
-                self._asked[key] = 0  # it may have to go and be asked for again
-        return values
+                self._kept[split, name, part] = own  # unless it is larger than all may be
+                self._asked[split, name, part] = 0  # it may have to go and be asked for again
 
     def clear(self) -> None:
         """Forget all of them."""

@@ -389,12 +389,24 @@ class ColumnPages:
         """Whether some pages hold numbers of a dictionary's values."""
         return bool((self.dictionaries != _NO_DICTIONARY).any())
 
+    def counts(self, pages: RowNumbers) -> RowNumbers:
+        """How many rows some pages have."""
+        rows: RowNumbers = self.record.values[self.pages[pages]]
+        return rows
+
+    def whole(self, pages: RowNumbers) -> PagesWithRows:
+        """Some pages with all of their rows."""
+        places = np.arange(self.counts(pages).sum())
+        return PagesWithRows(
+            self, self.pages[pages].tolist(), self.dictionaries[pages].tolist(), places
+        )
+
     def with_rows(self, rows: RowNumbers) -> PagesWithRows:
         """The pages that hold some rows."""
         used, place = np.unique(
             np.searchsorted(self.first_rows, rows, side="right") - 1, return_inverse=True
         )
-        counts = self.record.values[self.pages[used]]
+        counts = self.counts(used)
         moved = np.cumsum(counts) - counts - self.first_rows[used]
         return PagesWithRows(
             self, self.pages[used].tolist(), self.dictionaries[used].tolist(), rows + moved[place]

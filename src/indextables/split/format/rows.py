@@ -145,31 +145,30 @@ class RowReader:
             np.maximum(sizes, np.sum(encoded, axis=0), out=sizes)
         return sizes
 
-    def parts(self, column: str) -> RowNumbers:
-        """The first rows of the parts of a column that are decoded alone: row groups, or pages."""
-        pages = self._large_pages(column)
-        return self.footer.group_starts[:-1] if pages is None else pages.first_rows
-
-    def read_small_part(self, column: str, part: int) -> Any:
-        """The values of one part of a column as an array; None if they take much memory."""
-        pages = self._large_pages(column)
-        if pages is None:
-            if not self._is_small(part, column):
-                return None
-            return self.read_groups([part], [column]).column(column).combine_chunks()
-        first, end = [*pages.first_rows[part : part + 2].tolist(), self.num_rows][:2]
-        rows = np.arange(first, end)
-        group = np.searchsorted(self.footer.group_starts, [first], side="right") - 1
-        table = self._read_few(rows, group, np.zeros(len(rows), np.int64), [column])
-        values: Any = table.column(column).combine_chunks()
-        return values if values.nbytes <= _SMALL_COLUMN else None
-
-    def _large_pages(self, column: str) -> ColumnPages | None:
+    def large_pages(self, column: str) -> ColumnPages | None:
         """The pages of a column whose row groups are large, if it has no dictionaries."""
         pages = self.footer.column_pages(column)
         if pages is None or self.footer.encoded_sizes(column).max() <= _SMALL_COLUMN:
             return None
         return None if pages.has_dictionaries else pages
+
+    def read_pages(self, pages: ColumnPages, parts: Sequence[int]) -> list[Any]:
+        """The values of some pages of a column, an array for each."""
+        whole = pages.whole(np.array(parts))
+        with self._source([], whole.ranges) as source:
+            values = whole.values(lambda start, end: bytes(source.read_at(end - start, start)))
+        counts = pages.counts(np.array(parts)).tolist()
+        ends = itertools.accumulate(counts)
+        return [values.slice(end - count, count) for end, count in zip(ends, counts, strict=True)]
+
+    def read_small_groups(self, column: str, groups: Sequence[int]) -> list[Any]:
+        """The values of a column in some row groups, an array for each; None for large ones."""
+        return [
+            self.read_groups([group], [column]).column(column).combine_chunks()
+            if self._is_small(group, column)
+            else None
+            for group in groups
+        ]
 
     def _is_small(self, group: int, column: str) -> bool:
         """Whether a column of a row group takes little memory."""
