@@ -203,7 +203,7 @@ def _needle(root: Path, rows: int) -> Result:
 
 def _full_scan(root: Path, rows: int) -> Result:
     table = open_table(root)
-    splits = sorted((root / "table").rglob("*.split"))
+    splits = sorted((root / "table" / "splits").glob("*.split"))
     ratios, how = {}, ""
     for name in SCHEMA.names:
         ours, plain, floor = race(
