@@ -90,3 +90,4 @@ def test_every_executor_of_a_cluster_answers_once(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    assert "replaced a previously registered function" not in done.stderr  # a first warning

@@ -268,13 +268,12 @@ def install_search(java: Jvm, name: str, *, everywhere: bool) -> None:
     else:
         builder = SearchBuilder(java, name, registry.lookupFunctionBuilder(temporary).get())
     information = catalyst.expressions.ExpressionInfo("indextables", None, name, _DESCRIPTION, "")
+    registry.dropFunction(temporary)  # Spark warns of a function that is replaced
     if not everywhere:
         registry.registerFunction(temporary, information, builder)
         return
     for each in (builtin, registry):
         each.registerFunction(target, information, builder)
-    if target.toString() != temporary.toString():
-        registry.dropFunction(temporary)
 
 
 def _identifiers(java: Jvm, name: str) -> tuple[JavaObject, JavaObject]:
