@@ -23,8 +23,6 @@ from indextables.log.snapshot import (
     VersionActions,
     cover_of,
     coverage,
-    splits_without_xref,
-    xref_for_split,
 )
 from indextables.log.transaction import Operation, Transaction
 
@@ -313,10 +311,8 @@ EMPTY = table("")
 def test_coverage():
     snapshot = table("abcd", ("x", "abz"), ("y", "b"))
     assert coverage(snapshot) == Coverage(active=2, covered=2, total=4)
-    assert splits_without_xref(snapshot)["path"].to_pylist() == ["c", "d"]
-    assert xref_for_split(snapshot, "a").xref_id == "x"
-    assert xref_for_split(snapshot, "c") is None
-    assert xref_for_split(snapshot, "z") is None  # named, but not live
+    cover = cover_of(snapshot)
+    assert cover.paths.take(cover.uncovered).to_pylist() == ["c", "d"]
 
 
 def test_coverage_follows_the_log():

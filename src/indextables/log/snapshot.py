@@ -362,15 +362,3 @@ def coverage(snapshot: Snapshot) -> Coverage:
     """How much of the table its XRefs cover."""
     cover = cover_of(snapshot)
     return Coverage(len(cover.xrefs), int((cover.owner >= 0).sum()), len(cover.paths))
-
-
-def xref_for_split(snapshot: Snapshot, path: str) -> AddXRef | None:
-    """An XRef that covers a live split, or None."""
-    if not snapshot.contains([path]):
-        return None
-    return next((x for x in snapshot.xrefs.values() if path in x.source_split_paths), None)
-
-
-def splits_without_xref(snapshot: Snapshot) -> pa.Table:
-    """The live files that no XRef names, in the columns of `Snapshot.files`."""
-    return snapshot.files.take(cover_of(snapshot).uncovered)

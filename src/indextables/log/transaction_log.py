@@ -29,15 +29,11 @@ from indextables.errors import (
     ObjectNotFoundError,
     StorageError,
     VersionGapError,
-    XRefError,
 )
 from indextables.log.actions import (
     DEFAULT_PROTOCOL,
-    Action,
-    AddXRef,
     Metadata,
     Protocol,
-    RemoveXRef,
     Skip,
     check_readable,
     has_avro_state,
@@ -282,35 +278,6 @@ class TransactionLog:
                 ),
             )
         )
-
-    def list_xrefs(self) -> list[AddXRef]:
-        """The cross-references of the table."""
-        return list(self.snapshot().xrefs.values())
-
-    def add_xref(self, xref: AddXRef) -> int:
-        """Add a stored cross-reference; returns the new version."""
-        return self.commit(Transaction(operation=Operation.XREF, actions=[xref])).version
-
-    def remove_xref(self, path: str, reason: str = "explicit") -> int:
-        """Remove a cross-reference, whose file stays until a purge; returns the new version."""
-        return self._change_xrefs(path, [], reason)
-
-    def replace_xref(self, path: str, xref: AddXRef, reason: str = "replaced") -> int:
-        """Put one cross-reference in the place of another, in one commit."""
-        return self._change_xrefs(path, [xref], reason)
-
-    def _change_xrefs(self, path: str, new: list[Action], reason: str) -> int:
-        def plan(newest: Snapshot) -> list[Action]:
-            if (old := newest.xrefs.get(path)) is None:
-                raise XRefError(
-                    f"{newest.uri} has no cross-reference {path} at version {newest.version}. "
-                    "DESCRIBE INDEXTABLES TRANSACTION LOG … XREFS lists them."
-                )
-            now = self.now_ms()
-            gone = RemoveXRef(path=path, xref_id=old.xref_id, deletion_timestamp=now, reason=reason)
-            return [gone, *new]
-
-        return self.commit(Transaction(operation=Operation.XREF, transform=plan)).version
 
     def checkpoint(self, *, force_compaction: bool = False) -> LastCheckpoint:
         """Write a checkpoint of the newest version now."""
