@@ -188,13 +188,12 @@ def _create(
     mapping: Mapping[str, str],
 ) -> Written:
     """A missing table and its rows are one commit, so a file that cannot be read leaves nothing."""
-    kinds = {f"{TYPE_MAP.name}{column}": field_type for column, field_type in mapping.items()}
     log = TransactionLog(open_store(uri, settings.storage_options), config=Config(settings.config))
     return write_job.create_table(
         log,
         None,
         rows,
-        settings=Config(kinds, settings.config),
+        settings=Config(TYPE_MAP.entries(mapping), settings.config),
         partition_by=partition_by,
         properties={},
     )

@@ -445,10 +445,7 @@ def _create_index(
     from indextables import config as keys
     from indextables.statements import statements as s
 
-    types = {
-        f"{keys.TYPE_MAP.name}{name}": field_type
-        for name, field_type in pairs(map_ or (), "--map").items()
-    }
+    types = keys.TYPE_MAP.entries(pairs(map_ or (), "--map"))
     options = {**{name: str(value) for name, value in settings.config.items()}, **types}
     statement = s.CreateSearchIndex(
         index=s.Target(path=index),

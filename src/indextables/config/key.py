@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -183,6 +183,10 @@ class KeyFamily:
     placeholder: str
     meaning: str
     section: str
+
+    def entries(self, values: Mapping[str, T] | None) -> dict[str, T]:
+        """The keys for values by the names that the user chose."""
+        return {self.name + name: value for name, value in (values or {}).items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ class SearchIndex:
             table,
             snapshot,
             columns,
-            config=Config(_types(mapping), config),
+            config=Config(keys.TYPE_MAP.entries(mapping), config),
             properties=properties or {},
             name=name,
         )
@@ -384,7 +384,7 @@ class SearchIndex:
                 max_groups=max_groups,
                 max_sources=max_source_splits,
             ),
-            predicate=table._predicate(where, table.view, timezone=timezone),
+            predicate=table.matching(where=where, timezone=timezone)[1],
         )
         merged = merge_index(self._log, coverage, groups, runner=runner)
         if dropped is None:
@@ -1082,12 +1082,6 @@ def _check_apart(index: str, source: str) -> None:
         raise SearchIndexError(
             index, f"its source '{source}' cannot be in the same folder. Choose another place"
         )
-
-
-def _types(mapping: Mapping[str, str] | None) -> dict[str, str]:
-    return {
-        f"{keys.TYPE_MAP.name}{name}": field_type for name, field_type in (mapping or {}).items()
-    }
 
 
 def _metadata(

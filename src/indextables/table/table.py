@@ -192,13 +192,12 @@ class Table:
         columns = from_json(schema) if isinstance(schema, str) else schema
         if columns is None and data is None:
             raise SchemaError("A table has columns: pass a schema, or its first rows as data.")
-        types = {f"{keys.TYPE_MAP.name}{column}": kind for column, kind in (mapping or {}).items()}
         log = TransactionLog(open_store(uri, storage_options), config=Config(config))
         create_table(
             log,
             columns,
             data,
-            settings=Config(types, config),
+            settings=Config(keys.TYPE_MAP.entries(mapping), config),
             partition_by=names_of(partition_by, "partition_by"),
             properties=properties or {},
             name=name,
@@ -2231,12 +2230,11 @@ def write_table(
     if mode not in ("append", "overwrite", "error", "ignore"):
         raise ConfigError(f"mode is append, overwrite, error or ignore, not {mode!r}.")
     exclusive: Exclusive = mode if mode in ("error", "ignore") else None
-    types = {f"{keys.TYPE_MAP.name}{column}": kind for column, kind in (mapping or {}).items()}
     log = TransactionLog(open_store(uri, storage_options), config=Config(config))
     written = write_rows(
         log,
         data,
-        settings=Config(types, config),
+        settings=Config(keys.TYPE_MAP.entries(mapping), config),
         kind="overwrite" if mode == "overwrite" else "append",
         partition_by=None if partition_by is None else names_of(partition_by, "partition_by"),
         merge_schema=merge_schema,
